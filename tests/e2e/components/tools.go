@@ -1,0 +1,9 @@
+//go:build tools
+
+// Package components pins the Kubernetes programs that the end-to-end tests run against.
+package components
+
+import (
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-scheduler"
+)
