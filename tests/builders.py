@@ -1,0 +1,98 @@
+"""Kubernetes objects for tests: a call names only what the case is about."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gas.objects import Node, Pod
+
+_uids = itertools.count(1)
+
+
+def container(name: str = "main", *, always: bool = False, **requests: int | str) -> dict[str, Any]:
+    """A container; ``i915=1`` asks for gpu.intel.com/i915, ``memory_max`` stands for memory.max, ``always`` makes a sidecar."""
+    built: dict[str, Any] = {"name": name}
+    if requests:
+        resources = {_resource(key): value for key, value in requests.items()}
+        built["resources"] = {"requests": resources, "limits": resources}
+    if always:
+        built["restartPolicy"] = "Always"
+    return built
+
+
+def _resource(key: str) -> str:
+    return "gpu.intel.com/" + {"memory_max": "memory.max"}.get(key, key)
+
+
+def pod_json(
+    *containers: Mapping[str, Any],
+    name: str = "pod",
+    namespace: str = "default",
+    uid: str | None = None,
+    init: tuple[Mapping[str, Any], ...] = (),
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    node: str | None = None,
+    phase: str = "Pending",
+    deleting: bool = False,
+) -> dict[str, Any]:
+    """A pod as JSON holds it."""
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": uid or f"uid-{next(_uids)}"}
+    if annotations is not None:
+        metadata["annotations"] = dict(annotations)
+    if labels is not None:
+        metadata["labels"] = dict(labels)
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    spec: dict[str, Any] = {"containers": [dict(each) for each in containers]}
+    if init:
+        spec["initContainers"] = [dict(each) for each in init]
+    if node:
+        spec["nodeName"] = node
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+
+def pod(*containers: Mapping[str, Any], **fields: Any) -> Pod:
+    """The same, decoded."""
+    return msgspec.convert(pod_json(*containers, **fields), Pod)
+
+
+def node_json(
+    name: str = "node-1",
+    *,
+    cards: int | str = 2,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **allocatable: int | str,
+) -> dict[str, Any]:
+    """A node as JSON holds it: ``cards`` of them (or the text of the label), and its sums of resources.
+
+    Without any resource each card has one i915, 1000 millicores and 8 GB of memory.max.
+    """
+    numbers = cards if isinstance(cards, str) else ".".join(map(str, range(cards)))
+    count = len(numbers.split("."))
+    resources: Mapping[str, int | str] = allocatable or {
+        "i915": count,
+        "millicores": 1000 * count,
+        "memory_max": 8_000_000_000 * count,
+    }
+    amounts = {_resource(key): str(value) for key, value in resources.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {"gpu.intel.com/gpu-numbers": numbers, **(labels or {})},
+            "annotations": dict(annotations or {}),
+        },
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
+
+
+def node(name: str = "node-1", **fields: Any) -> Node:
+    """The same, decoded."""
+    return msgspec.convert(node_json(name, **fields), Node)
