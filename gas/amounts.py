@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation, localcontext
+from decimal import Context, Decimal, localcontext
 
 from gas.errors import GasError
 
@@ -54,12 +54,8 @@ def parse_quantity(text: str | int | float) -> int:
     match = _QUANTITY.fullmatch(written) if len(written) <= _LONGEST_QUANTITY else None
     if match is None:
         raise MalformedQuantity(text, "expected a quantity such as 5, 500k or 5Gi")
-    with localcontext() as context:
-        context.prec = 2 * _LONGEST_QUANTITY
-        try:
-            exact = Decimal(match["number"]) * _scale(match["suffix"] or "")
-        except InvalidOperation:
-            raise MalformedQuantity(text, "expected a quantity such as 5, 500k or 5Gi") from None
+    with localcontext(Context(prec=2 * _LONGEST_QUANTITY)):
+        exact = Decimal(match["number"]) * _scale(match["suffix"] or "")
         if abs(exact) > MAX_AMOUNT:
             raise MalformedQuantity(text, "expected at most 2^63-1")
         if exact != exact.to_integral_value():
@@ -89,13 +85,17 @@ def sorted_amounts(amounts: Amounts) -> SortedAmounts:
 
 
 def add(amounts: dict[str, int], more: SortedAmounts) -> None:
-    """Add ``more`` to ``amounts`` in place; `take_away` with the same ``more`` undoes it exactly."""
+    """Add ``more`` to ``amounts`` in place; `take_away` with the same ``more`` undoes it exactly.
+
+    Names never stand for 0, so equal books are equal dictionaries.
+    """
     for name, amount in more:
-        amounts[name] = amounts.get(name, 0) + amount
+        if amount:
+            amounts[name] = amounts.get(name, 0) + amount
 
 
 def take_away(amounts: dict[str, int], less: SortedAmounts) -> None:
-    """Subtract ``less`` in place. Names that come to 0 are dropped, so equal books are equal dictionaries."""
+    """Subtract ``less`` in place. Names that come to 0 are dropped."""
     for name, amount in less:
         left = amounts.get(name, 0) - amount
         if left:
@@ -119,6 +119,6 @@ def is_bytes(name: str) -> bool:
 
 
 def gigabytes(amount: int) -> str:
-    """Bytes as GB (10^9), one digit after the point, more for amounts that would read as 0.0: ``"5.0"``, ``"0.004"``."""
+    """Bytes as GB (10^9), one digit after the point, more where that would read 0.0: ``"5.0"``, ``"0.004"``."""
     number = amount / 1e9
-    return f"{number:.1f}" if amount == 0 or abs(number) >= 0.05 else f"{number:.2g}"
+    return f"{number:.1f}" if amount == 0 or abs(number) >= 0.05 else f"{Decimal(f'{number:.2g}'):f}"

@@ -14,7 +14,7 @@ _uids = itertools.count(1)
 
 
 def container(name: str = "main", *, always: bool = False, **requests: int | str) -> dict[str, Any]:
-    """A container; ``i915=1`` asks for gpu.intel.com/i915, ``memory_max`` stands for memory.max, ``always`` makes a sidecar."""
+    """A container; ``i915=1`` asks for gpu.intel.com/i915, ``memory_max`` is memory.max, ``always`` makes a sidecar."""
     built: dict[str, Any] = {"name": name}
     if requests:
         resources = {_resource(key): value for key, value in requests.items()}

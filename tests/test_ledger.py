@@ -16,7 +16,8 @@ from gas.placement.choice import Held
 
 def held(card: int, millicores: int = 100, tiles: frozenset[int] = frozenset()) -> Held:
     return Held(
-        amounts={Card(card): (("i915", 1), ("millicores", millicores))}, tiles={Card(card): tiles} if tiles else {}
+        amounts={Card(card): (("i915", 1), ("millicores", millicores))},
+        tiles={Card(card): tiles} if tiles else {},
     )
 
 
@@ -31,7 +32,7 @@ def test_a_reservation_counts_at_once() -> None:
 def test_a_second_reservation_of_a_pod_is_refused_and_changes_nothing() -> None:
     ledger = Ledger()
     ledger.reserve("u1", "default/a", "n1", held(0))
-    with pytest.raises(AlreadyBooked, match="default/a .* reserved on node n1"):
+    with pytest.raises(AlreadyBooked, match=r"default/a .* reserved on node n1"):
         ledger.reserve("u1", "default/a", "n2", held(1))
     assert ledger.nodes() == ("n1",)
 
@@ -98,9 +99,7 @@ HOLDINGS = st.builds(
         st.integers(0, 5).map(lambda amount: (("i915", 1), ("millicores", amount))),
         min_size=1,
     ),
-    tiles=st.dictionaries(
-        st.integers(0, 2).map(Card), st.frozensets(st.integers(0, 3), min_size=1), max_size=2
-    ),
+    tiles=st.dictionaries(st.integers(0, 2).map(Card), st.frozensets(st.integers(0, 3), min_size=1), max_size=2),
 )
 
 

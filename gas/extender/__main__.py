@@ -1,0 +1,44 @@
+"""``gas-extender``: the command line, and what a person sees when it cannot start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+from gas.errors import GasError
+from gas.extender.flags import help_text, own_version, parse_flags
+from gas.extender.go_flags import UsageError
+from gas.extender.logs import configure_logging
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> int:
+    """Run until told to stop. Answers the exit code: 0 after an orderly stop, 1 if it cannot start, 2 for bad usage."""
+    try:
+        flags = parse_flags(sys.argv[1:])
+    except UsageError as error:
+        sys.stderr.write(f"gas-extender: {error}\n")
+        return error.exit_code
+    if flags.show_help or flags.show_version:
+        sys.stdout.write(help_text() if flags.show_help else f"gas-extender {own_version()}\n")
+        return 0
+    configure_logging(flags.verbosity, flags.log_format)
+    for warning in flags.warnings:
+        logger.warning(warning)
+
+    from gas.extender.program import run_extender
+
+    try:
+        asyncio.run(run_extender(flags, own_version()))
+    except GasError as error:
+        logger.error("cannot start: %s", error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""The filter verb: which of the named nodes have room for the pod, card by card. Changes nothing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from gas.extender.metrics import Metrics
+from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
+from gas.extender.verdicts import Verdict, Verdicts
+from gas.extender.wire import BadRequest, FilterArgs, decode_filter, encode_filter_result
+from gas.intel.inventory import NodeFacts, read_node
+from gas.intel.need import BadNeed, read_need
+from gas.ledger import Ledger
+from gas.objects import Pod
+from gas.placement.detail import card_details
+from gas.placement.need import PodNeed
+from gas.placement.refusal import SearchLimitHit, UnreadableNeed
+
+logger = logging.getLogger(__name__)
+
+Facts = Callable[[str], NodeFacts | None]
+"""Node name -> what is known of the node."""
+
+
+class Filter:
+    """Called with the body of a request, answers the body of the reply. Raises Unreadable for what is no JSON.
+
+    why_not_ready  answers a sentence while nothing may be answered, None otherwise
+    on_refused     is called with a pod that no node has room for when it took per-card books to see it
+    """
+
+    def __init__(
+        self,
+        verdicts: Verdicts,
+        ledger: Ledger,
+        refusals: Refusals,
+        metrics: Metrics,
+        *,
+        facts: Facts,
+        allowlist: bool,
+        denylist: bool,
+        why_not_ready: Callable[[], str | None],
+        on_refused: Callable[[Pod, PodRefusal], None],
+    ) -> None:
+        self._verdicts = verdicts
+        self._ledger = ledger
+        self._refusals = refusals
+        self._metrics = metrics
+        self._facts = facts
+        self._allowlist = allowlist
+        self._denylist = denylist
+        self._why_not_ready = why_not_ready
+        self._on_refused = on_refused
+
+    def __call__(self, body: bytes) -> bytes:
+        if (why_not := self._why_not_ready()) is not None:
+            self._metrics.requests.labels("filter", "not-ready").inc()
+            return encode_filter_result(error=why_not)
+        try:
+            args = decode_filter(body)
+        except BadRequest as bad:
+            self._metrics.requests.labels("filter", "bad-request").inc()
+            return encode_filter_result(error=str(bad))
+        passing, failed = self._answer(args)
+        self._metrics.requests.labels("filter", "fits" if passing else "refused").inc()
+        if args.nodes is None:
+            return encode_filter_result(node_names=passing, failed=failed)
+        wanted = set(passing)
+        kept = [sent for sent in args.nodes if sent.node.name in wanted]
+        return encode_filter_result(node_names=passing, nodes=kept, failed=failed)
+
+    def _answer(self, args: FilterArgs) -> tuple[list[str], dict[str, str]]:
+        names = args.node_names if args.nodes is None else [sent.node.name for sent in args.nodes]
+        try:
+            need = read_need(args.pod, allowlist=self._allowlist, denylist=self._denylist)
+        except BadNeed as bad:
+            self._metrics.refusals.labels(UnreadableNeed.kind).inc()
+            logger.info("refused everywhere: %s", bad, extra={"pod": args.pod.key})
+            return [], dict.fromkeys(names or (), str(bad))
+        if not need.wants_cards:
+            return list(names or ()), {}
+        if args.nodes is None:
+            verdicts = self._by_name(need, names or [])
+            facts = self._facts
+        else:
+            sent = {sent.node.name: read_node(sent.node) for sent in args.nodes}
+            verdicts = self._by_object(need, sent)
+            facts = sent.get
+        failed = {name: verdict.sentence for name, verdict in verdicts.items() if verdict.refusal is not None}
+        if failed:
+            self._count(verdicts)
+        if len(failed) == len(verdicts):
+            self._remember(args.pod, need, verdicts, facts)
+            return [], failed
+        preferred = [name for name, verdict in verdicts.items() if verdict.preferred]
+        if not preferred:
+            return [name for name, verdict in verdicts.items() if verdict.refusal is None], failed
+        for name, verdict in verdicts.items():
+            if verdict.refusal is None and not verdict.preferred:
+                failed[name] = "another node has the pod's preferred card free"
+        return preferred, failed
+
+    def _by_name(self, need: PodNeed, names: list[str]) -> dict[str, Verdict]:
+        known = self._verdicts.of(need)
+        judge = self._verdicts.judge
+        return {name: known.get(name) or judge(need, name) for name in names}
+
+    def _by_object(self, need: PodNeed, facts: Mapping[str, NodeFacts]) -> dict[str, Verdict]:
+        """Whole nodes are believed as sent, since an autoscaler asks about nodes that are not there yet."""
+        return {name: self._verdicts.judge_as_sent(need, name, known) for name, known in facts.items()}
+
+    def _count(self, verdicts: Mapping[str, Verdict]) -> None:
+        kinds = Counter(verdict.refusal.kind for verdict in verdicts.values() if verdict.refusal is not None)
+        for kind, count in kinds.items():
+            self._metrics.refusals.labels(kind).inc(count)
+        if limits := kinds[SearchLimitHit.kind]:
+            self._metrics.search_limits.inc(limits)
+
+    def _remember(self, pod: Pod, need: PodNeed, verdicts: Mapping[str, Verdict], facts: Facts) -> None:
+        details: dict[str, tuple[str, ...]] = {}
+        seen_by_cards = False
+        for name, verdict in verdicts.items():
+            if verdict.refusal is None or not verdict.refusal.per_card_books:
+                continue
+            seen_by_cards = True
+            if len(details) == MOST_NODES:
+                break
+            details[name] = self._details(need, name, facts)
+        refusal = PodRefusal(
+            pod=pod.key,
+            time=time.time(),
+            reasons=Counter(verdict.sentence for verdict in verdicts.values()),
+            details=details,
+        )
+        self._refusals.keep(pod.uid, refusal)
+        logger.debug("refused: %s", refusal.summary(), extra={"pod": pod.key})
+        if seen_by_cards:
+            self._on_refused(pod, refusal)
+
+    def _details(self, need: PodNeed, name: str, facts: Facts) -> tuple[str, ...]:
+        known = facts(name)
+        return card_details(need, known.inventory, self._ledger.use(name)) if known is not None else ()

@@ -1,0 +1,62 @@
+"""The sockets we listen on, opened before anything is served so that a port in use is told at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from gas.errors import GasError
+
+BACKLOG = 1024
+
+STALLED = 30_000
+"""Milliseconds after which the kernel gives up on a peer that neither takes nor acknowledges what we send."""
+
+
+class CannotListen(GasError):
+    """A port is in use, not permitted, or not ours; the sentence names the flag that chooses it."""
+
+
+def listen(address: str, port: int, *, flag: str, stalled: int = STALLED) -> socket.socket:
+    """A TCP socket that takes connections from now on; what comes before somebody serves it waits.
+
+    address  an IP address; empty is every address of the machine, IPv4 and IPv6 (IPv4 where there is no IPv6)
+    port     0 is any free one
+    flag     name of the flag that a person would change
+    stalled  milliseconds, see STALLED
+
+    Raises CannotListen.
+    """
+    try:
+        opened = _open(address, port)
+    except OSError as error:
+        where = f"port {port}" + (f" of {address}" if address else "")
+        raise CannotListen(f"--{flag}: cannot listen on {where}: {_why(error)}") from None
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled)
+    opened.setblocking(False)
+    return opened
+
+
+def _open(address: str, port: int) -> socket.socket:
+    if address:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return socket.create_server((address, port), family=family, backlog=BACKLOG)
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+    return socket.create_server(("0.0.0.0", port), backlog=BACKLOG)  # noqa: S104 -- every address is asked for
+
+
+def _why(error: OSError) -> str:
+    reasons = {
+        errno.EADDRINUSE: "it is in use; stop what listens there or choose another one",
+        errno.EACCES: "it is not permitted; ports below 1024 need a privilege, choose another one",
+        errno.EADDRNOTAVAIL: "this machine does not have that address",
+    }
+    code = error.errno or 0
+    return reasons.get(code, os.strerror(code))

@@ -1,0 +1,107 @@
+"""Log lines on stderr: one event a line, with named fields, as text for people or as JSON for machines.
+
+klog's ``-v N`` chooses how much is said:
+
+    -v 0, 1   INFO      start, ready, bound pods, refused configuration; and every WARNING and ERROR
+    -v 2, 3   VERBOSE   what changes now and then: watches, Leases, labels
+    -v 4 up   DEBUG     every decision
+
+Fields come from ``extra``: ``logger.info("bound", extra={"pod": "default/x", "node": "n1"})``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO
+
+VERBOSE = 15
+"""Between INFO and DEBUG; the level of ``-v 2``."""
+
+LogFormat = Literal["text", "json"]
+
+_NOT_FIELDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_PLAIN_VALUE = re.compile(r'[^\s"=\\]+')
+_QUIET = ("asyncio", "hypercorn", "kubernetes", "aiohttp")
+
+
+def configure_logging(verbosity: int = 0, log_format: LogFormat = "text", stream: TextIO | None = None) -> None:
+    """Make everything that is logged from now on go to ``stream`` (stderr), in place of what was set up before.
+
+    Libraries are heard from WARNING on, whatever the verbosity: their chatter says nothing about decisions.
+    """
+    logging.addLevelName(VERBOSE, "VERBOSE")
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=logging_level(verbosity), handlers=[handler], force=True)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def logging_level(verbosity: int) -> int:
+    """klog's ``-v N`` as a level of the logging module."""
+    if verbosity >= 4:
+        return logging.DEBUG
+    return VERBOSE if verbosity >= 2 else logging.INFO
+
+
+class TextFormatter(logging.Formatter):
+    """``2026-05-04T03:02:01.123Z INFO gas.extender.bind bound pod=default/x node=n1``.
+
+    A traceback follows on indented lines, so that every line that begins with a time is one of ours: whatever pods,
+    nodes or clients are called, no text of theirs can begin a line or hide one.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        words = [_time(record), record.levelname, record.name, escaped(record.getMessage())]
+        words += [f"{escaped(name)}={_value(value)}" for name, value in _fields(record).items()]
+        lines = [" ".join(words)]
+        if (trace := _traceback(self, record)) is not None:
+            lines += ["    " + escaped(line) for line in trace.split("\n")]
+        return "\n".join(lines)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: ``time``, ``level``, ``logger``, ``message``, any ``traceback``, the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if (trace := _traceback(self, record)) is not None:
+            entry["traceback"] = trace
+        for name, value in _fields(record).items():
+            entry.setdefault(name, value if isinstance(value, str | int | float) else str(value))
+        return json.dumps(entry)
+
+
+def escaped(text: str) -> str:
+    """The text with everything that could move the cursor, begin a line or turn the reading direction made visible."""
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    if _PLAIN_VALUE.fullmatch(text):
+        return escaped(text)
+    return escaped('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"')
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in vars(record).items() if name not in _NOT_FIELDS}
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
+    return formatter.formatException(record.exc_info) if record.exc_info and record.exc_info[0] else None

@@ -1,0 +1,229 @@
+"""Every metric of the extender, in a registry of its own; the help texts say what each counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Bounds of the histogram's buckets: from a warm filter to the scheduler's patience."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardBooks:
+    """What is known of one card at the moment of a scrape.
+
+    node, card        names
+    capacity, booked  resource name without prefix -> amount; ``memory.*`` in bytes
+    pods              how many pods hold the card
+    """
+
+    node: str
+    card: str
+    capacity: Mapping[str, int]
+    booked: Mapping[str, int]
+    pods: int
+
+
+class BooksCollector(Collector):
+    """Reads the books when somebody scrapes, so that booking costs nothing and no row outlives its node."""
+
+    def __init__(self, snapshot: Callable[[], Iterable[CardBooks]]) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterable[Metric]:
+        by_resource = ["node", "card", "resource"]
+        capacity = GaugeMetricFamily(
+            "gas_extender_card_capacity",
+            "What a card has of a resource, in the resource's own unit (memory in bytes).",
+            labels=by_resource,
+        )
+        booked = GaugeMetricFamily(
+            "gas_extender_card_booked",
+            "What pods hold of a card's resource, in the resource's own unit (memory in bytes).",
+            labels=by_resource,
+        )
+        pods = GaugeMetricFamily("gas_extender_card_pods", "How many pods hold a card.", labels=["node", "card"])
+        for card in self._snapshot():
+            for resource, amount in card.capacity.items():
+                capacity.add_metric([card.node, card.card, resource], amount)
+            for resource, amount in card.booked.items():
+                booked.add_metric([card.node, card.card, resource], amount)
+            pods.add_metric([card.node, card.card], card.pods)
+        return (capacity, booked, pods)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: registering must not walk the books."""
+        return ()
+
+
+class Followed(Protocol):
+    """A list and watch, as far as its metrics go."""
+
+    @property
+    def last_contact(self) -> float | None: ...
+
+    @property
+    def relists(self) -> int: ...
+
+    @property
+    def broken(self) -> int: ...
+
+    @property
+    def undecodable(self) -> int: ...
+
+
+class WatchCollector(Collector):
+    """How each watch fares, asked at the moment of a scrape."""
+
+    def __init__(self) -> None:
+        self._watches: dict[str, Followed] = {}
+
+    def follow(self, kind: str, watch: Followed) -> None:
+        """Report about ``watch`` as the watch on ``kind``."""
+        self._watches[kind] = watch
+
+    def collect(self) -> Iterable[Metric]:
+        age = GaugeMetricFamily(
+            "gas_extender_watch_age_seconds", "Seconds since a watch last heard from the API server.", labels=["kind"]
+        )
+        relists = CounterMetricFamily(
+            "gas_extender_relists",
+            "Times that a kind of object had to be listed again because its watch could not resume.",
+            labels=["kind"],
+        )
+        broken = CounterMetricFamily(
+            "gas_extender_broken_watches", "Watches that ended in an error, and lists that failed.", labels=["kind"]
+        )
+        undecodable = CounterMetricFamily(
+            "gas_extender_undecodable_objects",
+            "Objects of the API server that could not be read and were left out.",
+            labels=["kind"],
+        )
+        for kind, watch in self._watches.items():
+            if watch.last_contact is not None:
+                age.add_metric([kind], monotonic() - watch.last_contact)
+            relists.add_metric([kind], watch.relists)
+            broken.add_metric([kind], watch.broken)
+            undecodable.add_metric([kind], watch.undecodable)
+        return (age, relists, broken, undecodable)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the names never clash, and no watch needs to exist yet."""
+        return ()
+
+
+class Metrics:
+    """The extender's metrics as attributes; whoever sees something happen counts it.
+
+    registry   what `/metrics` shows
+    watches    takes each watch, see `WatchCollector.follow`
+    """
+
+    def __init__(self, version: str) -> None:
+        registry = self.registry = CollectorRegistry(auto_describe=False)
+
+        self.requests = Counter(
+            "gas_extender_requests_total",
+            "Requests of the scheduler, by verb and by what came of them.",
+            ["verb", "result"],
+            registry=registry,
+        )
+        self.request_seconds = Histogram(
+            "gas_extender_request_seconds",
+            "Seconds from a request's headers to its answer, its body's way to us included.",
+            ["verb"],
+            buckets=REQUEST_SECONDS,
+            registry=registry,
+        )
+        self.refusals = Counter(
+            "gas_extender_refusals_total",
+            "Nodes that had no room for a pod, by kind of reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.search_limits = Counter(
+            "gas_extender_search_limit_hits_total",
+            "Searches for cards that were given up after the allowed number of steps.",
+            registry=registry,
+        )
+
+        self.watches = WatchCollector()
+        registry.register(self.watches)
+        self.corrections = Counter(
+            "gas_extender_corrections_total",
+            "Times that the books were changed because a pod got other cards than were decided.",
+            registry=registry,
+        )
+        self.unreadable_annotations = Gauge(
+            "gas_extender_unreadable_annotations",
+            "Bound pods whose card annotations cannot be read or are not what is booked.",
+            registry=registry,
+        )
+        self.unannotated_pods = Gauge(
+            "gas_extender_unannotated_gpu_pods",
+            "Bound pods that ask for GPUs and say nowhere which cards they hold.",
+            registry=registry,
+        )
+        self.descheduled_pods = Gauge(
+            "gas_extender_descheduled_pods",
+            "Pods that bear the deschedule label now.",
+            registry=registry,
+        )
+        self.deschedule_patches = Counter(
+            "gas_extender_deschedule_patches_total",
+            "Times that the deschedule label was put on a pod or taken off.",
+            ["change"],
+            registry=registry,
+        )
+        self.wakes = Counter(
+            "gas_extender_wakes_total",
+            "Node patches that told the scheduler to try refused pods again.",
+            registry=registry,
+        )
+
+        self.leader = Gauge(
+            "gas_extender_leader",
+            "1 while this replica may decide, 0 while another one holds the Lease.",
+            registry=registry,
+        )
+        self.ready = Gauge(
+            "gas_extender_ready",
+            "1 while this replica answers filter and bind with decisions, else 0.",
+            registry=registry,
+        )
+
+        self.refused_clients = Counter(
+            "gas_extender_refused_clients_total",
+            "TLS clients that were turned away at the handshake, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.certificate_expiry = Gauge(
+            "gas_extender_certificate_expiry_timestamp_seconds",
+            "When a certificate in use ends, in seconds since the epoch; of several in one file the first to end.",
+            ["flag"],
+            registry=registry,
+        )
+        self.certificate_reloads = Counter(
+            "gas_extender_certificate_reloads_total",
+            "Times that changed certificate files were looked at, by whether they could be used.",
+            ["result"],
+            registry=registry,
+        )
+        Gauge(
+            "gas_extender_build_info",
+            "Always 1; the label says which version runs.",
+            ["version"],
+            registry=registry,
+        ).labels(version).set(1)
+
+    def show_books(self, snapshot: Callable[[], Iterable[CardBooks]]) -> None:
+        """Add the books to what a scrape shows."""
+        self.registry.register(BooksCollector(snapshot))

@@ -1,0 +1,49 @@
+"""Why the extender may not answer yet, as one sentence, or that it may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gas.cluster.watch import Watch
+
+
+class Readiness:
+    """Ready is who has complete books and, among several replicas, leads. Only that one answers, binds and patches.
+
+        starting --both lists read--> complete --leads, and has listed the pods once more--> ready
+                                          ^---------------no longer leads----------------------'
+
+    A new leader lists the pods again, since the last binds of the old one may still be on their way to its watch.
+
+    leads  None without leader election
+    """
+
+    def __init__(self, watches: Mapping[str, Watch[Any]], *, leads: Callable[[], bool] | None) -> None:
+        self._watches = watches
+        self._leads = leads
+        self.catching_up = leads is not None
+        self.stopping = False
+
+    def why_not(self) -> str | None:
+        """The sentence for the ``Error`` of an answer; None when this replica decides."""
+        for kind, watch in self._watches.items():
+            if watch.synced.is_set():
+                continue
+            if watch.refused is not None:
+                return f"the books are not complete, {kind} cannot be listed: {watch.refused}"
+            return f"the books are not complete yet: the first list of {kind} is still being read"
+        if self._leads is not None:
+            if not self._leads():
+                return "this replica of the extender does not lead; another one answers"
+            if self.catching_up:
+                return "this replica of the extender leads since a moment ago and still reads what the last leader did"
+        return None
+
+    def why_not_serving(self) -> str | None:
+        """For ``/readyz``: while stopping, what is in hand is still finished, but nothing new should come."""
+        return "this replica of the extender is stopping" if self.stopping else self.why_not()
+
+    def may_act(self) -> bool:
+        """Whether this replica decides."""
+        return self.why_not() is None

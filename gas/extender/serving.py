@@ -1,0 +1,123 @@
+"""Running applications on sockets with Hypercorn, all on this event loop, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from hypercorn.asyncio import serve as hypercorn_serve
+from hypercorn.config import Config, Sockets
+from hypercorn.typing import Framework
+from starlette.types import ASGIApp
+
+logger = logging.getLogger(__name__)
+
+HANDSHAKE_TIMEOUT = 10.0
+"""Seconds from a connection to the end of its TLS handshake."""
+
+LONGEST_HEADERS = 16 * 1024
+"""Bytes of the headers of one request."""
+
+
+SCHEDULER_KEEP_ALIVE = 120.0
+"""Seconds for the scheduler's port; see `Port`."""
+
+PLAIN_KEEP_ALIVE = 15.0
+"""Seconds for the plain port, where anybody may connect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """One application on one socket.
+
+    tls         the context to serve with, None for plain HTTP
+    keep_alive  seconds that a connection may be open without a complete request: until the headers of the
+                first, and between two. kube-scheduler gives an idle connection up after 90 s and must be the
+                first to do so, because a request that is sent into a closing connection is lost
+    """
+
+    app: ASGIApp
+    socket: socket.socket
+    tls: ssl.SSLContext | None
+    keep_alive: float
+
+
+async def serve(
+    ports: Sequence[Port],
+    shutdown: asyncio.Event,
+    *,
+    graceful_timeout: float,
+    handshake_timeout: float = HANDSHAKE_TIMEOUT,
+) -> None:
+    """Serve until ``shutdown`` is set; then finish what is in hand, for at most ``graceful_timeout`` seconds.
+
+    Owns the sockets from now on. Raises what made a port fail before that.
+    """
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_broken_connection)
+    servers = [
+        asyncio.create_task(
+            hypercorn_serve(
+                cast(Framework, port.app),
+                _PortConfig(port, graceful_timeout, handshake_timeout),
+                shutdown_trigger=shutdown.wait,
+                mode="asgi",
+            )
+        )
+        for port in ports
+    ]
+    try:
+        done, serving = await asyncio.wait(servers, return_when=asyncio.FIRST_COMPLETED)
+        for server in done:
+            if not shutdown.is_set():
+                server.result()
+        if serving:  # Hypercorn's own patience does not cover every way a connection can stay open
+            await asyncio.wait(serving, timeout=graceful_timeout + 1)
+    finally:
+        for server in servers:
+            server.cancel()
+        for ended in await asyncio.gather(*servers, return_exceptions=True):
+            if isinstance(ended, Exception) and shutdown.is_set():
+                logger.warning("a port did not stop in order: %r", ended)
+        loop.set_exception_handler(None)
+
+
+class _PortConfig(Config):
+    """Hypercorn's settings for one port."""
+
+    accesslog = None
+    errorlog = logging.getLogger("hypercorn")
+    include_server_header = False
+    h11_max_incomplete_size = LONGEST_HEADERS
+    keep_alive_max_requests = sys.maxsize  # on HTTP/2 the request that reaches it would get no answer
+
+    def __init__(self, port: Port, graceful_timeout: float, handshake_timeout: float) -> None:
+        self._port = port
+        self.graceful_timeout = graceful_timeout
+        self.keep_alive_timeout = port.keep_alive
+        self.ssl_handshake_timeout = handshake_timeout
+
+    @property
+    def ssl_enabled(self) -> bool:
+        return self._port.tls is not None
+
+    def create_ssl_context(self) -> ssl.SSLContext | None:
+        return self._port.tls
+
+    def create_sockets(self) -> Sockets:
+        sockets = [self._port.socket]
+        return Sockets(sockets, [], []) if self.ssl_enabled else Sockets([], sockets, [])
+
+
+def _broken_connection(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A peer that breaks HTTP/2's rules ends its own connection by an exception: one line, not a fault."""
+    if context.get("message") == "Unhandled exception in client_connected_cb":
+        logger.warning("gave up a connection: its peer broke the protocol (%r)", context.get("exception"))
+    else:
+        loop.default_exception_handler(context)

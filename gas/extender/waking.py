@@ -1,0 +1,67 @@
+"""Wakes pods that were refused before, once cards became free.
+
+kube-scheduler tries a refused pod again when something in the cluster changes, else after up to five minutes. It may
+ask before the freed cards are in our books, so after a release we change something ourselves: an annotation of the
+node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from gas.errors import GasError
+from gas.extender.metrics import Metrics
+from gas.intel.names import RELEASED
+
+logger = logging.getLogger(__name__)
+
+PatchNode = Callable[[str, Mapping[str, str]], Awaitable[bool]]
+"""(node name, annotations to set) -> whether there is such a node."""
+
+
+class Waker:
+    """Patches at most one node each ``pause`` seconds: one change makes kube-scheduler try all refused pods."""
+
+    def __init__(
+        self,
+        patch_node: PatchNode,
+        metrics: Metrics,
+        *,
+        anybody_waits: Callable[[], bool],
+        pause: float = 1.0,
+    ) -> None:
+        self._patch_node = patch_node
+        self._metrics = metrics
+        self._anybody_waits = anybody_waits
+        self._pause = pause
+        self._freed: dict[str, None] = {}
+        self._wake = asyncio.Event()
+
+    def released(self, node: str) -> None:
+        """Cards of a node became free."""
+        self._freed.pop(node, None)
+        self._freed[node] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            freed, self._freed = self._freed, {}
+            if self._anybody_waits():
+                await self._patch_one_of(list(reversed(freed)))
+            await asyncio.sleep(self._pause)
+
+    async def _patch_one_of(self, nodes: list[str]) -> None:
+        for node in nodes:
+            try:
+                if not await self._patch_node(node, {RELEASED: str(time.time_ns())}):
+                    continue  # it went away with its pods; the next one will do
+            except GasError as error:
+                logger.warning("cannot wake refused pods by a node's annotation: %s", error, extra={"node": node})
+                continue
+            self._metrics.wakes.inc()
+            return

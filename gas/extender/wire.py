@@ -1,0 +1,206 @@
+"""The scheduler's extender protocol, version 1, from bytes to typed values and back.
+
+Field names are Go's own (``NodeNames``, no JSON tags), and Go reads them in any case, so that is accepted here
+too. Unknown fields are skipped while decoding. Source: gas-contract, HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from gas.errors import GasError
+from gas.objects import Node, Pod
+
+LONGEST_NAME = 253
+"""Characters of the longest name that Kubernetes gives to anything."""
+
+
+class Unreadable(GasError):
+    """The body is not JSON at all; answered with status 404, as the original does."""
+
+
+class BadRequest(GasError):
+    """The body is JSON, but nothing that can be decided; answered with status 200 and this in ``Error``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentNode:
+    """A whole node as a scheduler without ``nodeCacheCapable`` or an autoscaler sends it.
+
+    node  what we read of it
+    raw   the JSON as it was sent, to be answered back unchanged
+    """
+
+    node: Node
+    raw: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
+class FilterArgs:
+    """One question: exactly one of ``node_names`` and ``nodes`` is given, and it is not empty.
+
+    Names are as sent: they may be empty, unknown or there twice.
+    """
+
+    pod: Pod
+    node_names: list[str] | None
+    nodes: list[SentNode] | None
+
+
+@dataclass(frozen=True, slots=True)
+class BindingArgs:
+    """Which pod to bind to which node; every name can safely become part of a path."""
+
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str
+    node: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, for people."""
+        return f"{self.pod_namespace}/{self.pod_name}"
+
+
+class _NodeList(msgspec.Struct, gc=False):
+    items: list[msgspec.Raw] | None = None
+
+
+class _FilterWire(msgspec.Struct, rename="pascal", gc=False):
+    pod: Pod | None = None
+    nodes: _NodeList | None = None
+    node_names: list[str] | None = None
+
+
+class _BindingWire(msgspec.Struct, gc=False):
+    pod_name: str = msgspec.field(name="PodName", default="")
+    pod_namespace: str = msgspec.field(name="PodNamespace", default="")
+    pod_uid: str = msgspec.field(name="PodUID", default="")
+    node: str = msgspec.field(name="Node", default="")
+
+
+class _NodeListResult(msgspec.Struct, gc=False):
+    items: list[msgspec.Raw]
+
+
+class _FilterResultWire(msgspec.Struct, gc=False):
+    nodes: _NodeListResult | None = msgspec.field(name="Nodes")
+    node_names: Sequence[str] | None = msgspec.field(name="NodeNames")
+    failed: Mapping[str, str] = msgspec.field(name="FailedNodes")
+    unresolvable: Mapping[str, str] = msgspec.field(name="FailedAndUnresolvableNodes")
+    error: str = msgspec.field(name="Error")
+
+
+_Wire = TypeVar("_Wire", _FilterWire, _BindingWire)
+
+_filter_decoder = msgspec.json.Decoder(_FilterWire)
+_binding_decoder = msgspec.json.Decoder(_BindingWire)
+_node_decoder = msgspec.json.Decoder(Node)
+_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encoder = msgspec.json.Encoder()
+
+
+def decode_filter(body: bytes) -> FilterArgs:
+    """ExtenderArgs. Raises Unreadable, or BadRequest: no pod, no node, or nodes in both forms."""
+    args = _decoded(_filter_decoder, body, "ExtenderArgs")
+    if args.pod is None or (args.nodes is None and args.node_names is None):
+        args = _decoded(_filter_decoder, _in_exact_case(body, _FilterWire), "ExtenderArgs")
+    if args.pod is None:
+        raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
+    if args.nodes is not None and args.node_names is not None:
+        raise BadRequest("the request holds both Nodes and NodeNames: expected one of them")
+    if args.nodes is not None:
+        return FilterArgs(args.pod, None, _sent_nodes(args.nodes.items or []))
+    if not args.node_names:
+        raise BadRequest("the request names no node: expected Nodes or NodeNames with at least one of them")
+    return FilterArgs(args.pod, args.node_names, None)
+
+
+def decode_binding(body: bytes) -> BindingArgs:
+    """ExtenderBindingArgs. Raises Unreadable, or BadRequest for a name that is missing or cannot be one.
+
+    An empty namespace is ``default``, as everywhere in Kubernetes.
+    """
+    args = _decoded(_binding_decoder, body, "ExtenderBindingArgs")
+    if not (args.pod_name and args.pod_namespace and args.pod_uid and args.node):
+        args = _decoded(_binding_decoder, _in_exact_case(body, _BindingWire), "ExtenderBindingArgs")
+    namespace = args.pod_namespace or "default"
+    fields = {"PodName": args.pod_name, "PodNamespace": namespace, "PodUID": args.pod_uid, "Node": args.node}
+    for field, text in fields.items():
+        _check_name(field, text)
+    return BindingArgs(pod_name=args.pod_name, pod_namespace=namespace, pod_uid=args.pod_uid, node=args.node)
+
+
+def encode_filter_result(
+    *,
+    node_names: Sequence[str] | None = None,
+    nodes: Sequence[SentNode] | None = None,
+    failed: Mapping[str, str] | None = None,
+    unresolvable: Mapping[str, str] | None = None,
+    error: str = "",
+) -> bytes:
+    """ExtenderFilterResult.
+
+    node_names    the nodes that pass
+    nodes         the same as whole nodes, when the request held whole nodes
+    failed        node name -> reason
+    unresolvable  the same for nodes where evicting other pods would not help
+    error         why nothing could be decided; the scheduler then ignores the rest
+    """
+    sent = None if nodes is None else _NodeListResult([each.raw for each in nodes])
+    return _encoder.encode(_FilterResultWire(sent, node_names, failed or {}, unresolvable or {}, error))
+
+
+def encode_binding_result(*, error: str = "") -> bytes:
+    """ExtenderBindingResult; an empty ``error`` says that the pod is bound."""
+    return _encoder.encode({"Error": error})
+
+
+def encode_error(error: str) -> bytes:
+    """What both verbs' clients understand: an answer that holds nothing but the reason."""
+    return _encoder.encode({"Error": error})
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Wire], body: bytes, what: str) -> _Wire:
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the request is no {what}: {error}") from None
+    except RecursionError:
+        raise BadRequest(f"the request is no {what}: it is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unreadable(f"expected {what} as JSON: {error}") from None
+
+
+def _in_exact_case(body: bytes, wire: type[msgspec.Struct]) -> bytes:
+    """The same object with its members' names as ``wire`` spells them, whatever case they were written in."""
+    exact = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(wire)}
+    members = {exact.get(name.lower(), name): raw for name, raw in _members_decoder.decode(body).items()}
+    return _encoder.encode(members)
+
+
+def _sent_nodes(items: list[msgspec.Raw]) -> list[SentNode]:
+    if not items:
+        raise BadRequest("the request names no node: expected Nodes or NodeNames with at least one of them")
+    nodes = []
+    for place, raw in enumerate(items):
+        try:
+            nodes.append(SentNode(_node_decoder.decode(raw), raw))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadRequest(f"Nodes.items[{place}] is no node: {error}") from None
+        except RecursionError:
+            raise BadRequest(f"Nodes.items[{place}] is no node: it is nested too deeply") from None
+    return nodes
+
+
+def _check_name(field: str, text: str) -> None:
+    """Kubernetes' own rule for a segment of a path, and nothing that is invisible."""
+    if not text:
+        raise BadRequest(f"the request has no {field}: expected a name, found nothing")
+    unfit = text in (".", "..") or len(text) > LONGEST_NAME or not text.isprintable()
+    if unfit or any(character in "/%?# " for character in text):
+        raise BadRequest(f"{field} cannot be a name: found {text[:80]!r}")

@@ -1,0 +1,45 @@
+"""Service accounts and what they may do, with tokens as their pods would get them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.e2e.kube_api import KubeApi
+
+Rule = dict[str, Any]
+
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+ORIGINAL_RULES: tuple[Rule, ...] = (
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "update", "patch"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["bindings", "pods/binding"], "verbs": ["create"]},
+)
+"""The original's ClusterRole ``gas-handler`` (gas-contract: HTTP, Deployment)."""
+
+FULL_RULES: tuple[Rule, ...] = (
+    *ORIGINAL_RULES,
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["get", "create", "update", "patch"],
+    },
+)
+"""What the extender needs besides to write events and, with --leader-elect, its Lease."""
+
+
+def add_account(api: KubeApi, name: str, role: str, rules: tuple[Rule, ...]) -> KubeApi:
+    """Make a service account in `default` with a ClusterRole of its own, and return the API as it sees it."""
+    api.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    api.create(f"{_RBAC}/clusterroles", {"metadata": {"name": role}, "rules": list(rules)})
+    api.create(
+        f"{_RBAC}/clusterrolebindings",
+        {
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": name}],
+        },
+    )
+    answer = api.create(f"/api/v1/namespaces/default/serviceaccounts/{name}/token", {"spec": {}})
+    return api.as_user(answer["status"]["token"])

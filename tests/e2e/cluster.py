@@ -1,0 +1,124 @@
+"""A cluster without machines: the real control plane, made-up nodes, and extenders that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.e2e.accounts import FULL_RULES, ORIGINAL_RULES, add_account
+from tests.e2e.certificates import Authority
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.extender import Extender
+from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
+from tests.e2e.programs import Program
+from tests.e2e.scheduler import KubeScheduler
+from tests.e2e.service import Service
+
+_LEFT_BY_TESTS = (
+    "/api/v1/nodes",
+    "/api/v1/namespaces/default/events",
+    "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+)
+
+
+class Cluster:
+    """Everything that the tests stand on. `start` once, `clean` after each test, `stop` at the end."""
+
+    def __init__(self, directory: Path, binaries: Path) -> None:
+        self._directory = directory
+        self.authority = Authority(directory)
+        self._extender_serving = self.authority.server("gas-extender")
+        self.control_plane = ControlPlane(directory, binaries, self.authority)
+        self.service = Service()
+        self.scheduler = KubeScheduler(
+            directory, binaries, self.authority, self.control_plane.scheduler, self.service.port
+        )
+        self._extenders: list[Extender] = []
+
+    @property
+    def api(self) -> KubeApi:
+        """As a user who may do everything."""
+        return self.control_plane.admin
+
+    @property
+    def programs(self) -> list[Program]:
+        return [
+            *self.control_plane.programs,
+            self.scheduler.program,
+            *(extender.program for extender in self._extenders),
+        ]
+
+    def start(self) -> None:
+        self.control_plane.start()
+        self.original_account = add_account(
+            self.api, "gpu-aware-scheduling-service-account", "gas-handler", ORIGINAL_RULES
+        )
+        self.full_account = add_account(self.api, "gas-extender", "gas-extender", FULL_RULES)
+        self.service.start()
+        self.scheduler.start()
+
+    def stop(self) -> None:
+        for program in reversed(self.programs):
+            program.kill()
+        self.service.stop()
+
+    def restart_scheduler(self, *, ignorable: bool = True) -> None:
+        """With `ignorable`, the original's setting, kube-scheduler goes on without an extender that fails."""
+        self.scheduler.stop()
+        self.scheduler.start(ignorable=ignorable)
+
+    def extender(self, name: str, *flags: str, account: KubeApi | None = None) -> Extender:
+        """A replica behind the address that kube-scheduler calls, not started yet.
+
+        It runs under exactly the original's role unless another account is given.
+        """
+        kubeconfig = write_kubeconfig(
+            self._directory / f"{name}.kubeconfig", account or self.original_account
+        )
+        extender = Extender(
+            name,
+            self._directory,
+            kubeconfig=kubeconfig,
+            serving=self._extender_serving,
+            authority=self.authority,
+            flags=flags,
+        )
+        self._extenders.append(extender)
+        self.service.endpoints = tuple(extender.endpoint for extender in self._extenders)
+        return extender
+
+    def add_node(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        resources: Mapping[str, str] | None = None,
+    ) -> Object:
+        """A node that is ready, with room for any ordinary pod; `resources` go by their full names."""
+        amounts = {"cpu": "1000", "memory": "4000Gi", "pods": "10000", **(resources or {})}
+        body = {
+            "metadata": {"name": name, "labels": dict(labels or {}), "annotations": dict(annotations or {})},
+            "status": {
+                "capacity": amounts,
+                "allocatable": amounts,
+                "conditions": [{"type": "Ready", "status": "True", "reason": "MadeUp"}],
+            },
+        }
+        return self.api.create("/api/v1/nodes", body)
+
+    def clean(self) -> None:
+        """Take away what a test left, and bring back what it stopped."""
+        for extender in self._extenders:
+            extender.program.kill()
+        self._extenders.clear()
+        self.service.endpoints = ()
+        if not self.control_plane.api_server.is_running:
+            self.control_plane.start_api_server()
+        for namespace in self.api.items("/api/v1/namespaces"):
+            pods = f"/api/v1/namespaces/{namespace['metadata']['name']}/pods"
+            self.api.delete(pods, gracePeriodSeconds="0")
+        for collection in _LEFT_BY_TESTS:
+            self.api.delete(collection)
+        if not self.scheduler.program.is_running or not self.scheduler.ignorable:
+            self.restart_scheduler()

@@ -1,0 +1,126 @@
+"""etcd and kube-apiserver on loopback: an API that starts empty, goes and comes back with all it held."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+from pathlib import Path
+
+from tests.e2e.certificates import Authority, write_token_keys
+from tests.e2e.kube_api import KubeApi, RefusedError
+from tests.e2e.ports import free_port
+from tests.e2e.programs import Program
+from tests.e2e.waiting import wait_for
+
+
+class ControlPlane:
+    """The two servers, their files in one directory.
+
+    `admin` is the API as a user who may do everything, `scheduler` as kube-scheduler's own user. There is no
+    kube-controller-manager: nothing makes service accounts, removes taints or deletes what is left over, so
+    `add_namespace` and the tests do.
+    """
+
+    def __init__(self, directory: Path, binaries: Path, authority: Authority) -> None:
+        self._directory = directory
+        self._etcd_port = free_port()
+        port = free_port()
+        self.admin = KubeApi(port, authority.certificate, secrets.token_hex(16))
+        self.scheduler = self.admin.as_user(secrets.token_hex(16))
+        self.etcd = Program("etcd", self._etcd_command(), log=directory / "etcd.log")
+        self.api_server = Program(
+            "kube-apiserver",
+            self._api_server_command(binaries, authority),
+            log=directory / "kube-apiserver.log",
+        )
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        return (self.etcd, self.api_server)
+
+    def start(self) -> None:
+        self.etcd.start()
+        self.etcd.wait_until_healthy(self._etcd_port, self._etcd_is_healthy)
+        self.start_api_server()
+        self.add_namespace("default")
+
+    def start_api_server(self) -> None:
+        """Until it is ready to answer; what it held before is there again."""
+        self.api_server.start()
+        self.api_server.wait_until_healthy(self.admin.port, self.admin.is_ready)
+
+    def stop_api_server(self) -> None:
+        """At once, without a goodbye to its clients; etcd keeps what it held."""
+        self.api_server.kill()
+
+    def stop(self) -> None:
+        for program in reversed(self.programs):
+            program.kill()
+
+    def add_namespace(self, name: str) -> None:
+        """A namespace that can hold pods: with the service account without which every pod is refused."""
+        if name != "default":
+            self.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        wait_for(f"the namespace {name}", lambda: self._has_namespace(name))
+        self.admin.create(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+
+    def _has_namespace(self, name: str) -> bool:
+        try:
+            self.admin.get(f"/api/v1/namespaces/{name}")
+        except RefusedError as refused:
+            if refused.status == 404:  # kube-apiserver makes `default` a moment after it is ready
+                return False
+            raise
+        return True
+
+    def _etcd_is_healthy(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self._etcd_port, timeout=5)
+        try:
+            connection.request("GET", "/health")
+            return bool(json.loads(connection.getresponse().read()).get("health") == "true")
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _etcd_command(self) -> list[str]:
+        clients = f"http://127.0.0.1:{self._etcd_port}"
+        peers = f"http://127.0.0.1:{free_port()}"
+        return [
+            "etcd", "--data-dir", str(self._directory / "etcd"), "--unsafe-no-fsync", "--logger", "zap",
+            "--listen-client-urls", clients, "--advertise-client-urls", clients,
+            "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
+            "--initial-cluster", f"default={peers}",
+        ]  # fmt: skip
+
+    def _api_server_command(self, binaries: Path, authority: Authority) -> list[str]:
+        serving = authority.server("kube-apiserver")
+        token_keys = write_token_keys(self._directory)
+        tokens = self._directory / "tokens.csv"
+        tokens.touch(mode=0o600)
+        tokens.write_text(
+            f'{self.admin.token},admin,admin,"system:masters"\n'
+            f"{self.scheduler.token},system:kube-scheduler,system:kube-scheduler\n"
+        )
+        options = {
+            "etcd-servers": f"http://127.0.0.1:{self._etcd_port}",
+            "bind-address": "127.0.0.1",
+            "secure-port": str(self.admin.port),
+            "advertise-address": "127.0.0.1",
+            "endpoint-reconciler-type": "none",
+            "tls-cert-file": str(serving.certificate),
+            "tls-private-key-file": str(serving.key),
+            "cert-dir": str(self._directory / "kube-apiserver"),
+            "client-ca-file": str(authority.certificate),
+            "token-auth-file": str(tokens),
+            "authorization-mode": "RBAC",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-key-file": str(token_keys.certificate),
+            "service-account-signing-key-file": str(token_keys.key),
+            "service-cluster-ip-range": "10.96.0.0/24",
+            # Without it new nodes would carry a taint that only kube-controller-manager takes away.
+            "disable-admission-plugins": "TaintNodesByCondition",
+            "enable-priority-and-fairness": "false",
+        }
+        return [str(binaries / "kube-apiserver"), *(f"--{name}={value}" for name, value in options.items())]

@@ -1,0 +1,72 @@
+"""The extender as a process of its own, run as its Deployment runs it."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+from pathlib import Path
+
+from tests.e2e.certificates import Authority, KeyPair
+from tests.e2e.ports import free_port
+from tests.e2e.programs import Program
+from tests.e2e.service import Endpoint
+
+
+class Extender:
+    """One replica; it may be killed and started again on the same ports."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        *,
+        kubeconfig: Path,
+        serving: KeyPair,
+        authority: Authority,
+        flags: tuple[str, ...] = (),
+    ) -> None:
+        self.endpoint = Endpoint(port=free_port(), readiness_port=free_port())
+        options = {
+            "kubeConfig": kubeconfig,
+            "cert": serving.certificate,
+            "key": serving.key,
+            "cacert": authority.certificate,
+            "bind-address": "127.0.0.1",
+            "port": self.endpoint.port,
+            "metrics-address": "127.0.0.1",
+            "metrics-port": self.endpoint.readiness_port,
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "gas.extender",
+            *(f"--{name}={value}" for name, value in options.items()),
+        ]
+        # The replica's name is its identity in the Lease.
+        env = {"POD_NAME": name, "POD_NAMESPACE": "default", "PYTHONUNBUFFERED": "1"}
+        self.program = Program(name, [*command, *flags], log=directory / f"{name}.log", env=env)
+
+    def start(self) -> None:
+        """Without waiting for anything."""
+        self.program.start()
+
+    def start_and_wait_until_ready(self, *, seconds: float = 30) -> None:
+        """Raises ProgramError when it ends or is not ready in time; a replica that does not lead never is."""
+        self.program.start()
+        self.program.wait_until_healthy(self.endpoint.readiness_port, self.is_ready, seconds=seconds)
+
+    def is_ready(self) -> bool:
+        try:
+            return self.plain("/readyz")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def plain(self, path: str) -> tuple[int, str]:
+        """Status and text of a GET on the plain port. A replica that cannot be reached is an OSError."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.endpoint.readiness_port, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()

@@ -1,0 +1,117 @@
+"""The Kubernetes API as the tests call it: JSON in, JSON out, a new connection for each call."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+Object = dict[str, Any]
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class RefusedError(Exception):
+    """The API server answered, with something else than success."""
+
+    def __init__(self, status: int, method: str, path: str, message: str) -> None:
+        super().__init__(f"{method} {path}: {status} {message}")
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class KubeApi:
+    """Calls as the user of one token. A server that cannot be reached is an OSError."""
+
+    port: int
+    authority: Path
+    token: str
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def get(self, path: str, **query: str) -> Object:
+        return self._call("GET", path, query)
+
+    def items(self, path: str, **query: str) -> list[Object]:
+        """Of a list, all at once."""
+        items: list[Object] = self.get(path, **query)["items"]
+        return items
+
+    def create(self, path: str, body: Object) -> Object:
+        return self._call("POST", path, {}, body)
+
+    def merge(self, path: str, body: Object) -> Object:
+        """A merge patch: null takes a key away."""
+        return self._call("PATCH", path, {}, body, MERGE_PATCH)
+
+    def delete(self, path: str, **query: str) -> Object:
+        """Of one object, or of a whole collection. ``gracePeriodSeconds="0"`` takes a pod away at once."""
+        return self._call("DELETE", path, query)
+
+    def is_ready(self) -> bool:
+        try:
+            self._request("GET", "/readyz")
+        except (OSError, RefusedError, http.client.HTTPException):
+            return False
+        return True
+
+    def as_user(self, token: str) -> KubeApi:
+        return KubeApi(self.port, self.authority, token)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        target = f"{path}?{urlencode(query)}" if query else path
+        answer: Object = json.loads(self._request(method, target, body, content_type))
+        return answer
+
+    def _request(
+        self, method: str, target: str, body: Object | None = None, content_type: str = "application/json"
+    ) -> bytes:
+        context = ssl.create_default_context(cafile=self.authority)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
+        try:
+            connection.request(method, target, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise RefusedError(answer.status, method, target, _message(text))
+        return text
+
+
+def write_kubeconfig(file: Path, api: KubeApi) -> Path:
+    """What a program needs to call the API as this user."""
+    cluster = {"server": api.url, "certificate-authority": str(api.authority)}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "e2e",
+        "clusters": [{"name": "e2e", "cluster": cluster}],
+        "users": [{"name": "user", "user": {"token": api.token}}],
+        "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "user"}}],
+    }
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(content, indent=1))
+    return file
+
+
+def _message(text: bytes) -> str:
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text.decode(errors="replace")

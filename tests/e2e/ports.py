@@ -1,0 +1,41 @@
+"""TCP ports on loopback: free ones to give out, and who listens on one."""
+
+from __future__ import annotations
+
+import random
+import socket
+from pathlib import Path
+
+_LISTEN = "0A"
+_BELOW_EPHEMERAL = range(20_000, 32_000)
+"""Outgoing connections get ports from 32768 on, so one of these stays free while its program restarts."""
+
+
+def free_port() -> int:
+    """A port that nothing on loopback uses now. Raises OSError when none of many tries was free."""
+    for port in random.sample(_BELOW_EPHEMERAL, 100):
+        with socket.socket() as candidate:
+            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                candidate.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise OSError(
+        f"100 ports between {_BELOW_EPHEMERAL.start} and {_BELOW_EPHEMERAL.stop} were tried; all in use"
+    )
+
+
+def is_listening(pid: int, port: int) -> bool:
+    """Whether this very process listens on the port, not one left over that answers in its place."""
+    proc = Path(f"/proc/{pid}")
+    try:
+        held = {str(fd.readlink()) for fd in (proc / "fd").iterdir()}
+        tables = [(proc / "net" / name).read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    except FileNotFoundError:  # the process, or a descriptor of it, is gone
+        return False
+    for line in (line for table in tables for line in table):
+        _, local, _, state, *_, inode = line.split()[:10]
+        if state == _LISTEN and int(local.rsplit(":", 1)[1], 16) == port and f"socket:[{inode}]" in held:
+            return True
+    return False

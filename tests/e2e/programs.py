@@ -1,0 +1,95 @@
+"""Processes that the tests start: each can be looked at, ended, and does not outlive the test run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.e2e.ports import is_listening
+from tests.e2e.waiting import wait_for
+
+
+class ProgramError(Exception):
+    """A program ended, or did not become healthy; the sentence ends with the last lines of its log."""
+
+
+class Program:
+    """One process in a session and process group of its own, its output appended to a file.
+
+    The kernel kills it when the thread that started it ends, whatever ended that: so start programs from the
+    main thread.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
+        self._env = {**os.environ, **(env or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the running or last process. Raises ProgramError when it was never started."""
+        if self._process is None:
+            raise ProgramError(f"{self.name} was not started")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        if self.is_running:
+            raise ProgramError(f"{self.name} is running already, as process {self.pid}")
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._env,
+                start_new_session=True,
+            )
+
+    def wait_until_healthy(self, port: int, healthy: Callable[[], bool], *, seconds: float = 60) -> None:
+        """Until this very process listens on the port and the check says yes. Raises ProgramError."""
+
+        def has_answer() -> bool:
+            return not self.is_running or (is_listening(self.pid, port) and healthy())
+
+        try:
+            wait_for(f"{self.name} healthy on port {port}", has_answer, seconds=seconds, every=0.05)
+        except TimeoutError as error:
+            raise ProgramError(f"{error}\n{self.log_tail()}") from None
+        if not self.is_running:
+            raise ProgramError(f"{self.name} ended instead of becoming healthy\n{self.log_tail()}")
+
+    def kill(self) -> None:
+        """SIGKILL for its whole process group; nothing happens when it has ended."""
+        if self._process is not None:
+            if self.is_running:
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def terminate(self, *, seconds: float = 30) -> int:
+        """SIGTERM, and the exit status that follows. Raises ProgramError when it does not end in time."""
+        if self._process is None:
+            raise ProgramError(f"{self.name} was not started")
+        self._process.terminate()
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise ProgramError(f"{self.name} ran on {seconds:g} s after SIGTERM\n{self.log_tail()}") from None
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The last lines that it wrote, under a heading."""
+        if not self.log.exists():
+            return f"--- {self.name} wrote no log"
+        with self.log.open(errors="replace") as log:
+            return f"--- last lines of {self.name}:\n" + "".join(deque(log, lines))

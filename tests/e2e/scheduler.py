@@ -1,0 +1,96 @@
+"""kube-scheduler, told to ask the extender as the original's users tell it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.certificates import Authority, KeyPair
+from tests.e2e.kube_api import KubeApi, write_kubeconfig
+from tests.e2e.ports import free_port
+from tests.e2e.programs import Program
+
+
+class KubeScheduler:
+    """One kube-scheduler; it may be stopped and started again."""
+
+    def __init__(
+        self, directory: Path, binaries: Path, authority: Authority, api: KubeApi, extender_port: int
+    ) -> None:
+        self.ignorable = True
+        self._authority = authority
+        self._port = free_port()
+        self._extender_port = extender_port
+        self._client = authority.client("kube-scheduler")
+        self._kubeconfig = write_kubeconfig(directory / "kube-scheduler.kubeconfig", api)
+        self._configuration = directory / "kube-scheduler.json"
+        serving = authority.server("kube-scheduler-serving")
+        options = {
+            "config": str(self._configuration),
+            "bind-address": "127.0.0.1",
+            "secure-port": str(self._port),
+            "tls-cert-file": str(serving.certificate),
+            "tls-private-key-file": str(serving.key),
+            # Nobody but the health check calls it, and that needs no user.
+            "authentication-skip-lookup": "true",
+        }
+        command = [
+            str(binaries / "kube-scheduler"),
+            *(f"--{name}={value}" for name, value in options.items()),
+        ]
+        self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log")
+
+    def start(self, *, ignorable: bool = True) -> None:
+        """`ignorable` is the original's setting: whether to go on without an extender that fails."""
+        self.ignorable = ignorable
+        entry = extender_entry(self._extender_port, self._authority, self._client, ignorable=ignorable)
+        configuration = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(self._kubeconfig)},
+            "leaderElection": {"leaderElect": False},
+            "extenders": [entry],
+        }
+        self._configuration.write_text(json.dumps(configuration, indent=1))
+        self.program.start()
+        self.program.wait_until_healthy(self._port, self._is_ready)
+
+    def stop(self) -> None:
+        self.program.kill()
+
+    def _is_ready(self) -> bool:
+        context = ssl.create_default_context(cafile=self._authority.certificate)
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=5, context=context)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+def extender_entry(port: int, authority: Authority, client: KeyPair, *, ignorable: bool) -> dict[str, Any]:
+    """The entry under ``extenders`` (gas-contract: Scheduler side), for an extender on loopback."""
+    return {
+        "urlPrefix": f"https://127.0.0.1:{port}",
+        "filterVerb": "scheduler/filter",
+        "bindVerb": "scheduler/bind",
+        "weight": 1,
+        "enableHTTPS": True,
+        "managedResources": [
+            {"name": "gpu.intel.com/i915", "ignoredByScheduler": False},
+            {"name": "gpu.intel.com/xe", "ignoredByScheduler": False},
+        ],
+        "ignorable": ignorable,
+        "nodeCacheCapable": True,
+        "tlsConfig": {
+            "insecure": False,
+            "certFile": str(client.certificate),
+            "keyFile": str(client.key),
+            "caFile": str(authority.certificate),
+        },
+    }

@@ -1,0 +1,76 @@
+"""The fields of Kubernetes objects, as they come over the wire."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gas.objects import Node, Pod
+
+
+def test_a_pod_as_the_api_server_writes_it() -> None:
+    pod = msgspec.json.decode(
+        b"""{"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u-1", "resourceVersion": "7",
+                     "labels": {"a": "b"}, "annotations": {"gas-ts": "1"},
+                     "deletionTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{"manager": "kubectl"}]},
+        "spec": {"nodeName": "n", "initContainers": [{"name": "side", "restartPolicy": "Always"}],
+                 "containers": [{"name": "main", "image": "x", "resources":
+                                 {"requests": {"gpu.intel.com/i915": "1", "gpu.intel.com/tiles": 500}}}]},
+        "status": {"phase": "Running"}}""",
+        type=Pod,
+    )
+    assert (pod.key, pod.uid, pod.node_name, pod.is_over) == ("ns/p", "u-1", "n", False)
+    assert pod.metadata.resource_version == "7"
+    assert pod.metadata.deletion_timestamp == "2026-01-01T00:00:00Z"
+    assert pod.annotations == {"gas-ts": "1"}
+    assert pod.spec.init_containers is not None
+    assert pod.spec.init_containers[0].restart_policy == "Always"
+    assert pod.spec.containers is not None
+    resources = pod.spec.containers[0].resources
+    assert resources is not None
+    assert resources.requests == {"gpu.intel.com/i915": "1", "gpu.intel.com/tiles": 500}
+
+
+def test_null_stands_for_an_absent_map_or_list() -> None:
+    pod = msgspec.json.decode(
+        b'{"metadata": {"name": "p", "labels": null, "annotations": null},'
+        b' "spec": {"containers": null, "initContainers": null}, "status": null}',
+        type=Pod,
+    )
+    assert (pod.annotations, pod.spec.containers, pod.uid, pod.node_name) == ({}, None, "", "")
+    node = msgspec.json.decode(
+        b'{"metadata": {"name": "n", "labels": null}, "status": {"allocatable": null}}', type=Node
+    )
+    assert (node.name, node.labels, node.annotations) == ("n", {}, {})
+
+
+def test_a_pod_without_namespace_is_in_default() -> None:
+    assert msgspec.json.decode(b'{"metadata": {"name": "p"}}', type=Pod).key == "default/p"
+
+
+@pytest.mark.parametrize(
+    ("phase", "over"),
+    [("Pending", False), ("Running", False), ("Unknown", False), ("Succeeded", True), ("Failed", True)],
+)
+def test_a_pod_is_over_when_its_containers_have_ended_for_good(phase: str, over: bool) -> None:
+    body = msgspec.json.encode({"metadata": {"name": "p"}, "status": {"phase": phase}})
+    assert msgspec.json.decode(body, type=Pod).is_over is over
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"{}", id="no-metadata"),
+        pytest.param(b'{"metadata": []}', id="metadata-is-a-list"),
+        pytest.param(b'{"metadata": {"labels": {"a": 1}}}', id="label-is-a-number"),
+        pytest.param(b'{"metadata": {}, "spec": {"containers": {}}}', id="containers-are-no-list"),
+        pytest.param(
+            b'{"metadata": {}, "spec": {"containers": [{"resources": {"requests": {"a": []}}}]}}',
+            id="amount-is-a-list",
+        ),
+    ],
+)
+def test_another_shape_is_a_validation_error(body: bytes) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(body, type=Pod)
