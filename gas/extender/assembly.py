@@ -23,6 +23,7 @@ from gas.errors import GasError
 from gas.extender.bind import Binder
 from gas.extender.debug import card_books
 from gas.extender.descheduling import Descheduler
+from gas.extender.expected_binds import ExpectedBinds
 from gas.extender.filter import Filter
 from gas.extender.flags import Flags
 from gas.extender.metrics import Metrics
@@ -51,6 +52,7 @@ class Extender:
         self._told: TTLCache[tuple[str, frozenset[str]], None] = TTLCache(10_000, TELL_AGAIN)
         self._catching_up: asyncio.Task[None] | None = None
         self.refusals = Refusals()
+        expected_binds = ExpectedBinds()
         self.events = Events(api)
         self.ledger = Ledger(on_change=self._node_changed)
         self.nodes = Nodes(on_change=self._node_object_changed)
@@ -98,6 +100,7 @@ class Extender:
             self.verdicts,
             self.ledger,
             self.refusals,
+            expected_binds,
             metrics,
             facts=self.nodes.facts,
             allowlist=flags.allowlist,
@@ -110,6 +113,7 @@ class Extender:
             self.ledger,
             self.pods,
             self.refusals,
+            expected_binds,
             metrics,
             allowlist=flags.allowlist,
             denylist=flags.denylist,

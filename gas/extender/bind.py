@@ -11,6 +11,7 @@ from typing import Protocol
 
 from gas.cluster.errors import OutcomeUnknown
 from gas.errors import GasError
+from gas.extender.expected_binds import ExpectedBinds
 from gas.extender.metrics import Metrics
 from gas.extender.pods import Pods
 from gas.extender.refusals import Refusals
@@ -70,6 +71,7 @@ class Binder:
         ledger: Ledger,
         pods: Pods,
         refusals: Refusals,
+        expected_binds: ExpectedBinds,
         metrics: Metrics,
         *,
         allowlist: bool,
@@ -83,6 +85,7 @@ class Binder:
         self._ledger = ledger
         self._pods = pods
         self._refusals = refusals
+        self._expected_binds = expected_binds
         self._metrics = metrics
         self._allowlist = allowlist
         self._denylist = denylist
@@ -123,9 +126,12 @@ class Binder:
             raise CannotBind(f"an earlier bind of pod {args.key} is still in hand")
         self._in_hand.add(args.pod_uid)
         try:
-            pod = await self._find(args)
-            self._check_ready()  # another may lead by now
-            decision = self._decide(args, pod)
+            try:
+                pod = await self._find(args)
+                self._check_ready()  # another may lead by now
+                decision = self._decide(args, pod)
+            finally:
+                self._expected_binds.settled(args.pod_uid)
             await self._write(args, decision)
         finally:
             self._in_hand.discard(args.pod_uid)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from gas.extender.expected_binds import ExpectedBinds
 from gas.extender.metrics import Metrics
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
 from gas.extender.verdicts import Verdict, Verdicts
@@ -37,6 +38,7 @@ class Filter:
         verdicts: Verdicts,
         ledger: Ledger,
         refusals: Refusals,
+        expected_binds: ExpectedBinds,
         metrics: Metrics,
         *,
         facts: Facts,
@@ -48,6 +50,7 @@ class Filter:
         self._verdicts = verdicts
         self._ledger = ledger
         self._refusals = refusals
+        self._expected_binds = expected_binds
         self._metrics = metrics
         self._facts = facts
         self._allowlist = allowlist
@@ -55,7 +58,7 @@ class Filter:
         self._why_not_ready = why_not_ready
         self._on_refused = on_refused
 
-    def __call__(self, body: bytes) -> bytes:
+    async def __call__(self, body: bytes) -> bytes:
         if (why_not := self._why_not_ready()) is not None:
             self._metrics.requests.labels("filter", "not-ready").inc()
             return encode_filter_result(error=why_not)
@@ -64,6 +67,7 @@ class Filter:
         except BadRequest as bad:
             self._metrics.requests.labels("filter", "bad-request").inc()
             return encode_filter_result(error=str(bad))
+        await self._expected_binds.wait(args.pod.uid)
         passing, failed = self._answer(args)
         self._metrics.requests.labels("filter", "fits" if passing else "refused").inc()
         if args.nodes is None:
@@ -95,6 +99,7 @@ class Filter:
         if len(failed) == len(verdicts):
             self._remember(args.pod, need, verdicts, facts)
             return [], failed
+        self._expected_binds.passed(args.pod.uid)
         preferred = [name for name, verdict in verdicts.items() if verdict.preferred]
         if not preferred:
             return [name for name, verdict in verdicts.items() if verdict.refusal is None], failed

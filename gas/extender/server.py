@@ -29,7 +29,7 @@ Verb = Callable[[bytes], Awaitable[bytes]]
 
 def extender_app(
     *,
-    filter_nodes: Callable[[bytes], bytes],
+    filter_nodes: Verb,
     bind_pod: Verb,
     metrics: Metrics,
     max_body: int,
@@ -45,15 +45,12 @@ def extender_app(
     method with 405, what is not JSON at all with 404, all else with 200 (gas-contract, HTTP).
     """
 
-    async def filter_pod(body: bytes) -> bytes:
-        return filter_nodes(body)
-
     def route(name: str, verb: Verb) -> Route:
         return Route(f"/scheduler/{name}", _VerbEndpoint(name, verb, metrics, max_body, body_timeout))
 
     return EarlyAnswers(
         Router(
-            [route("filter", filter_pod), route("bind", bind_pod)],
+            [route("filter", filter_nodes), route("bind", bind_pod)],
             redirect_slashes=False,
             default=_unknown_path,
         ),

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: forward secrecy and authenticated encryption only. TLS 1.3 has nothing else."""
 
-ALPN = ("h2", "http/1.1")
+ALPN = ("http/1.1",)
 """Go's client keeps two idle HTTP/1.1 connections, so that over HTTP/2 most binds save a handshake."""
 
 LOOK_PERIOD = 5.0

@@ -1,0 +1,199 @@
+"""The decision as it is written on a pod, and the receipt for what its node has really handed out.
+
+An empty text counts as an absent annotation: a Binding can only set annotations, so this is how it takes one
+away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gas.cards import Card, Tile
+from gas.intel import names
+from gas.intel.container_cards import format_container_cards, parse_container_cards
+from gas.intel.container_tiles import CardTiles, format_container_tiles, parse_container_tiles
+from gas.intel.malformed_annotation import MalformedAnnotation
+from gas.intel.quoted import quoted
+from gas.objects import Pod
+from gas.placement.choice import Choice, Given
+from gas.placement.need import ContainerNeed, PodNeed, Role
+
+
+def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> dict[str, str]:
+    """The annotations that say what a pod was given; none for a pod that wants no cards.
+
+    timestamp_ns  the time of the decision in nanoseconds since the epoch
+    """
+    if not need.wants_cards:
+        return {}
+    apps = _app_start(need)
+    init, app = choice.containers[:apps], choice.containers[apps:]
+    annotations = {
+        names.TIMESTAMP: str(timestamp_ns),
+        names.CONTAINER_CARDS: format_container_cards([given.cards for given in app]),
+    }
+    if any(given.tiles for given in app):
+        annotations[names.CONTAINER_TILES] = format_container_tiles([_card_tiles(given) for given in app])
+    if any(given.cards for given in init):
+        annotations[names.INIT_CONTAINER_CARDS] = format_container_cards([given.cards for given in init])
+    if any(given.tiles for given in init):
+        annotations[names.INIT_CONTAINER_TILES] = format_container_tiles([_card_tiles(given) for given in init])
+    return annotations
+
+
+def stale_annotations(pod: Pod, fresh: Mapping[str, str]) -> dict[str, str]:
+    """Empty texts for our old annotations on a pending pod that ``fresh`` does not set."""
+    return {name: "" for name in names.WRITTEN_ANNOTATIONS if pod.annotations.get(name) and name not in fresh}
+
+
+def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
+    """The decision written on a pod, or None when there is none.
+
+    Cards without their tiles count, with unknown tiles; so do app containers' cards when nothing is written
+    for init containers. Raises MalformedAnnotation when what is written cannot be the answer to this need.
+    """
+    apps = _app_start(need)
+    init, app = need.containers[:apps], need.containers[apps:]
+    for_apps = pod.annotations.get(names.CONTAINER_CARDS)
+    for_init = pod.annotations.get(names.INIT_CONTAINER_CARDS)
+    if not for_apps and (_want_cards(app) or not for_init or not _want_cards(init)):
+        return None
+    given = (
+        *_read_given(pod, init, names.INIT_CONTAINER_CARDS, names.INIT_CONTAINER_TILES),
+        *_read_given(pod, app, names.CONTAINER_CARDS, names.CONTAINER_TILES),
+    )
+    _check_tiles_apart(need, given)
+    return Choice(given)
+
+
+def read_receipt(pod: Pod, need: PodNeed) -> Choice | None:
+    """What the node says it has handed out to a pod, or None when it says nothing.
+
+    The node has the last word: other cards than decided and another number of them are believed. Containers
+    about which it says nothing keep the decision, as do the tiles of the cards that were handed out as
+    decided. Raises MalformedAnnotation for a text of another form, number of containers, or with a card twice
+    in one container.
+    """
+    for_apps = pod.annotations.get(names.ALLOCATED_CARDS, "")
+    for_init = pod.annotations.get(names.ALLOCATED_INIT_CARDS, "")
+    if not need.wants_cards or not (for_apps or for_init):
+        return None
+    decided = _decided(pod, need)
+    apps = _app_start(need)
+    return Choice(
+        (
+            *_received(for_init, names.ALLOCATED_INIT_CARDS, need.containers[:apps], decided[:apps]),
+            *_received(for_apps, names.ALLOCATED_CARDS, need.containers[apps:], decided[apps:]),
+        )
+    )
+
+
+def _app_start(need: PodNeed) -> int:
+    """The position of the first app container; init containers and sidecars stand before it."""
+    return sum(container.role is not Role.APP for container in need.containers)
+
+
+def _want_cards(containers: Iterable[ContainerNeed]) -> bool:
+    return any(container.count for container in containers)
+
+
+def _card_tiles(given: Given) -> list[CardTiles]:
+    return [(card, tiles) for card, tiles in zip(given.cards, given.tiles, strict=False) if tiles]
+
+
+def _read_given(pod: Pod, containers: Sequence[ContainerNeed], cards_name: str, tiles_name: str) -> tuple[Given, ...]:
+    """What one pair of annotations gives to the containers it is about: nothing, when it is not there."""
+    if not (cards_text := pod.annotations.get(cards_name)):
+        return (Given(),) * len(containers)
+    cards = parse_container_cards(cards_text, cards_name)
+    _check_places(cards_name, len(cards), len(containers))
+    for container, own_cards in zip(containers, cards, strict=True):
+        _check_once(cards_name, own_cards, container.name)
+        if len(own_cards) != container.count:
+            raise MalformedAnnotation(
+                cards_name,
+                f"expected {container.count} card(s) for container {quoted(container.name)}, found {len(own_cards)}",
+            )
+    if not (tiles_text := pod.annotations.get(tiles_name)):
+        return tuple(Given(own_cards) for own_cards in cards)
+    tiles = parse_container_tiles(tiles_text, tiles_name)
+    _check_places(tiles_name, len(tiles), len(containers))
+    return tuple(
+        Given(own_cards, _tiles_in_order(tiles_name, container, own_cards, own_tiles))
+        for container, own_cards, own_tiles in zip(containers, cards, tiles, strict=True)
+    )
+
+
+def _check_places(annotation: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise MalformedAnnotation(annotation, f"expected {expected} container(s) between '|', found {found}")
+
+
+def _check_once(annotation: str, cards: Sequence[Card], container: str) -> None:
+    if len(set(cards)) < len(cards):
+        raise MalformedAnnotation(annotation, f"container {quoted(container)} has a card more than once")
+
+
+def _tiles_in_order(
+    annotation: str, container: ContainerNeed, cards: Sequence[Card], tiles: Sequence[CardTiles]
+) -> tuple[tuple[int, ...], ...]:
+    """The tiles of each of the container's cards, in the order of ``cards``."""
+    wanted = container.tiles if container.count else 0
+    if not wanted:
+        if tiles:
+            raise MalformedAnnotation(annotation, f"container {quoted(container.name)} wants no tiles, has some")
+        return ()
+    by_card = dict(tiles)
+    if len(by_card) < len(tiles) or by_card.keys() != set(cards):
+        raise MalformedAnnotation(
+            annotation, f"container {quoted(container.name)} has tiles of other cards than its own"
+        )
+    for card, indexes in by_card.items():
+        if len(set(indexes)) != wanted or len(indexes) != wanted:
+            raise MalformedAnnotation(
+                annotation,
+                f"expected {wanted} different tile(s) of {card} for container {quoted(container.name)},"
+                f" found {len(indexes)}, of them {len(set(indexes))} different",
+            )
+    return tuple(by_card[card] for card in cards)
+
+
+def _check_tiles_apart(need: PodNeed, given: Sequence[Given]) -> None:
+    """Containers that run at the same time to the end, sidecars and apps, hold no tile in common."""
+    held: set[Tile] = set()
+    for container, own in zip(need.containers, given, strict=True):
+        if container.role is Role.INIT:
+            continue
+        tiles = {Tile(card, index) for card, indexes in _card_tiles(own) for index in indexes}
+        if tiles & held:
+            name = names.CONTAINER_TILES if container.role is Role.APP else names.INIT_CONTAINER_TILES
+            raise MalformedAnnotation(
+                name, f"container {quoted(container.name)} has a tile that another container holds"
+            )
+        held |= tiles
+
+
+def _decided(pod: Pod, need: PodNeed) -> tuple[Given, ...]:
+    """The decision, container by container; nothing for each when there is none to be believed."""
+    try:
+        choice = read_choice(pod, need)
+    except MalformedAnnotation:
+        choice = None
+    return choice.containers if choice else (Given(),) * len(need.containers)
+
+
+def _received(
+    text: str, annotation: str, containers: Sequence[ContainerNeed], decided: Sequence[Given]
+) -> tuple[Given, ...]:
+    if not text:
+        return tuple(decided)
+    places = parse_container_cards(text, annotation)
+    _check_places(annotation, len(places), len(decided))
+    for container, cards in zip(containers, places, strict=True):
+        _check_once(annotation, cards, container.name)
+    return tuple(_as_decided(cards, given) for cards, given in zip(places, decided, strict=True))
+
+
+def _as_decided(cards: tuple[Card, ...], decided: Given) -> Given:
+    known = dict(_card_tiles(decided))
+    return Given(cards, tuple(known.get(card, ()) for card in cards) if known else ())

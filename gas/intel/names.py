@@ -1,0 +1,69 @@
+"""Every name that users, manifests and other components know us by: resources, labels, annotations."""
+
+from __future__ import annotations
+
+PREFIX = "gpu.intel.com/"
+"""Of extended resources (each is booked card by card) and of the node labels that describe cards."""
+
+COUNT_RESOURCES = ("i915", "xe")
+"""Number of cards; never both in one pod."""
+
+MONITORING_RESOURCES = ("i915_monitoring", "xe_monitoring", "monitoring")
+"""Access to all cards of the node: no allocation of a card, so never divided nor booked."""
+
+TILES = "tiles"
+
+# Node labels that describe cards.
+CARDS = PREFIX + "cards"
+GPU_NUMBERS = PREFIX + "gpu-numbers"
+NUMA_GPU_MAP = PREFIX + "numa-gpu-map"
+PCI_GROUPS = PREFIX + "pci-groups"
+XE_LINKS = PREFIX + "xe-links"
+
+# Node labels of telemetry: TELEMETRY_PREFIX, any policy's name, "/", one of these.
+TELEMETRY_PREFIX = "telemetry.aware.scheduling."
+DISABLE_CARD = "gas-disable-"
+DESCHEDULE_CARD = "gas-deschedule-pods-"
+PREFER_CARD = "gas-prefer-gpu"
+DISABLE_TILE = "gas-tile-disable-"
+DESCHEDULE_TILE = "gas-tile-deschedule-"
+PREFER_TILE = "gas-tile-preferred-"
+WHOLE_PCI_GROUP = "PCI_GROUP"
+"""Value of DISABLE_CARD and DESCHEDULE_CARD that means every card of the same PCI group."""
+
+# Node annotations.
+CARD_CAPACITY = "gas-card-capacity"
+"""Written by whoever knows the cards: per-card amounts where cards differ."""
+RELEASED = "gas-released"
+"""Written by us, nanoseconds since the epoch, when cards became free while pods waited for some."""
+
+# Pod annotations that users write.
+ALLOW = "gas-allow"
+DENY = "gas-deny"
+SAME_GPU = "gas-same-gpu"
+ALLOCATE_XELINK = "gas-allocate-xelink"
+ALLOCATE_SINGLE_NUMA = "gas-allocate-single-numa"
+
+# Pod annotations that we write: the decision ...
+TIMESTAMP = "gas-ts"
+CONTAINER_CARDS = "gas-container-cards"
+CONTAINER_TILES = "gas-container-tiles"
+INIT_CONTAINER_CARDS = "gas-init-container-cards"
+INIT_CONTAINER_TILES = "gas-init-container-tiles"
+# ... and the receipt: what the node has really handed out.
+ALLOCATED_CARDS = "gas-allocated-cards"
+ALLOCATED_INIT_CARDS = "gas-allocated-init-cards"
+
+WRITTEN_ANNOTATIONS = (
+    TIMESTAMP,
+    CONTAINER_CARDS,
+    CONTAINER_TILES,
+    INIT_CONTAINER_CARDS,
+    INIT_CONTAINER_TILES,
+    ALLOCATED_CARDS,
+    ALLOCATED_INIT_CARDS,
+)
+
+# Pod label that we write on pods that should leave their node.
+DESCHEDULE_POD_LABEL = "gpu.aware.scheduling/deschedule-pod"
+DESCHEDULE_POD_VALUE = "gpu"

@@ -1,0 +1,188 @@
+"""What a pod needs: from its containers' requests and its annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gas.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
+from gas.cards import Card
+from gas.errors import GasError
+from gas.intel import names
+from gas.intel.card_labels import read_card
+from gas.intel.quoted import listed, quoted
+from gas.objects import Container, Pod, Quantity
+from gas.placement.need import ContainerNeed, PodNeed, Role
+
+_ALWAYS = "Always"
+
+
+class BadNeed(GasError):
+    """What the pod asks for cannot be given on any node. The sentence has at most 200 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What one container asks for, in whole.
+
+    count       number of cards
+    amounts     by resource, without monitoring and without amounts of 0
+    monitoring  whether it wants to watch all cards of the node
+    """
+
+    name: str
+    role: Role
+    count: int
+    amounts: Mapping[str, int]
+    monitoring: bool
+
+
+def read_need(pod: Pod, *, allowlist: bool, denylist: bool) -> PodNeed:
+    """The need of a pod. Raises BadNeed with the sentence that its owner should read.
+
+    allowlist, denylist  whether the annotations ``gas-allow`` and ``gas-deny`` have a say
+    """
+    requests = _requests(pod)
+    containers = tuple(map(_container_need, requests))
+    if not any(request.count for request in requests):
+        return PodNeed(containers=containers)
+
+    annotations = pod.annotations
+    linked = names.ALLOCATE_XELINK in annotations
+    if linked:
+        _check_linked(requests)
+    return PodNeed(
+        containers=containers,
+        allowed=_named_cards(annotations[names.ALLOW]) if allowlist and names.ALLOW in annotations else None,
+        denied=_named_cards(annotations.get(names.DENY, "")) if denylist else frozenset(),
+        same_card=_same_card(requests, annotations),
+        linked=linked,
+        single_numa=names.ALLOCATE_SINGLE_NUMA in annotations,
+    )
+
+
+def read_booked_need(pod: Pod) -> PodNeed:
+    """What a bound pod's containers take, without the wishes in its annotations.
+
+    Those are fulfilled or not by now, and somebody may have edited them since. Raises BadNeed.
+    """
+    return PodNeed(containers=tuple(map(_container_need, _requests(pod))))
+
+
+def _requests(pod: Pod) -> list[_Request]:
+    """What each container asks for, in the order in which kubelet starts them."""
+    if not pod.spec.containers:
+        raise BadNeed("the pod has no containers")
+    requests = [_request(container, _init_role(container)) for container in pod.spec.init_containers or ()]
+    requests += [_request(container, Role.APP) for container in pod.spec.containers]
+    _check_kinds(requests)
+    _check_sums(requests)
+    return requests
+
+
+def _init_role(container: Container) -> Role:
+    return Role.SIDECAR if container.restart_policy == _ALWAYS else Role.INIT
+
+
+def _request(container: Container, role: Role) -> _Request:
+    requests = (container.resources.requests if container.resources else None) or {}
+    monitoring = False
+    amounts: dict[str, int] = {}
+    for full_name in sorted(requests):
+        name = full_name.removeprefix(names.PREFIX)
+        if name == full_name:
+            continue
+        if name in names.MONITORING_RESOURCES:
+            monitoring = monitoring or _is_asked_for(requests[full_name])
+        elif amount := _amount(container, full_name, requests[full_name]):
+            amounts[name] = amount
+    count = next((amounts[name] for name in names.COUNT_RESOURCES if name in amounts), 0)
+    return _Request(container.name, role, count, amounts, monitoring)
+
+
+def _amount(container: Container, full_name: str, quantity: Quantity) -> int:
+    try:
+        return parse_quantity(quantity)
+    except MalformedQuantity as malformed:
+        where = f"container {quoted(container.name)}, {quoted(full_name)}"
+        raise BadNeed(f"{where}: {malformed.reason}, found {quoted(quantity)}") from None
+
+
+def _is_asked_for(quantity: Quantity) -> bool:
+    """Monitoring is never counted, so an amount that cannot be read is as good as any."""
+    try:
+        return parse_quantity(quantity) > 0
+    except MalformedQuantity:
+        return True
+
+
+def _check_kinds(requests: Iterable[_Request]) -> None:
+    asked = {name for request in requests for name in names.COUNT_RESOURCES if name in request.amounts}
+    if len(asked) > 1:
+        both = " and ".join(f"{names.PREFIX}{name}" for name in names.COUNT_RESOURCES)
+        raise BadNeed(f"the pod asks for both {both}; expected only one of them in all its containers")
+
+
+def _check_sums(requests: Iterable[_Request]) -> None:
+    sums: dict[str, int] = {}
+    for request in requests:
+        for name, amount in request.amounts.items():
+            sums[name] = sums.get(name, 0) + amount
+            if sums[name] > MAX_AMOUNT:
+                raise BadNeed(f"the pod's containers ask for more than 2^63-1 of {quoted(names.PREFIX + name)}")
+
+
+def _container_need(request: _Request) -> ContainerNeed:
+    """Shares are rounded up, so that no card is promised less than it will have to carry."""
+    if not request.count:
+        return ContainerNeed(request.name, role=request.role)
+    shares = sorted((name, -(-amount // request.count)) for name, amount in request.amounts.items())
+    return ContainerNeed(request.name, request.count, tuple(shares), request.role)
+
+
+def _named_cards(text: str) -> frozenset[Card]:
+    """The cards that a list names; a name that is no card's names nothing."""
+    texts = {text.strip() for text in text.split(",")}
+    return frozenset(card for card in map(read_card, texts) if card is not None)
+
+
+def _check_linked(requests: Iterable[_Request]) -> None:
+    for request in requests:
+        if not request.count:
+            continue
+        who = f"{names.ALLOCATE_XELINK}: container {quoted(request.name)}"
+        if request.count % 2:
+            raise BadNeed(f"{who} asks for {request.count} card(s), expected an even number")
+        if (tiles := request.amounts.get(names.TILES, 0)) != request.count:
+            raise BadNeed(f"{who} asks for {tiles} tile(s), expected as many as cards, {request.count}")
+        if request.monitoring:
+            raise BadNeed(f"{who} asks for monitoring, which does not go with linked cards")
+
+
+def _same_card(requests: list[_Request], annotations: Mapping[str, str]) -> frozenset[int]:
+    """The positions of the containers that ``gas-same-gpu`` names."""
+    if (text := annotations.get(names.SAME_GPU)) is None:
+        return frozenset()
+    if names.ALLOCATE_XELINK in annotations:
+        raise BadNeed(f"{names.SAME_GPU} does not go with {names.ALLOCATE_XELINK}; expected only one of them")
+    wanted = [name.strip() for name in text.split(",")]
+    if len(wanted) < 2:
+        raise BadNeed(f"{names.SAME_GPU}: expected at least two containers of the pod, found {quoted(text)}")
+    if len(set(wanted)) < len(wanted):
+        raise BadNeed(f"{names.SAME_GPU}: expected every container once, found {quoted(text)}")
+    apps = {request.name: at for at, request in enumerate(requests) if request.role is Role.APP}
+    if unknown := [name for name in wanted if name not in apps]:
+        raise BadNeed(f"{names.SAME_GPU}: {listed(unknown)} is no container of the pod")
+    for name in wanted:
+        _check_same(requests[apps[name]])
+    return frozenset(apps[name] for name in wanted)
+
+
+def _check_same(request: _Request) -> None:
+    who = f"{names.SAME_GPU}: container {quoted(request.name)}"
+    if request.count != 1:
+        raise BadNeed(f"{who} asks for {request.count} cards, expected exactly 1")
+    if tiles := request.amounts.get(names.TILES, 0):
+        raise BadNeed(f"{who} asks for {tiles} tile(s), which does not go with a shared card")
+    if request.monitoring:
+        raise BadNeed(f"{who} asks for monitoring, which does not go with a shared card")

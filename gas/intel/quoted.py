@@ -1,0 +1,24 @@
+"""Foreign text inside our sentences: cut and escaped, so that it can neither flood nor forge a log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import islice
+
+_LONGEST = 40
+_MOST = 3
+
+
+def quoted(value: object) -> str:
+    """The value in quotes, control characters escaped, at most 43 characters: ``'card0'``, ``'aaaa'…``."""
+    text = value if isinstance(value, str) else str(value)
+    cut = text[:_LONGEST]
+    while len(repr(cut)) > _LONGEST + 2:
+        cut = cut[:-1]
+    return repr(cut) if cut == text else f"{cut!r}…"
+
+
+def listed(values: Collection[str]) -> str:
+    """A few of the values, quoted, and how many more there are: ``'a', 'b', 'c' and 7 more``."""
+    shown = ", ".join(quoted(value) for value in islice(values, _MOST))
+    return shown if len(values) <= _MOST else f"{shown} and {len(values) - _MOST} more"

@@ -1,0 +1,89 @@
+"""Texts too long for one node label, continued in further labels.
+
+A label value has at most 63 characters. The text of ``name`` goes on in ``name2``, ``name3`` …; each of those
+begins with the control character ``Z``, which is no part of the text. Pieces are cut after any letter or
+digit, even inside a number, so join first and split into entries after (gas-contract: Vocabulary, card
+numbers label).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import count
+
+from gas.errors import GasError
+from gas.intel.quoted import listed, quoted
+
+_LONGEST_VALUE = 63
+_CONTINUED = "Z"
+_TEXT = re.compile(r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]*[A-Za-z0-9])?)?", re.ASCII)
+_CONTINUATION = re.compile(r"[2-9]|[1-9][0-9]{1,8}", re.ASCII)
+
+
+class UnsplittableText(GasError):
+    """The text cannot be written into labels."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(
+            f"label {name}: expected letters, digits, '.', '_' and '-', a letter or digit at both ends and at"
+            f" least in every 62 characters, found {quoted(text)}"
+        )
+
+
+def joined_label(labels: Mapping[str, str], name: str, problems: list[str] | None = None) -> str | None:
+    """The text of a label with all its continuations, or None when there is no label of that name.
+
+    A continuation that is missing or does not begin with ``Z`` ends the text; an empty piece is passed over.
+    What is wrong is added to ``problems``, one sentence each.
+    """
+    found = [] if problems is None else problems
+    pieces: list[str] = []
+    for number in count(1):
+        label, prefix = (name, "") if number == 1 else (f"{name}{number}", _CONTINUED)
+        value = labels.get(label)
+        if value is None:
+            if left_out := _continuations_after(number, labels, name):
+                found.append(f"label {label} is missing, so that {listed(left_out)} is left out")
+            break
+        if value and not value.startswith(prefix):
+            found.append(
+                f"label {label}: expected a value that begins with Z, found {quoted(value)};"
+                " it and what follows it is left out"
+            )
+            break
+        if len(value) <= len(prefix):
+            found.append(f"label {label}: expected a text, found none")
+        pieces.append(value[len(prefix) :])
+    return "".join(pieces) if pieces else None
+
+
+def _continuations_after(number: int, labels: Mapping[str, str], name: str) -> list[str]:
+    """The labels that continue ``name`` behind the missing piece of this number."""
+    behind = []
+    for label in labels:
+        match = _CONTINUATION.fullmatch(label, len(name)) if label.startswith(name) else None
+        if match is not None and int(match[0]) > number:
+            behind.append((int(match[0]), label))
+    return [label for _, label in sorted(behind)]
+
+
+def split_value(name: str, text: str) -> dict[str, str]:
+    """The labels that carry a text, the inverse of `joined_label`. Raises UnsplittableText."""
+    if _TEXT.fullmatch(text) is None:
+        raise UnsplittableText(name, text)
+    labels: dict[str, str] = {}
+    rest, label, prefix = text, name, ""
+    for number in count(2):
+        room = _LONGEST_VALUE - len(prefix)
+        piece = rest[:room]
+        if len(rest) > room:
+            piece = piece.rstrip("-_.")
+        if rest and not piece:
+            raise UnsplittableText(name, text)
+        labels[label] = prefix + piece
+        rest = rest[len(piece) :]
+        if not rest:
+            break
+        label, prefix = f"{name}{number}", _CONTINUED
+    return labels

@@ -1,0 +1,75 @@
+"""NUMA and PCI groups of cards."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.cards import Card
+from gas.intel.card_groups import read_numa_groups, read_pci_groups
+
+CARDS = tuple(map(Card, range(5)))
+NUMA = "gpu.intel.com/numa-gpu-map"
+PCI = "gpu.intel.com/pci-groups"
+
+
+def test_without_the_label_nothing_is_said_about_numa() -> None:
+    problems: list[str] = []
+    assert read_numa_groups({}, CARDS, problems) is None
+    assert not problems
+
+
+@pytest.mark.parametrize(
+    ("text", "groups", "problems"),
+    [
+        pytest.param("0-0.1_1-2.3", ((0, 1), (2, 3)), [], id="two-groups"),
+        pytest.param("1-3.2_0-1.0", ((3, 2), (1, 0)), [], id="the-labels-own-order"),
+        pytest.param("0-0_1-2_0-1", ((0, 1), (2,)), [], id="a-numa-node-named-twice-is-one-group"),
+        pytest.param("0-0.1_1-9", ((0, 1),), ["the node does not have 'card9'"], id="unknown-card"),
+        pytest.param(
+            "0-0.x_1_1-2_a-3",
+            ((0,), (2,)),
+            ["expected NUMA nodes with", "found 'x', '1', 'a-3'"],
+            id="malformed-parts",
+        ),
+        pytest.param("0-0.1_1-1.2", ((0, 1), (2,)), ["'card1' is listed more than once"], id="card-in-two-groups"),
+        pytest.param("zero", (), ["found 'zero'"], id="no-readable-group"),
+        pytest.param("0-7.8", (), ["the node does not have 'card7', 'card8'"], id="only-unknown-cards"),
+        pytest.param("", (), ["expected a text, found none"], id="empty"),
+    ],
+)
+def test_numa_groups(text: str, groups: tuple[tuple[int, ...], ...], problems: list[str]) -> None:
+    found: list[str] = []
+    assert read_numa_groups({NUMA: text}, CARDS, found) == groups
+    assert len(found) == (1 if problems else 0)
+    for part in problems:
+        assert part in found[0]
+    assert all(sentence.startswith(f"label {NUMA}: ") for sentence in found)
+
+
+def test_numa_groups_continue_in_further_labels() -> None:
+    assert read_numa_groups({NUMA: "0-0.1_1-2", f"{NUMA}2": "Z.3"}, CARDS, []) == ((0, 1), (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "groups", "problems"),
+    [
+        pytest.param("0.1_2.3.4", [{0, 1}, {2, 3, 4}], [], id="two-boards"),
+        pytest.param("0_1", [{0}, {1}], [], id="single-cards"),
+        pytest.param("0.9", [{0}], ["the node does not have 'card9'"], id="unknown-card"),
+        pytest.param("0.1_1.2", [{0, 1}, {2}], ["'card1' is listed more than once"], id="card-on-two-boards"),
+        pytest.param("0.01_2-3", [{0}], ["expected groups of card numbers", "'01', '2-3'"], id="malformed-parts"),
+        pytest.param("", [], ["expected a text, found none"], id="empty"),
+    ],
+)
+def test_pci_groups(text: str, groups: list[set[int]], problems: list[str]) -> None:
+    found: list[str] = []
+    assert read_pci_groups({PCI: text}, CARDS, found) == {card: group for group in groups for card in group}
+    assert len(found) == (1 if problems else 0)
+    for part in problems:
+        assert part in found[0]
+
+
+def test_without_the_label_no_card_shares_a_board() -> None:
+    problems: list[str] = []
+    assert read_pci_groups({}, CARDS, problems) == {}
+    assert not problems

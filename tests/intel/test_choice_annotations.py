@@ -1,0 +1,431 @@
+"""The decision and the receipt, as they are written on a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.cards import Card
+from gas.intel.choice_annotations import choice_annotations, read_choice, read_receipt, stale_annotations
+from gas.intel.malformed_annotation import MalformedAnnotation
+from gas.objects import Pod
+from gas.placement.choice import Choice, Given
+from gas.placement.need import ContainerNeed, PodNeed, Role
+from tests.builders import pod
+
+
+def wants(name: str, count: int, tiles: int = 0, role: Role = Role.APP) -> ContainerNeed:
+    per_card = (("i915", 1), ("tiles", tiles)) if tiles else (("i915", 1),)
+    return ContainerNeed(name, count, per_card if count else (), role)
+
+
+def gets(*cards: int, tiles: tuple[tuple[int, ...], ...] = ()) -> Given:
+    return Given(tuple(map(Card, cards)), tiles)
+
+
+def need(*containers: ContainerNeed) -> PodNeed:
+    return PodNeed(containers=containers)
+
+
+def annotated(annotations: Mapping[str, str]) -> Pod:
+    return pod(annotations=annotations)
+
+
+INIT = wants("init", 1, role=Role.INIT)
+TILED_INIT = wants("init", 1, tiles=1, role=Role.INIT)
+SIDECAR = wants("side", 1, role=Role.SIDECAR)
+ONE, TWO, NONE = wants("one", 1), wants("two", 2), wants("none", 0)
+
+WRITTEN = [
+    pytest.param(need(ONE), [gets(3)], {"gas-container-cards": "card3"}, id="one-card"),
+    pytest.param(
+        need(TWO, NONE, ONE),
+        [gets(10, 2), gets(), gets(0)],
+        {"gas-container-cards": "card10,card2||card0"},
+        id="a-container-without-cards-keeps-its-place",
+    ),
+    pytest.param(
+        need(wants("a", 2, tiles=1), ONE, wants("b", 1, tiles=2)),
+        [gets(1, 0, tiles=((1,), (0,))), gets(2), gets(0, tiles=((2, 1),))],
+        {
+            "gas-container-cards": "card1,card0|card2|card0",
+            "gas-container-tiles": "card1:gt1,card0:gt0||card0:gt2+gt1",
+        },
+        id="tiles-when-a-container-asks-for-some",
+    ),
+    pytest.param(
+        need(INIT, wants("idle", 0, role=Role.INIT), SIDECAR, ONE),
+        [gets(0), gets(), gets(1), gets(0)],
+        {"gas-container-cards": "card0", "gas-init-container-cards": "card0||card1"},
+        id="init-containers-and-sidecars-have-their-own",
+    ),
+    pytest.param(
+        need(wants("idle", 0, role=Role.INIT), ONE),
+        [gets(), gets(0)],
+        {"gas-container-cards": "card0"},
+        id="init-containers-without-cards-have-none",
+    ),
+    pytest.param(
+        need(TILED_INIT, ONE),
+        [gets(0, tiles=((1,),)), gets(0)],
+        {
+            "gas-container-cards": "card0",
+            "gas-init-container-cards": "card0",
+            "gas-init-container-tiles": "card0:gt1",
+        },
+        id="tiles-of-init-containers",
+    ),
+    pytest.param(
+        need(INIT, NONE),
+        [gets(0), gets()],
+        {"gas-container-cards": "", "gas-init-container-cards": "card0"},
+        id="only-an-init-container-wants-cards",
+    ),
+    pytest.param(
+        need(INIT, NONE, NONE),
+        [gets(0), gets(), gets()],
+        {"gas-container-cards": "|", "gas-init-container-cards": "card0"},
+        id="only-an-init-container-beside-two-apps",
+    ),
+    pytest.param(
+        need(TILED_INIT, wants("app", 1, tiles=1)),
+        [gets(0, tiles=((0,),)), gets(0, tiles=((0,),))],
+        {
+            "gas-container-cards": "card0",
+            "gas-container-tiles": "card0:gt0",
+            "gas-init-container-cards": "card0",
+            "gas-init-container-tiles": "card0:gt0",
+        },
+        id="an-app-may-have-the-tiles-of-an-ended-init-container",
+    ),
+]
+
+
+@pytest.mark.parametrize(("need", "given_", "annotations"), WRITTEN)
+def test_a_decision_is_written_and_read_back(
+    need: PodNeed, given_: list[Given], annotations: Mapping[str, str]
+) -> None:
+    choice = Choice(tuple(given_))
+    written = choice_annotations(need, choice, timestamp_ns=1_700_000_000_000_000_001)
+    assert written == {"gas-ts": "1700000000000000001", **annotations}
+    assert read_choice(annotated(written), need) == choice
+
+
+def test_nothing_is_written_on_a_pod_that_wants_no_cards() -> None:
+    assert choice_annotations(need(NONE), Choice((Given(),)), timestamp_ns=1) == {}
+
+
+@pytest.mark.parametrize(
+    ("need", "annotations"),
+    [
+        pytest.param(need(ONE), {}, id="no-annotations"),
+        pytest.param(need(ONE), {"gas-ts": "1"}, id="only-a-time"),
+        pytest.param(need(ONE), {"gas-container-cards": ""}, id="an-empty-text"),
+        pytest.param(need(INIT, ONE), {"gas-init-container-cards": "card0"}, id="only-init-containers-cards"),
+        pytest.param(
+            need(INIT, NONE),
+            {"gas-container-cards": "", "gas-init-container-cards": ""},
+            id="empty-texts-where-only-an-init-container-wants-cards",
+        ),
+        pytest.param(need(NONE), {"gas-init-container-cards": "card0"}, id="a-pod-that-wants-none"),
+    ],
+)
+def test_without_our_annotations_there_is_no_decision(need: PodNeed, annotations: Mapping[str, str]) -> None:
+    assert read_choice(annotated(annotations), need) is None
+
+
+@pytest.mark.parametrize(
+    ("need", "annotations", "expected"),
+    [
+        pytest.param(
+            need(wants("main", 1, tiles=1)),
+            {"gas-container-cards": "card0"},
+            [gets(0)],
+            id="cards-without-tiles-count",
+        ),
+        pytest.param(
+            need(wants("main", 1, tiles=1)),
+            {"gas-container-cards": "card0", "gas-container-tiles": ""},
+            [gets(0)],
+            id="empty-tiles-are-no-tiles",
+        ),
+        pytest.param(
+            need(INIT, SIDECAR, ONE),
+            {"gas-container-cards": "card0"},
+            [gets(), gets(), gets(0)],
+            id="pods-of-the-original-have-nothing-for-init-containers",
+        ),
+        pytest.param(
+            need(wants("main", 2, tiles=1)),
+            {"gas-container-cards": "card1,card0", "gas-container-tiles": "card0:gt0,card1:gt1"},
+            [gets(1, 0, tiles=((1,), (0,)))],
+            id="tiles-in-another-order-of-cards",
+        ),
+    ],
+)
+def test_an_incomplete_decision_counts(need: PodNeed, annotations: Mapping[str, str], expected: list[Given]) -> None:
+    assert read_choice(annotated(annotations), need) == Choice(tuple(expected))
+
+
+TILED = wants("main", 1, tiles=2)
+
+
+@pytest.mark.parametrize(
+    ("need", "cards", "sentence"),
+    [
+        pytest.param(
+            need(ONE), "card0|card1", "expected 1 container(s) between '|', found 2", id="too-many-containers"
+        ),
+        pytest.param(need(ONE, ONE), "card0", "expected 2 container(s) between '|', found 1", id="too-few-containers"),
+        pytest.param(need(TWO), "card0", "expected 2 card(s) for container 'two', found 1", id="too-few-cards"),
+        pytest.param(need(ONE), "card0,card1", "expected 1 card(s) for container 'one', found 2", id="too-many-cards"),
+        pytest.param(
+            need(ONE, NONE), "card0|card1", "expected 0 card(s) for container 'none', found 1", id="cards-nobody-wants"
+        ),
+        pytest.param(need(TWO), "card0,card0", "container 'two' has a card more than once", id="a-card-twice"),
+        pytest.param(need(ONE), "gpu0", "expected card names as in card0,card1||card2, found 'gpu0'", id="no-card"),
+        pytest.param(
+            need(NONE), "card0", "expected 0 card(s) for container 'none', found 1", id="cards-for-a-pod-without"
+        ),
+    ],
+)
+def test_cards_that_cannot_be_believed(need: PodNeed, cards: str, sentence: str) -> None:
+    with pytest.raises(MalformedAnnotation) as refused:
+        read_choice(annotated({"gas-container-cards": cards}), need)
+    assert str(refused.value) == f"annotation gas-container-cards: {sentence}"
+
+
+def test_init_containers_cards_that_cannot_be_believed() -> None:
+    annotations = {"gas-container-cards": "card0", "gas-init-container-cards": "card0|card1"}
+    with pytest.raises(MalformedAnnotation) as refused:
+        read_choice(annotated(annotations), need(INIT, ONE))
+    assert str(refused.value) == ("annotation gas-init-container-cards: expected 1 container(s) between '|', found 2")
+
+
+@pytest.mark.parametrize(
+    ("need", "tiles", "sentence"),
+    [
+        pytest.param(need(TILED), "card0:gt0", "expected 2 different tile(s) of card0 for container 'main',"
+                     " found 1, of them 1 different", id="too-few"),
+        pytest.param(need(TILED), "card0:gt0+gt1+gt2", "expected 2 different tile(s) of card0 for container 'main',"
+                     " found 3, of them 3 different", id="too-many"),
+        pytest.param(need(TILED), "card0:gt0+gt0", "expected 2 different tile(s) of card0 for container 'main',"
+                     " found 2, of them 1 different", id="a-tile-twice"),
+        pytest.param(need(TILED), "card1:gt0+gt1", "container 'main' has tiles of other cards than its own",
+                     id="of-another-card"),
+        pytest.param(need(TILED), "card0:gt0+gt1,card0:gt0+gt1",
+                     "container 'main' has tiles of other cards than its own", id="a-card-twice"),
+        pytest.param(need(TILED), "card0:gt0+gt1|", "expected 1 container(s) between '|', found 2",
+                     id="too-many-containers"),
+        pytest.param(need(TILED), "none", "expected tiles of cards as in card0:gt0+gt1, found 'none'", id="malformed"),
+        pytest.param(need(ONE), "card0:gt0", "container 'one' wants no tiles, has some", id="tiles-nobody-wants"),
+    ],
+)  # fmt: skip
+def test_tiles_that_cannot_be_believed(need: PodNeed, tiles: str, sentence: str) -> None:
+    with pytest.raises(MalformedAnnotation) as refused:
+        read_choice(annotated({"gas-container-cards": "card0", "gas-container-tiles": tiles}), need)
+    assert str(refused.value) == f"annotation gas-container-tiles: {sentence}"
+
+
+def test_a_container_whose_tiles_are_left_out_cannot_be_believed() -> None:
+    annotations = {"gas-container-cards": "card0|card0", "gas-container-tiles": "card0:gt0+gt1|"}
+    with pytest.raises(MalformedAnnotation, match="container 'main' has tiles of other cards than its own"):
+        read_choice(annotated(annotations), need(TILED, TILED))
+
+
+@pytest.mark.parametrize(
+    ("need", "annotations", "blamed"),
+    [
+        pytest.param(
+            need(TILED, wants("other", 1, tiles=1)),
+            {"gas-container-cards": "card0|card0", "gas-container-tiles": "card0:gt0+gt1|card0:gt1"},
+            "annotation gas-container-tiles: container 'other'",
+            id="two-apps",
+        ),
+        pytest.param(
+            need(wants("side", 1, tiles=1, role=Role.SIDECAR), wants("main", 1, tiles=1)),
+            {
+                "gas-init-container-cards": "card0",
+                "gas-init-container-tiles": "card0:gt0",
+                "gas-container-cards": "card0",
+                "gas-container-tiles": "card0:gt0",
+            },
+            "annotation gas-container-tiles: container 'main'",
+            id="a-sidecar-and-an-app",
+        ),
+    ],
+)
+def test_one_tile_for_two_containers_that_run_together_cannot_be_believed(
+    need: PodNeed, annotations: Mapping[str, str], blamed: str
+) -> None:
+    with pytest.raises(MalformedAnnotation) as refused:
+        read_choice(annotated(annotations), need)
+    assert str(refused.value) == f"{blamed} has a tile that another container holds"
+
+
+DECIDED = {"gas-container-cards": "card0,card1|card2"}
+
+
+@pytest.mark.parametrize(
+    ("need", "annotations", "expected"),
+    [
+        pytest.param(
+            need(TWO, ONE),
+            DECIDED | {"gas-allocated-cards": "card0,card1|card2"},
+            [gets(0, 1), gets(2)],
+            id="as-decided",
+        ),
+        pytest.param(
+            need(TWO, ONE),
+            DECIDED | {"gas-allocated-cards": "card3,card4|card5"},
+            [gets(3, 4), gets(5)],
+            id="other-cards",
+        ),
+        pytest.param(
+            need(TWO, ONE),
+            DECIDED | {"gas-allocated-cards": "card3|card5,card6"},
+            [gets(3), gets(5, 6)],
+            id="another-number-of-cards",
+        ),
+        pytest.param(need(ONE), {"gas-allocated-cards": "card3"}, [gets(3)], id="without-a-decision"),
+        pytest.param(
+            need(ONE),
+            {"gas-container-cards": "damaged", "gas-allocated-cards": "card3"},
+            [gets(3)],
+            id="with-a-damaged-decision",
+        ),
+        pytest.param(
+            need(INIT, ONE),
+            {
+                "gas-container-cards": "card0",
+                "gas-init-container-cards": "card1",
+                "gas-allocated-cards": "card2",
+                "gas-allocated-init-cards": "card3",
+            },
+            [gets(3), gets(2)],
+            id="init-containers-too",
+        ),
+        pytest.param(
+            need(INIT, ONE),
+            {
+                "gas-container-cards": "card0",
+                "gas-init-container-cards": "card1",
+                "gas-allocated-init-cards": "card3",
+            },
+            [gets(3), gets(0)],
+            id="apps-without-receipt-keep-the-decision",
+        ),
+        pytest.param(
+            need(INIT, ONE),
+            {"gas-container-cards": "card0", "gas-init-container-cards": "card1", "gas-allocated-cards": "card2"},
+            [gets(1), gets(2)],
+            id="init-containers-without-receipt-keep-the-decision",
+        ),
+        pytest.param(
+            need(wants("main", 2, tiles=1)),
+            {
+                "gas-container-cards": "card0,card1",
+                "gas-container-tiles": "card0:gt0,card1:gt1",
+                "gas-allocated-cards": "card2,card1",
+            },
+            [gets(2, 1, tiles=((), (1,)))],
+            id="tiles-of-the-cards-that-stayed",
+        ),
+    ],
+)
+def test_the_node_has_the_last_word(need: PodNeed, annotations: Mapping[str, str], expected: list[Given]) -> None:
+    assert read_receipt(annotated(annotations), need) == Choice(tuple(expected))
+
+
+@pytest.mark.parametrize(
+    ("need", "annotations"),
+    [
+        pytest.param(need(ONE), {}, id="no-annotations"),
+        pytest.param(need(ONE), {"gas-container-cards": "card0"}, id="only-a-decision"),
+        pytest.param(need(ONE), {"gas-allocated-cards": "", "gas-allocated-init-cards": ""}, id="empty-texts"),
+        pytest.param(need(NONE), {"gas-allocated-cards": "card0"}, id="a-pod-that-wants-no-cards"),
+    ],
+)
+def test_without_a_receipt_there_is_none(need: PodNeed, annotations: Mapping[str, str]) -> None:
+    assert read_receipt(annotated(annotations), need) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param("card0", "expected 2 container(s) between '|', found 1", id="too-few-containers"),
+        pytest.param("card0,card0|card1", "container 'two' has a card more than once", id="a-card-twice"),
+        pytest.param("gpu0|card1", "expected card names as in card0,card1||card2, found 'gpu0'", id="malformed"),
+    ],
+)
+def test_a_receipt_that_cannot_be_believed(text: str, sentence: str) -> None:
+    with pytest.raises(MalformedAnnotation) as refused:
+        read_receipt(annotated({"gas-allocated-cards": text}), need(TWO, ONE))
+    assert str(refused.value) == f"annotation gas-allocated-cards: {sentence}"
+
+
+def test_old_annotations_of_ours_are_put_out_of_force() -> None:
+    old = {
+        "gas-ts": "1",
+        "gas-container-cards": "card9",
+        "gas-container-tiles": "card9:gt0",
+        "gas-init-container-cards": "card9",
+        "gas-init-container-tiles": "card9:gt0",
+        "gas-allocated-cards": "card9",
+        "gas-allocated-init-cards": "",
+        "gas-allow": "card9",
+    }
+    fresh = {"gas-ts": "2", "gas-container-cards": "card0"}
+    stale = stale_annotations(annotated(old), fresh)
+    assert stale == {
+        "gas-container-tiles": "",
+        "gas-init-container-cards": "",
+        "gas-init-container-tiles": "",
+        "gas-allocated-cards": "",
+    }
+    pending = annotated(old | fresh | stale)
+    assert read_choice(pending, need(wants("init", 1, tiles=1, role=Role.INIT), ONE)) == Choice((gets(), gets(0)))
+    assert read_receipt(pending, need(ONE)) is None
+
+
+def test_nothing_is_stale_on_a_new_pod() -> None:
+    assert stale_annotations(annotated({"app": "x"}), {}) == {}
+
+
+TEXT = st.text("card012:gt+,|\x00é", max_size=25) | st.sampled_from(["card0", "card0:gt0", "card0|card1", "|"])
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "gas-container-cards",
+                "gas-container-tiles",
+                "gas-init-container-cards",
+                "gas-init-container-tiles",
+                "gas-allocated-cards",
+                "gas-allocated-init-cards",
+            ]
+        ),
+        TEXT,
+    ),
+    st.sampled_from([need(ONE), need(INIT, ONE), need(TILED_INIT, TILED, NONE), need(INIT, NONE), need(NONE)]),
+)
+def test_any_annotations_are_read_or_refused_in_one_short_sentence(annotations: dict[str, str], need: PodNeed) -> None:
+    for read in (read_choice, read_receipt):
+        sentence = sentence_about(read, annotated(annotations), need)
+        assert sentence.isprintable()
+        assert len(sentence) < 250
+
+
+def sentence_about(read: Callable[[Pod, PodNeed], Choice | None], hostile: Pod, need: PodNeed) -> str:
+    """The sentence with which the annotations are refused; empty when they are not."""
+    try:
+        choice = read(hostile, need)
+    except MalformedAnnotation as malformed:
+        return str(malformed)
+    assert choice is None or len(choice.containers) == len(need.containers)
+    return ""

@@ -1,0 +1,61 @@
+"""Tiles by container and card, as text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.cards import Card
+from gas.intel.container_tiles import CardTiles, format_container_tiles, parse_container_tiles
+from gas.intel.malformed_annotation import MalformedAnnotation
+
+CARD_TILES = st.tuples(st.integers(0, 10**9 - 1).map(Card), st.lists(st.integers(0, 10**9 - 1), min_size=1).map(tuple))
+
+
+@pytest.mark.parametrize(
+    ("text", "containers"),
+    [
+        pytest.param("card0:gt0+gt1|card0:gt2+gt3", (((0, (0, 1)),), ((0, (2, 3)),)), id="two-containers"),
+        pytest.param("card0:gt0,card1:gt1", (((0, (0,)), (1, (1,))),), id="two-cards"),
+        pytest.param("card0:gt0||card1:gt0", (((0, (0,)),), (), ((1, (0,)),)), id="an-empty-place"),
+        pytest.param("card0:gt10+gt2", (((0, (10, 2)),),), id="the-texts-own-order"),
+    ],
+)
+def test_the_form(text: str, containers: tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]) -> None:
+    assert parse_container_tiles(text) == containers
+    assert format_container_tiles([[(Card(card), tiles) for card, tiles in cards] for cards in containers]) == text
+
+
+@given(st.lists(st.lists(CARD_TILES).map(tuple), min_size=1).map(tuple))
+def test_parsing_is_the_inverse_of_formatting(containers: tuple[tuple[CardTiles, ...], ...]) -> None:
+    assert parse_container_tiles(format_container_tiles(containers)) == containers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("card0", id="no-tiles"),
+        pytest.param("card0:", id="empty-tiles"),
+        pytest.param("card0:gt0+", id="plus-at-the-end"),
+        pytest.param("card0:gt01", id="leading-zero"),
+        pytest.param("card0:0", id="only-a-number"),
+        pytest.param("gt0", id="no-card"),
+        pytest.param("gpu0:gt0", id="malformed-card"),
+        pytest.param("card0:gt0:gt1", id="second-colon"),
+        pytest.param("card0:gt0\n", id="control-character"),
+        pytest.param("card0:gt" + "9" * 5000, id="huge-number"),
+    ],
+)
+def test_a_malformed_text_is_refused(text: str) -> None:
+    with pytest.raises(MalformedAnnotation) as refused:
+        parse_container_tiles(text)
+    sentence = str(refused.value)
+    assert sentence.startswith("annotation gas-container-tiles: expected tiles of cards as in card0:gt0+gt1, found '")
+    assert sentence.isprintable()
+    assert len(sentence) < 200
+
+
+def test_a_text_that_nobody_wrote_in_earnest_is_not_even_read() -> None:
+    with pytest.raises(MalformedAnnotation, match="annotation x: expected at most 65536 characters, found 262144"):
+        parse_container_tiles("|" * 262_144, "x")

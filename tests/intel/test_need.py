@@ -1,0 +1,370 @@
+"""What a pod needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.amounts import MAX_AMOUNT
+from gas.cards import Card
+from gas.intel.need import BadNeed, read_booked_need, read_need
+from gas.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from gas.placement.need import ContainerNeed, PodNeed, Role
+from tests.builders import container, pod
+
+
+def need(*containers: Mapping[str, Any], allowlist: bool = False, denylist: bool = False, **fields: Any) -> PodNeed:
+    return read_need(pod(*containers, **fields), allowlist=allowlist, denylist=denylist)
+
+
+def asks(requests: Mapping[str, int | str], name: str = "main") -> dict[str, Any]:
+    return container(name, always=False, **requests)
+
+
+def refusal(*containers: Mapping[str, Any], **fields: Any) -> str:
+    with pytest.raises(BadNeed) as refused:
+        need(*containers, **fields)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("requests", "count", "per_card"),
+    [
+        pytest.param({"i915": 1}, 1, {"i915": 1}, id="one-card"),
+        pytest.param({"xe": 2}, 2, {"xe": 1}, id="the-count-itself-is-one-a-card"),
+        pytest.param(
+            {"i915": 2, "millicores": 1000, "memory_max": "10G"},
+            2,
+            {"i915": 1, "millicores": 500, "memory.max": 5 * 10**9},
+            id="divided-by-the-count",
+        ),
+        pytest.param({"i915": 2, "millicores": 3}, 2, {"i915": 1, "millicores": 2}, id="rounded-up"),
+        pytest.param({"i915": 3, "tiles": 6}, 3, {"i915": 1, "tiles": 2}, id="tiles-on-each-card"),
+        pytest.param({"i915": 1, "millicores": 0}, 1, {"i915": 1}, id="nothing-of-a-resource"),
+        pytest.param({"i915": "2000m"}, 2, {"i915": 1}, id="quantity"),
+        pytest.param({"i915": 1, "xe": 0}, 1, {"i915": 1}, id="none-of-the-other-kind"),
+        pytest.param({"i915": 1, "example": 7}, 1, {"i915": 1, "example": 7}, id="any-prefixed-resource"),
+        pytest.param(
+            {"i915": 1, "i915_monitoring": 1, "xe_monitoring": 1, "monitoring": 1},
+            1,
+            {"i915": 1},
+            id="monitoring-is-dropped",
+        ),
+        pytest.param({"i915": 1, "monitoring": "x"}, 1, {"i915": 1}, id="monitoring-is-never-read"),
+        pytest.param({"monitoring": 1}, 0, {}, id="only-monitoring"),
+        pytest.param({"millicores": 500}, 0, {}, id="without-a-count-no-cards"),
+        pytest.param({"i915": 0, "millicores": 500}, 0, {}, id="count-of-none"),
+        pytest.param({}, 0, {}, id="no-requests"),
+        pytest.param(
+            {"i915": MAX_AMOUNT, "tiles": 1}, MAX_AMOUNT, {"i915": 1, "tiles": 1}, id="very-many-cards-cost-nothing"
+        ),
+    ],
+)
+def test_a_containers_need(requests: Mapping[str, int | str], count: int, per_card: Mapping[str, int]) -> None:
+    read = need(asks(requests))
+    assert read == PodNeed(containers=(ContainerNeed("main", count, tuple(sorted(per_card.items()))),))
+
+
+def test_resources_of_others_are_not_ours() -> None:
+    requests = {"cpu": "1.5", "nvidia.com/gpu": "1", "xgpu.intel.com/i915": "1", "gpu.intel.com/i915": "1"}
+    plain = Container(name="main", resources=ResourceRequirements(requests=dict(requests)))
+    read = read_need(Pod(metadata=ObjectMeta(), spec=PodSpec(containers=[plain])), allowlist=False, denylist=False)
+    assert read.containers == (ContainerNeed("main", 1, (("i915", 1),)),)
+
+
+def test_containers_come_in_the_order_in_which_kubelet_starts_them() -> None:
+    read = need(
+        container("app", i915=1),
+        container("plain"),
+        init=(container("first", i915=2), container("side", always=True, i915=1)),
+    )
+    assert [(each.name, each.role, each.count) for each in read.containers] == [
+        ("first", Role.INIT, 2),
+        ("side", Role.SIDECAR, 1),
+        ("app", Role.APP, 1),
+        ("plain", Role.APP, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("requests", "sentence"),
+    [
+        pytest.param({"i915": "1.5"}, "'gpu.intel.com/i915': expected a whole number, found '1.5'", id="fraction"),
+        pytest.param(
+            {"i915": 1, "millicores": "-1"},
+            "'gpu.intel.com/millicores': expected a number that is not negative, found '-1'",
+            id="negative",
+        ),
+        pytest.param({"i915": "1e30"}, "'gpu.intel.com/i915': expected at most 2^63-1, found '1e30'", id="overflow"),
+        pytest.param(
+            {"i915": ""},
+            "'gpu.intel.com/i915': expected a quantity such as 5, 500k or 5Gi, found ''",
+            id="empty",
+        ),
+        pytest.param(
+            {"millicores": "9" * 20},
+            f"'gpu.intel.com/millicores': expected at most 2^63-1, found '{'9' * 20}'",
+            id="twenty-digits-without-a-count",
+        ),
+    ],
+)
+def test_an_unreadable_amount_is_refused_by_name(requests: Mapping[str, int | str], sentence: str) -> None:
+    assert refusal(asks(requests)) == f"container 'main', {sentence}"
+    assert refusal(container("app"), init=(asks(requests),)) == f"container 'main', {sentence}"
+
+
+def test_sums_over_2_to_the_63_are_refused() -> None:
+    half = 2**62
+    assert (
+        refusal(container("a", i915=1, millicores=half), container("b", i915=1, millicores=half))
+        == "the pod's containers ask for more than 2^63-1 of 'gpu.intel.com/millicores'"
+    )
+    need(container("a", i915=1, millicores=half), container("b", i915=1, millicores=half - 1))
+
+
+@pytest.mark.parametrize(
+    "containers",
+    [
+        pytest.param([container("a", i915=1, xe=1)], id="in-one-container"),
+        pytest.param([container("a", i915=1), container("b", xe=1)], id="in-two-containers"),
+    ],
+)
+def test_i915_and_xe_in_one_pod_are_refused(containers: list[Mapping[str, Any]]) -> None:
+    sentence = (
+        "the pod asks for both gpu.intel.com/i915 and gpu.intel.com/xe; expected only one of them in all its containers"
+    )
+    assert refusal(*containers) == sentence
+    assert refusal(container("a", i915=1), init=(container("b", xe=1),)) == sentence
+
+
+def test_a_pod_without_containers_is_refused() -> None:
+    assert refusal() == "the pod has no containers"
+
+
+ONE_CARD = container("main", i915=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "cards"),
+    [
+        pytest.param("card0", {0}, id="one"),
+        pytest.param("card0,card10", {0, 10}, id="two"),
+        pytest.param(" card0 , card1 ", {0, 1}, id="blanks"),
+        pytest.param("card0,card0", {0}, id="twice"),
+        pytest.param("gpu0,card1,,card01", {1}, id="what-is-no-card-names-none"),
+        pytest.param("", set[int](), id="empty"),
+        pytest.param("none", set[int](), id="no-card-at-all"),
+    ],
+)
+def test_allow_and_deny_lists_count_only_behind_their_flags(text: str, cards: set[int]) -> None:
+    named = frozenset(map(Card, cards))
+    annotations = {"gas-allow": text, "gas-deny": text}
+    off = need(ONE_CARD, annotations=annotations)
+    assert (off.allowed, off.denied) == (None, frozenset())
+    allow = need(ONE_CARD, annotations=annotations, allowlist=True)
+    assert (allow.allowed, allow.denied) == (named, frozenset())
+    deny = need(ONE_CARD, annotations=annotations, denylist=True)
+    assert (deny.allowed, deny.denied) == (None, named)
+
+
+def test_without_the_annotations_every_card_may_be_used() -> None:
+    read = need(ONE_CARD, allowlist=True, denylist=True)
+    assert (read.allowed, read.denied) == (None, frozenset())
+
+
+@pytest.mark.parametrize("text", ["", "false", "x"])
+def test_any_value_asks_for_one_numa_group(text: str) -> None:
+    assert need(ONE_CARD, annotations={"gas-allocate-single-numa": text}).single_numa
+    assert not need(ONE_CARD).single_numa
+
+
+A, B, C = (container(name, i915=1) for name in "abc")
+
+
+@pytest.mark.parametrize(
+    ("text", "positions"),
+    [
+        pytest.param("a,b", {1, 2}, id="two-of-three"),
+        pytest.param(" c , a ", {1, 3}, id="blanks-and-any-order"),
+        pytest.param("a,b,c", {1, 2, 3}, id="all"),
+    ],
+)
+def test_same_gpu_gives_positions_among_all_containers(text: str, positions: set[int]) -> None:
+    read = need(A, B, C, init=(container("first"),), annotations={"gas-same-gpu": text})
+    assert read.same_card == positions
+
+
+def test_same_gpu_accepts_xe() -> None:
+    read = need(container("a", xe=1), container("b", xe=1), annotations={"gas-same-gpu": "a,b"})
+    assert read.same_card == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "sentence"),
+    [
+        pytest.param("a", B, "expected at least two containers of the pod, found 'a'", id="one-name"),
+        pytest.param("", B, "expected at least two containers of the pod, found ''", id="no-name"),
+        pytest.param("a,b,a", B, "expected every container once, found 'a,b,a'", id="duplicate"),
+        pytest.param("a,x,b,y", B, "'x', 'y' is no container of the pod", id="unknown-names"),
+        pytest.param("a,", B, "'' is no container of the pod", id="empty-name"),
+        pytest.param("a,first", B, "'first' is no container of the pod", id="init-container"),
+        pytest.param(
+            "a,b", container("b", i915=2), "container 'b' asks for 2 cards, expected exactly 1", id="two-cards"
+        ),
+        pytest.param("a,b", container("b"), "container 'b' asks for 0 cards, expected exactly 1", id="no-card"),
+        pytest.param(
+            "a,b",
+            container("b", i915=1, tiles=1),
+            "container 'b' asks for 1 tile(s), which does not go with a shared card",
+            id="tiles",
+        ),
+        *(
+            pytest.param(
+                "a,b",
+                asks({"i915": 1, name: 1}, name="b"),
+                "container 'b' asks for monitoring, which does not go with a shared card",
+                id=name,
+            )
+            for name in ("i915_monitoring", "xe_monitoring", "monitoring")
+        ),
+    ],
+)
+def test_same_gpu_is_refused(text: str, other: Mapping[str, Any], sentence: str) -> None:
+    init = (container("first", i915=1),)
+    assert refusal(A, other, init=init, annotations={"gas-same-gpu": text}) == f"gas-same-gpu: {sentence}"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(container("b", i915=1, tiles=0), id="no-tiles"),
+        pytest.param(container("b", i915=1, monitoring=0), id="no-monitoring"),
+    ],
+)
+def test_same_gpu_minds_only_what_is_asked_for(other: Mapping[str, Any]) -> None:
+    assert need(A, other, annotations={"gas-same-gpu": "a,b"}).same_card == {0, 1}
+
+
+def test_same_gpu_does_not_go_with_linked_cards() -> None:
+    pair = container("a", i915=2, tiles=2)
+    annotations = {"gas-same-gpu": "a,b", "gas-allocate-xelink": ""}
+    assert refusal(pair, B | pair, annotations=annotations) == (
+        "gas-same-gpu does not go with gas-allocate-xelink; expected only one of them"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "false", "x"])
+def test_any_value_asks_for_linked_cards(text: str) -> None:
+    read = need(
+        container("main", i915=4, tiles=4),
+        container("plain", monitoring=1),
+        annotations={"gas-allocate-xelink": text},
+    )
+    assert read.linked
+    assert read.containers[0] == ContainerNeed("main", 4, (("i915", 1), ("tiles", 1)))
+
+
+@pytest.mark.parametrize(
+    ("requests", "sentence"),
+    [
+        pytest.param({"i915": 1, "tiles": 1}, "asks for 1 card(s), expected an even number", id="odd"),
+        pytest.param({"i915": 2}, "asks for 0 tile(s), expected as many as cards, 2", id="no-tiles"),
+        pytest.param({"i915": 2, "tiles": 1}, "asks for 1 tile(s), expected as many as cards, 2", id="too-few-tiles"),
+        pytest.param({"xe": 2, "tiles": 4}, "asks for 4 tile(s), expected as many as cards, 2", id="too-many-tiles"),
+        *(
+            pytest.param(
+                {"i915": 2, "tiles": 2, name: 1}, "asks for monitoring, which does not go with linked cards", id=name
+            )
+            for name in ("i915_monitoring", "xe_monitoring", "monitoring")
+        ),
+    ],
+)
+def test_linked_cards_are_refused(requests: Mapping[str, int], sentence: str) -> None:
+    annotations = {"gas-allocate-xelink": "true"}
+    expected = f"gas-allocate-xelink: container 'main' {sentence}"
+    assert refusal(asks(requests), annotations=annotations) == expected
+    init = (asks(requests),)
+    assert refusal(container("app"), init=init, annotations=annotations) == expected
+
+
+def test_wishes_of_a_pod_without_cards_are_not_looked_at() -> None:
+    annotations = {"gas-same-gpu": "x", "gas-allocate-xelink": "", "gas-allocate-single-numa": "", "gas-allow": ""}
+    read = need(container("main", millicores=1), annotations=annotations, allowlist=True)
+    assert read == PodNeed(containers=(ContainerNeed("main"),))
+
+
+def test_what_a_bound_pod_takes_does_not_depend_on_its_wishes() -> None:
+    annotations = {"gas-same-gpu": "x", "gas-allocate-xelink": "", "gas-allocate-single-numa": ""}
+    bound = pod(ONE_CARD, annotations=annotations, node="node-1")
+    assert read_booked_need(bound) == need(ONE_CARD)
+
+
+def test_an_unreadable_amount_of_a_bound_pod_is_refused() -> None:
+    with pytest.raises(BadNeed, match="expected a whole number"):
+        read_booked_need(pod(container(i915="1.5")))
+
+
+def sentence_about(hostile: Pod) -> str:
+    """The sentence with which the pod is refused; empty when it is not."""
+    try:
+        read = read_need(hostile, allowlist=True, denylist=True)
+    except BadNeed as bad:
+        return str(bad)
+    containers = [*(hostile.spec.init_containers or ()), *(hostile.spec.containers or ())]
+    assert [each.name for each in read.containers] == [each.name for each in containers]
+    assert hash(read) == hash(read_need(hostile, allowlist=True, denylist=True))
+    return ""
+
+
+HUGE = "\x00\x1b" * 131_072
+
+
+@pytest.mark.parametrize(
+    "annotation", ["gas-same-gpu", "gas-allow", "gas-deny", "gas-allocate-xelink", "gas-allocate-single-numa"]
+)
+@pytest.mark.parametrize("text", [pytest.param(HUGE, id="control"), pytest.param("," * 262_144, id="commas")])
+def test_hostile_annotations_are_refused_in_one_short_sentence_or_harmless(annotation: str, text: str) -> None:
+    sentence = sentence_about(pod(ONE_CARD, annotations={annotation: text}))
+    assert len(sentence) <= 200
+    assert sentence.isprintable()
+
+
+TEXT = st.text(st.characters(), max_size=60)
+QUANTITY = st.sampled_from(["1", "2", "0"]) | TEXT | st.integers() | st.floats()
+CONTAINERS = st.lists(
+    st.builds(
+        Container,
+        name=st.sampled_from(["a", "b", "x" * 300]) | TEXT,
+        restart_policy=st.none() | st.just("Always"),
+        resources=st.none()
+        | st.builds(
+            ResourceRequirements,
+            requests=st.none()
+            | st.dictionaries(
+                st.sampled_from(["i915", "xe", "tiles", "monitoring"]).map("gpu.intel.com/".__add__)
+                | TEXT.map("gpu.intel.com/".__add__),
+                QUANTITY,
+                max_size=3,
+            ),
+        ),
+    ),
+    max_size=3,
+)
+ANNOTATIONS = st.dictionaries(
+    st.sampled_from(["gas-allow", "gas-deny", "gas-same-gpu", "gas-allocate-xelink", "gas-allocate-single-numa"]),
+    st.sampled_from(["a,b", "card0"]) | TEXT,
+)
+
+
+@given(CONTAINERS, CONTAINERS, ANNOTATIONS)
+def test_any_pod_has_a_need_or_is_refused_in_one_short_sentence(
+    containers: list[Container], init: list[Container], annotations: dict[str, str]
+) -> None:
+    spec = PodSpec(containers=containers, init_containers=init)
+    sentence = sentence_about(Pod(metadata=ObjectMeta(annotations=annotations), spec=spec))
+    assert len(sentence) <= 200
+    assert sentence.isprintable()

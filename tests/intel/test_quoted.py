@@ -1,0 +1,43 @@
+"""Foreign text inside our sentences."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.intel.quoted import listed, quoted
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param("card0", "'card0'", id="plain"),
+        pytest.param("", "''", id="empty"),
+        pytest.param("a\nb\x1b[31m", r"'a\nb\x1b[31m'", id="control-characters-are-escaped"),
+        pytest.param("\u202egnp", r"'\u202egnp'", id="direction-marks-are-escaped"),
+        pytest.param("x" * 41, "'" + "x" * 40 + "'…", id="long-is-cut"),
+        pytest.param("\x00" * 40, "'" + r"\x00" * 10 + "'…", id="long-once-escaped-is-cut"),
+        pytest.param(1.5, "'1.5'", id="number"),
+    ],
+)
+def test_quoted(value: object, text: str) -> None:
+    assert quoted(value) == text
+
+
+@given(st.text(st.characters(), max_size=100))
+def test_quoted_is_short_and_printable(text: str) -> None:
+    assert len(quoted(text)) <= 43
+    assert quoted(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        pytest.param(["a"], "'a'", id="one"),
+        pytest.param(["a", "b", "c"], "'a', 'b', 'c'", id="three"),
+        pytest.param(list("abcde"), "'a', 'b', 'c' and 2 more", id="more-are-counted"),
+    ],
+)
+def test_listed(values: list[str], text: str) -> None:
+    assert listed(values) == text
