@@ -42,6 +42,9 @@ logger = logging.getLogger(__name__)
 TELL_AGAIN = 300.0
 """Seconds before an event tells again that a pod waits for the same reasons."""
 
+LEADERS_WRITE_TIMEOUT = 4.0
+"""Seconds for a Binding: less than lies between the end of a leader's time and the first moment of the next one's."""
+
 
 class Extender:
     """Everything that decides, with its watches and writes on one API server. Nothing runs before `run`."""
@@ -51,6 +54,7 @@ class Extender:
         self._metrics = metrics
         self._told: TTLCache[tuple[str, frozenset[str]], None] = TTLCache(10_000, TELL_AGAIN)
         self._catching_up: asyncio.Task[None] | None = None
+        self._found_waiting: frozenset[str] = frozenset()
         self.refusals = Refusals()
         expected_binds = ExpectedBinds()
         self.events = Events(api)
@@ -81,7 +85,7 @@ class Extender:
             {"nodes": self.node_watch, "pods": self.pod_watch},
             leads=(lambda: election.leads) if (election := self.election) is not None else None,
         )
-        self.waker = Waker(partial(patch_node_annotations, api), metrics, anybody_waits=lambda: len(self.refusals) > 0)
+        self.waker = Waker(partial(patch_node_annotations, api), metrics, anybody_waits=self._anybody_waits)
         self.descheduler = Descheduler(
             self.nodes,
             self.pods,
@@ -114,38 +118,48 @@ class Extender:
             self.pods,
             self.refusals,
             expected_binds,
-            metrics,
+            metrics=metrics,
             allowlist=flags.allowlist,
             denylist=flags.denylist,
             bind_pod=partial(bind_pod, api),
             get_pod=partial(get_pod, api),
             why_not_ready=self.readiness.why_not,
             on_release=self._released,
+            write_timeout=LEADERS_WRITE_TIMEOUT if flags.leader_elect else None,
         )
         self._show_metrics()
 
     async def run(self) -> None:
         """Watch, elect, patch and tell, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for loop in (self.pod_watch, self.node_watch, self.waker, self.descheduler, self.events):
-                tasks.create_task(loop.run())
-            if self.election is not None:
-                tasks.create_task(self.election.run())
-            tasks.create_task(self._report_ready())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for loop in (self.pod_watch, self.node_watch, self.waker, self.descheduler, self.events):
+                    tasks.create_task(loop.run())
+                if self.election is not None:
+                    tasks.create_task(self.election.run())
+                tasks.create_task(self._report_ready())
+        finally:
+            if self._catching_up is not None:
+                self._catching_up.cancel()
 
     async def finish(self, patience: float) -> None:
-        """Look at what may or may not have been bound, then hand the Lease over. To be awaited before `run` ends."""
+        """Look at what may or may not have been bound, then hand the Lease over. To be awaited before `run` ends.
+
+        With a bind still under way the Lease is kept until it runs out, as nobody else must decide before that.
+        """
         try:
             await asyncio.wait_for(self.binder.settle(), patience)
         except TimeoutError:
             logger.warning(
                 "stopping although it is not known of every pod whether it was bound; the next start reads it"
             )
+            return
         if self.election is not None:
             await self.election.release()
 
     def _node_object_changed(self, node: str) -> None:
         self._node_changed(node)
+        self._released(node)  # a label that is gone or a larger resource makes room, too
         facts = self.nodes.facts(node)
         if facts is not None and facts.problems and self.readiness.may_act():
             self._tell_problems(node, facts.problems)
@@ -161,6 +175,11 @@ class Extender:
         if self.readiness.may_act():
             self.waker.released(node)
 
+    def _anybody_waits(self) -> bool:
+        """Whether a pod waits that was refused here, or that somebody may have refused before we were ready."""
+        waiting = self.pods.waiting
+        return any(uid in waiting for uid, _ in self.refusals) or not self._found_waiting.isdisjoint(waiting)
+
     def _leadership_changed(self, leads: bool) -> None:  # noqa: FBT001 -- the election's own form
         self._metrics.leader.set(leads)
         self.readiness.catching_up = True
@@ -174,14 +193,16 @@ class Extender:
         while True:
             await self.pod_watch.synced.wait()
             try:
-                listing = await lister.fetch(lambda: None)
+                listing = await lister.fetch()
+                self.pods.learn(listing.objects)
             except GasError as error:
                 logger.warning("cannot read yet what the last leader did: %s", error)
-                await asyncio.sleep(1.0)
-                continue
-            self.pods.replaced(listing.objects)
-            self.readiness.catching_up = False
-            return
+            except Exception:
+                logger.exception("what the last leader did could not be taken in")
+            else:
+                self.readiness.catching_up = False
+                return
+            await asyncio.sleep(1.0)
 
     async def _report_ready(self) -> None:
         """Log every change of readiness; there is no other place where all of its reasons meet."""
@@ -192,8 +213,15 @@ class Extender:
                 logger.info("ready" if why_not is None else f"not ready: {why_not}")
                 if why_not is None:
                     self._tell_all_problems()
+                    self._wake_those_found_waiting()
             before = why_not
             await asyncio.sleep(0.05)
+
+    def _wake_those_found_waiting(self) -> None:
+        """Room may have come free while nobody was there to say so."""
+        self._found_waiting = frozenset(self.pods.waiting)
+        for name, _ in self.nodes:
+            self._released(name)
 
     def _tell_all_problems(self) -> None:
         for name, facts in self.nodes:

@@ -16,7 +16,7 @@ from gas.extender.metrics import Metrics
 from gas.extender.pods import Pods
 from gas.extender.refusals import Refusals
 from gas.extender.verdicts import Verdicts
-from gas.extender.wire import BadRequest, BindingArgs, decode_binding, encode_binding_result
+from gas.extender.wire import BadRequest, BindingArgs, Unreadable, decode_binding, encode_binding_result
 from gas.intel.choice_annotations import choice_annotations, stale_annotations
 from gas.intel.names import CONTAINER_CARDS
 from gas.intel.need import read_need
@@ -28,7 +28,8 @@ from gas.placement.refusal import Refusal, UnknownNode
 logger = logging.getLogger(__name__)
 
 SETTLE_PAUSE = 2.0
-"""Seconds between two looks at a pod of which nobody knows whether it was bound."""
+"""Seconds between two looks at a pod of which nobody knows whether it was bound. A write that was sent may still be
+on its way at the first look; not at the second, since the API server drops what nobody waits for any more."""
 
 
 class CannotBind(GasError):
@@ -62,7 +63,8 @@ class Binder:
     A reservation lives until the watch shows the bound pod. When the write failed it is taken back; when nobody knows
     whether it did, it stays until the pod itself has been looked at.
 
-    on_release  is called with the node's name when a reservation was taken back
+    write_timeout  seconds after which a write is given up and looked at instead; None leaves that to ``bind_pod``
+    on_release     is called with the node's name when a reservation was taken back
     """
 
     def __init__(
@@ -72,14 +74,16 @@ class Binder:
         pods: Pods,
         refusals: Refusals,
         expected_binds: ExpectedBinds,
-        metrics: Metrics,
         *,
+        metrics: Metrics,
         allowlist: bool,
         denylist: bool,
         bind_pod: BindPod,
         get_pod: GetPod,
         why_not_ready: Callable[[], str | None],
         on_release: Callable[[str], None],
+        write_timeout: float | None = None,
+        settle_pause: float = SETTLE_PAUSE,
     ) -> None:
         self._verdicts = verdicts
         self._ledger = ledger
@@ -93,7 +97,10 @@ class Binder:
         self._get_pod = get_pod
         self._why_not_ready = why_not_ready
         self._on_release = on_release
-        self._in_hand: set[str] = set()
+        self._write_timeout = write_timeout
+        self._settle_pause = settle_pause
+        self._in_hand: dict[str, asyncio.Future[None]] = {}
+        self._vanished_in_hand: set[str] = set()
         self._unsettled: dict[str, asyncio.Task[None]] = {}
         pods.on_vanished = self._pod_vanished
 
@@ -102,6 +109,8 @@ class Binder:
             self._check_ready()
             args = decode_binding(body)
             await self._bind_once(args)
+        except Unreadable:
+            raise
         except BadRequest as bad:
             return self._answer("bad-request", str(bad))
         except GasError as error:
@@ -109,9 +118,9 @@ class Binder:
         return self._answer("bound", "")
 
     async def settle(self) -> None:
-        """Wait until nothing is unsettled any more; for the end of the program, which bounds it."""
-        while self._unsettled:
-            await asyncio.gather(*self._unsettled.values(), return_exceptions=True)
+        """Wait until no bind is in hand or unsettled any more; for the end of the program, which bounds it."""
+        while under_way := [*self._in_hand.values(), *self._unsettled.values()]:
+            await asyncio.wait(under_way)
 
     def _answer(self, result: str, error: str) -> bytes:
         self._metrics.requests.labels("bind", result).inc()
@@ -124,7 +133,7 @@ class Binder:
     async def _bind_once(self, args: BindingArgs) -> None:
         if args.pod_uid in self._in_hand or args.pod_uid in self._unsettled:
             raise CannotBind(f"an earlier bind of pod {args.key} is still in hand")
-        self._in_hand.add(args.pod_uid)
+        done = self._in_hand[args.pod_uid] = asyncio.get_running_loop().create_future()
         try:
             try:
                 pod = await self._find(args)
@@ -134,7 +143,9 @@ class Binder:
                 self._expected_binds.settled(args.pod_uid)
             await self._write(args, decision)
         finally:
-            self._in_hand.discard(args.pod_uid)
+            del self._in_hand[args.pod_uid]
+            self._vanished_in_hand.discard(args.pod_uid)
+            done.set_result(None)
 
     async def _find(self, args: BindingArgs) -> Pod:
         """The pod as the watch shows it, else as the API server has it: pods without GPUs are not kept here."""
@@ -170,13 +181,17 @@ class Binder:
 
     async def _write(self, args: BindingArgs, decision: Decision) -> None:
         try:
-            await self._bind_pod(
-                namespace=args.pod_namespace,
-                name=args.pod_name,
-                uid=args.pod_uid,
-                node=decision.node,
-                annotations=decision.annotations,
-            )
+            async with asyncio.timeout(self._write_timeout):
+                await self._bind_pod(
+                    namespace=args.pod_namespace,
+                    name=args.pod_name,
+                    uid=args.pod_uid,
+                    node=decision.node,
+                    annotations=decision.annotations,
+                )
+        except TimeoutError:
+            self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
+            raise CannotBind(f"the API server did not answer in time whether pod {args.key} is bound") from None
         except OutcomeUnknown:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             raise
@@ -187,6 +202,8 @@ class Binder:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             raise
         self._refusals.drop(args.pod_uid)
+        if args.pod_uid in self._vanished_in_hand:
+            self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
         if decision.books:
             logger.info(
                 "bound",
@@ -198,7 +215,9 @@ class Binder:
             )
 
     def _pod_vanished(self, uid: str, pod: str) -> None:
-        if uid not in self._in_hand:
+        if uid in self._in_hand:
+            self._vanished_in_hand.add(uid)
+        else:
             namespace, _, name = pod.partition("/")
             self._start_settling(uid, namespace, name)
 
@@ -211,20 +230,27 @@ class Binder:
 
     async def _settle(self, uid: str, namespace: str, name: str) -> None:
         """Look at the pod itself until the API server says whether it is bound."""
+        seen_waiting = False
         while True:
             try:
                 pod = await self._get_pod(namespace, name)
+                if pod is None or pod.uid != uid or pod.is_over:
+                    self._cancel(uid)
+                    return
+                if pod.node_name:
+                    self._pods.changed(pod)
+                    return
+                if seen_waiting:
+                    self._cancel(uid)
+                    return
+                seen_waiting = True
             except GasError as error:
                 logger.warning(
                     "cannot tell yet whether a pod was bound: %s", error, extra={"pod": f"{namespace}/{name}"}
                 )
-                await asyncio.sleep(SETTLE_PAUSE)
-                continue
-            if pod is not None and pod.uid == uid and pod.node_name and not pod.is_over:
-                self._pods.changed(pod)
-            else:
-                self._cancel(uid)
-            return
+            except Exception:
+                logger.exception("a pod could not be looked at", extra={"pod": f"{namespace}/{name}"})
+            await asyncio.sleep(self._settle_pause)
 
     def _cancel(self, uid: str) -> None:
         booking = self._ledger.booking(uid)

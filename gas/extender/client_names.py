@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Mapping
@@ -36,6 +37,14 @@ class CheckedConnection(ssl.SSLObject):
             self._turn_away(error)
             raise
         self._check_names()
+
+    def unwrap(self) -> None:  # type: ignore[override]
+        """Say that nothing follows, without waiting for the client to say so too.
+
+        RFC 8446, 6.1 allows it. A client that never answers would hold the connection, and our own end, for 30 s.
+        """
+        with contextlib.suppress(ssl.SSLWantReadError):
+            super().unwrap()
 
     def _turn_away(self, error: ssl.SSLError) -> None:
         context = self.context

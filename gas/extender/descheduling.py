@@ -19,6 +19,10 @@ PatchLabels = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool
 """(namespace, name, UID, labels to set or, with None, to take away) -> whether there is such a pod."""
 
 RETRY_PAUSE = 5.0
+"""Seconds after a label could not be changed."""
+
+IDLE_PAUSE = 1.0
+"""Seconds between two looks whether this replica acts by now."""
 
 
 class Descheduler:
@@ -33,6 +37,8 @@ class Descheduler:
         *,
         patch_labels: PatchLabels,
         acts: Callable[[], bool],
+        retry_pause: float = RETRY_PAUSE,
+        idle_pause: float = IDLE_PAUSE,
     ) -> None:
         self._nodes = nodes
         self._pods = pods
@@ -40,6 +46,8 @@ class Descheduler:
         self._metrics = metrics
         self._patch_labels = patch_labels
         self._acts = acts
+        self._retry_pause = retry_pause
+        self._idle_pause = idle_pause
         self._to_check: dict[str, None] = {}
         self._something = asyncio.Event()
 
@@ -53,7 +61,7 @@ class Descheduler:
             await self._something.wait()
             self._something.clear()
             if not self._acts():
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(self._idle_pause)
                 self._something.set()
                 continue
             failed: list[str] = []
@@ -64,7 +72,7 @@ class Descheduler:
                         failed.append(node)
             if failed:
                 self._to_check.update(dict.fromkeys(failed))
-                await asyncio.sleep(RETRY_PAUSE)
+                await asyncio.sleep(self._retry_pause)
                 self._something.set()
 
     def wanted(self, node: str) -> set[str]:

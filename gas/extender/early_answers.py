@@ -34,8 +34,8 @@ class EarlyAnswers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
-        elif scope["type"] != "http":
-            await self._app(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await _live(receive, send)
         elif scope["http_version"] == "2":
             exchange = _Exchange(scope, receive)
             await self._app(scope, exchange.receive, self._after_the_body(exchange, send))
@@ -69,6 +69,15 @@ class EarlyAnswers:
             dropping.cancel()
 
         return answer
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """Nothing is begun or ended with the server: an application here is wired before and outlives it."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
 
 
 class _Exchange:

@@ -1,9 +1,9 @@
 """Pods that passed a filter and whose bind has not come yet.
 
-kube-scheduler sends the bind of a pod beside the filter of the next one, often behind it: the bind may need a connection
-of its own. Answered from the books as they are, both pods would be promised the same card, and the second bind would
-have to be refused; with ``ignorable: true`` kube-scheduler then binds the pod itself, without cards. So a filter waits a
-moment for the binds before it.
+kube-scheduler sends the bind of a pod beside the filter of the next one, often behind it: the bind may need a
+connection of its own. Answered from the books as they are, both pods would be promised the same card, and the second
+bind would have to be refused; with ``ignorable: true`` kube-scheduler then binds the pod itself, without cards. So a
+filter waits a moment for the binds before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ PATIENCE = 0.25
 
 MOST_MISSED = 3
 """After so many binds in a row that did not come nobody waits until one comes again: binding is not our job then, or
-
 something behind us slows every pod down, and waiting would slow it down even more."""
 
 

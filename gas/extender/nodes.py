@@ -34,8 +34,8 @@ class Nodes:
         source = _what_counts(node)
         if self._read_from.get(node.name) == source:
             return
-        self._read_from[node.name] = source
         self._facts[node.name] = read_node(node)
+        self._read_from[node.name] = source
         self._deschedules[node.name] = _has_gpu_capacity(node)
         self._on_change(node.name)
 

@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 MOST_SHARED_NEEDS = 4096
 """Pods of one template share one need object, for as many templates as this."""
 
+MOST_GONE = 10_000
+"""UIDs of pods gone or ended that are remembered: more than go away while one answer is on its way to us."""
+
 
 class Trouble(NamedTuple):
     """Why a bound pod's annotations are not what is booked.
@@ -60,6 +63,9 @@ class Pods:
     believe. A receipt of what kubelet really gave is believed. A pod that is bound without a readable annotation is
     kept as trouble and books nothing, since nobody knows its cards.
 
+    Besides the watch, answers to single questions come here too, and they may be older than what the watch has shown.
+    A pod only ever goes from waiting to bound to gone, so what would be a step back is not believed.
+
     waiting        GPU pods without a node, by UID
     in_trouble     bound GPU pods whose annotations are not what is booked, by UID
     on_bound       is called with the node's name when a bound pod is new or has changed
@@ -83,6 +89,7 @@ class Pods:
         self.waiting: dict[str, Pod] = {}
         self.in_trouble: dict[str, BoundPod] = {}
         self._bound: dict[str, BoundPod] = {}
+        self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED_NEEDS)
         self._ledger = ledger
         self._on_bound = on_bound
@@ -93,9 +100,10 @@ class Pods:
         self.on_vanished: Callable[[str, str], None] = lambda _uid, _pod: None
 
     def replaced(self, pods: list[Pod]) -> None:
-        """The complete set of pods, after a list: pods that vanished meanwhile are released."""
+        """The complete set of pods, newer than all the watch has told: pods that vanished meanwhile are released."""
         there = {pod.uid for pod in pods}
         for pod in pods:
+            self._gone.pop(pod.uid, None)  # a cluster that was restored from a backup has its pods back
             self.changed(pod)
         for uid in [*self.waiting.keys() - there, *self._bound.keys() - there]:
             self._forget(uid)
@@ -103,18 +111,25 @@ class Pods:
             if uid not in there and booking.state is State.RESERVED:
                 self.on_vanished(uid, booking.pod)
 
+    def learn(self, pods: list[Pod]) -> None:
+        """A list made beside the watch, maybe older than it in parts: what is missing in it need not be gone."""
+        for pod in pods:
+            if pod.uid not in self._bound:
+                self.changed(pod)
+
     def changed(self, pod: Pod) -> None:
-        if not asks_for_gpu(pod):
+        if not asks_for_gpu(pod) or pod.uid in self._gone:
             return
         if pod.is_over:
             self._forget(pod.uid)
         elif pod.node_name:
             self._see_bound(pod)
-        elif pod.uid not in self._bound:  # a list may be older than what the watch or bind has shown already
+        elif pod.uid not in self._bound:
             self.waiting[pod.uid] = pod
 
     def deleted(self, pod: Pod) -> None:
-        self._forget(pod.uid)
+        if asks_for_gpu(pod):
+            self._forget(pod.uid)
 
     def bound(self) -> Iterator[tuple[str, BoundPod]]:
         """Every (uid, bound pod) that asks for cards."""
@@ -143,6 +158,10 @@ class Pods:
     def _book(self, uid: str, pod: Pod, need: PodNeed) -> Trouble | None:
         """Tell the ledger what the pod's annotations say, as far as they are believed. Answers the trouble, if any."""
         booked = self._ledger.booking(uid)
+        if booked is not None and booked.node != pod.node_name:  # reserved here, then bound elsewhere by somebody else
+            self._ledger.release(uid)
+            self._on_release(booked.node)
+            booked = None
         try:
             held, is_receipt = _written(pod, need)
         except GasError as malformed:
@@ -155,8 +174,10 @@ class Pods:
                 return Trouble("it is bound without cards written on it, so its cards are not booked", unannotated=True)
             self._ledger.confirm(uid)
             return Trouble("it stays booked as decided, its annotations were taken away later")
-        if booked is None or booked.state is State.RESERVED or booked.node != pod.node_name:
+        if booked is None or booked.state is State.RESERVED:
             self._ledger.hold(uid, pod.key, pod.node_name, held)
+            if booked is not None and booked.held != held:
+                self._on_release(pod.node_name)
         elif booked.held != held:
             if not is_receipt:
                 return Trouble("it stays booked as decided, its annotations were changed later")
@@ -186,6 +207,7 @@ class Pods:
         self._on_bound(bound.object.node_name)
 
     def _forget(self, uid: str) -> None:
+        self._gone[uid] = None
         self.waiting.pop(uid, None)
         self._bound.pop(uid, None)
         self.in_trouble.pop(uid, None)

@@ -72,19 +72,21 @@ async def serve(
         )
         for port in ports
     ]
+    stopped = asyncio.create_task(shutdown.wait())
     try:
-        done, serving = await asyncio.wait(servers, return_when=asyncio.FIRST_COMPLETED)
-        for server in done:
-            if not shutdown.is_set():
-                server.result()
-        if serving:  # Hypercorn's own patience does not cover every way a connection can stay open
-            await asyncio.wait(serving, timeout=graceful_timeout + 1)
-    finally:
+        await asyncio.wait([*servers, stopped], return_when=asyncio.FIRST_COMPLETED)
         for server in servers:
-            server.cancel()
-        for ended in await asyncio.gather(*servers, return_exceptions=True):
-            if isinstance(ended, Exception) and shutdown.is_set():
-                logger.warning("a port did not stop in order: %r", ended)
+            if server.done() and not stopped.done():
+                server.result()
+        # Hypercorn's own patience does not cover every way in which a connection can stay open.
+        await asyncio.wait(servers, timeout=graceful_timeout + 1)
+    finally:
+        for task in (stopped, *servers):
+            task.cancel()
+        ended, _ = await asyncio.wait(servers, timeout=1)
+        for server in ended:
+            if shutdown.is_set() and not server.cancelled() and (error := server.exception()) is not None:
+                logger.warning("a port did not stop in order: %r", error)
         loop.set_exception_handler(None)
 
 
@@ -116,8 +118,8 @@ class _PortConfig(Config):
 
 
 def _broken_connection(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A peer that breaks HTTP/2's rules ends its own connection by an exception: one line, not a fault."""
+    """A peer that breaks HTTP/2's rules, or takes nothing, ends its connection by an exception: no fault of ours."""
     if context.get("message") == "Unhandled exception in client_connected_cb":
-        logger.warning("gave up a connection: its peer broke the protocol (%r)", context.get("exception"))
+        logger.warning("gave up a connection: %r", context.get("exception"))
     else:
         loop.default_exception_handler(context)

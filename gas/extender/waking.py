@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
+from gas.cluster.errors import ApiUnavailable
 from gas.errors import GasError
 from gas.extender.metrics import Metrics
 from gas.intel.names import RELEASED
@@ -22,8 +23,15 @@ PatchNode = Callable[[str, Mapping[str, str]], Awaitable[bool]]
 """(node name, annotations to set) -> whether there is such a node."""
 
 
+RETRY_PAUSE = 5.0
+"""Seconds between two tries while the API server is away."""
+
+
 class Waker:
-    """Patches at most one node each ``pause`` seconds: one change makes kube-scheduler try all refused pods."""
+    """Patches at most one node each ``pause`` seconds: one change makes kube-scheduler try all refused pods.
+
+    While the API server is away it is tried again every ``retry_pause`` seconds.
+    """
 
     def __init__(
         self,
@@ -32,11 +40,13 @@ class Waker:
         *,
         anybody_waits: Callable[[], bool],
         pause: float = 1.0,
+        retry_pause: float = RETRY_PAUSE,
     ) -> None:
         self._patch_node = patch_node
         self._metrics = metrics
         self._anybody_waits = anybody_waits
         self._pause = pause
+        self._retry_pause = retry_pause
         self._freed: dict[str, None] = {}
         self._wake = asyncio.Event()
 
@@ -51,15 +61,25 @@ class Waker:
             await self._wake.wait()
             self._wake.clear()
             freed, self._freed = self._freed, {}
+            pause = self._pause
             if self._anybody_waits():
-                await self._patch_one_of(list(reversed(freed)))
-            await asyncio.sleep(self._pause)
+                try:
+                    await self._patch_one_of(list(reversed(freed)))
+                except ApiUnavailable as error:
+                    logger.warning("cannot wake refused pods yet: %s", error)
+                    self._freed = freed | self._freed
+                    self._wake.set()
+                    pause = self._retry_pause
+            await asyncio.sleep(pause)
 
     async def _patch_one_of(self, nodes: list[str]) -> None:
+        """Patch the first node that can be. Raises ApiUnavailable."""
         for node in nodes:
             try:
                 if not await self._patch_node(node, {RELEASED: str(time.time_ns())}):
                     continue  # it went away with its pods; the next one will do
+            except ApiUnavailable:
+                raise
             except GasError as error:
                 logger.warning("cannot wake refused pods by a node's annotation: %s", error, extra={"node": node})
                 continue

@@ -1,0 +1,222 @@
+"""Events that ``kubectl describe`` shows on pods and nodes. Never in the way of anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+import msgspec
+from cachetools import TTLCache
+
+from gas.cluster import paths
+from gas.cluster.backoff import Backoff
+from gas.cluster.connection import ApiServer
+from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
+from gas.cluster.pods import MERGE_PATCH
+
+logger = logging.getLogger(__name__)
+
+_QUIET = 300.0
+"""Seconds in which an equal event is only counted."""
+
+_REMEMBERED = 3600.0
+"""Seconds; an API server forgets events after an hour as well."""
+
+_MUTED = 600.0
+"""Seconds without a try after the API server has forbidden to write events."""
+
+_TRIES = 8
+_DONE = 200
+_LONGEST_MESSAGE = 1024
+
+
+class Involved(NamedTuple):
+    """The object that an event is about. ``namespace`` is empty for a node; its events are in ``default``."""
+
+    kind: Literal["Pod", "Node"]
+    name: str
+    uid: str
+    namespace: str = ""
+
+    @property
+    def event_namespace(self) -> str:
+        return self.namespace or "default"
+
+
+class _Key(NamedTuple):
+    involved: Involved
+    severity: str
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Record:
+    """One event as the API server holds it, or will.
+
+    name    of the Event object; empty until written
+    count   how often it was posted
+    due     from when on, by the clock, it is worth a write again
+    queued  whether it waits for a write already
+    """
+
+    first: datetime
+    last: datetime
+    name: str = ""
+    count: int = 0
+    due: float = 0.0
+    queued: bool = False
+
+
+class Events:
+    """Writes events from a queue in the background: `post` at any time, `run` once.
+
+    An equal event (object, severity, reason, message) is written once in 5 minutes; the next write raises the
+    count of the Event that is there. Without the permission to write events they are dropped, which is logged
+    once.
+
+    component   who speaks, ``gas-extender``
+    instance    which of them; the host's name by default
+    per_second  writes at most
+    written, dropped  how many
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        component: str = "gas-extender",
+        instance: str | None = None,
+        *,
+        per_second: float = 5.0,
+        queue_size: int = 1000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.written = 0
+        self.dropped = 0
+        self._api = api
+        self._component = component
+        self._instance = instance or socket.gethostname()
+        self._spacing = 1 / per_second
+        self._clock = clock
+        self._queue: asyncio.Queue[tuple[_Key, _Record]] = asyncio.Queue(queue_size)
+        self._records: TTLCache[_Key, _Record] = TTLCache(10_000, _REMEMBERED, timer=clock)
+        self._muted: TTLCache[tuple[str, str], None] = TTLCache(1_000, _MUTED, timer=clock)
+        self._warned = False
+
+    def post(self, involved: Involved, *, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Put an event in the queue; returns at once. A full queue drops it.
+
+        reason   one word for programs, ``CardsExhausted``
+        message  a sentence; what is over 1,024 characters is cut
+        """
+        key = _Key(involved, severity, reason, _shortened(message))
+        now = datetime.now(UTC)
+        record = self._records.get(key) or _Record(first=now, last=now)
+        self._records[key] = record
+        record.count += 1
+        record.last = now
+        if record.queued or record.due > self._clock():
+            return
+        try:
+            self._queue.put_nowait((key, record))
+        except asyncio.QueueFull:
+            self.dropped += 1
+        else:
+            record.queued = True
+
+    async def run(self) -> None:
+        """For ever, until cancelled."""
+        while True:
+            key, record = await self._queue.get()
+            record.queued = False
+            try:
+                done = await self._deliver(key, record)
+            except Exception:
+                done = False
+                logger.exception("an event about %s could not be written", key.involved.name)
+            if done:
+                self.written += 1
+                await asyncio.sleep(self._spacing)
+            else:
+                self.dropped += 1
+
+    async def _deliver(self, key: _Key, record: _Record) -> bool:
+        """Whether the event is on the API server now. Waits while that is away, but not for ever."""
+        backoff = Backoff()
+        for _ in range(_TRIES):
+            try:
+                return await self._write(key, record)
+            except ApiUnavailable as error:
+                logger.debug("cannot write an event yet: %s", error)
+                await asyncio.sleep(backoff.wait())
+        return False
+
+    async def _write(self, key: _Key, record: _Record) -> bool:
+        namespace = key.involved.event_namespace
+        status = 404
+        if record.name:
+            patch = {"count": record.count, "lastTimestamp": _timestamp(record.last)}
+            status = await self._send("PATCH", namespace, paths.event(namespace, record.name), patch)
+        if status == 404:
+            # Chosen before it is sent: when the answer is lost, the next try patches what may be there.
+            record.name = f"{key.involved.name[:200].rstrip('.-')}.{time.time_ns():x}"
+            status = await self._send("POST", namespace, paths.events(namespace), self._body(key, record))
+        record.due = self._clock() + _QUIET
+        if status != _DONE:
+            record.name = ""
+        return status == _DONE
+
+    async def _send(self, method: str, namespace: str, path: str, body: dict[str, object]) -> int:
+        """200, or the status of a refusal."""
+        if (method, namespace) in self._muted:
+            return 403
+        content_type = MERGE_PATCH if method == "PATCH" else "application/json"
+        try:
+            await self._api.request(method, path, body=msgspec.json.encode(body), content_type=content_type)
+        except Forbidden as error:
+            if error.missing_permission is not None:
+                self._muted[method, namespace] = None
+                level = logging.DEBUG if self._warned else logging.WARNING
+                logger.log(level, "events are left out: %s", error)
+                self._warned = True
+            return error.status
+        except ApiRefused as error:
+            logger.debug("an event was refused: %s", error)
+            return error.status
+        return _DONE
+
+    def _body(self, key: _Key, record: _Record) -> dict[str, object]:
+        involved = key.involved
+        return {
+            "metadata": {"name": record.name, "namespace": involved.event_namespace},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": involved.kind,
+                "namespace": involved.namespace,
+                "name": involved.name,
+                "uid": involved.uid,
+            },
+            "type": key.severity,
+            "reason": key.reason,
+            "message": key.message,
+            "count": record.count,
+            "firstTimestamp": _timestamp(record.first),
+            "lastTimestamp": _timestamp(record.last),
+            "source": {"component": self._component, "host": self._instance},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+        }
+
+
+def _timestamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"

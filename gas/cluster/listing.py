@@ -1,0 +1,124 @@
+"""A complete list of one kind, page by page, decoded straight from bytes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import msgspec
+
+from gas.cluster.connection import ApiServer
+from gas.cluster.errors import ApiRefused, ApiUnavailable
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+PAGE_SIZE = 500
+_PAGE_TIMEOUT = 60.0
+_EXPIRED_BEFORE_WHOLE = 2
+"""So often a list in pages may expire under way before it is asked for in one piece, which cannot expire."""
+
+
+class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Page(msgspec.Struct, Generic[T], frozen=True):
+    metadata: _ListMeta
+    items: list[T] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """All objects of a kind at one moment.
+
+    version      the resourceVersion from which a watch continues
+    undecodable  how many objects were left out because they could not be read
+    """
+
+    version: str
+    objects: list[T] = field(repr=False)
+    undecodable: int = 0
+
+
+class Lister(Generic[T]):
+    """Lists one kind.
+
+    path            of the collection
+    object_type     msgspec struct of one object
+    field_selector  as the API knows it, ``spec.nodeName!=``
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        path: str,
+        object_type: type[T],
+        *,
+        page_size: int = PAGE_SIZE,
+        field_selector: str | None = None,
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._page_size = page_size
+        self._query = {"fieldSelector": field_selector} if field_selector else {}
+        self._page = msgspec.json.Decoder(_Page[object_type])  # type: ignore[valid-type]  # a type of run time
+        self._raw_page = msgspec.json.Decoder(_Page[msgspec.Raw])
+        self._object = msgspec.json.Decoder(object_type)
+
+    async def fetch(self, contact: Callable[[], None] = lambda: None) -> Listing[T]:
+        """One consistent list. A page that has expired (410) starts it again.
+
+        contact  called whenever the API server has answered
+
+        Raises ApiRefused, Forbidden, ApiUnavailable.
+        """
+        expired = 0
+        while True:
+            page_size = self._page_size if expired < _EXPIRED_BEFORE_WHOLE else 0
+            try:
+                return await self._fetch_all(page_size, contact)
+            except ApiRefused as error:
+                if error.status != 410 or not page_size:
+                    raise
+                expired += 1
+                logger.info("the list of %s expired before its last page; starting it again", self._path)
+
+    async def _fetch_all(self, page_size: int, contact: Callable[[], None]) -> Listing[T]:
+        objects: list[T] = []
+        undecodable = 0
+        query = self._query | ({"limit": str(page_size)} if page_size else {})
+        while True:
+            body = await self._api.request("GET", self._path, query=query, timeout=_PAGE_TIMEOUT)
+            contact()
+            metadata, items, unread = self._decode(body)
+            objects += items
+            undecodable += unread
+            if not metadata.continue_:
+                return Listing(metadata.resource_version, objects, undecodable)
+            query["continue"] = metadata.continue_
+
+    def _decode(self, body: bytes) -> tuple[_ListMeta, list[T], int]:
+        try:
+            page = self._page.decode(body)
+        except (msgspec.DecodeError, RecursionError):
+            return self._decode_one_by_one(body)
+        return page.metadata, page.items or [], 0
+
+    def _decode_one_by_one(self, body: bytes) -> tuple[_ListMeta, list[T], int]:
+        try:
+            page = self._raw_page.decode(body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ApiUnavailable(f"expected a list from GET {self._path}, found something else: {error}") from error
+        items: list[T] = []
+        unread = 0
+        for raw in page.items or []:
+            try:
+                items.append(self._object.decode(raw))
+            except (msgspec.DecodeError, RecursionError) as error:
+                unread += 1
+                logger.warning("an object in the list of %s cannot be read and is left out: %s", self._path, error)
+        return page.metadata, items, unread

@@ -1,0 +1,58 @@
+"""Paths of objects on the API server. Every name in them is quoted: some come from outside."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from gas.errors import GasError
+
+
+class MalformedName(GasError):
+    """An empty name, or one such as ``..`` that would lead to another path."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"expected the name of a Kubernetes object, found {name[:80]!r}")
+
+
+def pods() -> str:
+    """All pods of the cluster."""
+    return "/api/v1/pods"
+
+
+def nodes() -> str:
+    """All nodes of the cluster."""
+    return "/api/v1/nodes"
+
+
+def pod(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
+
+
+def binding(namespace: str, name: str) -> str:
+    return f"{pod(namespace, name)}/binding"
+
+
+def node(name: str) -> str:
+    return f"/api/v1/nodes/{_segment(name)}"
+
+
+def events(namespace: str) -> str:
+    return f"/api/v1/namespaces/{_segment(namespace)}/events"
+
+
+def event(namespace: str, name: str) -> str:
+    return f"{events(namespace)}/{_segment(name)}"
+
+
+def leases(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{_segment(namespace)}/leases"
+
+
+def lease(namespace: str, name: str) -> str:
+    return f"{leases(namespace)}/{_segment(name)}"
+
+
+def _segment(name: str) -> str:
+    if name in ("", ".", ".."):
+        raise MalformedName(name)
+    return quote(name, safe="")

@@ -1,0 +1,214 @@
+"""A list and a watch of one kind that go on for ever, whatever the API server does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from gas.cluster.backoff import Backoff, spread
+from gas.cluster.connection import ApiServer
+from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
+from gas.cluster.lines import EndlessLine, LineSplitter
+from gas.cluster.listing import PAGE_SIZE, Lister
+from gas.cluster.watch_events import EventDecoder, KubernetesObject, Unreadable
+from gas.errors import GasError
+
+T = TypeVar("T", bound=KubernetesObject)
+Object = TypeVar("Object")
+logger = logging.getLogger(__name__)
+
+_SILENCE = 90.0
+"""Seconds without a byte after which a watch is opened anew. Bookmarks come about every minute once a kind
+has changed since the API server started; before that a healthy watch is silent, a new one costs nothing."""
+
+_LIFE = (300, 600)
+"""Seconds after which the server shall end a watch, chosen at random in between, as client-go does."""
+
+_WORTH_WHILE = 5.0
+"""Seconds. A watch that ends sooner is followed by a pause."""
+
+_FORBIDDEN_PAUSE = 30.0
+_VERSION_FROM_THE_FUTURE = "Too large resource version"
+"""What a server says whose data was set back, by a restored backup. It would say so for ever."""
+
+
+class Handler(Protocol[Object]):
+    """What to do with the objects of a watch; called from the event loop, one call at a time."""
+
+    def replaced(self, objects: list[Object], /) -> None:
+        """These are all objects there are; what is not among them is gone."""
+
+    def changed(self, obj: Object, /) -> None:
+        """The object is new or has changed. May say what is known already."""
+
+    def deleted(self, obj: Object, /) -> None:
+        """The object is gone, or not selected any more; this was its last state."""
+
+
+class _UnknownLoss(GasError):
+    """An object went away and the line does not say which."""
+
+
+class Watch(Generic[T]):
+    """Keeps a handler told about all objects of one kind.
+
+        list --> watch --(ends, breaks, falls silent)--> watch from the last version seen --> …
+          ^        |
+          `--------`--(the server knows that version no more: 410)
+
+    While the API server is away it is tried again for ever, after waits that grow to 10 s.
+
+    synced        set once the first complete list was handed over
+    last_contact  when the API server was last heard of, by ``time.monotonic()``; when made, before that
+    relists       complete lists after the first
+    broken        lists and watches that ended in an error
+    undecodable   objects and lines left out because they could not be read
+    faults        calls of the handler that raised: a bug of ours, logged
+    refused       while the API server forbids to list or watch: the sentence that says what is missing
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        path: str,
+        object_type: type[T],
+        handler: Handler[T],
+        *,
+        page_size: int = PAGE_SIZE,
+        field_selector: str | None = None,
+        silence: float = _SILENCE,
+        forbidden_pause: float = _FORBIDDEN_PAUSE,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.synced = asyncio.Event()
+        self.last_contact = time.monotonic()
+        self.relists = 0
+        self.broken = 0
+        self.undecodable = 0
+        self.faults = 0
+        self.refused: str | None = None
+        self._api = api
+        self._path = path
+        self._handler = handler
+        self._lister = Lister(api, path, object_type, page_size=page_size, field_selector=field_selector)
+        self._decoder = EventDecoder(object_type, f"the watch of {path}")
+        self._selector = {"fieldSelector": field_selector} if field_selector else {}
+        self._silence = silence
+        self._forbidden_pause = forbidden_pause
+        self._backoff = backoff or Backoff()
+        self._version: str | None = None
+        self._trouble = False
+
+    async def run(self) -> None:
+        """For ever, until cancelled."""
+        while True:
+            opened: float | None = None
+            pause = 0.0
+            must_list = self._version is None
+            try:
+                if must_list:
+                    await self._list()
+                opened = time.monotonic()
+                await self._watch()
+            except Forbidden as error:
+                pause = self._forbidden_pause
+                self._report_refusal(error)
+            except ApiRefused as error:
+                if error.status not in (401, 429):
+                    self._version = None
+                self._report(error)
+            except ApiUnavailable as error:
+                if _VERSION_FROM_THE_FUTURE in error.message:
+                    self._version = None
+                self._report(error)
+            except (EndlessLine, _UnknownLoss) as error:
+                self._version = None
+                self._report(error)
+            except Exception:
+                self._version = None
+                self.faults += 1
+                logger.exception("the list of %s could not be taken in", self._path)
+            if opened is not None and time.monotonic() - opened >= _WORTH_WHILE:
+                self._backoff.reset()
+            elif must_list or self._version is not None:
+                pause = max(pause, self._backoff.wait())
+            # Else the version has just been forgotten: what happened since is unknown until the list is there.
+            await asyncio.sleep(pause)
+
+    async def _list(self) -> None:
+        listing = await self._lister.fetch(self._heard)
+        self.undecodable += listing.undecodable
+        self._handler.replaced(listing.objects)
+        self._version = listing.version
+        if self.synced.is_set():
+            self.relists += 1
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        query = self._selector | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version or "",
+            "timeoutSeconds": str(round(spread(*_LIFE))),
+        }
+        async with self._api.stream(self._path, query=query, silence=self._silence) as chunks:
+            self._report_success()
+            lines = LineSplitter()
+            async for chunk in chunks:
+                self._heard()
+                for line in lines.feed(chunk):
+                    self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        event = self._decoder.decode(line)
+        if isinstance(event, Unreadable):
+            self._skip(event)
+            return
+        if event.type == "DELETED":
+            self._tell(self._handler.deleted, event.object)
+        elif event.type != "BOOKMARK":
+            self._tell(self._handler.changed, event.object)
+        self._version = event.object.metadata.resource_version or self._version
+
+    def _skip(self, event: Unreadable) -> None:
+        self._version = event.version or self._version
+        if event.type == "BOOKMARK":
+            return
+        self.undecodable += 1
+        what = event.what or "an object that cannot be told"
+        logger.warning("an event of the watch of %s about %s cannot be read: %s", self._path, what, event.why)
+        if event.type == "DELETED":
+            raise _UnknownLoss(f"{what} was deleted, but cannot be read; listing {self._path} again")
+
+    def _tell(self, method: Callable[[T], None], obj: T) -> None:
+        try:
+            method(obj)
+        except Exception:
+            self.faults += 1
+            logger.exception("an event of %s about %s could not be taken in", self._path, obj.metadata.name)
+
+    def _heard(self) -> None:
+        self.last_contact = time.monotonic()
+
+    def _report(self, error: GasError) -> None:
+        """Say once that something is wrong, not at every try."""
+        self.broken += 1
+        level = logging.DEBUG if self._trouble else logging.WARNING
+        logger.log(level, "the watch of %s is interrupted: %s", self._path, error)
+        self._trouble = True
+
+    def _report_refusal(self, error: Forbidden) -> None:
+        self.broken += 1
+        if self.refused is None:
+            logger.error("cannot watch %s: %s", self._path, error)
+        self.refused = str(error)
+
+    def _report_success(self) -> None:
+        self._heard()
+        if self._trouble or self.refused is not None:
+            logger.info("the watch of %s goes on", self._path)
+        self._trouble = False
+        self.refused = None

@@ -1,0 +1,68 @@
+"""Numbers card by card, for a pod that waits: one sentence a card."""
+
+from __future__ import annotations
+
+from gas.amounts import gigabytes, is_bytes
+from gas.cards import Card
+from gas.placement.inventory import Inventory, Use
+from gas.placement.linked import pairs
+from gas.placement.need import PodNeed
+from gas.placement.requests import plan_of
+from gas.placement.room import Room
+from gas.placement.shortage import COUNT_RESOURCES
+
+
+def card_details(need: PodNeed, inventory: Inventory, use: Use) -> tuple[str, ...]:
+    """``("card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed", …)`` in the order of the node's cards.
+
+    What is needed of a resource is the most that one container, or the containers that share a card, want of
+    one card. Count resources are left out unless they are short. Empty for a pod that wants no card.
+    """
+    if not need.wants_cards:
+        return ()
+    plan = plan_of(need)
+    room = Room(plan, inventory, use, inventory.cards, by_tile=need.linked)
+    most: dict[str, int] = {}
+    for request in plan.requests:
+        for name, amount in request.per_card:
+            most[name] = max(most.get(name, 0), amount)
+    linked: set[Card] = set()
+    if need.linked:
+        found = (pairs(request, inventory.cards, inventory.links, room) for request in plan.requests)
+        linked = {card for picks in found for pick in picks for card in pick.cards}
+
+    def detail(card: Card) -> str:
+        parts = _closed(need, inventory, card)
+        if need.linked and card not in linked:
+            parts.append("joined by no free link to a card with room")
+        for place, name in enumerate(plan.names):
+            left = room.left[card][place]
+            if name not in COUNT_RESOURCES or left < most[name]:
+                capacity = inventory.capacity[card].get(name, 0)
+                parts.append(_numbers(name, max(left, 0), capacity, most[name]))
+        if not parts:
+            parts.append("has room")
+        return f"{card}: {'; '.join(parts)}"
+
+    return tuple(detail(card) for card in inventory.cards)
+
+
+def _closed(need: PodNeed, inventory: Inventory, card: Card) -> list[str]:
+    parts = []
+    if card in inventory.disabled:
+        parts.append("disabled by a telemetry label")
+    if need.allowed is not None and card not in need.allowed:
+        parts.append("not in the allow list")
+    if card in need.denied:
+        parts.append("in the deny list")
+    return parts
+
+
+def _numbers(name: str, free: int, capacity: int, needed: int) -> str:
+    if capacity <= 0:
+        return f"has no {name}"
+    if not is_bytes(name):
+        return f"{free} of {capacity} {name} free, {needed} needed"
+    if gigabytes(free) == gigabytes(needed) and free != needed:
+        return f"{free} of {capacity} bytes of {name} free, {needed} needed"
+    return f"{gigabytes(free)} of {gigabytes(capacity)} GB of {name} free, {gigabytes(needed)} needed"

@@ -1,0 +1,51 @@
+"""Which tiles of its cards a container gets, once all cards of the pod are chosen (gas-contract: Choosing
+cards)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from gas.cards import Card
+from gas.placement.inventory import Inventory, Use, free_tiles
+from gas.placement.need import PodNeed, Role
+
+Tiles = tuple[tuple[int, ...], ...]
+
+
+def choose_tiles(need: PodNeed, inventory: Inventory, use: Use, cards: Sequence[tuple[Card, ...]]) -> tuple[Tiles, ...]:
+    """For every container, the tiles of each of its cards; ``cards`` are those of every container.
+
+    App containers and sidecars get tiles that no other of them has, in the order of `free_tiles`. An init
+    container keeps away only from the sidecars that run beside it, and takes first what the pod has on that
+    card anyway, so that the pod as a whole holds fewer tiles. The cards were chosen so that there are enough.
+    """
+    chosen: list[Tiles] = [()] * len(need.containers)
+    staying: dict[Card, dict[int, int]] = {}  # card -> tile -> the position that holds it to the end
+    ours: dict[Card, set[int]] = {}
+    for role in (Role.APP, Role.SIDECAR, Role.INIT):
+        for position, container in enumerate(need.containers):
+            if container.role is not role or not container.tiles:
+                continue
+            given: list[tuple[int, ...]] = []
+            for card in cards[position]:
+                held, had = staying.setdefault(card, {}), ours.setdefault(card, set())
+                free = free_tiles(inventory, use, card)
+                if role is Role.INIT:
+                    beside = {tile for tile, holder in held.items() if _is_sidecar_before(need, holder, position)}
+                    tiles = _best(container.tiles, free, busy=beside, first=had)
+                else:
+                    tiles = _best(container.tiles, free, busy=held, first=())
+                    held.update(dict.fromkeys(tiles, position))
+                had.update(tiles)
+                given.append(tiles)
+            chosen[position] = tuple(given)
+    return tuple(chosen)
+
+
+def _best(count: int, free: Sequence[int], *, busy: Collection[int], first: Collection[int]) -> tuple[int, ...]:
+    open_tiles = [tile for tile in free if tile not in busy]
+    return tuple(sorted(open_tiles, key=lambda tile: tile not in first)[:count])
+
+
+def _is_sidecar_before(need: PodNeed, holder: int, position: int) -> bool:
+    return holder < position and need.containers[holder].role is Role.SIDECAR

@@ -1,0 +1,80 @@
+"""The API under test: the sandbox's, or the one that the environment names.
+
+GAS_API_URL              the address of a real kube-apiserver; everything below only matters with it
+GAS_API_CA               file with the certificate of its authority
+GAS_API_TOKEN            bearer token of a user who may do everything
+GAS_API_POWERLESS_TOKEN  bearer token of a user who may do nothing (optional)
+GAS_API_COMPACT          shell command that makes all older versions unavailable: compacts etcd and starts the API
+                         server anew, whose watch cache otherwise still has them (optional)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import aiohttp
+import pytest
+
+from gas.sandbox.access import Access
+from gas.sandbox.api_server import ApiServer
+from tests.api_behaviour.client import KubeApi
+
+_POWERLESS = {"Authorization": "Bearer powerless-token"}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[KubeApi]:
+    namespace = f"behaviour-{uuid4().hex[:12]}"
+    if "GAS_API_URL" in os.environ:
+        async with _real_session() as session:
+            token = os.environ.get("GAS_API_POWERLESS_TOKEN")
+            command = os.environ.get("GAS_API_COMPACT")
+            api = KubeApi(
+                session=session,
+                namespace=namespace,
+                compact=(lambda: _run(command)) if command else None,
+                powerless={"Authorization": f"Bearer {token}"} if token else None,
+            )
+            await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+            await api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "default"}})
+            yield api
+            await _clear(api)
+        return
+
+    tokens = {"admin-token": "admin", "powerless-token": "powerless"}
+    server = ApiServer(tokens=tokens, authorize=_is_admin)
+    headers = {"Authorization": "Bearer admin-token"}
+    async with server, aiohttp.ClientSession(server.url, headers=headers) as session:
+
+        async def compact() -> None:
+            server.compact()
+
+        api = KubeApi(session=session, namespace=namespace, compact=compact, powerless=_POWERLESS)
+        await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        yield api
+
+
+def _is_admin(access: Access) -> bool:
+    return access.user == "admin"
+
+
+def _real_session() -> aiohttp.ClientSession:
+    trusted = ssl.create_default_context(cafile=os.environ["GAS_API_CA"])
+    headers = {"Authorization": f"Bearer {os.environ['GAS_API_TOKEN']}"}
+    connector = aiohttp.TCPConnector(ssl=trusted)
+    return aiohttp.ClientSession(os.environ["GAS_API_URL"], headers=headers, connector=connector)
+
+
+async def _run(command: str) -> None:
+    process = await asyncio.create_subprocess_shell(command)
+    assert await process.wait() == 0, f"GAS_API_COMPACT failed: {command}"
+
+
+async def _clear(api: KubeApi) -> None:
+    for item in (await api.get(api.pods))["items"]:
+        await api.patch(f"{api.pods}/{item['metadata']['name']}", {"metadata": {"finalizers": None}})
+        await api.delete(f"{api.pods}/{item['metadata']['name']}", {"gracePeriodSeconds": 0})

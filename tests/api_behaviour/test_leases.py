@@ -1,0 +1,88 @@
+"""Leases: what an election of leaders leans on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api_behaviour.client import KubeApi
+
+SPEC = {
+    "holderIdentity": "a",
+    "leaseDurationSeconds": 15,
+    "acquireTime": "2026-01-01T12:00:00.000000Z",
+    "renewTime": "2026-01-01T12:00:00.000001Z",
+    "leaseTransitions": 0,
+}
+
+
+async def _lease(api: KubeApi) -> dict[str, Any]:
+    answer = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": SPEC})
+    assert answer.code == 201, answer.body
+    body: dict[str, Any] = answer.body
+    return body
+
+
+async def test_a_lease_comes_back_as_it_was_written(api: KubeApi) -> None:
+    created = await _lease(api)
+    assert (created["kind"], created["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
+    assert created["spec"] == SPEC
+    assert (await api.get(f"{api.leases}/leader")).body == created
+
+
+async def test_of_two_who_renew_from_one_version_one_wins(api: KubeApi) -> None:
+    created = await _lease(api)
+    first = await api.put(f"{api.leases}/leader", created | {"spec": SPEC | {"holderIdentity": "b"}})
+    assert first["spec"]["holderIdentity"] == "b"
+    second = await api.put(f"{api.leases}/leader", created | {"spec": SPEC | {"holderIdentity": "c"}})
+    assert second.refusal == (409, "Conflict")
+    assert second["details"] == {"name": "leader", "group": "coordination.k8s.io", "kind": "leases"}
+    assert (await api.get(f"{api.leases}/leader"))["spec"]["holderIdentity"] == "b"
+
+
+async def test_of_two_who_create_one_wins(api: KubeApi) -> None:
+    await _lease(api)
+    answer = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": SPEC})
+    assert answer.refusal == (409, "AlreadyExists")
+    assert answer["message"] == 'leases.coordination.k8s.io "leader" already exists'
+
+
+async def test_replacing_a_lease_needs_its_version(api: KubeApi) -> None:
+    await _lease(api)
+    answer = await api.put(f"{api.leases}/leader", {"metadata": {"name": "leader"}, "spec": SPEC})
+    assert answer.refusal == (422, "Invalid")
+    assert answer["details"]["causes"][0]["field"] == "metadata.resourceVersion"
+
+
+async def test_a_holder_can_be_cleared(api: KubeApi) -> None:
+    created = await _lease(api)
+    await api.put(f"{api.leases}/leader", created | {"spec": {"leaseDurationSeconds": 1, "leaseTransitions": 0}})
+    spec = (await api.get(f"{api.leases}/leader"))["spec"]
+    assert spec == {"leaseDurationSeconds": 1, "leaseTransitions": 0}
+
+
+@pytest.mark.parametrize(
+    ("spec", "refusal"),
+    [
+        pytest.param({"renewTime": "2026-01-01T12:00:00Z"}, (400, "BadRequest"), id="times-have-microseconds"),
+        pytest.param({"leaseDurationSeconds": 0}, (422, "Invalid"), id="a-lease-lasts"),
+        pytest.param({"leaseTransitions": -1}, (422, "Invalid"), id="transitions-are-counted"),
+    ],
+)
+async def test_a_lease_that_cannot_be(api: KubeApi, spec: dict[str, Any], refusal: tuple[int, str]) -> None:
+    answer = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": SPEC | spec})
+    assert answer.refusal == refusal
+
+
+async def test_a_lease_goes_at_once(api: KubeApi) -> None:
+    created = await _lease(api)
+    answer = await api.delete(f"{api.leases}/leader")
+    assert (answer.code, answer["status"]) == (200, "Success")
+    assert answer["details"] == {
+        "name": "leader",
+        "group": "coordination.k8s.io",
+        "kind": "leases",
+        "uid": created["metadata"]["uid"],
+    }
+    assert (await api.get(f"{api.leases}/leader")).code == 404

@@ -1,0 +1,170 @@
+"""Lists: order, pages, versions, selectors."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from tests.api_behaviour.client import MERGE, KubeApi
+
+
+async def _pods(api: KubeApi, *names: str) -> None:
+    for name in names:
+        await api.create_pod(name, metadata={"labels": {"name": name}})
+
+
+async def test_a_list_is_in_the_order_of_names_and_carries_a_version(api: KubeApi) -> None:
+    await _pods(api, "c", "a", "b")
+    answer = await api.get(api.pods)
+    assert (answer["kind"], answer["apiVersion"]) == ("PodList", "v1")
+    assert answer.names == ["a", "b", "c"]
+    newest = max(int(item["metadata"]["resourceVersion"]) for item in answer["items"])
+    assert int(answer.version) >= newest
+    assert "continue" not in answer.metadata
+
+
+async def test_an_empty_list_has_no_items_but_a_version(api: KubeApi) -> None:
+    answer = await api.get(api.pods)
+    assert answer["items"] == []
+    assert int(answer.version) > 0
+
+
+async def test_pages_show_one_state_of_the_cluster(api: KubeApi) -> None:
+    await _pods(api, "a", "b", "c", "d", "e")
+    first = await api.get(api.pods, limit="2")
+    assert first.names == ["a", "b"]
+    assert first.metadata["remainingItemCount"] == 3
+
+    await api.delete(f"{api.pods}/c")
+    await api.create_pod("cc")
+    await api.patch(f"{api.pods}/d", {"metadata": {"labels": {"name": "changed"}}}, MERGE)
+
+    second = await api.get(api.pods, limit="2", **{"continue": first.metadata["continue"]})
+    assert second.names == ["c", "d"]
+    assert second["items"][1]["metadata"]["labels"] == {"name": "d"}
+    assert second.version == first.version
+    third = await api.get(api.pods, limit="2", **{"continue": second.metadata["continue"]})
+    assert third.names == ["e"]
+    assert "continue" not in third.metadata
+    assert (await api.get(api.pods)).names == ["a", "b", "cc", "d", "e"]
+
+
+async def test_pages_over_all_namespaces_and_with_a_selector(api: KubeApi) -> None:
+    for name in ("a", "b", "c"):
+        await api.create_pod(name, metadata={"labels": {"of": api.namespace}})
+    selector = f"of={api.namespace}"
+    first = await api.get("/api/v1/pods", limit="2", labelSelector=selector)
+    assert first.names == ["a", "b"]
+    assert "remainingItemCount" not in first.metadata
+    token = first.metadata["continue"]
+    second = await api.get("/api/v1/pods", limit="2", labelSelector=selector, **{"continue": token})
+    assert second.names == ["c"]
+
+
+async def test_a_page_whose_history_is_gone_is_410_and_offers_to_go_on(api: KubeApi) -> None:
+    if api.compact is None:
+        pytest.skip("this API server's history cannot be compacted: GAS_API_COMPACT is not set")
+    await _pods(api, "a", "b", "c")
+    first = await api.get(api.pods, limit="2")
+    await api.create_pod("d")
+    await api.compact()
+    answer = await api.get(api.pods, limit="2", **{"continue": first.metadata["continue"]})
+    assert answer.refusal == (410, "Expired")
+    assert "continue parameter is too old" in answer["message"]
+    rest = await api.get(api.pods, **{"continue": answer.metadata["continue"]})
+    assert rest.names == ["c", "d"]
+
+
+async def test_a_token_that_is_none_is_a_bad_request(api: KubeApi) -> None:
+    answer = await api.get(api.pods, limit="2", **{"continue": "garbage"})
+    assert answer.refusal == (400, "BadRequest")
+
+
+async def test_a_limit_is_a_number(api: KubeApi) -> None:
+    assert (await api.get(api.pods, limit="many")).refusal == (400, "BadRequest")
+
+
+async def test_the_token_tells_version_and_last_name(api: KubeApi) -> None:
+    await _pods(api, "a", "b")
+    token = (await api.get(api.pods, limit="1")).metadata["continue"]
+    fields = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    assert fields["v"] == "meta.k8s.io/v1"
+    assert fields["start"].endswith("a\0")
+
+
+async def test_any_version_will_do_and_then_there_are_no_pages(api: KubeApi) -> None:
+    await _pods(api, "a", "b", "c")
+    await api.get(api.pods)
+    answer = await api.get(api.pods, limit="2", resourceVersion="0")
+    assert "continue" not in answer.metadata
+
+
+async def test_an_older_version_exactly(api: KubeApi) -> None:
+    await _pods(api, "a")
+    before = await api.get(api.pods)
+    await _pods(api, "b")
+    exactly = await api.get(api.pods, resourceVersion=before.version, resourceVersionMatch="Exact")
+    assert exactly.names == ["a"]
+    at_least = await api.get(api.pods, resourceVersion=before.version)
+    assert at_least.names == ["a", "b"]
+
+
+async def test_a_version_of_the_future_does_not_come(api: KubeApi) -> None:
+    answer = await api.get(api.pods, resourceVersion="999999999")
+    assert answer.refusal == (504, "Timeout")
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        pytest.param("color=red", ["one"], id="equal"),
+        pytest.param("color==red", ["one"], id="equal-equal"),
+        pytest.param("color!=red", ["three", "two"], id="not-equal-holds-without-the-label"),
+        pytest.param("color in (red, blue)", ["one", "two"], id="in"),
+        pytest.param("color notin (red)", ["three", "two"], id="notin-holds-without-the-label"),
+        pytest.param("color", ["one", "two"], id="exists"),
+        pytest.param("!color", ["three"], id="does-not-exist"),
+        pytest.param("color in (red,blue),size=big", ["two"], id="all-must-hold"),
+        pytest.param("color=", [], id="an-empty-value"),
+    ],
+)
+async def test_label_selectors(api: KubeApi, selector: str, names: list[str]) -> None:
+    await api.create_pod("one", metadata={"labels": {"color": "red"}})
+    await api.create_pod("two", metadata={"labels": {"color": "blue", "size": "big"}})
+    await api.create_pod("three")
+    assert (await api.get(api.pods, labelSelector=selector)).names == names
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        pytest.param("metadata.name=one", ["one"], id="name"),
+        pytest.param("metadata.name!=one", ["three", "two"], id="not-the-name"),
+        pytest.param("spec.nodeName=n", ["two"], id="node"),
+        pytest.param("spec.nodeName=", ["one", "three"], id="no-node"),
+        pytest.param("spec.nodeName!=", ["two"], id="any-node"),
+        pytest.param("status.phase=Succeeded", ["three"], id="phase"),
+        pytest.param("status.phase!=Succeeded,spec.nodeName=", ["one"], id="both-must-hold"),
+        pytest.param("spec.schedulerName=default-scheduler,metadata.name=two", ["two"], id="scheduler"),
+    ],
+)
+async def test_field_selectors(api: KubeApi, selector: str, names: list[str]) -> None:
+    for name in ("one", "two", "three"):
+        await api.create_pod(name)
+    await api.bind("two", "n")
+    await api.patch(f"{api.pods}/three/status", {"status": {"phase": "Succeeded"}})
+    assert (await api.get(api.pods, fieldSelector=selector)).names == names
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param({"fieldSelector": "spec.color=red"}, id="unknown-field"),
+        pytest.param({"fieldSelector": "metadata.name"}, id="no-comparison"),
+        pytest.param({"labelSelector": "color red"}, id="no-operator"),
+    ],
+)
+async def test_a_selector_that_cannot_be_read_is_a_bad_request(api: KubeApi, query: dict[str, str]) -> None:
+    assert (await api.get(api.pods, **query)).refusal == (400, "BadRequest")

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import stat
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gas.cluster.credentials import Credentials, find_credentials
+from gas.cluster.errors import NoCluster
+from tests.cluster.certificates import self_signed
+from tests.cluster.scripted_server import write_kubeconfig
+
+IN_CLUSTER = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Machine:
+    """A machine with a service account, a default kubeconfig and one named by $KUBECONFIG, each if wanted."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = Clock()
+        self.environ: dict[str, str] = {}
+        self.token = directory / "token"
+        self.ca, _ = self_signed(directory, "test-ca")
+        self.default = directory / "default"
+        self.directory = directory
+
+    def put_in_a_cluster(self) -> None:
+        self.environ |= IN_CLUSTER
+        self.token.write_text("account\n")
+
+    def has_default_kubeconfig(self) -> None:
+        write_kubeconfig(self.default, "http://default:8080")
+
+    def has_kubeconfig_variable(self) -> None:
+        path = write_kubeconfig(self.directory / "variable", "http://variable:8080")
+        self.environ["KUBECONFIG"] = f"/nowhere/config:{path}"
+
+    async def find(self, kubeconfig: Path | str | None = None, *, explicit: bool = False) -> Credentials:
+        return await find_credentials(
+            str(kubeconfig or self.default),
+            explicit=explicit,
+            environ=self.environ,
+            token_file=str(self.token),
+            ca_file=str(self.ca),
+            clock=self.clock,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+async def test_a_kubeconfig_named_explicitly_wins_over_everything(machine: Machine) -> None:
+    machine.put_in_a_cluster()
+    machine.has_kubeconfig_variable()
+    explicit = write_kubeconfig(machine.directory / "explicit", "http://explicit:8080")
+    assert (await machine.find(explicit, explicit=True)).address.url == "http://explicit:8080"
+
+
+async def test_in_a_cluster_the_service_account_is_used_and_kubeconfigs_only_outside(machine: Machine) -> None:
+    machine.put_in_a_cluster()
+    machine.has_kubeconfig_variable()
+    machine.has_default_kubeconfig()
+    credentials = await machine.find()
+    assert credentials.address.url == "https://10.96.0.1:443"
+    assert (await credentials.authorization() or "").lower() == "bearer account"
+    assert [ca["subject"] for ca in credentials.address.tls.get_ca_certs()] == [((("commonName", "test-ca"),),)]
+    assert credentials.address.tls.verify_mode == ssl.CERT_REQUIRED
+    # On by default from Python 3.13 on; authorities of many clusters would fail it, and Go's clients do not ask.
+    assert not credentials.address.tls.verify_flags & ssl.VERIFY_X509_STRICT
+
+
+async def test_outside_the_variable_wins_over_the_default(machine: Machine) -> None:
+    machine.has_default_kubeconfig()
+    assert (await machine.find()).address.url == "http://default:8080"
+    machine.has_kubeconfig_variable()
+    assert (await machine.find()).address.url == "http://variable:8080"
+
+
+async def test_a_pod_without_a_token_takes_a_kubeconfig(machine: Machine) -> None:
+    machine.environ |= IN_CLUSTER
+    machine.has_default_kubeconfig()
+    assert (await machine.find()).address.url == "http://default:8080"
+
+
+async def test_a_pod_with_neither_says_what_to_do(machine: Machine) -> None:
+    machine.environ |= IN_CLUSTER
+    with pytest.raises(NoCluster, match="automountServiceAccountToken"):
+        await machine.find()
+
+
+async def test_a_service_account_without_a_usable_ca_is_no_cluster(machine: Machine) -> None:
+    machine.put_in_a_cluster()
+    machine.ca.write_text("no certificate")
+    with pytest.raises(NoCluster, match="the service account: cannot be used"):
+        await machine.find()
+
+
+def change(**top: object) -> Callable[[dict[str, object]], object]:
+    return lambda config: config | top
+
+
+def cluster(**fields: object) -> Callable[[dict[str, object]], object]:
+    return change(clusters=[{"name": "here", "cluster": fields}])
+
+
+def user(**fields: object) -> Callable[[dict[str, object]], object]:
+    return change(users=[{"name": "me", "user": fields}])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        pytest.param(lambda config: [], "expected a kubeconfig with a current context", id="a-list"),
+        pytest.param(lambda config: None, "expected a kubeconfig with a current context", id="an-empty-file"),
+        pytest.param(lambda config: "text", "expected a kubeconfig with a current context", id="a-text"),
+        pytest.param(change(**{"current-context": ""}), "current context", id="no-current-context"),
+        pytest.param(change(**{"current-context": "x"}), "Expected object with name x", id="context-not-there"),
+        pytest.param(change(contexts=7), "expected a kubeconfig", id="contexts-no-list"),
+        pytest.param(change(clusters=[]), "Expected object with name here", id="cluster-not-there"),
+        pytest.param(cluster(), "expected a server such as https://host:6443", id="no-server"),
+        pytest.param(cluster(server="6443"), "expected a server such as https://host:6443", id="server-no-url"),
+        pytest.param(cluster(server="http://[::1"), "cannot be used", id="server-malformed"),
+        pytest.param(cluster(server="https://h", **{"certificate-authority": "/no/ca"}), "/no/ca", id="ca-not-there"),
+        pytest.param(
+            cluster(server="https://h", **{"certificate-authority-data": "AAAA"}), "cannot be used", id="ca-broken"
+        ),
+        pytest.param(user(tokenFile="/no/token"), "/no/token", id="token-file-not-there"),
+        pytest.param(user(token="a\nb"), "characters that no token has", id="token-of-two-lines"),
+        pytest.param(
+            user(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/plugin"}),
+            "the command '/no/plugin' gave no credentials",
+            id="plugin-not-there",
+        ),
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_used_is_named_with_the_reason(
+    machine: Machine, spoil: Callable[[dict[str, object]], object], sentence: str
+) -> None:
+    path = write_kubeconfig(machine.default, "http://h", token="t")
+    path.write_text(json.dumps(spoil(json.loads(path.read_text()))))
+    with pytest.raises(NoCluster) as caught:
+        await machine.find()
+    assert str(caught.value).startswith(f"kubeconfig {path}: ") or "characters" in sentence
+    assert sentence in str(caught.value)
+
+
+async def test_https_without_a_user_is_named(machine: Machine) -> None:
+    path = write_kubeconfig(machine.default, "https://h")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"users": []}))
+    with pytest.raises(NoCluster, match="its current context names no user"):
+        await machine.find()
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        pytest.param(lambda path: None, "there is no such file", id="missing"),
+        pytest.param(lambda path: path.mkdir(), "cannot be read: Is a directory", id="a-directory"),
+        pytest.param(lambda path: path.write_text("a: [b"), "expected a kubeconfig", id="no-yaml"),
+        pytest.param(lambda path: path.write_bytes(b"\xff\xfe\x00"), "expected a kubeconfig", id="no-text"),
+    ],
+)
+async def test_a_file_that_is_no_kubeconfig_is_named(
+    machine: Machine, make: Callable[[Path], object], sentence: str
+) -> None:
+    make(machine.default)
+    with pytest.raises(NoCluster, match=sentence) as caught:
+        await machine.find(explicit=True)
+    assert str(machine.default) in str(caught.value)
+
+
+async def rotate_service_account(machine: Machine) -> tuple[Credentials, Callable[[], object]]:
+    machine.put_in_a_cluster()
+    return await machine.find(), lambda: machine.token.write_text("new")
+
+
+async def rotate_token_file(machine: Machine) -> tuple[Credentials, Callable[[], object]]:
+    machine.token.write_text("account")
+    write_kubeconfig(machine.default, "http://h", tokenFile=str(machine.token))
+    return await machine.find(), lambda: machine.token.write_text("new")
+
+
+async def expire_plugin_token(machine: Machine) -> tuple[Credentials, Callable[[], object]]:
+    write_plugin(machine, "account", expires=datetime.now(UTC) + timedelta(minutes=1))
+    return await machine.find(), lambda: write_plugin(machine, "new")
+
+
+def write_plugin(machine: Machine, token: str, expires: datetime | None = None) -> None:
+    status = {"token": token} | ({"expirationTimestamp": expires.isoformat()} if expires else {})
+    api_version = "client.authentication.k8s.io/v1"
+    credential = {"apiVersion": api_version, "kind": "ExecCredential", "status": status}
+    plugin = machine.directory / "plugin"
+    calls = machine.directory / "calls"
+    plugin.write_text(f"#!/bin/sh\necho call >>{calls}\necho '{json.dumps(credential)}'\n")
+    plugin.chmod(stat.S_IRWXU)
+    write_kubeconfig(machine.default, "http://h", exec={"apiVersion": api_version, "command": str(plugin)})
+
+
+@pytest.mark.parametrize(
+    "rotate",
+    [
+        pytest.param(rotate_service_account, id="service-account"),
+        pytest.param(rotate_token_file, id="token-file"),
+        pytest.param(expire_plugin_token, id="plugin-whose-token-is-about-to-end"),
+    ],
+)
+async def test_a_token_that_rotates_is_read_again_within_a_minute(
+    machine: Machine, rotate: Callable[[Machine], Awaitable[tuple[Credentials, Callable[[], object]]]]
+) -> None:
+    credentials, write_new = await rotate(machine)
+    write_new()
+    machine.clock.now += 59
+    assert (await credentials.authorization() or "").lower() == "bearer account"
+    machine.clock.now += 1
+    assert (await credentials.authorization() or "").lower() == "bearer new"
+
+
+async def test_a_token_file_that_is_away_for_a_moment_keeps_the_last_token(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    credentials, _ = await rotate_service_account(machine)
+    machine.token.unlink()
+    machine.clock.now += 61
+    assert (await credentials.authorization() or "").lower() == "bearer account"
+    assert "cannot freshen the token" in caplog.text
+    machine.token.write_text("new")
+    machine.clock.now += 61
+    assert (await credentials.authorization() or "").lower() == "bearer new"
+
+
+async def test_a_plugin_that_names_no_end_is_run_again_only_after_a_refusal(machine: Machine) -> None:
+    write_plugin(machine, "account")
+    credentials = await machine.find()
+    machine.clock.now += 3600
+    assert await credentials.authorization() == "Bearer account"
+    assert (machine.directory / "calls").read_text() == "call\n"
+    write_plugin(machine, "new")
+    assert await credentials.renew()
+    assert await credentials.authorization() == "Bearer new"
+
+
+async def test_renew_reads_everything_again_but_not_all_the_time(machine: Machine) -> None:
+    machine.has_default_kubeconfig()
+    credentials = await machine.find()
+    write_kubeconfig(machine.default, "http://moved:8080", token="t")
+    assert await credentials.renew()
+    assert credentials.address.url == "http://moved:8080"
+    write_kubeconfig(machine.default, "http://moved-again:8080", token="t")
+    assert not await credentials.renew()
+    machine.clock.now += 11
+    assert await credentials.renew()
+    assert credentials.address.url == "http://moved-again:8080"
+
+
+async def test_requests_that_are_refused_together_renew_once_and_all_go_on(machine: Machine) -> None:
+    write_plugin(machine, "account")
+    credentials = await machine.find()
+    assert all(await asyncio.gather(credentials.renew(), credentials.renew(), credentials.renew()))
+    assert (machine.directory / "calls").read_text() == "call\n" * 2
+
+
+async def test_renew_that_fails_keeps_what_there_was(machine: Machine) -> None:
+    machine.has_default_kubeconfig()
+    credentials = await machine.find()
+    machine.default.unlink()
+    assert not await credentials.renew()
+    assert credentials.address.url == "http://default:8080"
+
+
+@pytest.mark.parametrize(
+    ("server", "proxy"),
+    [
+        pytest.param("http://api.example.org:8080", "http://proxy:3128", id="another-host"),
+        pytest.param("http://127.0.0.1:8080", None, id="loopback-is-never-behind-a-proxy"),
+        pytest.param("http://inside.example.com:8080", None, id="no_proxy-is-heeded"),
+    ],
+)
+async def test_the_proxy_of_the_environment(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, server: str, proxy: str | None
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "inside.example.com")
+    write_kubeconfig(machine.default, server)
+    assert (await machine.find()).address.proxy == proxy

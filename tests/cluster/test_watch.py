@@ -1,0 +1,395 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gas.cluster.backoff import Backoff
+from gas.cluster.watch import Watch
+from gas.objects import Pod
+from tests.cluster.scripted_server import (
+    ScriptedServer,
+    Step,
+    answer,
+    connected,
+    hang,
+    hang_up,
+    refuse,
+    status_object,
+    stream,
+    until,
+)
+
+PATH = "/api/v1/pods"
+
+
+def pod(name: str, version: int, **more: object) -> dict[str, object]:
+    return {
+        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}", "resourceVersion": str(version)} | more,
+        "spec": {"containers": []},
+    }
+
+
+def page(version: int, *items: object, after: str = "") -> Step:
+    metadata = {"resourceVersion": str(version)} | ({"continue": after} if after else {})
+    return answer(200, {"kind": "PodList", "metadata": metadata, "items": list(items)})
+
+
+def event(kind: str, obj: object) -> dict[str, object]:
+    return {"type": kind, "object": obj}
+
+
+def bookmark(version: int) -> dict[str, object]:
+    # As a real server writes it.
+    return event(
+        "BOOKMARK", {"metadata": {"resourceVersion": str(version)}, "spec": {"containers": None}, "status": {}}
+    )
+
+
+class Recorder:
+    """A handler that writes down what it is told, and raises for objects called ``poison``."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, ...]] = []
+        self.fail_replaced = 0
+
+    def replaced(self, objects: list[Pod]) -> None:
+        if self.fail_replaced:
+            self.fail_replaced -= 1
+            raise RuntimeError("cannot take the list")
+        self.told.append(("replaced", *(obj.metadata.name for obj in objects)))
+
+    def changed(self, obj: Pod) -> None:
+        if obj.metadata.name == "poison":
+            raise RuntimeError("cannot take the object")
+        self.told.append(("changed", obj.metadata.name))
+
+    def deleted(self, obj: Pod) -> None:
+        self.told.append(("deleted", obj.metadata.name))
+
+
+@asynccontextmanager
+async def watching(
+    server: ScriptedServer,
+    directory: Path,
+    *,
+    handler: Recorder | None = None,
+    page_size: int = 500,
+    field_selector: str | None = None,
+    silence: float = 30.0,
+    backoff: Backoff | None = None,
+) -> AsyncIterator[tuple[Watch[Pod], Recorder]]:
+    async with connected(server, directory) as api:
+        recorder = handler or Recorder()
+        watch = Watch(
+            api,
+            PATH,
+            Pod,
+            recorder,
+            page_size=page_size,
+            field_selector=field_selector,
+            silence=silence,
+            forbidden_pause=0.05,
+            backoff=backoff or Backoff(first=0.01, longest=0.05),
+        )
+        task = asyncio.create_task(watch.run())
+        try:
+            yield watch, recorder
+        finally:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
+def versions(server: ScriptedServer) -> list[str]:
+    """What was asked for, in order: ``list``, or the version that a watch was to go on from."""
+    return [seen.query["resourceVersion"] if "watch" in seen.query else "list" for seen in server.seen]
+
+
+async def test_the_complete_list_comes_first_then_every_change_in_order(tmp_path: Path) -> None:
+    steps = (
+        page(7, pod("a", 1), pod("b", 2), after="p2"),
+        page(7, pod("c", 3)),
+        stream(
+            event("ADDED", pod("d", 8)),
+            event("MODIFIED", pod("a", 9)),
+            event("DELETED", pod("b", 10)),
+            event("DELETED", pod("d", 11)),
+        ),
+    )
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path, page_size=2) as (watch, recorder):
+        assert not watch.synced.is_set()
+        await until(lambda: len(recorder.told) == 5)
+        assert watch.synced.is_set()
+        assert recorder.told == [
+            ("replaced", "a", "b", "c"),
+            ("changed", "d"),
+            ("changed", "a"),
+            ("deleted", "b"),
+            ("deleted", "d"),
+        ]
+        assert (watch.relists, watch.broken, watch.undecodable) == (0, 0, 0)
+        assert [seen.query for seen in server.seen[:2]] == [{"limit": "2"}, {"limit": "2", "continue": "p2"}]
+        query = server.seen[2].query
+        assert (query["watch"], query["resourceVersion"], query["allowWatchBookmarks"]) == ("1", "7", "true")
+        assert 300 <= int(query["timeoutSeconds"]) <= 600
+
+
+async def test_an_empty_cluster_is_a_complete_list_too(tmp_path: Path) -> None:
+    empty = answer(200, {"metadata": {"resourceVersion": "3"}, "items": None})
+    async with ScriptedServer(empty) as server, watching(server, tmp_path) as (watch, recorder):
+        await watch.synced.wait()
+        assert recorder.told == [("replaced",)]
+
+
+async def test_a_selector_goes_with_list_and_watch(tmp_path: Path) -> None:
+    server = ScriptedServer(page(7))
+    async with server, watching(server, tmp_path, field_selector="spec.nodeName!="):
+        await until(lambda: len(server.seen) == 2)
+        assert [seen.query["fieldSelector"] for seen in server.seen] == ["spec.nodeName!="] * 2
+
+
+@pytest.mark.parametrize(
+    ("break_off", "broken"),
+    [
+        pytest.param(stream(event("ADDED", pod("b", 8)), bookmark(12), end="cut"), 1, id="the-connection-is-cut"),
+        pytest.param(stream(event("ADDED", pod("b", 8)), bookmark(12), end="clean"), 0, id="the-server-ends-it"),
+        pytest.param(stream(event("ADDED", pod("b", 8)), bookmark(12)), 0, id="it-falls-silent"),
+    ],
+)
+async def test_a_watch_goes_on_from_the_last_version_without_a_new_list(
+    tmp_path: Path, break_off: Step, broken: int
+) -> None:
+    steps = (page(7, pod("a", 1)), break_off, stream(event("ADDED", pod("c", 13))))
+    server = ScriptedServer(*steps)
+    async with server, watching(server, tmp_path, silence=0.3) as (watch, recorder):
+        await until(lambda: ("changed", "c") in recorder.told)
+        assert versions(server)[:3] == ["list", "7", "12"]
+        assert (watch.relists, watch.broken) == (0, broken)
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param(refuse(410, "Expired", "too old resource version"), id="410-as-answer"),
+        pytest.param(stream(event("ERROR", status_object(410, "Expired", "too old"))), id="410-within-the-stream"),
+        pytest.param(
+            stream(event("ERROR", status_object(410, "Gone", "old") | {"metadata": {}})), id="410-with-metadata"
+        ),
+        pytest.param(refuse(400, "BadRequest", "invalid resource version"), id="version-makes-no-sense"),
+        pytest.param(refuse(504, "Timeout", "Too large resource version: 9, current: 3"), id="data-was-set-back-504"),
+        pytest.param(
+            stream(event("ERROR", status_object(504, "Timeout", "Too large resource version: 9, current: 3"))),
+            id="data-was-set-back-within-the-stream",
+        ),
+    ],
+)
+async def test_a_version_that_the_server_does_not_know_leads_to_a_new_list(tmp_path: Path, gone: Step) -> None:
+    steps = (page(7, pod("a", 1), pod("b", 2)), gone, page(20, pod("b", 2)), stream(event("ADDED", pod("c", 21))))
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+        await until(lambda: ("changed", "c") in recorder.told)
+        assert recorder.told == [("replaced", "a", "b"), ("replaced", "b"), ("changed", "c")]
+        assert versions(server) == ["list", "7", "list", "20"]
+        assert watch.relists == 1
+
+
+async def test_a_list_that_expires_between_pages_starts_again(tmp_path: Path) -> None:
+    steps = (
+        page(7, pod("a", 1), after="p2"),
+        refuse(410, "Expired"),
+        page(9, pod("b", 8), after="p2"),
+        page(9, pod("c", 9)),
+    )
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+        await watch.synced.wait()
+        assert recorder.told == [("replaced", "b", "c")]
+        await until(lambda: len(server.seen) == 5)
+        assert versions(server)[-1] == "9"
+
+
+async def test_a_list_that_always_expires_is_asked_for_in_one_piece(tmp_path: Path) -> None:
+    again = (page(7, pod("a", 1), after="p2"), refuse(410, "Expired"))
+    steps = (*again, *again, page(9, pod("a", 1), pod("b", 8)))
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+        await watch.synced.wait()
+        assert recorder.told == [("replaced", "a", "b")]
+        assert server.seen[4].query == {}
+
+
+async def test_lines_of_any_length_may_come_in_any_pieces(tmp_path: Path) -> None:
+    long = event("ADDED", pod("long", 8, annotations={"x": "y" * 3_000_000}))
+    whole = b"".join(json.dumps(one).encode() + b"\n" for one in (long, event("ADDED", pod("b", 9)), bookmark(10)))
+    pieces = [whole[at : at + 700_001] for at in range(0, len(whole), 700_001)]
+    steps = (page(7), stream(*pieces, b"\n", b'{"type":"DELETED",', b'"object":{"metadata":{"name":"b"}}}\n'))
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+        await until(lambda: len(recorder.told) == 4)
+        assert recorder.told[1:] == [("changed", "long"), ("changed", "b"), ("deleted", "b")]
+        assert watch.undecodable == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "goes_on_from"),
+    [
+        pytest.param(event("MODIFIED", pod("bad", 8, labels={"a": {}})), "8", id="object-of-a-wrong-type"),
+        pytest.param(event("STRANGE", pod("bad", 8)), "7", id="event-of-an-unknown-type"),
+        pytest.param(b"{]\n", "7", id="no-json"),
+        pytest.param(b'{"type":"ADDED","object":"\xff\xfe"}\n', "7", id="no-text"),
+        pytest.param(b'{"type":"ADDED","object":' + b"[" * 100_000 + b"\n", "7", id="nested-without-end"),
+        pytest.param(b"null\n", "7", id="null"),
+    ],
+)
+async def test_a_line_that_cannot_be_read_is_skipped_and_counted(
+    tmp_path: Path, line: object, goes_on_from: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = (page(7), stream(line, end="clean"), stream(event("ADDED", pod("a", 9))))
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+        await until(lambda: len(recorder.told) == 2)
+        assert recorder.told == [("replaced",), ("changed", "a")]
+        assert versions(server)[:3] == ["list", "7", goes_on_from]
+        assert (watch.undecodable, watch.relists) == (1, 0)
+    assert "cannot be read" in caplog.text
+
+
+async def test_a_deletion_that_cannot_be_read_leads_to_a_new_list(tmp_path: Path) -> None:
+    bad = event("DELETED", pod("a", 8, labels={"a": {}}))
+    steps = (page(7, pod("a", 1)), stream(bad), page(9))
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+        await until(lambda: len(recorder.told) == 2)
+        assert recorder.told == [("replaced", "a"), ("replaced",)]
+        assert (watch.undecodable, watch.relists, watch.faults) == (1, 1, 0)
+
+
+async def test_an_object_of_the_list_that_cannot_be_read_is_left_out_and_counted(tmp_path: Path) -> None:
+    steps = (page(7, pod("a", 1), pod("bad", 2, labels=[]), pod("c", 3)),)
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+        await watch.synced.wait()
+        assert recorder.told == [("replaced", "a", "c")]
+        assert watch.undecodable == 1
+
+
+async def test_what_is_no_list_at_all_is_asked_for_again(tmp_path: Path) -> None:
+    steps = (answer(200, b"<html>"), answer(200, []), page(7, pod("a", 1)))
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+        await watch.synced.wait()
+        assert recorder.told == [("replaced", "a")]
+        assert watch.broken == 2
+
+
+async def test_an_api_server_that_is_away_is_tried_again_until_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "gas.cluster.watch")
+    away = (refuse(500), refuse(429), hang_up, hang_up)
+    steps = (page(7, pod("a", 1)), stream(end="cut"), *away, stream(event("ADDED", pod("b", 8))))
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+        await until(lambda: ("changed", "b") in recorder.told)
+        assert recorder.told == [("replaced", "a"), ("changed", "b")]
+        assert watch.relists == 0
+        assert watch.broken >= 4
+    assert [record.levelname for record in caplog.records if "is interrupted" in record.message] == ["WARNING"]
+    assert "the watch of /api/v1/pods goes on" in caplog.text
+
+
+async def test_the_pauses_between_tries_grow(tmp_path: Path) -> None:
+    at: list[float] = []
+
+    def route(seen: object) -> Step:
+        at.append(time.monotonic())
+        return refuse(500)
+
+    async with ScriptedServer(route=route) as server, watching(server, tmp_path, backoff=Backoff()):
+        await until(lambda: len(at) == 4)
+    # 0.25, 0.5 and 1 s, each shortened by up to a half.
+    assert at[3] - at[2] >= 0.5
+    assert at[3] - at[0] >= 0.125 + 0.25 + 0.5
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(tmp_path: Path) -> None:
+    def route(seen: object) -> Step:
+        return stream(end="clean") if "watch" in server.seen[-1].query else page(7)
+
+    async with ScriptedServer(route=route) as server, watching(server, tmp_path, backoff=Backoff()):
+        await asyncio.sleep(1)
+        assert len(server.seen) < 10
+
+
+@pytest.mark.parametrize("forbidden", ["list", "watch"])
+async def test_a_missing_permission_is_named_once_and_tried_again_slowly(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, forbidden: str
+) -> None:
+    allowed = asyncio.Event()
+    message = f'pods is forbidden: User "gas" cannot {forbidden} resource "pods" in API group "" at the cluster scope'
+
+    def route(seen: object) -> Step:
+        verb = "watch" if "watch" in server.seen[-1].query else "list"
+        if verb == forbidden and not allowed.is_set():
+            return refuse(403, "Forbidden", message)
+        return hang_after_headers if verb == "watch" else page(7, pod("a", 1))
+
+    hang_after_headers = stream()
+    async with ScriptedServer(route=route) as server, watching(server, tmp_path) as (watch, recorder):
+        await until(lambda: len(server.seen) >= 4)
+        assert watch.synced.is_set() == (forbidden == "watch")
+        assert watch.refused is not None
+        assert f'the verb "{forbidden}" on resource "pods" in the whole cluster' in watch.refused
+        allowed.set()
+        await until(lambda: watch.refused is None)
+        assert recorder.told == [("replaced", "a")]
+    assert caplog.text.count(f'the verb "{forbidden}"') == 1
+
+
+async def test_an_object_that_the_handler_cannot_take_does_not_stop_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = (page(7), stream(event("ADDED", pod("poison", 8)), event("ADDED", pod("a", 9))))
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+        await until(lambda: len(recorder.told) == 2)
+        assert recorder.told == [("replaced",), ("changed", "a")]
+        assert watch.faults == 1
+    assert "RuntimeError: cannot take the object" in caplog.text
+
+
+async def test_a_list_that_the_handler_cannot_take_is_not_synced_and_comes_again(tmp_path: Path) -> None:
+    recorder = Recorder()
+    recorder.fail_replaced = 1
+    server = ScriptedServer(page(7, pod("a", 1)), page(8, pod("b", 2)))
+    async with server, watching(server, tmp_path, handler=recorder) as (watch, _):
+        await until(lambda: watch.faults == 1)
+        assert not watch.synced.is_set()
+        await watch.synced.wait()
+        assert recorder.told == [("replaced", "b")]
+
+
+async def test_last_contact_is_when_the_server_was_last_heard_of(tmp_path: Path) -> None:
+    send = asyncio.Event()
+
+    async def later(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await send.wait()
+        await stream_line(writer)
+
+    async def stream_line(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"1\r\n\n\r\n")
+        await hang(writer)
+
+    async with ScriptedServer(page(7), later) as server, watching(server, tmp_path) as (watch, _):
+        await until(lambda: len(server.seen) == 2)
+        await asyncio.sleep(0.1)
+        before = watch.last_contact
+        await asyncio.sleep(0.1)
+        assert watch.last_contact == before
+        send.set()
+        await until(lambda: watch.last_contact > before)
+
+
+async def test_a_watch_that_is_cancelled_closes_its_connection(tmp_path: Path) -> None:
+    async with ScriptedServer(page(7), stream()) as server:
+        async with watching(server, tmp_path):
+            await until(lambda: len(server.seen) == 2)
+        await until(lambda: server.open == 0)

@@ -1,0 +1,88 @@
+"""Throwaway certificates for tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+@dataclass(frozen=True)
+class Pair:
+    """PEM files of one certificate and its private key."""
+
+    cert: Path
+    key: Path
+
+
+class Authority:
+    """A certificate authority whose files lie in ``folder``."""
+
+    def __init__(self, folder: Path, name: str = "authority") -> None:
+        self.folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        constraint = x509.BasicConstraints(ca=True, path_length=None)
+        certificate = (
+            _builder(self._name, self._name, self._key, timedelta(days=30))
+            .add_extension(constraint, critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.cert = folder / f"{name}.crt"
+        self.cert.write_bytes(_pem(certificate))
+
+    def issue(
+        self, name: str, *, dns: tuple[str, ...] = (), lasts: timedelta = timedelta(days=1), file: str = ""
+    ) -> Pair:
+        """A certificate for ``name`` (its CN), good for servers on loopback and for clients."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        names = [*(x509.DNSName(each) for each in dns), x509.IPAddress(ip_address("127.0.0.1"))]
+        certificate = (
+            _builder(subject, self._name, key, lasts)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        pair = Pair(self.folder / f"{file or name}.crt", self.folder / f"{file or name}.key")
+        pair.cert.write_bytes(_pem(certificate))
+        pair.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        return pair
+
+
+def encrypted(key: Path) -> bytes:
+    """The same private key under a passphrase."""
+    loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+    return loaded.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, lasts: timedelta
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=2))
+        .not_valid_after(now + lasts)
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)

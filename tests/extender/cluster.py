@@ -1,0 +1,124 @@
+"""A cluster in a dictionary: what the extender's verbs ask of an API server, with outcomes that a test chooses."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from gas.cluster.errors import ApiRefused, ApiUnavailable, OutcomeUnknown
+from gas.objects import Pod
+
+
+class Outcome(Enum):
+    """What becomes of a Binding."""
+
+    WRITTEN = "written"
+    REFUSED = "refused"
+    NEVER_SENT = "never sent"
+    LOST_AFTER_WRITING = "written, but the answer is lost"
+    LOST_BEFORE_WRITING = "lost, and not written"
+
+
+class Cluster:
+    """Pods by ``namespace/name`` as JSON, with the verbs that `gas.extender.bind` is given.
+
+    outcome    of the next Bindings
+    before     is awaited by every Binding before it does anything
+    away       while true, nobody can be asked
+    bindings   every Binding that was sent
+    asked      every pod that was read
+    on_change  is called with the kind of watch event and a pod as it is now
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.outcome = Outcome.WRITTEN
+        self.before: Callable[[], Any] | None = None
+        self.away = False
+        self.bindings: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.on_change: Callable[[str, Pod], None] = lambda _type, _pod: None
+
+    def add(self, pod: Mapping[str, Any]) -> Pod:
+        """Create a pod, and tell."""
+        key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        self.pods[key] = copy.deepcopy(dict(pod))
+        return self.told("ADDED", key)
+
+    def edit(self, key: str, change: Callable[[dict[str, Any]], None]) -> Pod:
+        change(self.pods[key])
+        return self.told("MODIFIED", key)
+
+    def annotate(self, key: str, **annotations: str | None) -> Pod:
+        """Set annotations, or take away those that are None; ``_`` stands for ``-``."""
+
+        def change(pod: dict[str, Any]) -> None:
+            own = pod["metadata"].setdefault("annotations", {})
+            for name, text in annotations.items():
+                own.pop(name.replace("_", "-"), None)
+                if text is not None:
+                    own[name.replace("_", "-")] = text
+
+        return self.edit(key, change)
+
+    def end(self, key: str, phase: str = "Succeeded") -> Pod:
+        return self.edit(key, lambda pod: pod["status"].update(phase=phase))
+
+    def mark_deleted(self, key: str) -> Pod:
+        """It has its grace period from now on."""
+        return self.edit(key, lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+
+    def remove(self, key: str) -> Pod:
+        pod = self.told("DELETED", key)
+        del self.pods[key]
+        return pod
+
+    def pod(self, key: str) -> Pod:
+        return msgspec.convert(copy.deepcopy(self.pods[key]), Pod)
+
+    def all(self) -> list[Pod]:
+        return [self.pod(key) for key in self.pods]
+
+    def told(self, event: str, key: str) -> Pod:
+        pod = self.pod(key)
+        self.on_change(event, pod)
+        return pod
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        await asyncio.sleep(0)
+        key = f"{namespace}/{name}"
+        self.asked.append(key)
+        if self.away:
+            raise ApiUnavailable("cannot connect to the API server")
+        return self.pod(key) if key in self.pods else None
+
+    async def bind_pod(self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        key = f"{namespace}/{name}"
+        self.bindings.append({"pod": key, "uid": uid, "node": node, "annotations": dict(annotations)})
+        if self.before is not None:
+            await self.before()
+        await asyncio.sleep(0)
+        outcome = self.outcome
+        if outcome is Outcome.REFUSED:
+            raise ApiRefused(409, "Conflict", "the object has been modified")
+        if outcome is Outcome.NEVER_SENT or self.away:
+            raise ApiUnavailable("cannot connect to the API server")
+        if outcome is not Outcome.LOST_BEFORE_WRITING:
+            self._write(key, uid, node, annotations)
+        if outcome is not Outcome.WRITTEN:
+            raise OutcomeUnknown("the connection to the API server broke")
+
+    def _write(self, key: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        pod = self.pods.get(key)
+        if pod is None:
+            raise ApiRefused(404, "NotFound", f"pods {key} not found")
+        if pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
+            raise ApiRefused(409, "Conflict", f"pod {key} cannot be bound")
+        pod["spec"]["nodeName"] = node
+        pod["metadata"].setdefault("annotations", {}).update(annotations)
+        self.told("MODIFIED", key)

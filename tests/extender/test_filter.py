@@ -1,0 +1,375 @@
+"""The filter verb: which nodes pass, what is said about the others, and that asking changes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from gas.extender.refusals import MOST_NODES
+from gas.extender.wire import Unreadable
+from gas.objects import Node
+from tests.builders import container, node, node_json, pod_json
+from tests.extender.decider import Decider, as_pod
+
+GB = 10**9
+FULL = "no card has 5.0 GB of memory.max free"
+
+
+PREFERS = {"telemetry.aware.scheduling.p/gas-prefer-gpu": "card1"}
+
+
+def shared(name: str, cards: int = 2, *, gigabytes: int = 8, **fields: Any) -> dict[str, Any]:
+    """A node whose cards several pods may share."""
+    sums = {"i915": 10 * cards, "millicores": 1000 * cards, "memory_max": gigabytes * cards * GB}
+    return node_json(name, cards=cards, **sums, **fields)
+
+
+def gpu_node(name: str, cards: int = 2, **fields: Any) -> Node:
+    return msgspec.convert(shared(name, cards, **fields), Node)
+
+
+def wants(gigabytes: int = 5, **fields: Any) -> dict[str, Any]:
+    return pod_json(container(i915=1, memory_max=gigabytes * GB), **fields)
+
+
+def knowing(*nodes: Any, **options: Any) -> Decider:
+    decider = Decider(**options)
+    decider.nodes.replaced(list(nodes or (gpu_node("n1"), gpu_node("n2"))))
+    return decider
+
+
+def hold(decider: Decider, where: str, *cards: str, gigabytes: int = 5, **fields: Any) -> None:
+    """Somebody's pod with so much memory on each of these cards."""
+    for card in cards:
+        bound = wants(gigabytes, node=where, annotations={"gas-container-cards": card}, **fields)
+        decider.pods.changed(as_pod(bound))
+
+
+async def test_nodes_with_room_on_a_card_pass_and_the_others_get_a_sentence() -> None:
+    decider = knowing()
+    hold(decider, "n1", "card0", "card1")
+    answer = await decider.ask(wants(), "n1", "n2")
+    assert answer["NodeNames"] == ["n2"]
+    assert answer["FailedNodes"] == {"n1": FULL}
+    assert answer["Nodes"] is None
+    assert answer["Error"] == ""
+
+
+async def test_two_cards_with_three_gigabytes_are_not_six() -> None:
+    decider = knowing(gpu_node("n1"))
+    hold(decider, "n1", "card0", "card1")
+    assert (await decider.ask(wants(6), "n1"))["NodeNames"] == []
+    assert (await decider.ask(wants(3), "n1"))["NodeNames"] == ["n1"]
+
+
+async def test_asking_changes_nothing() -> None:
+    decider = knowing()
+    hold(decider, "n1", "card0")
+    books = decider.books()
+    for _ in range(3):
+        await decider.ask(wants(), "n1", "n2")
+        await decider.ask_whole(wants(), shared("n1"), shared("n3"))
+    assert decider.books() == books
+    assert not decider.cluster.bindings
+    assert not decider.cluster.asked
+
+
+@pytest.mark.parametrize(
+    ("names", "passing", "failed"),
+    [
+        pytest.param(["nobody"], [], {"nobody": "the node is unknown"}, id="unknown"),
+        pytest.param([""], [], {"": "the node is unknown"}, id="empty-name"),
+        pytest.param(["n1", "n1", "n2"], ["n1", "n2"], {}, id="there-twice"),
+        pytest.param(["n2", "n1"], ["n2", "n1"], {}, id="in-the-order-asked"),
+        pytest.param(["n1", "nobody"], ["n1"], {"nobody": "the node is unknown"}, id="some-known"),
+        pytest.param(["../../x\x00"], [], {"../../x\x00": "the node is unknown"}, id="hostile-name"),
+    ],
+)
+async def test_names_as_they_come(names: list[str], passing: list[str], failed: dict[str, str]) -> None:
+    answer = await knowing().ask(wants(), *names)
+    assert answer["NodeNames"] == passing
+    assert answer["FailedNodes"] == failed
+
+
+async def test_ten_thousand_names_are_all_answered() -> None:
+    decider = knowing()
+    names = [f"n{number}" for number in range(10_000)]
+    answer = await decider.ask(wants(), *names)
+    assert answer["NodeNames"] == ["n1", "n2"]
+    assert len(answer["FailedNodes"]) == 9_998
+
+
+async def test_ten_thousand_nodes_with_one_reason_have_one_sentence() -> None:
+    decider = knowing(*(gpu_node(f"n{number}") for number in range(10_000)))
+    asking = wants(9)
+    answer = await decider.ask(asking, *(f"n{number}" for number in range(10_000)))
+    assert set(answer["FailedNodes"].values()) == {"no card has 9.0 GB of memory.max free"}
+    (refusal,) = [refusal for _, refusal in decider.refusals]
+    assert refusal.reasons == {"no card has 9.0 GB of memory.max free": 10_000}
+    assert len(refusal.details) == MOST_NODES
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param({"Pod": None, "NodeNames": ["n1"]}, id="no-pod"),
+        pytest.param({"Pod": wants(), "NodeNames": None, "Nodes": None}, id="neither"),
+        pytest.param({"Pod": wants(), "NodeNames": []}, id="no-names"),
+        pytest.param({"Pod": wants(), "Nodes": {"items": []}}, id="no-nodes"),
+        pytest.param({"Pod": wants(), "Nodes": {"items": None}}, id="null-items"),
+        pytest.param({"Pod": wants(), "NodeNames": ["n1"], "Nodes": {"items": [shared("n1")]}}, id="both"),
+        pytest.param({"Pod": wants(), "NodeNames": [7]}, id="a-name-that-is-a-number"),
+        pytest.param({"Pod": {"metadata": {}, "spec": {"containers": 3}}, "NodeNames": ["n1"]}, id="no-such-pod"),
+    ],
+)
+async def test_what_cannot_be_decided_is_an_error_in_the_answer(args: object) -> None:
+    decider = knowing()
+    answer = await decider.ask_raw(args)
+    assert answer["Error"]
+    assert not answer["NodeNames"]
+    assert decider.counted("requests_total", verb="filter", result="bad-request") == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"null "[:3]])
+async def test_what_is_no_json_is_not_answered(body: bytes) -> None:
+    with pytest.raises(Unreadable):
+        await knowing().filter(body)
+
+
+async def test_unknown_fields_are_skipped() -> None:
+    asking = wants() | {"surprise": {"deep": [1, 2]}}
+    answer = await knowing().ask_raw({"Pod": asking, "NodeNames": ["n1"], "Priority": 3})
+    assert answer["NodeNames"] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    "asking",
+    [
+        pytest.param(pod_json(container()), id="nothing-of-ours"),
+        pytest.param(pod_json(container(i915_monitoring=1)), id="monitoring-only"),
+        pytest.param(pod_json(container(i915=0)), id="zero-cards"),
+        pytest.param(pod_json(container(millicores=100)), id="no-count-resource"),
+    ],
+)
+async def test_a_pod_that_wants_no_card_passes_everywhere(asking: dict[str, Any]) -> None:
+    decider = knowing()
+    hold(decider, "n1", "card0", "card1", gigabytes=8)
+    answer = await decider.ask(asking, "n1", "nobody")
+    assert answer["NodeNames"] == ["n1", "nobody"]
+    assert answer["FailedNodes"] == {}
+    whole = await decider.ask_whole(asking, shared("n1"), node_json("n9", cards=""))
+    assert whole["NodeNames"] == ["n1", "n9"]
+
+
+@pytest.mark.parametrize(
+    ("asking", "part"),
+    [
+        pytest.param(pod_json(), "the pod has no containers", id="no-containers"),
+        pytest.param(
+            pod_json(container(i915=1, xe=1)), "both gpu.intel.com/i915 and gpu.intel.com/xe", id="both-kinds"
+        ),
+        pytest.param(pod_json(container(i915="1.5")), "'1.5'", id="fraction"),
+        pytest.param(pod_json(container(i915=-1)), "'-1'", id="negative"),
+        pytest.param(pod_json(container(i915="1e30")), "'1e30'", id="too-large"),
+        pytest.param(pod_json(container(i915="")), "found ''", id="empty-quantity"),
+        pytest.param(pod_json(container(i915="one")), "'one'", id="no-number"),
+        pytest.param(
+            pod_json(container(i915=1, millicores=2**63 - 1), container("b", i915=1, millicores=2**63 - 1)),
+            "more than 2^63-1",
+            id="sum-too-large",
+        ),
+        pytest.param(
+            pod_json(container(i915=1), annotations={"gas-same-gpu": "x" * 262_144}), "gas-same-gpu", id="256-KiB"
+        ),
+        pytest.param(
+            pod_json(container(i915=1), annotations={"gas-same-gpu": "a,\x1b[2Jb"}),
+            "gas-same-gpu",
+            id="control-characters",
+        ),
+    ],
+)
+async def test_a_need_that_makes_no_sense_is_refused_on_every_node(asking: dict[str, Any], part: str) -> None:
+    """Not with Error: with ``ignorable`` kube-scheduler would go on without us."""
+    decider = knowing()
+    for answer in (
+        await decider.ask(asking, "n1", "nobody"),
+        await decider.ask_whole(asking, shared("n1"), shared("nobody")),
+    ):
+        assert answer["Error"] == ""
+        assert answer["NodeNames"] == []
+        assert answer["FailedNodes"].keys() == {"n1", "nobody"}
+        assert part in answer["FailedNodes"]["n1"]
+        assert answer["FailedNodes"]["n1"].isprintable()
+        assert len(answer["FailedNodes"]["n1"]) <= 200
+    assert decider.counted("refusals_total", reason="unreadable-need") == 2
+
+
+async def test_a_quantity_with_a_suffix_is_read() -> None:
+    asking = pod_json(container(i915=1, memory_max="5Gi"))
+    assert (await knowing().ask(asking, "n1"))["NodeNames"] == ["n1"]
+
+
+@pytest.mark.parametrize("annotation", ["gas-allow", "gas-deny"])
+@pytest.mark.parametrize(
+    "text", ["card99", "\x00\x1b", "card0," * 40_000, ","], ids=["unknown", "control", "256K", "empty"]
+)
+async def test_senseless_lists_of_cards_are_answered_with_a_sentence_or_room(annotation: str, text: str) -> None:
+    asking = wants(annotations={annotation: text})
+    answer = await knowing().ask(asking, "n1")
+    assert answer["Error"] == ""
+    assert answer["NodeNames"] == ["n1"] or len(answer["FailedNodes"]["n1"]) < 200
+
+
+async def test_allow_and_deny_lists_count_behind_their_flags() -> None:
+    asking = wants(annotations={"gas-allow": "card7"})
+    assert (await knowing(lists=True).ask(asking, "n1"))["NodeNames"] == []
+    assert (await knowing(lists=False).ask(asking, "n1"))["NodeNames"] == ["n1"]
+
+
+async def test_a_replica_that_may_not_answer_says_why_in_error() -> None:
+    decider = knowing()
+    decider.not_ready = "this replica of the extender does not lead; another one answers"
+    answer = await decider.ask(wants(), "n1")
+    assert answer["Error"] == decider.not_ready
+    assert not answer["NodeNames"]
+    assert not answer["FailedNodes"]
+    assert decider.counted("requests_total", verb="filter", result="not-ready") == 1
+
+
+class TestPreferredCard:
+    async def test_if_some_nodes_give_it_only_those_pass(self) -> None:
+        decider = knowing(gpu_node("n1"), gpu_node("n2", labels=PREFERS), gpu_node("n3", labels=PREFERS))
+        hold(decider, "n3", "card1", gigabytes=8)
+        answer = await decider.ask(wants(), "n1", "n2", "n3", "nobody")
+        assert answer["NodeNames"] == ["n2"]
+        assert answer["FailedNodes"].keys() == {"n1", "n3", "nobody"}
+        assert answer["FailedNodes"]["n1"] == "another node has the pod's preferred card free"
+        assert not list(decider.refusals)
+
+    async def test_if_none_gives_it_all_with_room_pass(self) -> None:
+        decider = knowing(gpu_node("n1"), gpu_node("n3", labels=PREFERS))
+        hold(decider, "n3", "card1", gigabytes=8)
+        assert (await decider.ask(wants(), "n1", "n3"))["NodeNames"] == ["n1", "n3"]
+
+    async def test_a_card_that_the_node_does_not_have_narrows_nothing(self) -> None:
+        decider = knowing(
+            gpu_node("n1"), gpu_node("n2", labels={"telemetry.aware.scheduling.p/gas-prefer-gpu": "card9"})
+        )
+        assert (await decider.ask(wants(), "n1", "n2"))["NodeNames"] == ["n1", "n2"]
+
+    async def test_with_a_balanced_resource_it_has_no_say(self) -> None:
+        decider = knowing(gpu_node("n1"), gpu_node("n2", labels=PREFERS), balanced="millicores")
+        assert (await decider.ask(wants(), "n1", "n2"))["NodeNames"] == ["n1", "n2"]
+
+
+class TestWholeNodes:
+    async def test_those_that_pass_are_answered_back_unchanged(self) -> None:
+        sent = shared("n1") | {"spec": {"podCIDR": "10.0.0.0/24"}, "unknown": {"x": [1.0, None]}}
+        full = shared("n2")
+        decider = knowing()
+        hold(decider, "n2", "card0", "card1")
+        answer = await decider.ask_whole(wants(), sent, full)
+        assert answer["Nodes"]["items"] == [sent]
+        assert answer["NodeNames"] == ["n1"]
+        assert answer["FailedNodes"] == {"n2": FULL}
+
+    async def test_a_node_is_believed_as_sent_with_what_is_booked_under_its_name(self) -> None:
+        """An autoscaler asks about nodes that are not there yet."""
+        decider = knowing(gpu_node("n1"))
+        hold(decider, "n1", "card0", "card1")
+        larger = shared("n1", cards=3)
+        assert (await decider.ask_whole(wants(), larger))["NodeNames"] == ["n1"]
+        assert (await decider.ask(wants(), "n1"))["NodeNames"] == [], "nothing of it is remembered"
+        assert (await decider.ask_whole(wants(), shared("template-1")))["NodeNames"] == ["template-1"]
+
+    async def test_refusals_of_unknown_nodes_have_their_numbers(self) -> None:
+        decider = knowing()
+        await decider.ask_whole(wants(9), shared("template-1"))
+        (refusal,) = [refusal for _, refusal in decider.refusals]
+        assert refusal.details == {
+            "template-1": (
+                "card0: 8.0 of 8.0 GB of memory.max free, 9.0 needed",
+                "card1: 8.0 of 8.0 GB of memory.max free, 9.0 needed",
+            )
+        }
+
+
+class TestRefusals:
+    async def test_are_kept_with_the_numbers_card_by_card_and_told(self) -> None:
+        decider = knowing(gpu_node("n1"))
+        hold(decider, "n1", "card0", "card1")
+        asking = wants(name="late")
+        await decider.ask(asking, "n1", "nobody")
+        ((uid, refusal),) = decider.refusals
+        assert uid == asking["metadata"]["uid"]
+        assert refusal.pod == "default/late"
+        assert refusal.reasons == {FULL: 1, "the node is unknown": 1}
+        assert refusal.details["n1"][0] == "card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed"
+        assert "1 node: " + FULL in refusal.summary()
+        assert [key for key, _ in decider.told] == ["default/late"]
+
+    async def test_the_last_one_counts(self) -> None:
+        decider = knowing(gpu_node("n1"))
+        asking = wants(9)
+        await decider.ask(asking, "n1")
+        hold(decider, "n1", "card0")
+        await decider.ask(asking, "n1")
+        ((_, refusal),) = decider.refusals
+        assert refusal.details["n1"][0].startswith("card0: 3.0 of 8.0 GB")
+
+    async def test_that_need_no_books_are_not_told(self) -> None:
+        decider = knowing(node("n1", cards=""))
+        await decider.ask(wants(), "n1", "nobody")
+        assert len(list(decider.refusals)) == 1
+        assert not decider.told
+
+    async def test_of_a_pod_that_found_a_node_are_not_kept(self) -> None:
+        decider = knowing()
+        hold(decider, "n1", "card0", "card1")
+        await decider.ask(wants(), "n1", "n2")
+        assert not list(decider.refusals)
+
+    @pytest.mark.parametrize("how", ["bound", "gone", "ended"])
+    async def test_are_dropped_when_the_pod_is(self, how: str) -> None:
+        decider = knowing(gpu_node("n1"))
+        asking = wants(9, uid="u1")
+        decider.pods.changed(as_pod(asking))
+        await decider.ask(asking, "n1")
+        assert len(list(decider.refusals)) == 1
+        if how == "bound":
+            decider.pods.changed(as_pod(wants(9, uid="u1", node="n1")))
+        elif how == "gone":
+            decider.pods.deleted(as_pod(asking))
+        else:
+            decider.pods.changed(as_pod(wants(9, uid="u1", phase="Failed")))
+        assert not list(decider.refusals)
+
+    async def test_are_counted_by_reason_and_node(self) -> None:
+        decider = knowing()
+        hold(decider, "n1", "card0", "card1")
+        await decider.ask(wants(), "n1", "n2", "nobody")
+        assert decider.counted("refusals_total", reason="no-room") == 1
+        assert decider.counted("refusals_total", reason="unknown-node") == 1
+        assert decider.counted("requests_total", verb="filter", result="fits") == 1
+        await decider.ask(wants(9), "n1", "n2")
+        assert decider.counted("refusals_total", reason="no-room") == 3
+        assert decider.counted("requests_total", verb="filter", result="refused") == 1
+
+
+async def test_a_node_that_shrank_below_what_is_booked_has_no_room_and_comes_back() -> None:
+    decider = knowing(gpu_node("n1"))
+    hold(decider, "n1", "card0", "card1")
+    books = decider.books()
+    decider.nodes.changed(gpu_node("n1", gigabytes=2))
+    assert (await decider.ask(wants(1), "n1"))["NodeNames"] == []
+    assert decider.books() == books
+    decider.nodes.changed(gpu_node("n1"))
+    assert (await decider.ask(wants(1), "n1"))["NodeNames"] == ["n1"]
+
+
+async def test_the_answer_is_gos_own_form() -> None:
+    body = await knowing().filter(json.dumps({"Pod": wants(), "NodeNames": ["n1"]}).encode())
+    assert json.loads(body).keys() == {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gas.extender.flag_table import FLAG_GROUPS
+from gas.extender.flags import Flags, help_text, own_version, parse_flags
+from gas.extender.go_flags import UsageError
+
+NOWHERE = Path("/nonexistent/namespace")
+
+
+def parsed(*argv: str, environ: dict[str, str] | None = None, namespace: Path = NOWHERE) -> Flags:
+    return parse_flags(argv, environ=environ or {}, service_account_namespace=namespace)
+
+
+def test_defaults() -> None:
+    assert parsed() == Flags(
+        kube_config=None,
+        port=9001,
+        bind_address="",
+        metrics_port=9002,
+        metrics_address="",
+        cert=Path("/gas/cert/tls.crt"),
+        key=Path("/gas/cert/tls.key"),
+        cacert=Path("/etc/kubernetes/pki/ca.crt"),
+        allowed_names=frozenset(),
+        max_request_bytes=67108864,
+        shutdown_timeout=20.0,
+        allowlist=False,
+        denylist=False,
+        balanced_resource=None,
+        search_steps=None,
+        qps=None,
+        burst=None,
+        leader_elect=False,
+        lease_namespace="default",
+        lease_name="gas-extender",
+        verbosity=0,
+        log_format="text",
+        show_version=False,
+        show_help=False,
+        warnings=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "field", "value"),
+    [
+        pytest.param(["--port", "1"], "port", 1, id="two-dashes-value-apart"),
+        pytest.param(["--port=1"], "port", 1, id="two-dashes-equals"),
+        pytest.param(["-port", "1"], "port", 1, id="one-dash-value-apart"),
+        pytest.param(["-port=1"], "port", 1, id="one-dash-equals"),
+        pytest.param(["--port=1", "-port=2"], "port", 2, id="the-last-wins"),
+        pytest.param(["-v=4"], "verbosity", 4, id="v-equals"),
+        pytest.param(["-v", "4"], "verbosity", 4, id="v-apart"),
+        pytest.param(["--v=4"], "verbosity", 4, id="v-two-dashes"),
+        pytest.param(["--kubeConfig", "/k"], "kube_config", "/k", id="kubeConfig"),
+        pytest.param(["--cert=/c"], "cert", Path("/c"), id="cert"),
+        pytest.param(["--key=/k"], "key", Path("/k"), id="key"),
+        pytest.param(["--cacert=/ca"], "cacert", Path("/ca"), id="cacert"),
+        pytest.param(["--cert", "~/c"], "cert", Path.home() / "c", id="home-directory"),
+        pytest.param(["--enableAllowlist"], "allowlist", True, id="boolean-alone"),
+        pytest.param(["-enableDenylist"], "denylist", True, id="boolean-alone-one-dash"),
+        pytest.param(["--leader-elect=true"], "leader_elect", True, id="leader-elect"),
+        pytest.param(["--balancedResource", "memory.max"], "balanced_resource", "memory.max", id="balanced"),
+        pytest.param(["--balancedResource="], "balanced_resource", None, id="balanced-empty"),
+        pytest.param(["--balancedResource", "-x"], "balanced_resource", "-x", id="a-value-may-begin-with-a-dash"),
+        pytest.param(["--balancedResource=a=b"], "balanced_resource", "a=b", id="a-value-may-hold-equals"),
+        pytest.param(["--search-steps=5000"], "search_steps", 5000, id="search-steps"),
+        pytest.param(["--metrics-port=0"], "metrics_port", 0, id="any-free-port"),
+        pytest.param(["--metrics-address=::1"], "metrics_address", "::1", id="ipv6"),
+        pytest.param(["--bind-address=[::1]"], "bind_address", "::1", id="ipv6-in-brackets"),
+        pytest.param(["--bind-address="], "bind_address", "", id="every-address"),
+        pytest.param(["--allowed-names=a, b.c"], "allowed_names", frozenset({"a", "b.c"}), id="names"),
+        pytest.param(["--allowed-names="], "allowed_names", frozenset(), id="no-names"),
+        pytest.param(["--max-request-bytes=10"], "max_request_bytes", 10, id="max-request-bytes"),
+        pytest.param(["--log-format=json"], "log_format", "json", id="json-logs"),
+        pytest.param(["--shutdown-timeout=1.5m"], "shutdown_timeout", 90.0, id="minutes"),
+        pytest.param(["--shutdown-timeout=500ms"], "shutdown_timeout", 0.5, id="milliseconds"),
+        pytest.param(["--shutdown-timeout=7"], "shutdown_timeout", 7.0, id="plain-seconds"),
+        pytest.param(["--lease-namespace=kube-system"], "lease_namespace", "kube-system", id="lease-namespace"),
+        pytest.param(["--lease-name=x"], "lease_name", "x", id="lease-name"),
+        pytest.param(["--version"], "show_version", True, id="version"),
+        pytest.param(["--help"], "show_help", True, id="help"),
+        pytest.param(["-h"], "show_help", True, id="h"),
+    ],
+)
+def test_flag(argv: list[str], field: str, value: Any) -> None:
+    flags = parsed(*argv)
+    assert getattr(flags, field) == value
+    rest = {each.name for each in fields(Flags)} - {field}
+    assert all(getattr(flags, name) == getattr(parsed(), name) for name in rest)
+
+
+@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
+def test_go_true(text: str) -> None:
+    assert parsed(f"--enableAllowlist={text}").allowlist
+
+
+@pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
+def test_go_false(text: str) -> None:
+    assert not parsed("--enableAllowlist", f"--enableAllowlist={text}").allowlist
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        pytest.param(["--prot=1"], "unknown flag '--prot', did you mean --port?", id="unknown-near"),
+        pytest.param(["--kubeconfig=x"], "unknown flag '--kubeconfig', did you mean --kubeConfig?", id="case"),
+        pytest.param(["--xyzzy"], "unknown flag '--xyzzy'", id="unknown"),
+        pytest.param(["--po=1"], "unknown flag '--po'", id="nothing-is-abbreviated"),
+        pytest.param(["--port"], "flag --port needs a value, such as --port=N", id="no-value"),
+        pytest.param(["--port=x"], "flag --port: expected a port, 0 to 65535, found 'x'", id="no-number"),
+        pytest.param(["--port=65536"], "flag --port: expected a port, 0 to 65535, found '65536'", id="no-port"),
+        pytest.param(["--port="], "flag --port: expected a port, 0 to 65535, found ''", id="empty-port"),
+        pytest.param(["--port=-1"], "flag --port: expected a port, 0 to 65535, found '-1'", id="negative"),
+        pytest.param(["--port=٣"], "flag --port: expected a port, 0 to 65535, found '٣'", id="other-digits"),
+        pytest.param(["-v=x"], "flag --v: expected a whole number from 0, found 'x'", id="verbosity"),
+        pytest.param(
+            ["--enableAllowlist=yes"], "flag --enableAllowlist: expected true or false, found 'yes'", id="bool"
+        ),
+        pytest.param(["--enableAllowlist", "true"], "unexpected argument 'true'", id="boolean-value-apart"),
+        pytest.param(["stray"], "unexpected argument 'stray'", id="stray"),
+        pytest.param(["--", "--port=1"], "unexpected argument '--'", id="two-dashes-alone"),
+        pytest.param(["-"], "unexpected argument '-'", id="one-dash-alone"),
+        pytest.param(["---port=1"], "unexpected argument '---port=1'", id="three-dashes"),
+        pytest.param(["--qps=0"], "flag --qps: expected a number over 0, found '0'", id="qps-zero"),
+        pytest.param(["--qps=nan"], "flag --qps: expected a number over 0, found 'nan'", id="qps-nan"),
+        pytest.param(["--burst=1.5"], "flag --burst: expected a whole number from 1, found '1.5'", id="burst"),
+        pytest.param(["--search-steps=0"], "flag --search-steps: expected a whole number from 1", id="steps"),
+        pytest.param(["--log-format=xml"], "flag --log-format: expected text or json, found 'xml'", id="format"),
+        pytest.param(["--bind-address=here"], "flag --bind-address: expected an IP address", id="address"),
+        pytest.param(["--cert="], "flag --cert: expected the path of a file", id="empty-path"),
+        pytest.param(["--allowed-names=a,,b"], "flag --allowed-names: expected names with commas", id="names"),
+        pytest.param(["--lease-name=A/b"], "flag --lease-name: expected a Kubernetes name", id="lease-name"),
+        pytest.param(["--shutdown-timeout=1h"], "flag --shutdown-timeout: expected a time such as", id="time"),
+    ],
+)
+def test_what_cannot_be_understood_is_one_sentence(argv: list[str], sentence: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parsed(*argv)
+    assert str(error.value).startswith(sentence)
+    assert str(error.value).endswith("; see --help")
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "qps", "burst", "warnings"),
+    [
+        pytest.param([], None, None, 0, id="without-them-no-limit"),
+        pytest.param(["--qps=20"], 20.0, 10, 0, id="qps-alone-takes-the-originals-burst"),
+        pytest.param(["--burst=20"], 5.0, 20, 0, id="burst-alone-takes-the-originals-qps"),
+        pytest.param(["--qps=0.5", "--burst=1"], 0.5, 1, 0, id="both"),
+        pytest.param(["--qps=1000", "--burst=1000"], 1000.0, 1000, 0, id="at-the-cap"),
+        pytest.param(["--qps=1001", "--burst=5000"], 1000.0, 1000, 2, id="over-the-cap"),
+    ],
+)
+def test_request_limit(argv: list[str], qps: float | None, burst: int | None, warnings: int) -> None:
+    flags = parsed(*argv)
+    assert (flags.qps, flags.burst, len(flags.warnings)) == (qps, burst, warnings)
+
+
+def test_klogs_other_flags_are_accepted_and_ignored_with_one_warning() -> None:
+    flags = parsed(
+        "-logtostderr",
+        "-alsologtostderr=false",
+        "--stderrthreshold=INFO",
+        "-vmodule=a=1",
+        "-log_dir",
+        "/tmp",
+        "-log_file=x",
+        "-one_output",
+        "-add_dir_header",
+        "-skip_headers",
+        "-skip_log_headers",
+        "-log_file_max_size=1",
+        "-log_backtrace_at=a:1",
+        "--port=5",
+    )
+    assert flags.port == 5
+    (warning,) = flags.warnings
+    assert "--logtostderr" in warning
+    assert "--log_backtrace_at" in warning
+    assert "--port" not in warning
+
+
+class TestLeaseNamespace:
+    def test_from_the_environment(self) -> None:
+        assert parsed(environ={"POD_NAMESPACE": "here"}).lease_namespace == "here"
+
+    def test_from_the_service_account(self, tmp_path: Path) -> None:
+        file = tmp_path / "namespace"
+        file.write_text("there\n")
+        assert parsed(namespace=file).lease_namespace == "there"
+
+    def test_the_environment_wins_over_the_service_account_and_the_flag_over_both(self, tmp_path: Path) -> None:
+        file = tmp_path / "namespace"
+        file.write_text("there")
+        environ = {"POD_NAMESPACE": "here"}
+        assert parsed(environ=environ, namespace=file).lease_namespace == "here"
+        assert parsed("--lease-namespace=x", environ=environ, namespace=file).lease_namespace == "x"
+
+
+def test_help_names_every_flag_and_fits_a_terminal() -> None:
+    text = help_text()
+    for group in FLAG_GROUPS.values():
+        for flag in group:
+            assert f"-{flag.name}" in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert "logtostderr" not in text
+
+
+def test_version_is_the_packages() -> None:
+    assert own_version()[0].isdigit()

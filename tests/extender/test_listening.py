@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+
+from gas.extender.listening import CannotListen, listen
+
+
+def test_a_free_port_is_opened_and_takes_connections() -> None:
+    with listen("127.0.0.1", 0, flag="port") as opened:
+        socket.create_connection(opened.getsockname()[:2], timeout=5).close()
+
+
+def test_small_answers_are_not_held_back_for_an_acknowledgement() -> None:
+    with listen("127.0.0.1", 0, flag="port") as opened:
+        opened.setblocking(True)
+        with socket.create_connection(opened.getsockname()[:2], timeout=5):
+            accepted, _ = opened.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_without_an_address_ipv4_and_ipv6_are_taken() -> None:
+    with listen("", 0, flag="port") as opened:
+        port = opened.getsockname()[1]
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        if opened.family == socket.AF_INET6:
+            socket.create_connection(("::1", port), timeout=5).close()
+
+
+def test_where_there_is_no_ipv6_ipv4_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with listen("", 0, flag="port") as opened:
+        assert opened.family == socket.AF_INET
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", ""])
+def test_a_port_in_use_is_told_at_once(address: str) -> None:
+    with listen(address, 0, flag="port") as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            CannotListen, match=rf"^--metrics-port: cannot listen on port {port}.*: it is in use"
+        ) as error:
+            listen(address, port, flag="metrics-port")
+    assert error.value.exit_code != 0
+
+
+def test_an_address_of_another_machine_is_told() -> None:
+    with pytest.raises(CannotListen, match=r"port 0 of 203.0.113.77: this machine does not have that address"):
+        listen("203.0.113.77", 0, flag="port")
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [(errno.EACCES, "it is not permitted; ports below 1024"), (errno.EMFILE, "Too many open files")],
+)
+def test_other_refusals_are_told(monkeypatch: pytest.MonkeyPatch, code: int, sentence: str) -> None:
+    def refuse(*_args: object, **_options: object) -> None:
+        raise OSError(code, "refused")
+
+    monkeypatch.setattr(socket, "create_server", refuse)
+    with pytest.raises(CannotListen, match=f"--port: cannot listen on port 80: {sentence}"):
+        listen("", 80, flag="port")

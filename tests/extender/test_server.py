@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from starlette.types import Message
+
+from gas.errors import GasError
+from gas.extender.metrics import Metrics
+from gas.extender.server import INTERNAL_ERROR, extender_app
+from gas.extender.tls import CertificateFiles, ServingCertificates
+from gas.extender.wire import BadRequest, Unreadable
+from tests.extender.authority import Authority
+from tests.extender.http2_client import Http2Client
+from tests.extender.running import Running, running
+from tests.extender.test_tls import client_context
+
+JSON = {"Content-Type": "application/json"}
+MAX_BODY = 200_000
+
+
+def answered(body: bytes) -> bytes:
+    if body == b"unreadable":
+        raise Unreadable("no JSON here")
+    if body == b"bad":
+        raise BadRequest("nothing to decide here")
+    if body == b"bug":
+        raise ZeroDivisionError("secret detail")
+    return json.dumps({"size": len(body), "verb": "filter"}).encode()
+
+
+async def echo(body: bytes) -> bytes:
+    return answered(body)
+
+
+async def echo_later(body: bytes) -> bytes:
+    if body.startswith(b"slow"):
+        await asyncio.sleep(0.3)
+    return answered(body).replace(b"filter", b"bind")
+
+
+class Extender:
+    """The app served over TLS."""
+
+    def __init__(self, running: Running, metrics: Metrics) -> None:
+        self.running = running
+        self.metrics = metrics
+
+    def counted(self, verb: str, result: str) -> float:
+        labels = {"verb": verb, "result": result}
+        return self.metrics.registry.get_sample_value("gas_extender_requests_total", labels) or 0.0
+
+    def post(self, path: str, body: bytes) -> tuple[int, object]:
+        status, content, _ = self.running.ask("POST", path, body, JSON)
+        return status, content
+
+    def http2(self) -> Http2Client:
+        assert self.running.client is not None
+        self.running.client.set_alpn_protocols(["h2"])
+        return Http2Client(self.running.connect())
+
+
+def serving_certificates(
+    authority: Authority, metrics: Metrics, *, allowed_names: frozenset[str] = frozenset()
+) -> ServingCertificates:
+    pair = authority.issue("server")
+    files = CertificateFiles(pair.cert, pair.key, authority.cert)
+    return ServingCertificates(files, metrics, allowed_names=allowed_names, alpn=("h2", "http/1.1"))
+
+
+@contextmanager
+def serving(authority: Authority, *, body_timeout: float = 10.0, keep_alive: float = 60.0) -> Iterator[Extender]:
+    metrics = Metrics("test")
+    certificates = serving_certificates(authority, metrics)
+    app = extender_app(
+        filter_nodes=echo, bind_pod=echo_later, metrics=metrics, max_body=MAX_BODY, body_timeout=body_timeout
+    )
+    client = client_context(authority, authority.issue("scheduler"))
+    with running(app, tls=certificates.context, client=client, keep_alive=keep_alive) as served:
+        yield Extender(served, metrics)
+
+
+@pytest.fixture
+def extender(authority: Authority) -> Iterator[Extender]:
+    with serving(authority) as served:
+        yield served
+
+
+@pytest.mark.parametrize("verb", ["filter", "bind"])
+class TestVerbs:
+    def test_a_body_goes_to_its_verb_and_its_answer_back(self, extender: Extender, verb: str) -> None:
+        assert extender.post(f"/scheduler/{verb}", b"x" * 1000) == (200, {"size": 1000, "verb": verb})
+        seconds = extender.metrics.registry.get_sample_value("gas_extender_request_seconds_count", {"verb": verb})
+        assert seconds == 1
+
+    def test_a_body_of_exactly_the_limit_is_read(self, extender: Extender, verb: str) -> None:
+        assert extender.post(f"/scheduler/{verb}", b"x" * MAX_BODY) == (200, {"size": MAX_BODY, "verb": verb})
+
+    @pytest.mark.parametrize(
+        "content_type", ["application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"]
+    )
+    def test_json_with_or_without_parameters(self, extender: Extender, verb: str, content_type: str) -> None:
+        status, _, _ = extender.running.ask("POST", f"/scheduler/{verb}", b"{}", {"Content-Type": content_type})
+        assert status == 200
+
+    @pytest.mark.parametrize("method", ["POST", "GET", "PUT"])
+    @pytest.mark.parametrize("content_type", ["text/plain", "application/jsonx", "x/application/json", None])
+    def test_another_content_type_is_404_whatever_the_method(
+        self, extender: Extender, verb: str, method: str, content_type: str | None
+    ) -> None:
+        headers = {} if content_type is None else {"Content-Type": content_type}
+        status, content, _ = extender.running.ask(method, f"/scheduler/{verb}", b"{}", headers)
+        assert status == 404
+        assert content["Error"].startswith("expected application/json, found ")
+        assert extender.counted(verb, "wrong-content-type") == 1
+
+    @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
+    def test_another_method_is_405(self, extender: Extender, verb: str, method: str) -> None:
+        status, content, headers = extender.running.ask(method, f"/scheduler/{verb}", None, JSON)
+        assert (status, content) == (405, {"Error": f"expected POST, found {method}"})
+        assert headers["allow"] == "POST"
+
+    def test_what_is_no_json_is_404_with_a_sentence(self, extender: Extender, verb: str) -> None:
+        assert extender.post(f"/scheduler/{verb}", b"unreadable") == (404, {"Error": "no JSON here"})
+        assert extender.counted(verb, "unreadable") == 1
+
+    def test_what_cannot_be_decided_is_200_with_a_sentence(self, extender: Extender, verb: str) -> None:
+        assert extender.post(f"/scheduler/{verb}", b"bad") == (200, {"Error": "nothing to decide here"})
+
+    def test_a_bug_is_logged_counted_and_answered(
+        self, extender: Extender, verb: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert extender.post(f"/scheduler/{verb}", b"bug") == (200, {"Error": INTERNAL_ERROR})
+        assert extender.counted(verb, "internal-error") == 1
+        assert "ZeroDivisionError: secret detail" in caplog.text
+        assert extender.post(f"/scheduler/{verb}", b"x")[0] == 200
+
+    def test_a_body_announced_over_the_limit_is_413_before_it_is_sent(self, extender: Extender, verb: str) -> None:
+        with extender.running.connect() as client:
+            client.sendall(request_head(verb, f"Content-Length: {10**19}"))
+            answer = read_to_end(client)
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b"connection: close" in answer.lower()
+        assert b"over the limit of 200000 bytes" in answer
+        assert extender.counted(verb, "too-large") == 1
+
+    def test_an_endless_chunked_body_is_413_and_not_read_to_its_end(self, extender: Extender, verb: str) -> None:
+        chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
+        sent = 0
+        with extender.running.connect() as client:
+            client.sendall(request_head(verb, "Transfer-Encoding: chunked"))
+            began = time.monotonic()
+            client.settimeout(0.01)
+            answer = b""
+            while time.monotonic() - began < 15:
+                try:
+                    client.settimeout(5)
+                    client.sendall(chunk)
+                    sent += len(chunk)
+                    client.settimeout(0.001)
+                    answer += client.recv(65536)
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+            else:
+                pytest.fail("the connection was not closed")
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert sent > MAX_BODY
+
+    def test_a_blocking_client_that_sends_too_much_gets_its_413(self, extender: Extender, verb: str) -> None:
+        status, content, _ = extender.running.ask("POST", f"/scheduler/{verb}", b"x" * 5_000_000, JSON)
+        assert status == 413
+        assert "--max-request-bytes" in content["Error"]
+
+
+def request_head(verb: str, *headers: str) -> bytes:
+    lines = [f"POST /scheduler/{verb} HTTP/1.1", "Host: x", "Content-Type: application/json", *headers, "", ""]
+    return "\r\n".join(lines).encode()
+
+
+def read_to_end(client: socket.socket) -> bytes:
+    pieces = []
+    try:
+        while piece := client.recv(65536):
+            pieces.append(piece)
+    except (ConnectionResetError, ssl.SSLEOFError):
+        pass
+    return b"".join(pieces)
+
+
+@pytest.mark.parametrize(
+    "path", ["/scheduler/prioritize", "/", "/scheduler", "/scheduler/filter/", "/scheduler/filter2", "/metrics"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_unknown_paths_are_404_with_a_sentence(extender: Extender, path: str, method: str) -> None:
+    status, content, _ = extender.running.ask(method, path, b"{}" if method == "POST" else None, JSON)
+    assert (status, content) == (404, {"Error": "unknown path: expected /scheduler/filter or /scheduler/bind"})
+
+
+def test_a_websocket_is_refused(extender: Extender) -> None:
+    headers = {
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    assert extender.running.ask("GET", "/scheduler/filter", None, headers)[0] == 403
+
+
+def test_one_connection_carries_many_requests(extender: Extender) -> None:
+    connection = extender.running.http()
+    for number in range(1100):
+        connection.request("POST", "/scheduler/filter", b"x" * (number % 7), JSON)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        assert json.loads(answer.read())["size"] == number % 7
+    connection.close()
+
+
+def test_slow_binds_do_not_hold_up_filters(extender: Extender) -> None:
+    ends: list[str] = []
+
+    def bind() -> None:
+        extender.post("/scheduler/bind", b"slow")
+        ends.append("bind")
+
+    slow = threading.Thread(target=bind)
+    slow.start()
+    for _ in range(3):
+        extender.post("/scheduler/filter", b"x")
+        ends.append("filter")
+    slow.join()
+    assert ends[0] == "filter"
+
+
+class TestSlowClients:
+    def test_a_trickling_body_is_408_and_the_connection_closed(self, authority: Authority) -> None:
+        with serving(authority, body_timeout=0.5) as extender, extender.running.connect() as client:
+            client.sendall(request_head("filter", "Content-Length: 100000"))
+            answer = trickle(client, b"x")
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert b"not complete after 0.5 s" in answer
+            assert extender.counted("filter", "too-slow") == 1
+
+    def test_trickling_headers_end_with_the_keep_alive(self, authority: Authority) -> None:
+        with serving(authority, keep_alive=0.7) as extender, extender.running.connect() as client:
+            client.sendall(b"POST /scheduler/filter HTTP/1.1\r\n")
+            began = time.monotonic()
+            assert trickle(client, b"X: y\r\n") == b""
+            assert time.monotonic() - began < 10
+
+    def test_headers_over_16_kib_are_refused(self, extender: Extender) -> None:
+        with extender.running.connect() as client:
+            client.sendall(b"POST /scheduler/filter HTTP/1.1\r\n" + b"X: " + b"y" * 40_000)
+            assert read_to_end(client).startswith(b"HTTP/1.1 431 ")
+
+    def test_a_client_that_goes_away_in_its_body_is_counted(self, extender: Extender) -> None:
+        client = extender.running.connect()
+        client.sendall(request_head("filter", "Content-Length: 100") + b"x")
+        client.close()
+        wait_until(lambda: extender.counted("filter", "client-gone") == 1)
+
+
+def trickle(client: socket.socket, drop: bytes) -> bytes:
+    """Send ``drop`` again and again until the server has had enough; answers what it said."""
+    client.settimeout(0.05)
+    answer = b""
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        try:
+            client.sendall(drop)
+            piece = client.recv(65536)
+        except TimeoutError:
+            continue
+        except OSError:
+            return answer
+        if not piece:
+            return answer
+        answer += piece
+    raise AssertionError("the server goes on listening")
+
+
+def wait_until(happened: object) -> None:
+    assert callable(happened)
+    deadline = time.monotonic() + 15
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class TestHttp2:
+    def test_both_verbs(self, extender: Extender) -> None:
+        client = extender.http2()
+        large = client.begin("/scheduler/filter", b"x" * 150_000)
+        small = client.begin("/scheduler/bind", b"{}")
+        assert json.loads(client.answer(large).body) == {"size": 150_000, "verb": "filter"}
+        assert json.loads(client.answer(small).body) == {"size": 2, "verb": "bind"}
+        client.close()
+
+    def test_one_connection_carries_more_than_a_thousand_requests(self, extender: Extender) -> None:
+        client = extender.http2()
+        for _ in range(1100):
+            assert client.answer(client.begin("/scheduler/filter", b"x")).status == 200
+        client.close()
+
+    @pytest.mark.parametrize(
+        ("path", "content_type", "size", "status"),
+        [
+            pytest.param("/scheduler/filter", "application/json", 3 * MAX_BODY, 413, id="too-large"),
+            pytest.param("/scheduler/filter", "text/plain", 3 * MAX_BODY, 404, id="wrong-content-type"),
+            pytest.param("/scheduler/prioritize", "application/json", 3 * MAX_BODY, 404, id="unknown-path"),
+        ],
+    )
+    def test_a_refused_request_does_not_harm_others_on_its_connection(
+        self, extender: Extender, path: str, content_type: str, size: int, status: int
+    ) -> None:
+        client = extender.http2()
+        bind = client.begin("/scheduler/bind", b"slow")
+        refused = client.begin(path, b"x" * size, content_type=content_type)
+        assert client.answer(refused).status == status
+        assert client.answer(bind).status == 200
+        assert client.answer(client.begin("/scheduler/filter", b"x")).status == 200
+        client.close()
+
+    def test_a_body_that_does_not_end_is_408(self, authority: Authority) -> None:
+        with serving(authority, body_timeout=0.3) as extender:
+            client = extender.http2()
+            assert client.answer(client.begin("/scheduler/filter", b"x", end=False)).status == 408
+            client.close()
+
+
+async def test_a_bind_that_has_begun_is_not_broken_off_with_its_connection() -> None:
+    ends: list[str] = []
+    begun = asyncio.Event()
+
+    async def bind_pod(_body: bytes) -> bytes:
+        begun.set()
+        try:
+            await asyncio.sleep(0.2)
+        except asyncio.CancelledError:
+            ends.append("broken off")
+            raise
+        ends.append("bound")
+        return b"{}"
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def send(_message: Message) -> None:
+        raise AssertionError
+
+    app = extender_app(filter_nodes=echo, bind_pod=bind_pod, metrics=Metrics("x"), max_body=10, body_timeout=5)
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/scheduler/bind",
+        "headers": [(b"content-type", b"application/json"), (b"content-length", b"2")],
+    }
+    connection = asyncio.create_task(app(scope, receive, send))  # type: ignore[arg-type]
+    await begun.wait()
+    connection.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connection
+    assert ends == ["bound"]
+
+
+def test_a_gas_error_of_a_verb_is_a_bug_of_ours_like_any_other(authority: Authority) -> None:
+    async def broken(_body: bytes) -> bytes:
+        raise GasError("a verb answers its own errors")
+
+    metrics = Metrics("test")
+    app = extender_app(filter_nodes=broken, bind_pod=echo_later, metrics=metrics, max_body=10, body_timeout=5)
+    with running(app) as served:
+        assert served.ask("POST", "/scheduler/filter", b"x", JSON)[1] == {"Error": INTERNAL_ERROR}

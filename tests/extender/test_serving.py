@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import socket
+import ssl
+import time
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from gas.extender.listening import listen
+from gas.extender.metrics import Metrics
+from gas.extender.server import extender_app
+from gas.extender.serving import Port, serve
+from tests.extender.authority import Authority
+from tests.extender.running import Running, running
+from tests.extender.test_server import read_to_end, serving_certificates, trickle, wait_until
+from tests.extender.test_tls import client_context
+
+LARGE = 30_000_000
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers every request; /slow after a while, /large with much."""
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    if scope["path"] == "/slow":
+        await asyncio.sleep(0.5)
+    if scope["path"] == "/stuck":
+        await asyncio.sleep(3600)
+    body = b"x" * LARGE if scope["path"] == "/large" else b"ok"
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+def is_closed(client: socket.socket) -> bool:
+    client.settimeout(15)
+    try:
+        return client.recv(1) == b""
+    except OSError as error:
+        return not isinstance(error, TimeoutError)
+
+
+def seconds_to_end(served: Running) -> float:
+    began = time.monotonic()
+    served.stop()
+    served.ended()
+    return time.monotonic() - began
+
+
+class TestShutdown:
+    def test_a_request_in_hand_is_finished(self) -> None:
+        with running(app) as served, served.connect() as client:
+            client.sendall(get("/slow"))
+            time.sleep(0.1)
+            served.stop()
+            assert read_to_end(client).endswith(b"\r\n\r\nok")
+
+    def test_nothing_more_is_taken(self) -> None:
+        with running(app) as served:
+            with served.connect() as client:
+                client.sendall(get("/"))
+                client.recv(1000)
+                served.stop()
+                assert is_closed(client)
+            served.ended()
+            with pytest.raises(OSError):
+                served.connect()
+
+    def test_patience_has_an_end(self) -> None:
+        with running(app, graceful_timeout=0.3) as served, served.connect() as client:
+            client.sendall(get("/stuck"))
+            time.sleep(0.1)
+            assert seconds_to_end(served) < 8
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what is given up is not closed
+    @pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
+    @pytest.mark.parametrize("path", ["/", "/large"], ids=["idle", "reads-nothing"])
+    def test_a_client_that_does_nothing_does_not_hold_us(self, authority: Authority, path: str, *, tls: bool) -> None:
+        metrics = Metrics("test")
+        context = serving_certificates(authority, metrics).context if tls else None
+        client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
+        with running(app, tls=context, client=client_tls, graceful_timeout=0.5) as served, served.connect() as client:
+            client.sendall(get(path))
+            client.recv(10)
+            time.sleep(0.2)
+            assert seconds_to_end(served) < 8
+        gc.collect()
+
+    async def test_two_ports_stop_together(self) -> None:
+        sockets = [listen("127.0.0.1", 0, flag="port") for _ in range(2)]
+        ports = [Port(app=app, socket=each, tls=None, keep_alive=5.0) for each in sockets]
+        shutdown = asyncio.Event()
+        serving = asyncio.create_task(serve(ports, shutdown, graceful_timeout=1.0))
+        for each in sockets:
+            reader, writer = await asyncio.open_connection(*each.getsockname())
+            writer.write(get("/"))
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            writer.close()
+        shutdown.set()
+        await asyncio.wait_for(serving, 10)
+
+    async def test_a_port_that_fails_stops_the_others_and_says_why(self) -> None:
+        broken, whole = (listen("127.0.0.1", 0, flag="port") for _ in range(2))
+        broken.close()
+        ports = [Port(app=app, socket=each, tls=None, keep_alive=5.0) for each in (broken, whole)]
+        with pytest.raises((OSError, ValueError)):
+            await asyncio.wait_for(serve(ports, asyncio.Event(), graceful_timeout=1.0), 10)
+        whole.close()
+
+
+class TestSlowClients:
+    def test_an_unfinished_handshake_is_cut_off(self, authority: Authority) -> None:
+        context = serving_certificates(authority, Metrics("test")).context
+        with (
+            running(app, tls=context, handshake_timeout=0.5) as served,
+            socket.create_connection(("127.0.0.1", served.port)) as silent,
+            socket.create_connection(("127.0.0.1", served.port)) as trickling,
+        ):
+            trickling.sendall(b"\x16\x03\x01\x40")
+            assert trickle(trickling, b"\x00") == b""
+            assert is_closed(silent)
+
+    def test_a_silent_connection_ends_with_the_keep_alive(self) -> None:
+        with running(app, keep_alive=0.5) as served, served.connect() as client:
+            assert is_closed(client)
+
+    def test_an_idle_connection_lives_as_long_as_the_keep_alive(self) -> None:
+        with running(app, keep_alive=30) as served, served.connect() as client:
+            for _ in range(2):
+                client.sendall(get("/"))
+                assert client.recv(1000).startswith(b"HTTP/1.1 200")
+                time.sleep(0.6)
+                client.recv(1000)
+
+    def test_a_client_that_takes_nothing_is_given_up(self, caplog: pytest.LogCaptureFixture) -> None:
+        with running(app, stalled=1500) as served, served.connect() as client:
+            client.sendall(get("/large"))
+            wait_until(lambda: "gave up a connection" in caplog.text)
+
+
+def test_plain_http_on_the_tls_port_is_no_fault(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    metrics = Metrics("test")
+    context = serving_certificates(authority, metrics).context
+    with running(app, tls=context) as served, socket.create_connection(("127.0.0.1", served.port)) as client:
+        client.sendall(get("/"))
+        assert is_closed(client)
+    assert metrics.registry.get_sample_value("gas_extender_refused_clients_total", {"reason": "handshake"}) == 1
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["none", "foreign", "other-name"])
+def test_a_refused_client_gets_no_answer(authority: Authority, kind: str) -> None:
+    async def verb(_body: bytes) -> bytes:
+        raise AssertionError
+
+    pair = {
+        "none": lambda: None,
+        "foreign": lambda: Authority(authority.folder, "foreign").issue("scheduler"),
+        "other-name": lambda: authority.issue("kubelet"),
+    }[kind]()
+    metrics = Metrics("test")
+    certificates = serving_certificates(authority, metrics, allowed_names=frozenset({"scheduler"}))
+    extender = extender_app(filter_nodes=verb, bind_pod=verb, metrics=metrics, max_body=10, body_timeout=5)
+    with running(extender, tls=certificates.context, client=client_context(authority, pair)) as served:
+        with pytest.raises((ssl.SSLError, ConnectionError, OSError)):
+            served.ask("POST", "/scheduler/filter", b"{}", {"Content-Type": "application/json"})
+        assert metrics.registry.get_sample_value("gas_extender_requests_total") is None
+
+
+def test_changed_certificates_serve_the_next_connection_and_leave_open_ones(authority: Authority) -> None:
+    metrics = Metrics("test")
+    certificates = serving_certificates(authority, metrics)
+    client_tls = client_context(authority, authority.issue("scheduler"))
+    with running(app, tls=certificates.context, client=client_tls) as served, served.connect() as before:
+        assert isinstance(before, ssl.SSLSocket)
+        authority.issue("server")
+        certificates.look()
+        assert certificates.look()
+        with served.connect() as after:
+            assert isinstance(after, ssl.SSLSocket)
+            assert (before.getpeercert() or {})["serialNumber"] != (after.getpeercert() or {})["serialNumber"]
+        before.sendall(get("/"))
+        assert before.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_hypercorn_says_nothing_in_the_answer_about_itself() -> None:
+    with running(app) as served:
+        assert "server" not in served.ask("GET", "/")[2]
+        assert json.dumps(served.ask("GET", "/")[1].decode()) == '"ok"'

@@ -1,0 +1,397 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import ssl
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gas.errors import GasError
+from gas.extender.metrics import Metrics
+from gas.extender.tls import CertificateFiles, ServingCertificates
+from tests.extender.authority import Authority, Pair, encrypted
+
+VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)
+
+
+@pytest.fixture
+def files(authority: Authority) -> CertificateFiles:
+    server = authority.issue("server")
+    return CertificateFiles(cert=server.cert, key=server.key, cacert=authority.cert)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics("test")
+
+
+def client_context(authority: Authority, pair: Pair | None, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority.cert)
+    if pair is not None:
+        context.load_cert_chain(pair.cert, pair.key)
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    return context
+
+
+def shake_hands(
+    server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both ends after a handshake in memory. Raises what the server raises."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    caller = client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1", session=session)
+    answerer = server.wrap_bio(to_server, to_client, server_side=True)
+    unfinished = [caller, answerer]
+    for _ in range(10):
+        for end in list(unfinished):
+            try:
+                end.do_handshake()
+                unfinished.remove(end)
+            except ssl.SSLWantReadError:
+                pass
+        if not unfinished:
+            return caller, answerer
+    raise AssertionError("the handshake does not end")
+
+
+def refused(metrics: Metrics, reason: str) -> float | None:
+    return metrics.registry.get_sample_value("gas_extender_refused_clients_total", {"reason": reason})
+
+
+def reloads(metrics: Metrics, result: str) -> float:
+    return metrics.registry.get_sample_value("gas_extender_certificate_reloads_total", {"result": result}) or 0.0
+
+
+def look_twice(certificates: ServingCertificates) -> bool:
+    certificates.look()
+    return certificates.look()
+
+
+class TestClients:
+    @VERSIONS
+    def test_a_client_of_the_authority_may_call(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics, version: ssl.TLSVersion
+    ) -> None:
+        context = ServingCertificates(files, metrics).context
+        _, server = shake_hands(context, client_context(authority, authority.issue("scheduler"), version))
+        assert server.version() == version.name.replace("_", ".")
+
+    @VERSIONS
+    def test_a_client_without_a_certificate_is_refused(
+        self,
+        authority: Authority,
+        files: CertificateFiles,
+        metrics: Metrics,
+        version: ssl.TLSVersion,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        context = ServingCertificates(files, metrics).context
+        with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+            shake_hands(context, client_context(authority, None, version))
+        assert refused(metrics, "no-certificate") == 1
+        assert "it has no certificate" in caplog.text
+
+    @VERSIONS
+    def test_a_client_of_a_foreign_authority_is_refused(
+        self,
+        authority: Authority,
+        files: CertificateFiles,
+        metrics: Metrics,
+        version: ssl.TLSVersion,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        foreign = Authority(authority.folder, "foreign")
+        context = ServingCertificates(files, metrics).context
+        with pytest.raises(ssl.SSLCertVerificationError):
+            shake_hands(context, client_context(authority, foreign.issue("scheduler"), version))
+        assert refused(metrics, "unverified") == 1
+        assert "cannot be verified" in caplog.text
+
+    def test_a_client_whose_certificate_has_ended_is_refused(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics
+    ) -> None:
+        ended = authority.issue("scheduler", lasts=-timedelta(days=1))
+        with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+            shake_hands(ServingCertificates(files, metrics).context, client_context(authority, ended))
+
+    @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated:DeprecationWarning")
+    def test_tls_before_1_2_is_refused(self, authority: Authority, files: CertificateFiles, metrics: Metrics) -> None:
+        client = client_context(authority, authority.issue("scheduler"))
+        client.set_ciphers("ALL:@SECLEVEL=0")
+        client.minimum_version = client.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises(ssl.SSLError):
+            shake_hands(ServingCertificates(files, metrics).context, client)
+        assert refused(metrics, "handshake") == 1
+
+    @pytest.mark.parametrize("offered", ["h2", "http/1.1"])
+    def test_what_is_listed_is_offered(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics, offered: str
+    ) -> None:
+        context = ServingCertificates(files, metrics, alpn=("h2", "http/1.1")).context
+        client = client_context(authority, authority.issue("scheduler"))
+        client.set_alpn_protocols([offered])
+        assert shake_hands(context, client)[1].selected_alpn_protocol() == offered
+
+    def test_a_client_that_would_rather_speak_http2_gets_http11(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics
+    ) -> None:
+        client = client_context(authority, authority.issue("scheduler"))
+        client.set_alpn_protocols(["h2", "http/1.1"])
+        context = ServingCertificates(files, metrics).context
+        assert shake_hands(context, client)[1].selected_alpn_protocol() == "http/1.1"
+
+
+class TestAllowedNames:
+    @VERSIONS
+    @pytest.mark.parametrize(
+        ("name", "dns"),
+        [
+            pytest.param("scheduler", (), id="common-name"),
+            pytest.param("other", ("x", "scheduler"), id="dns-name"),
+        ],
+    )
+    def test_a_named_client_may_call(
+        self,
+        authority: Authority,
+        files: CertificateFiles,
+        metrics: Metrics,
+        version: ssl.TLSVersion,
+        name: str,
+        dns: tuple[str, ...],
+    ) -> None:
+        certificates = ServingCertificates(files, metrics, allowed_names=frozenset({"scheduler"}))
+        pair = authority.issue(name, dns=dns)
+        shake_hands(certificates.context, client_context(authority, pair, version))
+        assert refused(metrics, "name") is None
+
+    @VERSIONS
+    def test_another_client_is_refused_logged_with_its_names_and_counted(
+        self,
+        authority: Authority,
+        files: CertificateFiles,
+        metrics: Metrics,
+        version: ssl.TLSVersion,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        certificates = ServingCertificates(files, metrics, allowed_names=frozenset({"scheduler"}))
+        pair = authority.issue("kubelet", dns=("node-1",))
+        with pytest.raises(ssl.SSLError, match="none of the client's names may call"):
+            shake_hands(certificates.context, client_context(authority, pair, version))
+        assert refused(metrics, "name") == 1
+        (record,) = caplog.records
+        assert vars(record)["names"] == "kubelet,node-1"
+
+    def test_a_part_of_a_name_is_not_the_name(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics
+    ) -> None:
+        certificates = ServingCertificates(files, metrics, allowed_names=frozenset({"scheduler"}))
+        for name in ("scheduler2", "a.scheduler", "Scheduler", "scheduler,x"):
+            with pytest.raises(ssl.SSLError):
+                shake_hands(certificates.context, client_context(authority, authority.issue(name, file="c")))
+
+    @VERSIONS
+    def test_a_session_cannot_be_carried_past_a_changed_list(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics, version: ssl.TLSVersion
+    ) -> None:
+        certificates = ServingCertificates(files, metrics)
+        client = client_context(authority, authority.issue("kubelet"), version)
+        caller, _ = shake_hands(certificates.context, client)
+        session = caller.session
+        certificates.context.current.allowed = frozenset({"scheduler"})  # type: ignore[attr-defined]
+        with pytest.raises(ssl.SSLError, match="may call"):
+            shake_hands(certificates.context, client, session)
+
+
+class TestRenewal:
+    def serial(self, certificates: ServingCertificates, authority: Authority, pair: Pair) -> object:
+        caller, _ = shake_hands(certificates.context, client_context(authority, pair))
+        return (caller.getpeercert() or {})["serialNumber"]
+
+    def test_a_changed_pair_is_served_to_new_connections(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics
+    ) -> None:
+        scheduler = authority.issue("scheduler")
+        certificates = ServingCertificates(files, metrics)
+        before = self.serial(certificates, authority, scheduler)
+        authority.issue("server", lasts=timedelta(days=9))
+        assert look_twice(certificates)
+        assert self.serial(certificates, authority, scheduler) != before
+        assert reloads(metrics, "used") == 1
+        assert not look_twice(certificates)
+
+    def test_files_are_taken_over_when_two_looks_found_the_same(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        certificates = ServingCertificates(files, metrics)
+        key = files.key.read_bytes()
+        authority.issue("server")
+        new_key = files.key.read_bytes()
+        files.key.write_bytes(key)  # the new certificate is there, its key not yet
+        assert not certificates.look()
+        files.key.write_bytes(new_key)
+        assert not certificates.look()
+        assert certificates.look()
+        assert reloads(metrics, "failed") == 0
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+    def test_a_volume_that_swaps_a_link_is_followed(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics, tmp_path: Path
+    ) -> None:
+        old, new, link = tmp_path / "..1", tmp_path / "..2", tmp_path / "..data"
+        for folder in (old, new):
+            folder.mkdir()
+            pair = authority.issue("server")
+            shutil.copy(pair.cert, folder / "tls.crt")
+            shutil.copy(pair.key, folder / "tls.key")
+        link.symlink_to(old)
+        (tmp_path / "tls.crt").symlink_to(link / "tls.crt")
+        (tmp_path / "tls.key").symlink_to(link / "tls.key")
+        linked = replace(files, cert=tmp_path / "tls.crt", key=tmp_path / "tls.key")
+        certificates = ServingCertificates(linked, metrics)
+        (tmp_path / "..tmp").symlink_to(new)
+        os.replace(tmp_path / "..tmp", link)  # noqa: PTH105 -- the very call that a volume makes
+        assert look_twice(certificates)
+
+    @VERSIONS
+    def test_a_withdrawn_authority_is_gone_with_the_next_connection_even_for_a_known_session(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics, version: ssl.TLSVersion
+    ) -> None:
+        new = Authority(authority.folder, "new")
+        both = authority.folder / "both.crt"
+        both.write_bytes(authority.cert.read_bytes() + new.cert.read_bytes())
+        certificates = ServingCertificates(replace(files, cacert=both), metrics)
+        old_client = client_context(authority, authority.issue("scheduler"), version)
+        new_client = client_context(authority, new.issue("scheduler2"), version)
+        caller, _ = shake_hands(certificates.context, old_client)
+        shake_hands(certificates.context, new_client)
+        both.write_bytes(new.cert.read_bytes())
+        assert look_twice(certificates)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            shake_hands(certificates.context, old_client, caller.session)
+        shake_hands(certificates.context, new_client)
+
+    @pytest.mark.parametrize("damage", ["mismatch", "garbage", "gone", "bad-authority"])
+    def test_what_cannot_be_used_leaves_the_old_ones_is_said_once_and_counted(
+        self,
+        authority: Authority,
+        files: CertificateFiles,
+        metrics: Metrics,
+        damage: str,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        scheduler = authority.issue("scheduler")
+        files = replace(files, cacert=Path(shutil.copy(files.cacert, files.cacert.with_name("clients.crt"))))
+        certificates = ServingCertificates(files, metrics)
+        before = self.serial(certificates, authority, scheduler)
+        good = {file: file.read_bytes() for file in (files.cert, files.key, files.cacert)}
+        if damage == "mismatch":
+            files.key.write_bytes(authority.issue("x").key.read_bytes())
+        elif damage == "garbage":
+            files.cert.write_bytes(b"\x00\xff")
+        elif damage == "gone":
+            files.key.unlink()
+        else:
+            files.cacert.write_text("nothing")
+        for _ in range(4):
+            assert not certificates.look()
+        assert reloads(metrics, "failed") == 1
+        assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
+        assert self.serial(certificates, authority, scheduler) == before
+        for file, content in good.items():
+            file.write_bytes(content)
+        assert not look_twice(certificates)
+        authority.issue("server")
+        assert look_twice(certificates)
+        assert self.serial(certificates, authority, scheduler) != before
+
+    async def test_watching_looks_again_and_again(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics
+    ) -> None:
+        certificates = ServingCertificates(files, metrics)
+        watching = asyncio.create_task(certificates.watch(0.01))
+        authority.issue("server")
+        async with asyncio.timeout(10):
+            while not reloads(metrics, "used"):
+                await asyncio.sleep(0.01)
+        watching.cancel()
+
+    def test_the_metric_tells_when_certificates_end(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics
+    ) -> None:
+        def days_left(flag: str) -> float:
+            import time
+
+            name = "gas_extender_certificate_expiry_timestamp_seconds"
+            end = metrics.registry.get_sample_value(name, {"flag": flag})
+            assert end is not None
+            return (end - time.time()) / 86400
+
+        certificates = ServingCertificates(files, metrics)
+        assert days_left("cert") == pytest.approx(1, abs=0.1)
+        assert days_left("cacert") == pytest.approx(30, abs=0.1)
+        authority.issue("server", lasts=timedelta(days=9))
+        look_twice(certificates)
+        assert days_left("cert") == pytest.approx(9, abs=0.1)
+
+
+class TestAtTheStart:
+    @pytest.mark.parametrize("flag", ["cert", "key", "cacert"])
+    @pytest.mark.parametrize(
+        ("content", "sentence"),
+        [
+            pytest.param(None, "cannot be read: No such file or directory", id="missing"),
+            pytest.param("a folder", "cannot be read: Is a directory", id="folder"),
+            pytest.param(b"", "", id="empty"),
+            pytest.param(b"\x00\xffgarbage", "", id="garbage"),
+        ],
+    )
+    def test_a_file_that_cannot_be_used_is_named_with_its_flag(
+        self, files: CertificateFiles, metrics: Metrics, flag: str, content: bytes | str | None, sentence: str
+    ) -> None:
+        file: Path = getattr(files, flag)
+        file.unlink()
+        if isinstance(content, bytes):
+            file.write_bytes(content)
+        elif content:
+            file.mkdir()
+        with pytest.raises(GasError, match=f"^--{flag} {file} ") as error:
+            ServingCertificates(files, metrics)
+        assert sentence in str(error.value)
+        assert error.value.exit_code != 0
+
+    def test_a_file_without_permission_is_named(
+        self, files: CertificateFiles, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def denied(*_args: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(Path, "open", denied)
+        with pytest.raises(GasError, match=r"--cert .* cannot be read: Permission denied"):
+            ServingCertificates(files, metrics)
+
+    def test_a_key_of_another_certificate(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics
+    ) -> None:
+        other = replace(files, key=authority.issue("x").key)
+        with pytest.raises(GasError, match=rf"^--key {other.key} is not the private key of --cert {files.cert}$"):
+            ServingCertificates(other, metrics)
+
+    def test_an_encrypted_key_does_not_ask_for_a_passphrase(self, files: CertificateFiles, metrics: Metrics) -> None:
+        files.key.write_bytes(encrypted(files.key))
+        with pytest.raises(GasError, match=r"^--key .* is encrypted"):
+            ServingCertificates(files, metrics)
+
+    def test_a_damaged_key(self, files: CertificateFiles, metrics: Metrics) -> None:
+        lines = files.key.read_text().splitlines()
+        files.key.write_text("\n".join([lines[0], "AAAA", lines[-1]]))
+        with pytest.raises(GasError, match=r"^--cert .* cannot be used with --key "):
+            ServingCertificates(files, metrics)
+
+    def test_key_and_certificate_swapped(self, files: CertificateFiles, metrics: Metrics) -> None:
+        with pytest.raises(GasError, match=r"^--cert .* has no PEM certificate in it"):
+            ServingCertificates(replace(files, cert=files.key, key=files.cert), metrics)

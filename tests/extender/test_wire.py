@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.extender.wire import (
+    BadRequest,
+    BindingArgs,
+    Unreadable,
+    decode_binding,
+    decode_filter,
+    encode_binding_result,
+    encode_error,
+    encode_filter_result,
+)
+
+POD = {"metadata": {"name": "p", "namespace": "default", "uid": "u-1"}, "spec": {"containers": [{"name": "c"}]}}
+BINDING = {"PodName": "p", "PodNamespace": "ns", "PodUID": "u-1", "Node": "n1"}
+
+
+def as_json(**members: Any) -> bytes:
+    return json.dumps(members).encode()
+
+
+class TestDecodeFilter:
+    def test_names(self) -> None:
+        args = decode_filter(as_json(Pod=POD, Nodes=None, NodeNames=["n1", "n2"]))
+        assert args.pod.key == "default/p"
+        assert args.node_names == ["n1", "n2"]
+        assert args.nodes is None
+
+    def test_ten_thousand_names(self) -> None:
+        names = [f"node-{number}" for number in range(10_000)]
+        assert decode_filter(as_json(Pod=POD, NodeNames=names)).node_names == names
+
+    def test_empty_and_double_names_are_left_to_the_verb(self) -> None:
+        assert decode_filter(as_json(Pod=POD, NodeNames=["", "n", "n"])).node_names == ["", "n", "n"]
+
+    def test_whole_nodes_keep_every_byte_they_were_sent_with(self) -> None:
+        sent = b'{"metadata" : {"name":"n1","labels":{"a":"b"}}, "spec":{"podCIDR":"x"},"status":{"allocatable":{"gpu.intel.com/i915":"2"}}}'
+        body = b'{"Pod":' + json.dumps(POD).encode() + b',"Nodes":{"metadata":{},"items":[' + sent + b"]}}"
+        args = decode_filter(body)
+        assert args.node_names is None
+        assert args.nodes is not None
+        assert args.nodes[0].node.name == "n1"
+        assert args.nodes[0].node.labels == {"a": "b"}
+        assert sent in encode_filter_result(nodes=args.nodes)
+
+    def test_unknown_fields_are_skipped(self) -> None:
+        pod = {**POD, "extra": [1, {"x": None}]}
+        assert decode_filter(as_json(Pod=pod, NodeNames=["n"], More=1)).node_names == ["n"]
+
+    @pytest.mark.parametrize("spelling", [str.lower, str.upper, str.title], ids=lambda each: each.__name__)
+    def test_field_names_are_read_in_any_case_as_go_does(self, spelling: Any) -> None:
+        args = decode_filter(as_json(**{spelling("Pod"): POD, spelling("NodeNames"): ["n1"]}))
+        assert (args.pod.metadata.name, args.node_names) == ("p", ["n1"])
+
+    @pytest.mark.parametrize(
+        ("members", "sentence"),
+        [
+            pytest.param({"NodeNames": ["n"]}, "names no pod", id="no-pod"),
+            pytest.param({"Pod": None, "NodeNames": ["n"]}, "names no pod", id="null-pod"),
+            pytest.param({"Pod": POD}, "names no node", id="neither-form"),
+            pytest.param({"Pod": POD, "Nodes": None, "NodeNames": None}, "names no node", id="both-null"),
+            pytest.param({"Pod": POD, "NodeNames": []}, "names no node", id="no-names"),
+            pytest.param({"Pod": POD, "Nodes": {"items": []}}, "names no node", id="no-nodes"),
+            pytest.param({"Pod": POD, "Nodes": {"items": None}}, "names no node", id="null-items"),
+            pytest.param({"Pod": POD, "Nodes": {"items": []}, "NodeNames": ["n"]}, "both", id="both-forms"),
+            pytest.param({"Pod": 3, "NodeNames": ["n"]}, r"`\$.Pod`", id="pod-is-a-number"),
+            pytest.param({"Pod": {}, "NodeNames": ["n"]}, "metadata", id="pod-without-metadata"),
+            pytest.param({"Pod": POD, "NodeNames": ["n", 3]}, r"NodeNames\[", id="name-is-a-number"),
+            pytest.param({"Pod": POD, "NodeNames": "n"}, "NodeNames", id="names-are-a-text"),
+            pytest.param({"Pod": POD, "Nodes": {"items": [{"metadata": 3}]}}, r"items\[0\]", id="node-is-odd"),
+            pytest.param({"Pod": POD, "Nodes": {"items": [None]}}, r"items\[0\]", id="node-is-null"),
+            pytest.param({"pod": 3, "nodenames": ["n"]}, r"`\$.Pod`", id="wrong-type-under-a-name-in-other-case"),
+        ],
+    )
+    def test_json_that_is_no_question_is_refused_with_a_sentence(self, members: Any, sentence: str) -> None:
+        with pytest.raises(BadRequest, match=sentence):
+            decode_filter(as_json(**members))
+
+    @pytest.mark.parametrize("body", [b"null", b"[]", b"3", b'"x"'])
+    def test_json_that_is_no_object_is_refused(self, body: bytes) -> None:
+        with pytest.raises(BadRequest, match="no ExtenderArgs"):
+            decode_filter(body)
+
+    @pytest.mark.parametrize(
+        "body",
+        [b"", b"{", b"\xff\xfe", b'{"Pod":', b"{}x", b"nonsense", b"\x00", b'{"NodeNames":["\xff"]}'],
+    )
+    def test_what_is_no_json_is_unreadable(self, body: bytes) -> None:
+        with pytest.raises(Unreadable, match="as JSON"):
+            decode_filter(body)
+
+    @pytest.mark.parametrize("where", ["Pod", "NodeNames", "Other"])
+    def test_deep_nesting_is_refused(self, where: str) -> None:
+        deep = b"[" * 100_000 + b"]" * 100_000
+        with pytest.raises((BadRequest, Unreadable)):
+            decode_filter(b'{"' + where.encode() + b'":' + deep + b"}")
+
+    def test_deep_nesting_inside_a_node_is_refused(self) -> None:
+        deep = b'{"metadata":{"name":"n"},"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        with pytest.raises((BadRequest, Unreadable)):
+            decode_filter(b'{"Pod":' + json.dumps(POD).encode() + b',"Nodes":{"items":[' + deep + b"]}}")
+
+    def test_numbers_beyond_every_range_are_refused_or_read(self) -> None:
+        for number in (b"1e999", b"9" * 400, b"-1e-999"):
+            body = (
+                b'{"Pod":{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","resources":{"requests":{"x":'
+                + number
+                + b'}}}]}},"NodeNames":["n"]}'
+            )
+            try:
+                assert decode_filter(body).node_names == ["n"]
+            except (BadRequest, Unreadable) as refused:
+                assert str(refused)
+
+    @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+    def test_any_bytes_are_answered_by_one_of_two_errors_or_a_value(self, body: bytes) -> None:
+        for decode in (decode_filter, decode_binding):
+            try:
+                decode(body)
+            except (BadRequest, Unreadable) as refused:
+                assert str(refused)
+
+    @given(
+        st.dictionaries(
+            st.sampled_from(["Pod", "pod", "Nodes", "nodes", "NodeNames", "NODENAMES", "Node", "PodUID", "x"]),
+            st.recursive(
+                st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+                lambda inner: (
+                    st.lists(inner, max_size=3)
+                    | st.dictionaries(st.sampled_from(["metadata", "name", "items", "spec"]), inner, max_size=3)
+                ),
+                max_leaves=8,
+            ),
+        )
+    )
+    def test_any_json_is_answered_by_one_of_two_errors_or_a_value(self, members: dict[str, Any]) -> None:
+        for decode in (decode_filter, decode_binding):
+            try:
+                decode(as_json(**members))
+            except BadRequest as refused:
+                assert str(refused)
+
+
+class TestDecodeBinding:
+    def test_all_fields(self) -> None:
+        args = decode_binding(as_json(**BINDING))
+        assert args == BindingArgs(pod_name="p", pod_namespace="ns", pod_uid="u-1", node="n1")
+        assert args.key == "ns/p"
+
+    def test_an_empty_namespace_is_default(self) -> None:
+        assert decode_binding(as_json(**{**BINDING, "PodNamespace": ""})).pod_namespace == "default"
+
+    def test_field_names_are_read_in_any_case_as_go_does(self) -> None:
+        lowered = {name.lower(): text for name, text in BINDING.items()}
+        assert decode_binding(as_json(**lowered)) == decode_binding(as_json(**BINDING))
+
+    @pytest.mark.parametrize("field", ["PodName", "PodUID", "Node"])
+    def test_a_missing_name_is_refused_by_its_field(self, field: str) -> None:
+        for members in ({**BINDING, field: ""}, {k: v for k, v in BINDING.items() if k != field}):
+            with pytest.raises(BadRequest, match=f"no {field}:"):
+                decode_binding(as_json(**members))
+
+    @pytest.mark.parametrize("field", ["PodName", "PodNamespace", "PodUID", "Node"])
+    @pytest.mark.parametrize(
+        "text",
+        ["..", ".", "a/b", "a%2fb", "a?b", "a#b", "a b", "a\nb", "a\x00b", "\u202eb", "x" * 254],
+        ids=ascii,
+    )
+    def test_what_cannot_be_a_name_never_becomes_part_of_a_path(self, field: str, text: str) -> None:
+        with pytest.raises(BadRequest, match=f"{field} cannot be a name") as refused:
+            decode_binding(as_json(**{**BINDING, field: text}))
+        assert str(refused.value).isprintable()
+
+    def test_a_wrong_type_is_refused(self) -> None:
+        with pytest.raises(BadRequest, match="PodUID"):
+            decode_binding(as_json(**{**BINDING, "PodUID": 7}))
+
+
+class TestEncode:
+    def test_names_and_reasons(self) -> None:
+        answer = json.loads(encode_filter_result(node_names=["n1"], failed={"n2": "no room"}))
+        assert answer == {
+            "Nodes": None,
+            "NodeNames": ["n1"],
+            "FailedNodes": {"n2": "no room"},
+            "FailedAndUnresolvableNodes": {},
+            "Error": "",
+        }
+
+    def test_an_empty_list_is_a_list_and_no_null(self) -> None:
+        assert json.loads(encode_filter_result(node_names=[]))["NodeNames"] == []
+
+    def test_whole_nodes(self) -> None:
+        args = decode_filter(as_json(Pod=POD, Nodes={"items": [{"metadata": {"name": "n1"}, "x": 1}]}))
+        answer = json.loads(encode_filter_result(nodes=args.nodes))
+        assert answer["Nodes"] == {"items": [{"metadata": {"name": "n1"}, "x": 1}]}
+        assert answer["NodeNames"] is None
+
+    def test_unresolvable_nodes_and_error(self) -> None:
+        answer = json.loads(encode_filter_result(unresolvable={"n": "never"}, error="not ready"))
+        assert answer["FailedAndUnresolvableNodes"] == {"n": "never"}
+        assert answer["Error"] == "not ready"
+
+    def test_binding_result_and_bare_error(self) -> None:
+        assert json.loads(encode_binding_result()) == {"Error": ""}
+        assert json.loads(encode_binding_result(error="gone")) == {"Error": "gone"}
+        assert json.loads(encode_error("broken")) == {"Error": "broken"}

@@ -1,0 +1,79 @@
+"""Short ways to write nodes, pods and answers, so that a case shows only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gas.amounts import sorted_amounts
+from gas.cards import Card, Tile
+from gas.placement.choice import Choice
+from gas.placement.inventory import UNUSED, Inventory, Link, Use
+from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.place import place
+from gas.placement.refusal import Refusal
+
+GB = 10**9
+
+
+def amounts(**of: int) -> dict[str, int]:
+    """``memory`` stands for ``memory.max``."""
+    return {"memory.max" if name == "memory" else name: amount for name, amount in of.items()}
+
+
+def cards(*numbers: int) -> frozenset[Card]:
+    return frozenset(Card(number) for number in numbers)
+
+
+def node(*each: Mapping[str, int], like: int = 0, **rest: Any) -> Inventory:
+    """A node with these cards, numbered from 0; or with ``like`` cards, all as the only one given."""
+    capacities = list(each) * like if like else list(each)
+    return Inventory(capacity={Card(number): dict(has) for number, has in enumerate(capacities)}, **rest)
+
+
+def booked(*each: Mapping[str, int], tiles: Mapping[int, set[int]] | None = None) -> Use:
+    """What is booked on card0, card1, …; and the tiles that are held, by card number."""
+    return Use(
+        amounts={Card(number): dict(has) for number, has in enumerate(each)},
+        tiles={Card(number): frozenset(held) for number, held in (tiles or {}).items()},
+    )
+
+
+def container(count: int = 1, role: Role = Role.APP, **of: int) -> ContainerNeed:
+    """A container that wants so many cards with these amounts of each, beside one ``i915``."""
+    per_card = sorted_amounts(amounts(**{"i915": 1, **of})) if count else ()
+    return ContainerNeed("container", count, per_card, role)
+
+
+def init(count: int = 1, **of: int) -> ContainerNeed:
+    return container(count, Role.INIT, **of)
+
+
+def sidecar(count: int = 1, **of: int) -> ContainerNeed:
+    return container(count, Role.SIDECAR, **of)
+
+
+def pod(*containers: ContainerNeed, **rest: Any) -> PodNeed:
+    return PodNeed(tuple(containers), **rest)
+
+
+def link(one: tuple[int, int], other: tuple[int, int]) -> Link:
+    """``link((0, 1), (2, 0))``: tile 1 of card0 and tile 0 of card2."""
+    return Link(Tile(Card(one[0]), one[1]), Tile(Card(other[0]), other[1]))
+
+
+def given(answer: Choice | Refusal) -> str:
+    """The answer as people would write it: ``"0 | 1,2"``, with tiles ``"0:0+1 | 1:0"``, or the refusal's sentence."""
+    if isinstance(answer, Refusal):
+        return str(answer)
+    return " | ".join(
+        ",".join(
+            f"{int(card)}:{'+'.join(map(str, one.tiles[place]))}" if one.tiles else str(int(card))
+            for place, card in enumerate(one.cards)
+        )
+        for one in answer.containers
+    )
+
+
+def placed(need: PodNeed, inventory: Inventory, use: Use = UNUSED, **rest: Any) -> str:
+    return given(place(need, inventory, use, **rest))

@@ -1,0 +1,280 @@
+"""Two independent answers to hold ours against: everything that could be tried, and the original's way through it.
+
+Written for being obviously right on few cards, not for speed. Nothing of the code under test is used but its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, permutations
+
+from gas.cards import Card
+from gas.placement.choice import Choice
+from gas.placement.inventory import Inventory, Use
+from gas.placement.need import PodNeed, Role
+
+# What one container gets: (card, tile) pairs; the tile is None unless cards are linked.
+Hand = tuple[tuple[Card, int | None], ...]
+
+
+def open_tiles(inventory: Inventory, use: Use, card: Card) -> set[int]:
+    everything = set(range(inventory.capacity[card].get("tiles", 0)))
+    return everything - inventory.closed_tiles.get(card, frozenset()) - use.tiles.get(card, frozenset())
+
+
+def usable(need: PodNeed, inventory: Inventory, card: Card) -> bool:
+    return card not in inventory.disabled and (need.allowed is None or card in need.allowed) and card not in need.denied
+
+
+def moments(need: PodNeed) -> list[list[int]]:
+    """The containers that run at the same time, for every moment that matters."""
+    roles = [container.role for container in need.containers]
+    running = [
+        [at for at in range(position) if roles[at] is Role.SIDECAR] + [position]
+        for position, role in enumerate(roles)
+        if role is Role.INIT
+    ]
+    return [*running, [at for at, role in enumerate(roles) if role is not Role.INIT]]
+
+
+def within_capacity(need: PodNeed, inventory: Inventory, use: Use, hands: Sequence[Hand]) -> bool:
+    for together in moments(need):
+        for card in inventory.capacity:
+            total = dict(use.amounts.get(card, {}))
+            total["tiles"] = total.get("tiles", 0) + len(
+                inventory.closed_tiles.get(card, frozenset()) - use.tiles.get(card, frozenset())
+            )
+            touched: set[str] = set()
+            new_tiles = 0
+            for position in together:
+                if card in [held for held, _ in hands[position]]:
+                    for name, amount in need.containers[position].per_card:
+                        total[name] = total.get(name, 0) + amount
+                        touched.add(name)
+                    new_tiles += need.containers[position].tiles
+            for name in touched:
+                has = inventory.capacity[card].get(name, 0)
+                if has <= 0 or total[name] > has:
+                    return False
+            if new_tiles > len(open_tiles(inventory, use, card)):
+                return False
+            named = [tile for at in together for held, tile in hands[at] if held == card and tile is not None]
+            if len(named) != len(set(named)) or not set(named) <= open_tiles(inventory, use, card):
+                return False
+    return True
+
+
+def in_one_group(need: PodNeed, inventory: Inventory, hands: Sequence[Hand]) -> bool:
+    if not need.single_numa or inventory.numa_groups is None:
+        return True
+    used = {card for hand in hands for card, _ in hand}
+    return not used or any(used <= set(group) for group in inventory.numa_groups)
+
+
+def as_kubelet_hands_on(need: PodNeed, hands: Sequence[Hand]) -> bool:
+    pool: set[Card] = set()
+    for container, hand in zip(need.containers, hands, strict=True):
+        got = {card for card, _ in hand}
+        if not container.count:
+            continue
+        if len(pool) <= container.count:
+            if not pool <= got:
+                return False
+        elif not got <= pool:
+            return False
+        pool = pool | got if container.role is Role.INIT else pool - got
+    return True
+
+
+def hands_of(need: PodNeed, inventory: Inventory, cards: Sequence[Card], position: int) -> Iterator[Hand]:
+    count = need.containers[position].count
+    if not need.linked:
+        for chosen in combinations(cards, count):
+            yield tuple((card, None) for card in chosen)
+        return
+    for chosen_links in combinations(inventory.links, count // 2):
+        ends = [end for link in chosen_links for end in link]
+        if len({end.card for end in ends}) == count and all(end.card in cards for end in ends):
+            yield tuple((end.card, end.index) for end in ends)
+
+
+def every_answer(
+    need: PodNeed, inventory: Inventory, use: Use, order: Sequence[Card] | None = None
+) -> Iterator[list[Hand]]:
+    """All that fits: the group that shares a card varies slowest, then the containers in their order."""
+    cards = [card for card in (inventory.capacity if order is None else order) if usable(need, inventory, card)]
+    positions = sorted(range(len(need.containers)), key=lambda at: (at not in need.same_card, at))
+
+    def extend(done: int, hands: dict[int, Hand]) -> Iterator[list[Hand]]:
+        now = [hands.get(at, ()) for at in range(len(need.containers))]
+        if not within_capacity(need, inventory, use, now) or not in_one_group(need, inventory, now):
+            return
+        if done == len(positions):
+            yield now
+            return
+        position = positions[done]
+        for hand in hands_of(need, inventory, cards, position):
+            if position in need.same_card and any(hands[at] != hand for at in need.same_card & hands.keys()):
+                continue
+            yield from extend(done + 1, {**hands, position: hand})
+
+    return extend(0, {})
+
+
+def first(answers: Iterator[list[Hand]], wanted: Callable[[list[Hand]], bool]) -> list[Hand] | None:
+    return next((hands for hands in answers if wanted(hands)), None)
+
+
+def hands_in(need: PodNeed, choice: Choice) -> list[Hand]:
+    return [
+        tuple((card, one.tiles[place][0] if need.linked else None) for place, card in enumerate(one.cards))
+        for one in choice.containers
+    ]
+
+
+def original_order(cards: Sequence[Card], preferred: Card | None) -> list[Card]:
+    """The preferred card changes places with the first."""
+    listed = list(cards)
+    if preferred in listed:
+        at = listed.index(preferred)
+        listed[0], listed[at] = listed[at], listed[0]
+    return listed
+
+
+class Original:
+    """The original's greedy walk, for pods of app containers: the list of candidates made anew for every card."""
+
+    def __init__(self, need: PodNeed, inventory: Inventory, use: Use, balanced: str | None) -> None:
+        self.need, self.inventory, self.use, self.balanced = need, inventory, use, balanced
+
+    def answer(self) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
+        """The cards with their tiles, container by container; None where it gives up."""
+        groups: Sequence[Sequence[Card]] = [list(self.inventory.capacity)]
+        if self.need.single_numa and self.inventory.numa_groups is not None:
+            groups = self.inventory.numa_groups
+        for group in groups:
+            if (answer := self.in_group(group)) is not None:
+                return answer
+        return None
+
+    def in_group(self, group: Sequence[Card]) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
+        self.group = group
+        self.used = {card: dict(self.use.amounts.get(card, {})) for card in self.inventory.capacity}
+        for card, closed in self.inventory.closed_tiles.items():
+            unheld = len(closed - self.use.tiles.get(card, frozenset()))
+            self.used[card]["tiles"] = self.used[card].get("tiles", 0) + unheld
+        self.taken: dict[Card, set[int]] = {card: set() for card in self.inventory.capacity}
+        containers = self.need.containers
+        result: list[list[tuple[Card, int | None]]] = [[] for _ in containers]
+        if self.need.same_card:
+            sharing = sorted(self.need.same_card)
+            total: dict[str, int] = {}
+            for at in sharing:
+                for name, amount in containers[at].per_card:
+                    total[name] = total.get(name, 0) + amount
+            chosen = self.next_card(total, [])
+            if chosen is None:
+                return None
+            for at in sharing:
+                result[at] = [(chosen, None)]
+        for at, one in enumerate(containers):
+            if at in self.need.same_card:
+                continue
+            wants = dict(one.per_card)
+            while len(result[at]) < one.count:
+                held = [card for card, _ in result[at]]
+                if self.need.linked:
+                    pair = self.next_pair(wants, held)
+                    if pair is None:
+                        return None
+                    result[at] += pair
+                else:
+                    chosen = self.next_card(wants, held)
+                    if chosen is None:
+                        return None
+                    result[at].append((chosen, None))
+        return self.with_tiles(result)
+
+    def candidates(self) -> list[Card]:
+        cards = list(self.inventory.capacity)
+        if self.balanced is not None:
+            cards.sort(key=lambda card: self.used[card].get(self.balanced or "", 0))
+            return cards
+        return original_order(cards, self.inventory.preferred_card)
+
+    def has_room(self, card: Card, wants: dict[str, int], held: list[Card]) -> bool:
+        has = self.inventory.capacity[card]
+        return (
+            card in self.group
+            and card not in held
+            and usable(self.need, self.inventory, card)
+            and all(
+                has.get(name, 0) > 0 and self.used[card].get(name, 0) + amount <= has[name]
+                for name, amount in wants.items()
+            )
+        )
+
+    def book(self, card: Card, wants: dict[str, int]) -> None:
+        for name, amount in wants.items():
+            self.used[card][name] = self.used[card].get(name, 0) + amount
+
+    def next_card(self, wants: dict[str, int], held: list[Card]) -> Card | None:
+        for card in self.candidates():
+            if self.has_room(card, wants, held):
+                self.book(card, wants)
+                return card
+        return None
+
+    def next_pair(self, wants: dict[str, int], held: list[Card]) -> list[tuple[Card, int | None]] | None:
+        for card in self.candidates():
+            if not self.has_room(card, wants, held):
+                continue
+            for tile in sorted(open_tiles(self.inventory, self.use, card) - self.taken[card]):
+                joined = [link.other for link in self.inventory.links if link.one == (card, tile)]
+                if not joined or joined[0].card not in self.inventory.capacity:
+                    continue
+                other = joined[0]
+                free = open_tiles(self.inventory, self.use, other.card) - self.taken[other.card]
+                if other.card != card and other.index in free and self.has_room(other.card, wants, held):
+                    for end, index in ((card, tile), other):
+                        self.book(end, wants)
+                        self.taken[end].add(index)
+                    return [(card, tile), (other.card, other.index)]
+        return None
+
+    def with_tiles(
+        self, result: list[list[tuple[Card, int | None]]]
+    ) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
+        full: list[list[tuple[Card, tuple[int, ...]]]] = []
+        for at, hand in enumerate(result):
+            full.append([])
+            for card, linked_tile in hand:
+                wanted = self.need.containers[at].tiles
+                if linked_tile is not None:
+                    full[-1].append((card, (linked_tile,)))
+                    continue
+                free = open_tiles(self.inventory, self.use, card) - self.taken[card]
+                if len(free) < wanted:
+                    return None
+                preferred = [t for t in self.inventory.preferred_tiles.get(card, ()) if t in free]
+                ranked = preferred + sorted(free - set(preferred))
+                self.taken[card] |= set(ranked[:wanted])
+                full[-1].append((card, tuple(ranked[:wanted])))
+        return full
+
+
+def disjoint_while_together(need: PodNeed, choice: Choice) -> bool:
+    """No two containers that run at the same time hold the same tile."""
+    for together in moments(need):
+        for one, other in permutations(together, 2):
+            tiles = [
+                {
+                    (card, tile)
+                    for card, tiles in zip(choice.containers[at].cards, choice.containers[at].tiles, strict=False)
+                    for tile in tiles
+                }
+                for at in (one, other)
+            ]
+            if tiles[0] & tiles[1]:
+                return False
+    return True

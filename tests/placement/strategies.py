@@ -1,0 +1,94 @@
+"""Small nodes and pods of every kind, for properties."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from gas.amounts import sorted_amounts
+from gas.cards import Card, Tile
+from gas.placement.inventory import Inventory, Link, Use
+from gas.placement.need import ContainerNeed, PodNeed, Role
+
+MOST_CARDS = 4
+MOST_CONTAINERS = 3
+NAMES = ("i915", "millicores", "tiles")
+
+
+@st.composite
+def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Use]:
+    count = draw(st.integers(2 if linked else 1, MOST_CARDS))
+    all_cards = [Card(number) for number in draw(st.sampled_from([range(count), range(8, 8 + 2 * count, 2)]))]
+    alike = {name: draw(st.integers(1, 4)) for name in NAMES}
+    capacity = {
+        card: alike if draw(st.integers(0, 3)) else {name: draw(st.integers(0, 4)) for name in NAMES}
+        for card in all_cards
+    }
+    some = st.frozensets(st.sampled_from(all_cards), max_size=1 if draw(st.booleans()) else 2)
+    tiles = {
+        card: st.frozensets(st.integers(0, max(has["tiles"] - 1, 0)), max_size=2) for card, has in capacity.items()
+    }
+    held = {card: draw(tiles[card]) if capacity[card]["tiles"] else frozenset() for card in all_cards}
+    use = Use(
+        amounts={
+            card: {"i915": draw(st.integers(0, 2)), "millicores": draw(st.integers(0, 2)), "tiles": len(held[card])}
+            for card in all_cards
+            if draw(st.booleans())
+        },
+        tiles={card: indexes for card, indexes in held.items() if indexes},
+    )
+    ends = st.builds(Tile, st.sampled_from(all_cards), st.integers(0, 3))
+    links = st.lists(st.builds(Link, ends, ends), min_size=2 if linked else 0, max_size=6, unique=True)
+    groups = st.lists(st.lists(st.sampled_from([*all_cards, Card(99)]), max_size=3).map(tuple), max_size=3).map(tuple)
+    inventory = Inventory(
+        capacity=capacity,
+        disabled=draw(some),
+        closed_tiles={
+            card: draw(tiles[card]) for card in all_cards if capacity[card]["tiles"] and not draw(st.integers(0, 3))
+        },
+        preferred_card=draw(st.none() | st.sampled_from([*all_cards, Card(99)])),
+        preferred_tiles={
+            card: tuple(draw(st.lists(st.integers(0, 4), max_size=2, unique=True)))
+            for card in all_cards
+            if not draw(st.integers(0, 2))
+        },
+        numa_groups=draw(st.none() | groups),
+        links=tuple(draw(links)) if linked else (),
+    )
+    return inventory, use
+
+
+@st.composite
+def needs(draw: st.DrawFn, *, init_containers: bool = True, linked: bool = False, same_card: bool = True) -> PodNeed:
+    roles = sorted(
+        draw(
+            st.lists(
+                st.sampled_from(Role) if init_containers else st.just(Role.APP), min_size=1, max_size=MOST_CONTAINERS
+            )
+        ),
+        key=lambda role: role is Role.APP,
+    )
+    containers = tuple(draw(_containers(role, linked=linked)) for role in roles)
+    single = [at for at, one in enumerate(containers) if one.role is Role.APP and one.count == 1 and not one.tiles]
+    share = same_card and not linked and len(single) > 1 and draw(st.booleans())
+    all_cards = st.frozensets(st.integers(0, 14).map(Card), max_size=15)
+    return PodNeed(
+        containers,
+        allowed=draw(st.none() | st.none() | all_cards),
+        denied=draw(st.just(frozenset()) | st.frozensets(st.integers(0, 14).map(Card), max_size=3)),
+        same_card=frozenset(single[:2]) if share else frozenset(),
+        linked=linked,
+        single_numa=draw(st.booleans()),
+    )
+
+
+@st.composite
+def _containers(draw: st.DrawFn, role: Role, *, linked: bool) -> ContainerNeed:
+    count = draw(st.sampled_from([0, 2, 2, 4]) if linked else st.sampled_from([0, 1, 1, 1, 2, 2, 3]))
+    if not count:
+        return ContainerNeed("c", 0, (), role)
+    per_card = {"i915": 1}
+    if draw(st.booleans()):
+        per_card["millicores"] = draw(st.integers(0, 3))
+    if linked or draw(st.booleans()):
+        per_card["tiles"] = 1 if linked else draw(st.integers(0, 2))
+    return ContainerNeed("c", count, sorted_amounts(per_card), role)

@@ -1,0 +1,75 @@
+"""Numbers card by card."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.placement.detail import card_details
+from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.need import PodNeed
+from tests.placement.builders import GB, amounts, booked, cards, container, link, node, pod
+
+CARD = amounts(i915=2, memory=8 * GB)
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "use", "expected"),
+    [
+        pytest.param(
+            pod(container(memory=5 * GB)),
+            node(CARD, like=2),
+            booked(amounts(memory=5 * GB)),
+            (
+                "card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed",
+                "card1: 8.0 of 8.0 GB of memory.max free, 5.0 needed",
+            ),
+            id="a-sentence-a-card",
+        ),
+        pytest.param(
+            pod(container(memory=5 * GB)),
+            node(CARD),
+            booked(amounts(memory=3 * GB + 1)),
+            ("card0: 4999999999 of 8000000000 bytes of memory.max free, 5000000000 needed",),
+            id="exact-bytes-where-rounding-would-hide-the-difference",
+        ),
+        pytest.param(
+            pod(container(), container(2)),
+            node(amounts(i915=1), amounts(i915=1)),
+            booked(amounts(i915=1)),
+            ("card0: 0 of 1 i915 free, 1 needed", "card1: has room"),
+            id="the-count-resource-only-where-it-is-short",
+        ),
+        pytest.param(
+            pod(container(millicores=5), container(millicores=7)),
+            node(amounts(i915=9, millicores=9), amounts(i915=9)),
+            booked(amounts(millicores=12)),
+            ("card0: 0 of 9 millicores free, 7 needed", "card1: has no millicores"),
+            id="the-greatest-need-and-never-less-than-nothing-free",
+        ),
+        pytest.param(
+            pod(container(memory=GB), allowed=cards(0, 1), denied=cards(1)),
+            node(CARD, like=3, disabled=cards(0)),
+            UNUSED,
+            (
+                "card0: disabled by a telemetry label; 8.0 of 8.0 GB of memory.max free, 1.0 needed",
+                "card1: in the deny list; 8.0 of 8.0 GB of memory.max free, 1.0 needed",
+                "card2: not in the allow list; 8.0 of 8.0 GB of memory.max free, 1.0 needed",
+            ),
+            id="why-a-card-may-not-be-used",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), linked=True),
+            node(amounts(i915=9, tiles=2), like=3, links=(link((0, 0), (1, 0)),)),
+            UNUSED,
+            (
+                "card0: 2 of 2 tiles free, 1 needed",
+                "card1: 2 of 2 tiles free, 1 needed",
+                "card2: joined by no free link to a card with room; 2 of 2 tiles free, 1 needed",
+            ),
+            id="links",
+        ),
+        pytest.param(pod(container(0)), node(CARD), UNUSED, (), id="a-pod-that-wants-no-card"),
+    ],
+)
+def test_card_details(need: PodNeed, inventory: Inventory, use: Use, expected: tuple[str, ...]) -> None:
+    assert card_details(need, inventory, use) == expected

@@ -1,0 +1,115 @@
+"""Init containers and sidecars: what is held when, and what kubelet hands on from ended init containers."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.cards import Card
+from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.kubelet_reuse import obeys, pool_after
+from gas.placement.need import PodNeed, Role
+from tests.placement.builders import amounts, booked, cards, container, init, node, placed, pod, sidecar
+
+CARD = amounts(i915=10, millicores=1000)
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "use", "expected"),
+    [
+        pytest.param(
+            pod(init(millicores=1000), init(millicores=1000), container(millicores=1000)),
+            node(CARD),
+            UNUSED,
+            "0 | 0 | 0",
+            id="an-init-containers-card-is-free-again",
+        ),
+        pytest.param(
+            pod(sidecar(millicores=600), init(millicores=500), container(millicores=300)),
+            node(CARD),
+            UNUSED,
+            "each of 3 containers fits, but not all together (1100 millicores in total)",
+            id="a-sidecar-runs-beside-later-init-containers",
+        ),
+        pytest.param(
+            pod(init(millicores=500), sidecar(millicores=600), container(millicores=400)),
+            node(CARD),
+            UNUSED,
+            "0 | 0 | 0",
+            id="not-beside-earlier-ones",
+        ),
+        pytest.param(
+            pod(sidecar(millicores=600), container(millicores=500)),
+            node(CARD, like=2),
+            UNUSED,
+            "1 | 0",
+            id="a-sidecar-keeps-its-card-app-containers-choose-first",
+        ),
+        pytest.param(
+            pod(init(millicores=500), container(millicores=500)),
+            node(CARD, like=3),
+            booked(amounts(millicores=600)),
+            "1 | 1",
+            id="the-init-container-gets-the-card-that-kubelet-will-hand-on",
+        ),
+        pytest.param(
+            pod(init(), container(millicores=600), container(millicores=600)),
+            node(CARD, like=2),
+            UNUSED,
+            "0 | 0 | 1",
+            id="that-of-the-first-app-container",
+        ),
+        pytest.param(pod(init(2), container(2)), node(CARD, like=3), UNUSED, "0,1 | 0,1", id="all-of-several-cards"),
+        pytest.param(
+            pod(init(2), container(), container(2)),
+            node(CARD, like=3),
+            UNUSED,
+            "0,1 | 0 | 0,1",
+            id="what-a-smaller-container-leaves-goes-to-the-next",
+        ),
+        pytest.param(
+            pod(init(millicores=1000), container(millicores=500)),
+            node(amounts(i915=10, millicores=500), CARD),
+            UNUSED,
+            "1 | 1",
+            id="the-app-container-follows-where-the-init-container-needs-another-card",
+        ),
+        pytest.param(
+            pod(init(millicores=1000), container(memory=5)),
+            node(amounts(i915=10, millicores=500, memory=5), CARD),
+            UNUSED,
+            "1 | 0",
+            id="a-pod-that-cannot-follow-is-placed-all-the-same",
+        ),
+        pytest.param(
+            pod(init(2), sidecar(), container(), single_numa=True),
+            node(CARD, like=4, numa_groups=((Card(3),), (Card(0), Card(2)))),
+            UNUSED,
+            "0,2 | 0 | 2",
+            id="within-one-numa-group",
+        ),
+    ],
+)
+def test_init_containers(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
+    assert placed(need, inventory, use) == expected
+
+
+@pytest.mark.parametrize(
+    ("pool", "given", "expected"),
+    [
+        pytest.param((), (3,), True, id="an-empty-pool-leaves-the-choice"),
+        pytest.param((1,), (1, 3), True, id="a-container-that-wants-more-gets-the-whole-pool"),
+        pytest.param((1,), (3,), False, id="and-nothing-instead-of-it"),
+        pytest.param((1, 2), (2,), True, id="one-that-wants-less-gets-some-of-it"),
+        pytest.param((1, 2), (3,), False, id="and-nothing-else"),
+    ],
+)
+def test_what_kubelet_hands_on(pool: tuple[int, ...], given: tuple[int, ...], expected: bool) -> None:
+    assert obeys(cards(*pool), cards(*given)) is expected
+
+
+def test_init_containers_leave_their_cards_in_the_pool_and_others_take_theirs_out() -> None:
+    pool = pool_after(cards(), Role.INIT, cards(1, 2))
+    assert pool == cards(1, 2)
+    assert pool_after(pool, Role.INIT, cards(1, 2, 3)) == cards(1, 2, 3)
+    assert pool_after(pool, Role.SIDECAR, cards(1)) == cards(2)
+    assert pool_after(pool, Role.APP, cards(2, 3)) == cards(1)

@@ -1,0 +1,136 @@
+"""What holds for every pod on every node."""
+
+from __future__ import annotations
+
+import copy
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gas.placement.choice import Choice, held_by
+from gas.placement.inventory import Inventory, Use
+from gas.placement.need import PodNeed
+from gas.placement.place import place
+from gas.placement.refusal import Refusal, SearchLimitHit
+from tests.placement import model
+from tests.placement.strategies import needs, nodes
+
+law = settings(
+    max_examples=400, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+Node = tuple[Inventory, Use]
+balanced_resources = st.sampled_from([None, "millicores", "tiles", "i915", "nothing-of-ours"])
+
+
+def check(need: PodNeed, inventory: Inventory, use: Use, choice: Choice) -> None:
+    """Everything that any choice must keep."""
+    hands = model.hands_in(need, choice)
+    assert len(choice.containers) == len(need.containers)
+    for container, one in zip(need.containers, choice.containers, strict=True):
+        assert len(set(one.cards)) == len(one.cards) == container.count
+        assert all(model.usable(need, inventory, card) for card in one.cards)
+        assert len(one.tiles) == (len(one.cards) if container.tiles else 0)
+        for card, tiles in zip(one.cards, one.tiles, strict=False):
+            assert len(set(tiles)) == len(tiles) == container.tiles
+            assert set(tiles) <= model.open_tiles(inventory, use, card)
+    assert model.within_capacity(need, inventory, use, hands)
+    assert model.in_one_group(need, inventory, hands)
+    assert model.disjoint_while_together(need, choice)
+    assert len({choice.containers[at].cards for at in need.same_card}) <= 1
+    if need.linked:
+        ends = [[(card, tile) for card, tile in hand] for hand in hands]
+        joined = {frozenset(link) for link in inventory.links}
+        assert all(frozenset(hand[at : at + 2]) in joined for hand in ends for at in range(0, len(hand), 2))
+
+
+def check_booking(need: PodNeed, inventory: Inventory, use: Use, choice: Choice) -> None:
+    """What the choice is booked as is never more than was free."""
+    held = held_by(need, choice)
+    for card, amounts in held.amounts.items():
+        booked = use.amounts.get(card, {})
+        assert all(booked.get(name, 0) + amount <= inventory.capacity[card][name] for name, amount in amounts)
+    assert all(tiles <= model.open_tiles(inventory, use, card) for card, tiles in held.tiles.items())
+
+
+@law
+@given(node=nodes(), need=needs(), balanced=balanced_resources)
+def test_a_pod_is_placed_exactly_if_it_fits_in_some_way(node: Node, need: PodNeed, balanced: str | None) -> None:
+    agrees_with_brute_force(node, need, balanced)
+
+
+@law
+@given(node=nodes(linked=True), need=needs(linked=True), balanced=balanced_resources)
+def test_a_linked_pod_is_placed_exactly_if_it_fits_in_some_way(node: Node, need: PodNeed, balanced: str | None) -> None:
+    agrees_with_brute_force(node, need, balanced)
+
+
+def agrees_with_brute_force(node: Node, need: PodNeed, balanced: str | None) -> None:
+    inventory, use = node
+    before = copy.deepcopy((need, inventory, use))
+    answer = place(need, inventory, use, balanced=balanced)
+    assert (need, inventory, use) == before, "only read"
+    assert not isinstance(answer, SearchLimitHit)
+    if isinstance(answer, Refusal):
+        assert str(answer)
+        assert model.first(model.every_answer(need, inventory, use), lambda _: True) is None
+        return
+    check(need, inventory, use, answer)
+    check_booking(need, inventory, use, answer)
+    hands = model.hands_in(need, answer)
+    if not model.as_kubelet_hands_on(need, hands):
+        better = model.first(
+            model.every_answer(need, inventory, use), lambda other: model.as_kubelet_hands_on(need, other)
+        )
+        assert better is None, "what kubelet hands on is obeyed where it can be"
+
+
+@law
+@given(node=nodes(), need=needs(init_containers=False), balanced=balanced_resources)
+def test_where_the_original_had_an_answer_it_is_ours(node: Node, need: PodNeed, balanced: str | None) -> None:
+    as_the_original(node, need, balanced)
+
+
+@law
+@given(node=nodes(linked=True), need=needs(init_containers=False, linked=True), balanced=balanced_resources)
+def test_where_the_original_had_linked_cards_they_are_ours(node: Node, need: PodNeed, balanced: str | None) -> None:
+    as_the_original(node, need, balanced)
+
+
+def as_the_original(node: Node, need: PodNeed, balanced: str | None) -> None:
+    inventory, use = node
+    expected = model.Original(need, inventory, use, balanced).answer()
+    if expected is None:
+        return
+    choice = place(need, inventory, use, balanced=balanced)
+    assert isinstance(choice, Choice)
+    for container, one, hand in zip(need.containers, choice.containers, expected, strict=True):
+        assert one.cards == tuple(card for card, _ in hand)
+        assert one.tiles == (tuple(tiles for _, tiles in hand) if container.tiles else ())
+    got_preferred = any(inventory.preferred_card == card for hand in expected for card, _ in hand)
+    assert choice.preferred == (balanced is None and got_preferred)
+
+
+@law
+@given(node=nodes(), need=needs(init_containers=False))
+def test_what_only_the_search_finds_is_the_first_in_the_order_of_candidates(node: Node, need: PodNeed) -> None:
+    inventory, use = node
+    if not need.wants_cards or model.Original(need, inventory, use, None).answer() is not None:
+        return
+    order = model.original_order(list(inventory.capacity), inventory.preferred_card)
+    groups = [order]
+    if need.single_numa and inventory.numa_groups is not None:
+        groups = [[card for card in order if card in group] for group in inventory.numa_groups]
+    expected = next((hands for group in groups for hands in model.every_answer(need, inventory, use, group)), None)
+    answer = place(need, inventory, use)
+    assert expected == (model.hands_in(need, answer) if isinstance(answer, Choice) else None)
+
+
+@law
+@given(node=nodes(), need=needs(), step_limit=st.integers(0, 6))
+def test_a_search_cut_short_never_says_that_a_pod_does_not_fit(node: Node, need: PodNeed, step_limit: int) -> None:
+    inventory, use = node
+    answer = place(need, inventory, use, step_limit=step_limit)
+    if isinstance(answer, Choice):
+        check(need, inventory, use, answer)
+    elif not isinstance(answer, SearchLimitHit):
+        assert next(model.every_answer(need, inventory, use), None) is None

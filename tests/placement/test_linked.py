@@ -1,0 +1,113 @@
+"""Pairs of cards joined by a link (gas-contract: Choosing cards, gas-allocate-xelink)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.cards import Card
+from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.need import PodNeed
+from tests.placement.builders import amounts, booked, container, init, link, node, placed, pod, sidecar
+
+CARD = amounts(i915=4, millicores=1000, tiles=2)
+CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "use", "expected"),
+    [
+        pytest.param(
+            pod(container(2, tiles=1), linked=True),
+            node(CARD, like=4, links=CHAIN),
+            UNUSED,
+            "0:0,1:0",
+            id="the-first-card-with-a-link-and-its-other-end",
+        ),
+        pytest.param(
+            pod(container(4, tiles=1), linked=True),
+            node(CARD, like=4, links=CHAIN),
+            UNUSED,
+            "0:0,1:0,2:0,3:0",
+            id="pair-by-pair",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), container(2, tiles=1), linked=True),
+            node(CARD, like=4, links=CHAIN),
+            UNUSED,
+            "0:0,1:0 | 1:1,2:1",
+            id="a-tile-that-an-earlier-container-got-is-not-free",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), linked=True),
+            node(CARD, like=4, links=CHAIN, closed_tiles={Card(1): frozenset({0})}),
+            UNUSED,
+            "1:1,2:1",
+            id="nor-a-closed-one-at-the-far-end",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), linked=True),
+            node(CARD, like=4, links=CHAIN),
+            booked(amounts(tiles=1), tiles={0: {0}}),
+            "1:1,2:1",
+            id="nor-a-held-one",
+        ),
+        pytest.param(
+            pod(container(2, millicores=500, tiles=1), linked=True),
+            node(CARD, like=4, links=CHAIN),
+            booked({}, amounts(millicores=600)),
+            "2:0,3:0",
+            id="the-far-card-needs-room-as-well",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), denied=frozenset({Card(1)}), linked=True),
+            node(CARD, like=4, links=CHAIN),
+            UNUSED,
+            "2:0,3:0",
+            id="and-must-be-usable",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), linked=True),
+            node(CARD, like=4, links=CHAIN, preferred_card=Card(2)),
+            UNUSED,
+            "2:0,3:0",
+            id="the-preferred-card-first",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), linked=True),
+            node(CARD, like=3, links=(link((2, 1), (0, 0)),), disabled=frozenset({Card(1)})),
+            UNUSED,
+            "2:1,0:0",
+            id="a-link-from-its-left-side-first",
+        ),
+        pytest.param(
+            pod(container(4, tiles=1), linked=True),
+            node(CARD, like=4, links=(link((0, 0), (1, 0)), link((0, 1), (2, 0)), link((1, 1), (3, 0)))),
+            UNUSED,
+            "0:1,2:0,1:1,3:0",
+            id="the-search-takes-another-pair-where-the-first-leads-nowhere",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), linked=True),
+            node(CARD, like=2, links=(link((0, 0), (0, 1)), link((0, 0), (1, 0)))),
+            UNUSED,
+            "0:0,1:0",
+            id="a-card-joined-to-itself-is-no-pair",
+        ),
+        pytest.param(
+            pod(init(2, tiles=1), sidecar(2, tiles=1), container(2, tiles=1), linked=True),
+            node(CARD, like=2, links=(link((0, 0), (1, 0)), link((0, 1), (1, 1)))),
+            UNUSED,
+            "0:0,1:0 | 0:1,1:1 | 0:0,1:0",
+            id="an-init-containers-tiles-are-free-again",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), linked=True, single_numa=True),
+            node(CARD, like=4, links=CHAIN, numa_groups=((Card(1), Card(2)), (Card(3),))),
+            UNUSED,
+            "1:1,2:1",
+            id="both-ends-in-one-numa-group",
+        ),
+    ],
+)
+def test_linked(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
+    assert placed(need, inventory, use) == expected

@@ -1,0 +1,333 @@
+"""Every way to say no, word for word: these sentences are what users see."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.cards import Card
+from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.need import PodNeed
+from gas.placement.place import place
+from gas.placement.refusal import Refusal, SearchLimitHit, UnknownNode, UnreadableNeed
+from tests.placement.builders import GB, amounts, booked, cards, container, link, node, pod
+
+CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
+TILED = amounts(i915=10, millicores=1000, tiles=2)
+FULL = amounts(millicores=1000)
+TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "use", "kind", "sentence"),
+    [
+        pytest.param(pod(container()), node(), UNUSED, "no-cards", "the node has no known GPU card", id="no-cards"),
+        pytest.param(
+            pod(container(xe=1)),
+            node(CARD),
+            UNUSED,
+            "resource-not-on-node",
+            "no card of the node has any xe",
+            id="resource-unknown-there",
+        ),
+        pytest.param(
+            pod(container(xe=1)),
+            node({**CARD, "xe": 0}),
+            UNUSED,
+            "resource-not-on-node",
+            "no card of the node has any xe",
+            id="none-of-the-resource-there",
+        ),
+        pytest.param(
+            pod(container(4)),
+            node(CARD, like=2),
+            UNUSED,
+            "fewer-cards-than-wanted",
+            "needs 4 cards, the node has 2",
+            id="more-cards-than-there-are",
+        ),
+        pytest.param(
+            pod(container(memory=5 * GB, millicores=1)),
+            node(CARD, like=2),
+            booked(amounts(memory=4 * GB), amounts(memory=4 * GB)),
+            "no-room",
+            "no card has 5.0 GB of memory.max free",
+            id="one-resource-short-on-every-card-only-that-is-named",
+        ),
+        pytest.param(
+            pod(container(memory=9 * GB)),
+            node(CARD),
+            UNUSED,
+            "no-room",
+            "no card has 9.0 GB of memory.max free",
+            id="cards-too-small",
+        ),
+        pytest.param(
+            pod(container(memory=5 * GB, millicores=500)),
+            node(CARD, like=2),
+            booked(amounts(memory=5 * GB), FULL),
+            "no-room",
+            "no card has 500 millicores and 5.0 GB of memory.max free together",
+            id="only-together-short",
+        ),
+        pytest.param(
+            pod(container(memory=1, millicores=500)),
+            node(CARD, like=2),
+            booked(amounts(i915=10), FULL),
+            "no-room",
+            "no card has 1 i915 and 500 millicores free together",
+            id="the-count-resource-is-named-where-it-is-part-of-it",
+        ),
+        pytest.param(
+            pod(container(millicores=500)),
+            node(CARD, like=2),
+            booked(amounts(i915=10), amounts(i915=10)),
+            "no-room",
+            "no card has 1 i915 free",
+            id="the-count-resource-alone-short",
+        ),
+        pytest.param(
+            pod(container(millicores=500)),
+            node(CARD, like=1),
+            booked(amounts(i915=10, millicores=1000)),
+            "no-room",
+            "no card has 500 millicores free",
+            id="not-named-beside-another",
+        ),
+        pytest.param(
+            pod(container(2, millicores=500)),
+            node(CARD, like=2),
+            booked(FULL),
+            "no-room",
+            "needs 2 cards with 500 millicores each, 1 has that",
+            id="one-card-short",
+        ),
+        pytest.param(
+            pod(container(2, millicores=500)),
+            node(CARD, like=2),
+            booked(FULL, FULL),
+            "no-room",
+            "needs 2 cards with 500 millicores each, none has that",
+            id="two-cards-short",
+        ),
+        pytest.param(
+            pod(container(4, millicores=500)),
+            node(CARD, like=4),
+            booked(FULL),
+            "no-room",
+            "needs 4 cards with 500 millicores each, 3 have that",
+            id="three-of-four",
+        ),
+        pytest.param(
+            pod(container(tiles=2)),
+            node(TILED, like=2, closed_tiles={Card(0): frozenset({0})}),
+            booked({}, amounts(tiles=1), tiles={1: {1}}),
+            "no-room",
+            "no card has 2 tiles free",
+            id="tiles",
+        ),
+        pytest.param(
+            pod(container(tiles=1)),
+            node(TILED),
+            booked(amounts(tiles=2), tiles={0: {0, 1}}),
+            "no-room",
+            "no card has 1 tile free",
+            id="one-tile",
+        ),
+        pytest.param(
+            pod(container(millicores=500)),
+            node(CARD, like=2, disabled=cards(0)),
+            booked({}, FULL),
+            "cards-disabled",
+            "card0 is disabled by a telemetry label",
+            id="the-card-with-room-is-disabled",
+        ),
+        pytest.param(
+            pod(container(millicores=500)),
+            node(CARD, like=3, disabled=cards(0, 1)),
+            booked({}, FULL, FULL),
+            "cards-disabled",
+            "2 cards are disabled by telemetry labels",
+            id="several-disabled",
+        ),
+        pytest.param(
+            pod(container(), denied=cards(1)),
+            node(CARD, like=2, disabled=cards(0, 1)),
+            UNUSED,
+            "cards-disabled",
+            "card0 is disabled by a telemetry label",
+            id="of-the-disabled-ones-only-those-that-the-pod-could-use",
+        ),
+        pytest.param(
+            pod(container(millicores=500)),
+            node(CARD, like=2, disabled=cards(0)),
+            booked(FULL, FULL),
+            "no-room",
+            "no card has 500 millicores free",
+            id="a-disabled-card-that-would-not-help-is-not-blamed",
+        ),
+        pytest.param(
+            pod(container(memory=5 * GB), allowed=cards(1)),
+            node(CARD, like=2),
+            booked({}, amounts(memory=4 * GB)),
+            "allow-list",
+            "no card that the allow list names has 5.0 GB of memory.max free",
+            id="allow-list",
+        ),
+        pytest.param(
+            pod(container(2, millicores=1), allowed=cards(1)),
+            node(CARD, like=2),
+            UNUSED,
+            "allow-list",
+            "needs 2 cards with 1 millicores each, of those that the allow list names 1 has that",
+            id="allow-list-too-short",
+        ),
+        pytest.param(
+            pod(container(memory=5 * GB), denied=cards(0)),
+            node(CARD, like=2),
+            booked({}, amounts(memory=4 * GB)),
+            "deny-list",
+            "no card that the deny list leaves has 5.0 GB of memory.max free",
+            id="deny-list",
+        ),
+        pytest.param(
+            pod(container(millicores=600), container(millicores=600), denied=cards(0)),
+            node(CARD, like=2),
+            UNUSED,
+            "deny-list",
+            "each of 2 containers fits, but not all together (1200 millicores in total)"
+            " on the cards that the deny list leaves",
+            id="deny-list-leaves-too-little-for-all",
+        ),
+        pytest.param(
+            pod(container(), allowed=cards(0), denied=cards(0)),
+            node(CARD),
+            UNUSED,
+            "deny-list",
+            "no card that the deny list leaves has 1 i915 free",
+            id="allowed-and-denied",
+        ),
+        pytest.param(
+            pod(container(), allowed=cards(1)),
+            node(CARD, like=2, disabled=cards(0, 1)),
+            booked({}, {}),
+            "cards-disabled",
+            "card1 is disabled by a telemetry label",
+            id="two-things-in-the-way-the-one-that-alone-would-help",
+        ),
+        pytest.param(
+            pod(container(millicores=500), allowed=cards(1)),
+            node(CARD, like=2, disabled=cards(0)),
+            booked({}, FULL),
+            "allow-list",
+            "no card that the allow list names has 500 millicores free",
+            id="two-things-in-the-way-the-last-one-to-go",
+        ),
+        pytest.param(
+            pod(container(2, millicores=500), single_numa=True),
+            node(CARD, like=4, numa_groups=TWO_GROUPS),
+            booked(FULL, {}, FULL),
+            "numa",
+            "no NUMA group has 2 cards with 500 millicores each",
+            id="numa",
+        ),
+        pytest.param(
+            pod(container(), single_numa=True),
+            node(CARD, numa_groups=()),
+            UNUSED,
+            "numa",
+            "no NUMA group has a card with 1 i915 free",
+            id="a-card-in-no-group",
+        ),
+        pytest.param(
+            pod(container(2, millicores=600), container(millicores=600), single_numa=True),
+            node(CARD, like=4, numa_groups=TWO_GROUPS),
+            UNUSED,
+            "numa",
+            "no NUMA group has room for all containers together",
+            id="numa-together",
+        ),
+        pytest.param(
+            pod(container(2, millicores=500, tiles=1), linked=True),
+            node(TILED, like=3, links=(link((0, 0), (1, 0)),)),
+            booked(FULL),
+            "links",
+            "no free linked pair of cards with 500 millicores each",
+            id="links",
+        ),
+        pytest.param(
+            pod(container(4, tiles=1), linked=True),
+            node(TILED, like=4, links=(link((0, 0), (1, 0)), link((1, 1), (2, 0)))),
+            UNUSED,
+            "links",
+            "no 2 free linked pairs of cards",
+            id="two-links-that-share-a-card",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), container(2, tiles=1), linked=True),
+            node(TILED, like=2, links=(link((0, 0), (1, 0)),)),
+            UNUSED,
+            "links",
+            "no 2 free linked pairs of cards for all containers together",
+            id="links-together",
+        ),
+        pytest.param(
+            pod(container(millicores=600), container(millicores=600), container(0)),
+            node(CARD),
+            UNUSED,
+            "not-together",
+            "each of 2 containers fits, but not all together (1200 millicores in total)",
+            id="not-together",
+        ),
+        pytest.param(
+            pod(container(6), container(6)),
+            node(amounts(i915=1), like=6),
+            UNUSED,
+            "not-together",
+            "each of 2 containers fits, but not all together (12 i915 in total)",
+            id="not-together-by-count",
+        ),
+    ],
+)
+def test_refusal(need: PodNeed, inventory: Inventory, use: Use, kind: str, sentence: str) -> None:
+    refusal = place(need, inventory, use)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.kind, str(refusal)) == (kind, sentence)
+
+
+def test_refusals_that_others_give() -> None:
+    assert (UnknownNode().kind, str(UnknownNode())) == ("unknown-node", "the node is unknown")
+    unreadable = UnreadableNeed("i915 and xe in one pod")
+    assert (unreadable.kind, str(unreadable)) == ("unreadable-need", "i915 and xe in one pod")
+
+
+def all_refusals(kind: type[Refusal] = Refusal) -> list[type[Refusal]]:
+    below = [each for direct in kind.__subclasses__() for each in all_refusals(direct)]
+    return below if below else [kind]
+
+
+def test_every_reason_has_a_name_of_its_own() -> None:
+    assert sorted(refusal.kind for refusal in all_refusals()) == [
+        "allow-list",
+        "cards-disabled",
+        "deny-list",
+        "fewer-cards-than-wanted",
+        "links",
+        "no-cards",
+        "no-room",
+        "not-together",
+        "numa",
+        "resource-not-on-node",
+        "search-limit-hit",
+        "unknown-node",
+        "unreadable-need",
+    ]
+
+
+def test_which_reasons_only_books_per_card_can_see() -> None:
+    assert {refusal.kind for refusal in all_refusals() if not refusal.per_card_books} == {
+        "unknown-node",
+        "unreadable-need",
+        "no-cards",
+        "resource-not-on-node",
+    }
+    assert SearchLimitHit.per_card_books

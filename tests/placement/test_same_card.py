@@ -1,0 +1,65 @@
+"""Containers that share one card (gas-contract: Choosing cards, gas-same-gpu)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.need import PodNeed
+from tests.placement.builders import amounts, booked, container, node, placed, pod
+
+CARD = amounts(i915=2, millicores=1000)
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "use", "expected"),
+    [
+        pytest.param(
+            pod(
+                container(millicores=600),
+                container(millicores=300),
+                container(millicores=500),
+                same_card=frozenset({1, 2}),
+            ),
+            node(CARD, like=2),
+            UNUSED,
+            "1 | 0 | 0",
+            id="the-group-is-placed-first",
+        ),
+        pytest.param(
+            pod(container(millicores=300), container(millicores=500), same_card=frozenset({0, 1})),
+            node(CARD, like=2),
+            booked(amounts(millicores=300)),
+            "1 | 1",
+            id="its-needs-are-summed",
+        ),
+        pytest.param(
+            pod(container(), container(), same_card=frozenset({0, 1})),
+            node(CARD, like=2),
+            booked(amounts(i915=1)),
+            "1 | 1",
+            id="the-count-resource-is-taken-once-for-each-container",
+        ),
+        pytest.param(
+            pod(
+                container(millicores=300),
+                container(millicores=300),
+                container(millicores=1000),
+                same_card=frozenset({0, 1}),
+            ),
+            node(CARD, amounts(i915=2, millicores=600)),
+            UNUSED,
+            "1 | 1 | 0",
+            id="the-search-moves-the-whole-group",
+        ),
+        pytest.param(
+            pod(container(), container(), container(), same_card=frozenset({0, 1, 2})),
+            node(CARD, like=2),
+            UNUSED,
+            "no card has 3 i915 free for 3 containers that share a card",
+            id="refused-with-the-sum",
+        ),
+    ],
+)
+def test_same_card(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
+    assert placed(need, inventory, use) == expected

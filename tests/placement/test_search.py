@@ -1,0 +1,82 @@
+"""What the greedy answer misses, the search finds; what it cannot know, it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.cards import Card
+from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.need import PodNeed
+from gas.placement.place import DEFAULT_STEP_LIMIT, place
+from gas.placement.refusal import NotTogether, SearchLimitHit
+from tests.placement.builders import amounts, booked, container, node, placed, pod
+
+
+def card(millicores: int) -> dict[str, int]:
+    return amounts(i915=100, millicores=millicores)
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "use", "expected"),
+    [
+        pytest.param(
+            pod(container(millicores=400), container(millicores=1000)),
+            node(card(1000), card(400)),
+            UNUSED,
+            "1 | 0",
+            id="the-small-one-makes-way",
+        ),
+        pytest.param(
+            pod(container(2, millicores=500), container(2, millicores=1000)),
+            node(card(1000), card(1000), card(500), card(500)),
+            UNUSED,
+            "2,3 | 0,1",
+            id="with-both-its-cards",
+        ),
+        pytest.param(
+            pod(container(millicores=300), container(millicores=300), container(millicores=400)),
+            node(card(1000), like=2),
+            booked(amounts(millicores=300), amounts(millicores=700)),
+            "0 | 1 | 0",
+            id="the-first-answer-in-the-order-of-candidates",
+        ),
+        pytest.param(
+            pod(container(millicores=400), container(millicores=1000)),
+            node(card(1000), card(400), card(400), card(1000), preferred_card=Card(3)),
+            UNUSED,
+            "3 | 0",
+            id="which-begins-with-the-preferred-card",
+        ),
+    ],
+)
+def test_search(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
+    assert placed(need, inventory, use) == expected
+
+
+def test_cards_that_nothing_tells_apart_cost_one_try() -> None:
+    need = pod(*[container(millicores=600)] * 9)
+    answer = place(need, node(card(1000), like=8), UNUSED, step_limit=0)
+    assert isinstance(answer, NotTogether), "scraps of 400 on eight cards are seen without trying"
+    unlike = [container(millicores=amount) for amount in (400, 350, 350, 300, 300, 300)]
+    answer = place(pod(*unlike), node(card(500), card(500), card(500), card(500), card(399)), UNUSED, step_limit=9)
+    assert isinstance(answer, NotTogether)
+
+
+def test_a_search_that_is_cut_short_says_so() -> None:
+    need = pod(container(millicores=400), container(millicores=1000))
+    answer = place(need, node(card(1000), card(400)), UNUSED, step_limit=1)
+    assert answer == SearchLimitHit(1)
+    assert "not known" in str(answer)
+
+
+def test_a_pod_with_very_many_containers_is_no_trouble() -> None:
+    need = pod(*[container(millicores=1)] * 1200, container(millicores=500))
+    inventory = node(amounts(i915=2000, millicores=1697), amounts(i915=2000, millicores=499))
+    answer = placed(need, inventory).split(" | ")
+    assert (answer.count("0"), answer.count("1")) == (1198, 3)
+
+
+def test_the_limit_is_enough_for_eight_containers_on_eight_unlike_cards() -> None:
+    need = pod(*[container(millicores=100 * size) for size in (1, 2, 3, 4, 5, 6, 7, 8)])
+    inventory = node(*[card(100 * size) for size in (8, 7, 6, 5, 4, 3, 2, 1)])
+    assert placed(need, inventory, step_limit=DEFAULT_STEP_LIMIT) == " | ".join("76543210")

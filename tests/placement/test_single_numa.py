@@ -1,0 +1,78 @@
+"""All cards of a pod from one NUMA group (gas-contract: Choosing cards, gas-allocate-single-numa)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.cards import Card
+from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.need import PodNeed
+from tests.placement.builders import amounts, booked, container, node, placed, pod
+
+CARD = amounts(i915=2, millicores=1000)
+TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
+
+
+def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
+    return tuple(tuple(map(Card, group)) for group in each)
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "use", "expected"),
+    [
+        pytest.param(
+            pod(container(millicores=500), container(2, millicores=500), single_numa=True),
+            node(CARD, like=4, numa_groups=TWO_GROUPS),
+            booked({}, amounts(millicores=600)),
+            "2 | 2,3",
+            id="the-pod-not-the-container-is-kept-together",
+        ),
+        pytest.param(
+            pod(container(), single_numa=True),
+            node(CARD, like=4, numa_groups=groups((3, 2), (0, 1))),
+            UNUSED,
+            "2",
+            id="groups-in-the-order-of-the-label-cards-in-natural-order",
+        ),
+        pytest.param(
+            pod(container(), single_numa=True),
+            node(CARD, like=2, numa_groups=groups((9,), (8, 1))),
+            UNUSED,
+            "1",
+            id="cards-that-the-node-does-not-have-are-ignored",
+        ),
+        pytest.param(
+            pod(container(2), single_numa=True),
+            node(CARD, like=2),
+            UNUSED,
+            "0,1",
+            id="a-node-without-groups-does-not-restrict",
+        ),
+        pytest.param(
+            pod(container(2)), node(CARD, like=2, numa_groups=groups((0,), (1,))), UNUSED, "0,1", id="only-if-wanted"
+        ),
+        pytest.param(
+            pod(container(2), single_numa=True),
+            node(CARD, like=4, numa_groups=TWO_GROUPS, preferred_card=Card(3)),
+            UNUSED,
+            "1,0",
+            id="a-preferred-card-of-another-group-has-changed-places-already",
+        ),
+        pytest.param(
+            pod(container(millicores=500), container(millicores=1000), single_numa=True),
+            node(amounts(i915=2, millicores=1000), amounts(i915=2, millicores=500), CARD, CARD, numa_groups=TWO_GROUPS),
+            UNUSED,
+            "2 | 3",
+            id="greedy-in-every-group-before-any-search",
+        ),
+        pytest.param(
+            pod(container(millicores=500), container(millicores=1000), single_numa=True),
+            node(CARD, amounts(i915=2, millicores=500), amounts(i915=2, millicores=500), CARD, numa_groups=TWO_GROUPS),
+            booked({}, {}, {}, amounts(millicores=1000)),
+            "1 | 0",
+            id="then-the-search-in-every-group",
+        ),
+    ],
+)
+def test_single_numa(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
+    assert placed(need, inventory, use) == expected

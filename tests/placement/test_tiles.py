@@ -1,0 +1,86 @@
+"""Tiles: as many as asked, open, nobody else's (gas-contract: Choosing cards, tiles)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.cards import Card
+from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.need import PodNeed
+from tests.placement.builders import amounts, booked, container, init, node, placed, pod, sidecar
+
+CARD = amounts(i915=10, tiles=4)
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "use", "expected"),
+    [
+        pytest.param(pod(container(2, tiles=2)), node(CARD, like=2), UNUSED, "0:0+1,1:0+1", id="ascending"),
+        pytest.param(
+            pod(container(tiles=1), container(tiles=2)),
+            node(CARD),
+            UNUSED,
+            "0:0 | 0:1+2",
+            id="later-containers-get-other-tiles",
+        ),
+        pytest.param(
+            pod(container(tiles=3)),
+            node(CARD, preferred_tiles={Card(0): (3, 2, 9)}),
+            UNUSED,
+            "0:3+2+0",
+            id="preferred-tiles-first-unknown-ones-ignored",
+        ),
+        pytest.param(
+            pod(container(tiles=2)),
+            node(CARD, closed_tiles={Card(0): frozenset({0})}),
+            booked(amounts(tiles=1), tiles={0: {2}}),
+            "0:1+3",
+            id="neither-closed-nor-held-ones",
+        ),
+        pytest.param(
+            pod(container(tiles=3)),
+            node(CARD, like=2, closed_tiles={Card(0): frozenset({0, 1})}),
+            UNUSED,
+            "1:0+1+2",
+            id="closed-tiles-lower-what-is-free",
+        ),
+        pytest.param(
+            pod(container(tiles=3)),
+            node(CARD, closed_tiles={Card(0): frozenset({1})}),
+            booked(amounts(tiles=1), tiles={0: {1}}),
+            "0:0+2+3",
+            id="a-closed-tile-that-somebody-holds-counts-once",
+        ),
+        pytest.param(
+            pod(container(tiles=1)),
+            node(CARD, like=2),
+            booked(amounts(tiles=1), tiles={0: {0, 1, 2, 3}}),
+            "1:0",
+            id="a-card-whose-every-tile-is-held-is-full-whatever-its-amounts-say",
+        ),
+        pytest.param(pod(container(tiles=0)), node(CARD), UNUSED, "0", id="no-tiles-asked-none-given"),
+        pytest.param(
+            pod(init(tiles=2), container(tiles=2), container(tiles=2)),
+            node(CARD),
+            UNUSED,
+            "0:0+1 | 0:0+1 | 0:2+3",
+            id="an-init-container-takes-tiles-that-the-pod-has-anyway",
+        ),
+        pytest.param(
+            pod(sidecar(tiles=1), init(tiles=3), container(tiles=3)),
+            node(CARD),
+            UNUSED,
+            "0:3 | 0:0+1+2 | 0:0+1+2",
+            id="but-none-of-a-sidecar-that-runs-beside-it",
+        ),
+        pytest.param(
+            pod(init(tiles=4), sidecar(tiles=2), container(tiles=2)),
+            node(CARD),
+            UNUSED,
+            "0:0+1+2+3 | 0:2+3 | 0:0+1",
+            id="a-sidecar-that-starts-later-is-no-hindrance",
+        ),
+    ],
+)
+def test_tiles(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
+    assert placed(need, inventory, use) == expected

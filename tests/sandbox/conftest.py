@@ -1,0 +1,22 @@
+"""A running API server and a client of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gas.sandbox.api_client import ApiClient
+from gas.sandbox.api_server import ApiServer
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[ApiClient]:
+    async with ApiClient(server.url) as client:
+        yield client

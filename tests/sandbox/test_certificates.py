@@ -1,0 +1,80 @@
+"""Certificates do what they are for, and the wrong ones do not."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gas.sandbox.certificates import Authority, PemFiles, Validity
+
+
+def _handshake(server: PemFiles, client: PemFiles | None, trusted: Path, clients: Path, host: str) -> None:
+    """A TLS handshake in memory. Raises ssl.SSLError when one side does not accept the other."""
+    server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=clients)
+    server_context.verify_mode = ssl.CERT_REQUIRED
+    server_context.load_cert_chain(server.certificate, server.key)
+    client_context = ssl.create_default_context(cafile=trusted)
+    client_context.verify_flags |= ssl.VERIFY_X509_STRICT
+    if client is not None:
+        client_context.load_cert_chain(client.certificate, client.key)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client_context.wrap_bio(to_client, to_server, server_hostname=host),
+        server_context.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(4):
+        for side in sides:
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+
+
+Clients = Callable[[Authority, Path], PemFiles | None]
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_server_and_client_of_one_authority_trust_each_other(tmp_path: Path, host: str) -> None:
+    authority = Authority()
+    trusted = authority.write(tmp_path)
+    _handshake(authority.write_server(tmp_path), authority.write_client(tmp_path), trusted, trusted, host)
+
+
+@pytest.mark.parametrize(
+    ("client", "why"),
+    [
+        pytest.param(lambda _authority, _path: None, "PEER_DID_NOT_RETURN_A_CERTIFICATE", id="none"),
+        pytest.param(
+            lambda authority, path: authority.write_client(path, validity=Validity.days(-1)),
+            "certificate has expired",
+            id="expired",
+        ),
+        pytest.param(lambda _authority, path: Authority().write_client(path), "CERTIFICATE_VERIFY", id="foreign"),
+        pytest.param(
+            lambda authority, path: authority.write_server(path, "other"), "unsuitable certificate purpose",
+            id="a-server-certificate",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_client_certificate_is_refused(tmp_path: Path, client: Clients, why: str) -> None:
+    authority = Authority()
+    trusted = authority.write(tmp_path)
+    with pytest.raises(ssl.SSLError, match=why):
+        _handshake(authority.write_server(tmp_path), client(authority, tmp_path), trusted, trusted, "localhost")
+
+
+def test_a_server_is_known_by_its_hosts_only(tmp_path: Path) -> None:
+    authority = Authority()
+    trusted = authority.write(tmp_path)
+    server = authority.write_server(tmp_path, hosts=["gas-service.default.svc"])
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        _handshake(server, authority.write_client(tmp_path), trusted, trusted, "localhost")
+
+
+def test_only_the_owner_reads_a_key(tmp_path: Path) -> None:
+    files = Authority().write_client(tmp_path, "scheduler")
+    assert files.key == tmp_path / "scheduler.key"
+    assert files.key.stat().st_mode & 0o777 == 0o600
