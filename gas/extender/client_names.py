@@ -38,7 +38,7 @@ class CheckedConnection(ssl.SSLObject):
             raise
         self._check_names()
 
-    def unwrap(self) -> None:  # type: ignore[override]
+    def unwrap(self) -> None:
         """Say that nothing follows, without waiting for the client to say so too.
 
         RFC 8446, 6.1 allows it. A client that never answers would hold the connection, and our own end, for 30 s.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
-from gas.extender.metrics import CardBooks
+from gas.extender.card_books import card_books
 from gas.extender.nodes import Nodes, with_problems
 from gas.extender.pods import Pods, rebuilt_books
 from gas.extender.refusals import Refusals
 from gas.ledger import Booking, Ledger, State
-from gas.placement.inventory import NOTHING
 
 
 def books_json(nodes: Nodes, pods: Pods, ledger: Ledger) -> bytes:
@@ -67,24 +64,6 @@ def refusals_json(refusals: Refusals) -> bytes:
             for uid, refusal in refusals
         }
     )
-
-
-def card_books(nodes: Nodes, ledger: Ledger) -> Iterator[CardBooks]:
-    """One row for each card that a node has or that somebody still holds."""
-    names = dict.fromkeys([*(name for name, _ in nodes), *ledger.nodes()])
-    for name in names:
-        facts = nodes.facts(name)
-        capacity = facts.inventory.capacity if facts is not None else {}
-        use = ledger.use(name)
-        holders = ledger.holders(name)
-        for card in sorted({*capacity, *holders}):
-            yield CardBooks(
-                node=name,
-                card=str(card),
-                capacity=capacity.get(card, NOTHING),
-                booked=use.amounts.get(card, NOTHING),
-                pods=holders.get(card, 0),
-            )
 
 
 def differences(pods: Pods, ledger: Ledger) -> list[str]:

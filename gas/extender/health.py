@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
+from gas.extender.card_books import CardBooks
+from gas.extender.card_series import card_series
 from gas.extender.early_answers import EarlyAnswers
 
 BODY_PATIENCE = 5.0
@@ -21,11 +23,13 @@ def plain_app(
     *,
     why_not_ready: Callable[[], str | None],
     registry: CollectorRegistry,
+    cards: Callable[[], Iterable[CardBooks]],
     books: Callable[[], bytes],
     refusals: Callable[[], bytes],
 ) -> ASGIApp:
     """/healthz, /readyz, /metrics (OpenMetrics for who asks for it), /debug/books, /debug/refusals.
 
+    cards            what is known of each card, for its metrics
     why_not_ready    a sentence while filter and bind decide nothing, else None
     books, refusals  JSON
     """
@@ -40,7 +44,13 @@ def plain_app(
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(registry), headers={"content-type": content_type})
+
+        async def text() -> AsyncIterator[str | bytes]:
+            async for piece in card_series(cards):
+                yield piece
+            yield encode(registry)
+
+        return StreamingResponse(text(), headers={"content-type": content_type})
 
     async def debug_books(_request: Request) -> Response:
         return Response(books(), media_type="application/json")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
+from typing import Any
+from weakref import WeakSet
 
 from gas.errors import GasError
 
@@ -18,7 +21,26 @@ class CannotListen(GasError):
     """A port is in use, not permitted, or not ours; the sentence names the flag that chooses it."""
 
 
-def listen(address: str, port: int, *, flag: str, stalled: int = STALLED) -> socket.socket:
+class ListeningSocket(socket.socket):
+    """A listening socket that knows which of its connections are still open."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        super().__init__(opened.family, opened.type, opened.proto, fileno=opened.detach())
+        self._accepted: WeakSet[socket.socket] = WeakSet()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted, peer = super().accept()
+        self._accepted.add(accepted)
+        return accepted, peer
+
+    def break_off(self) -> None:
+        """End every open connection now, whatever is still on its way; its owner sees it end and closes it."""
+        for accepted in list(self._accepted):
+            with contextlib.suppress(OSError):  # closed, or its peer is gone
+                accepted.shutdown(socket.SHUT_RDWR)
+
+
+def listen(address: str, port: int, *, flag: str, stalled: int = STALLED) -> ListeningSocket:
     """A TCP socket that takes connections from now on; what comes before somebody serves it waits.
 
     address  an IP address; empty is every address of the machine, IPv4 and IPv6 (IPv4 where there is no IPv6)
@@ -29,7 +51,7 @@ def listen(address: str, port: int, *, flag: str, stalled: int = STALLED) -> soc
     Raises CannotListen.
     """
     try:
-        opened = _open(address, port)
+        opened = ListeningSocket(_open(address, port))
     except OSError as error:
         where = f"port {port}" + (f" of {address}" if address else "")
         raise CannotListen(f"--{flag}: cannot listen on {where}: {_why(error)}") from None

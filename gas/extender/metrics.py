@@ -1,9 +1,11 @@
-"""Every metric of the extender, in a registry of its own; the help texts say what each counts."""
+"""The extender's metrics, in a registry of its own; the help texts say what each counts.
+
+Those of the cards are in `gas.extender.card_series`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from time import monotonic
 from typing import Protocol
 
@@ -13,54 +15,6 @@ from prometheus_client.registry import Collector
 
 REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Bounds of the histogram's buckets: from a warm filter to the scheduler's patience."""
-
-
-@dataclass(frozen=True, slots=True)
-class CardBooks:
-    """What is known of one card at the moment of a scrape.
-
-    node, card        names
-    capacity, booked  resource name without prefix -> amount; ``memory.*`` in bytes
-    pods              how many pods hold the card
-    """
-
-    node: str
-    card: str
-    capacity: Mapping[str, int]
-    booked: Mapping[str, int]
-    pods: int
-
-
-class BooksCollector(Collector):
-    """Reads the books when somebody scrapes, so that booking costs nothing and no row outlives its node."""
-
-    def __init__(self, snapshot: Callable[[], Iterable[CardBooks]]) -> None:
-        self._snapshot = snapshot
-
-    def collect(self) -> Iterable[Metric]:
-        by_resource = ["node", "card", "resource"]
-        capacity = GaugeMetricFamily(
-            "gas_extender_card_capacity",
-            "What a card has of a resource, in the resource's own unit (memory in bytes).",
-            labels=by_resource,
-        )
-        booked = GaugeMetricFamily(
-            "gas_extender_card_booked",
-            "What pods hold of a card's resource, in the resource's own unit (memory in bytes).",
-            labels=by_resource,
-        )
-        pods = GaugeMetricFamily("gas_extender_card_pods", "How many pods hold a card.", labels=["node", "card"])
-        for card in self._snapshot():
-            for resource, amount in card.capacity.items():
-                capacity.add_metric([card.node, card.card, resource], amount)
-            for resource, amount in card.booked.items():
-                booked.add_metric([card.node, card.card, resource], amount)
-            pods.add_metric([card.node, card.card], card.pods)
-        return (capacity, booked, pods)
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not walk the books."""
-        return ()
 
 
 class Followed(Protocol):
@@ -223,7 +177,3 @@ class Metrics:
             ["version"],
             registry=registry,
         ).labels(version).set(1)
-
-    def show_books(self, snapshot: Callable[[], Iterable[CardBooks]]) -> None:
-        """Add the books to what a scrape shows."""
-        self.registry.register(BooksCollector(snapshot))

@@ -11,6 +11,7 @@ from typing import Any
 
 from gas.cluster.connection import connect
 from gas.extender.assembly import Extender
+from gas.extender.card_books import card_books
 from gas.extender.debug import books_json, refusals_json
 from gas.extender.flags import Flags
 from gas.extender.health import plain_app
@@ -39,6 +40,7 @@ async def run_extender(flags: Flags, version: str) -> None:
         api = await connect(flags.kube_config, explicit=flags.kube_config is not None, qps=flags.qps, burst=flags.burst)
         stack.push_async_callback(api.close)
         extender = Extender(api, flags, metrics)
+        extender.break_connections = scheduler_socket.break_off
         shutdown = _shutdown_on_signals(extender.readiness)
         ports = [
             Port(
@@ -57,6 +59,7 @@ async def run_extender(flags: Flags, version: str) -> None:
                 app=plain_app(
                     why_not_ready=extender.readiness.why_not_serving,
                     registry=metrics.registry,
+                    cards=lambda: card_books(extender.nodes, extender.ledger),
                     books=lambda: books_json(extender.nodes, extender.pods, extender.ledger),
                     refusals=lambda: refusals_json(extender.refusals),
                 ),

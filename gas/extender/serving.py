@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from socket import socket
 from typing import Any, cast
 
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config, Sockets
 from hypercorn.typing import Framework
 from starlette.types import ASGIApp
+
+from gas.extender.listening import ListeningSocket
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ class Port:
     """
 
     app: ASGIApp
-    socket: socket.socket
+    socket: ListeningSocket
     tls: ssl.SSLContext | None
     keep_alive: float
 
@@ -78,8 +80,11 @@ async def serve(
         for server in servers:
             if server.done() and not stopped.done():
                 server.result()
-        # Hypercorn's own patience does not cover every way in which a connection can stay open.
+        # Hypercorn's own patience does not end a connection whose client takes nothing.
         await asyncio.wait(servers, timeout=graceful_timeout + 1)
+        for port in ports:
+            port.socket.break_off()
+        await asyncio.wait(servers, timeout=1)
     finally:
         for task in (stopped, *servers):
             task.cancel()
@@ -113,7 +118,7 @@ class _PortConfig(Config):
         return self._port.tls
 
     def create_sockets(self) -> Sockets:
-        sockets = [self._port.socket]
+        sockets: list[socket] = [self._port.socket]
         return Sockets(sockets, [], []) if self.ssl_enabled else Sockets([], sockets, [])
 
 

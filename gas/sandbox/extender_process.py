@@ -72,7 +72,11 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
         plain_url = f"http://127.0.0.1:{plain_port}"
         await _wait_until_ready(process, plain_url, log)
         address = ExtenderAddress(
-            url=f"https://127.0.0.1:{port}", authority=ca, certificate=client.certificate, key=client.key
+            url=f"https://127.0.0.1:{port}",
+            authority=ca,
+            certificate=client.certificate,
+            key=client.key,
+            ignorable=False,
         )
         yield RunningExtender(address, plain_url)
     finally:

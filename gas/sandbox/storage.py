@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,10 +123,6 @@ class Storage:
         """Have ``listener`` called after each write; answers a function that ends it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
-
-    def __iter__(self) -> Iterator[Stored]:
-        for objects in self._objects.values():
-            yield from objects.values()
 
     def _record(self, change: Change) -> None:
         self._version = change.after.version

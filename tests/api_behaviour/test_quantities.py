@@ -42,6 +42,11 @@ async def test_quantities_are_answered_in_one_form(api: KubeApi, written: Any, a
     assert created["spec"]["containers"][0]["resources"]["limits"][MEMORY] == answered
 
 
+async def test_cpu_and_memory_may_be_fractions_and_requested_without_a_limit(api: KubeApi) -> None:
+    created = await api.create_pod("p", requests={"cpu": "0.5", "memory": "1Gi"})
+    assert created["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "500m", "memory": "1Gi"}}
+
+
 @pytest.mark.parametrize("written", ["abc", "1.2.3", "5 Gi", "1Xi"])
 async def test_what_is_no_quantity_is_a_bad_request(api: KubeApi, written: str) -> None:
     answer = await api.post(api.pods, pod("p", limits={I915: written}))

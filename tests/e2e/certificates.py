@@ -52,9 +52,7 @@ class Authority:
     def client(self, name: str) -> KeyPair:
         return self._signed(name, ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
-    def _signed(
-        self, name: str, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
-    ) -> KeyPair:
+    def _signed(self, name: str, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(_common_name(name), key.public_key()).add_extension(
             x509.ExtendedKeyUsage([usage]), critical=False
@@ -78,9 +76,7 @@ class Authority:
             .not_valid_before(now - _DAY)
             .not_valid_after(now + 10 * _DAY)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
-            )
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
 
 
@@ -89,9 +85,7 @@ def write_token_keys(directory: Path) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     pair = KeyPair(directory / "service-accounts.pub", directory / "service-accounts.key")
     pair.certificate.write_bytes(
-        key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
+        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     )
     _write_key(pair.key, key)
     return pair
@@ -104,7 +98,5 @@ def _common_name(name: str) -> x509.Name:
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     path.touch(mode=0o600)
     path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )

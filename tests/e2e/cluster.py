@@ -13,6 +13,7 @@ from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
 from tests.e2e.programs import Program
 from tests.e2e.scheduler import KubeScheduler
 from tests.e2e.service import Service
+from tests.e2e.verbs import Verbs
 
 _LEFT_BY_TESTS = (
     "/api/v1/nodes",
@@ -33,7 +34,9 @@ class Cluster:
         self.scheduler = KubeScheduler(
             directory, binaries, self.authority, self.control_plane.scheduler, self.service.port
         )
+        self._client = self.authority.client("e2e")
         self._extenders: list[Extender] = []
+        self._connections: list[Verbs] = []
 
     @property
     def api(self) -> KubeApi:
@@ -72,9 +75,7 @@ class Cluster:
 
         It runs under exactly the original's role unless another account is given.
         """
-        kubeconfig = write_kubeconfig(
-            self._directory / f"{name}.kubeconfig", account or self.original_account
-        )
+        kubeconfig = write_kubeconfig(self._directory / f"{name}.kubeconfig", account or self.original_account)
         extender = Extender(
             name,
             self._directory,
@@ -86,6 +87,12 @@ class Cluster:
         self._extenders.append(extender)
         self.service.endpoints = tuple(extender.endpoint for extender in self._extenders)
         return extender
+
+    def verbs(self, extender: Extender) -> Verbs:
+        """A connection to this very replica, closed after the test."""
+        verbs = Verbs(extender.endpoint.port, self.authority, self._client)
+        self._connections.append(verbs)
+        return verbs
 
     def add_node(
         self,
@@ -109,6 +116,9 @@ class Cluster:
 
     def clean(self) -> None:
         """Take away what a test left, and bring back what it stopped."""
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
         for extender in self._extenders:
             extender.program.kill()
         self._extenders.clear()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import secrets
 from pathlib import Path
 
 from tests.e2e.certificates import Authority, write_token_keys
-from tests.e2e.kube_api import KubeApi, RefusedError
+from tests.e2e.kube_api import KubeApi, Object, RefusedError
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
 from tests.e2e.waiting import wait_for
@@ -54,6 +55,15 @@ class ControlPlane:
         """At once, without a goodbye to its clients; etcd keeps what it held."""
         self.api_server.kill()
 
+    def delete_behind_the_api(self, name: str) -> None:
+        """Take a pod of the namespace `default` out of etcd while no API server is there to tell anybody."""
+        self._ask_etcd("deleterange", {"key": base64.b64encode(f"/registry/pods/default/{name}".encode()).decode()})
+
+    def compact(self) -> None:
+        """Make etcd forget everything but the present: no watch can go on from before."""
+        present = self._ask_etcd("range", {"key": base64.b64encode(b"none").decode()})["header"]["revision"]
+        self._ask_etcd("compaction", {"revision": present, "physical": True})
+
     def stop(self) -> None:
         for program in reversed(self.programs):
             program.kill()
@@ -73,6 +83,20 @@ class ControlPlane:
                 return False
             raise
         return True
+
+    def _ask_etcd(self, call: str, body: Object) -> Object:
+        """One call of etcd's API in its JSON form."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._etcd_port, timeout=10)
+        try:
+            connection.request("POST", f"/v3/kv/{call}", json.dumps(body))
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise RefusedError(answer.status, "POST", call, text.decode(errors="replace"))
+        decoded: Object = json.loads(text)
+        return decoded
 
     def _etcd_is_healthy(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self._etcd_port, timeout=5)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import json
 import sys
 from pathlib import Path
 
 from tests.e2e.certificates import Authority, KeyPair
+from tests.e2e.kube_api import Object
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
 from tests.e2e.service import Endpoint
@@ -42,8 +44,7 @@ class Extender:
             "gas.extender",
             *(f"--{name}={value}" for name, value in options.items()),
         ]
-        # The replica's name is its identity in the Lease.
-        env = {"POD_NAME": name, "POD_NAMESPACE": "default", "PYTHONUNBUFFERED": "1"}
+        env = {"POD_NAMESPACE": "default", "PYTHONUNBUFFERED": "1"}
         self.program = Program(name, [*command, *flags], log=directory / f"{name}.log", env=env)
 
     def start(self) -> None:
@@ -60,6 +61,30 @@ class Extender:
             return self.plain("/readyz")[0] == 200
         except (OSError, http.client.HTTPException):
             return False
+
+    def why_not_ready(self) -> str | None:
+        """What ``/readyz`` says while the answer is no."""
+        status, text = self.plain("/readyz")
+        return None if status == 200 else text
+
+    def books(self) -> Object:
+        """``/debug/books``."""
+        books: Object = json.loads(self.plain("/debug/books")[1])
+        return books
+
+    def booked(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Node -> card -> resource without prefix -> amount; only cards that anybody holds."""
+        found: dict[str, dict[str, dict[str, int]]] = {}
+        for node, cards in self.books()["nodes"].items():
+            for card, books in cards.items():
+                if books["booked"]:
+                    found.setdefault(node, {})[card] = books["booked"]
+        return found
+
+    def metric(self, sample: str) -> float:
+        """The value of a sample, named with its labels as ``/metrics`` writes it. Raises KeyError."""
+        lines = self.plain("/metrics")[1].splitlines()
+        return float(dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))[sample])
 
     def plain(self, path: str) -> tuple[int, str]:
         """Status and text of a GET on the plain port. A replica that cannot be reached is an OSError."""

@@ -21,9 +21,7 @@ def free_port() -> int:
             except OSError:
                 continue
         return port
-    raise OSError(
-        f"100 ports between {_BELOW_EPHEMERAL.start} and {_BELOW_EPHEMERAL.stop} were tried; all in use"
-    )
+    raise OSError(f"100 ports between {_BELOW_EPHEMERAL.start} and {_BELOW_EPHEMERAL.stop} were tried; all in use")
 
 
 def is_listening(pid: int, port: int) -> bool:

@@ -24,9 +24,7 @@ class Program:
     main thread.
     """
 
-    def __init__(
-        self, name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.log = log
         self._command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
@@ -77,6 +75,13 @@ class Program:
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
 
+    def pause(self) -> None:
+        """SIGSTOP: it stands still until `resume` or `kill`."""
+        os.killpg(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.killpg(self.pid, signal.SIGCONT)
+
     def terminate(self, *, seconds: float = 30) -> int:
         """SIGTERM, and the exit status that follows. Raises ProgramError when it does not end in time."""
         if self._process is None:
@@ -86,6 +91,10 @@ class Program:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise ProgramError(f"{self.name} ran on {seconds:g} s after SIGTERM\n{self.log_tail()}") from None
+
+    def log_text(self) -> str:
+        """Everything that it wrote in this run of the tests."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def log_tail(self, lines: int = 40) -> str:
         """The last lines that it wrote, under a heading."""

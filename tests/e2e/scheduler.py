@@ -17,9 +17,7 @@ from tests.e2e.programs import Program
 class KubeScheduler:
     """One kube-scheduler; it may be stopped and started again."""
 
-    def __init__(
-        self, directory: Path, binaries: Path, authority: Authority, api: KubeApi, extender_port: int
-    ) -> None:
+    def __init__(self, directory: Path, binaries: Path, authority: Authority, api: KubeApi, extender_port: int) -> None:
         self.ignorable = True
         self._authority = authority
         self._port = free_port()

@@ -29,9 +29,7 @@ class Service:
         self.port = free_port()
         self.endpoints: tuple[Endpoint, ...] = ()
         self._started = threading.Event()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._serve()), name="service", daemon=True
-        )
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="service", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
 

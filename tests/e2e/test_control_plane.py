@@ -16,27 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import Cluster
-from tests.e2e.kube_api import KubeApi, Object, RefusedError
+from tests.e2e.kube_api import RefusedError
+from tests.e2e.pods import PODS, container, get_pod, is_refused, node_of, pod
 from tests.e2e.service import Endpoint, Service
 from tests.e2e.waiting import wait_for
-
-PODS = "/api/v1/namespaces/default/pods"
-
-
-def pod(name: str, **limits: str) -> Object:
-    container = {"name": "c", "image": "none", "resources": {"limits": limits}}
-    return {"metadata": {"name": name}, "spec": {"containers": [container]}}
-
-
-def node_of(api: KubeApi, name: str) -> str | None:
-    node: str | None = api.get(f"{PODS}/{name}")["spec"].get("nodeName")
-    return node
-
-
-def is_refused(api: KubeApi, name: str) -> bool:
-    """Whether kube-scheduler has tried to place it and failed."""
-    conditions = api.get(f"{PODS}/{name}")["status"].get("conditions", [])
-    return any(c["type"] == "PodScheduled" and c["status"] == "False" for c in conditions)
 
 
 def test_the_servers_are_of_the_release_that_the_modules_pin(cluster: Cluster) -> None:
@@ -46,7 +29,7 @@ def test_the_servers_are_of_the_release_that_the_modules_pin(cluster: Cluster) -
 
 def test_kube_scheduler_binds_an_ordinary_pod_without_the_extender(cluster: Cluster) -> None:
     cluster.add_node("n1")
-    cluster.api.create(PODS, pod("ordinary", cpu="1"))
+    cluster.api.create(PODS, pod("ordinary"))
     assert wait_for("the pod is bound", lambda: node_of(cluster.api, "ordinary")) == "n1"
 
 
@@ -55,7 +38,7 @@ def test_a_gpu_pod_waits_while_no_extender_answers_where_the_extender_is_not_ign
 ) -> None:
     cluster.add_node("n1", resources={"gpu.intel.com/i915": "2"})
     cluster.restart_scheduler(ignorable=False)
-    cluster.api.create(PODS, pod("gpu", **{"gpu.intel.com/i915": "1"}))
+    cluster.api.create(PODS, pod("gpu", container(i915=1)))
     wait_for("a failed try", lambda: is_refused(cluster.api, "gpu"))
     assert node_of(cluster.api, "gpu") is None
 
@@ -63,9 +46,9 @@ def test_a_gpu_pod_waits_while_no_extender_answers_where_the_extender_is_not_ign
 def test_kube_scheduler_binds_a_gpu_pod_itself_when_an_ignorable_extender_fails(cluster: Cluster) -> None:
     # `ignorable: true` holds for bind as well as for filter, so such a pod runs without cards in any books.
     cluster.add_node("n1", resources={"gpu.intel.com/i915": "2"})
-    cluster.api.create(PODS, pod("gpu", **{"gpu.intel.com/i915": "1"}))
+    cluster.api.create(PODS, pod("gpu", container(i915=1)))
     assert wait_for("the pod is bound", lambda: node_of(cluster.api, "gpu")) == "n1"
-    assert "annotations" not in cluster.api.get(f"{PODS}/gpu")["metadata"]
+    assert "annotations" not in get_pod(cluster.api, "gpu")["metadata"]
 
 
 def test_the_api_server_comes_back_with_what_it_held_and_the_scheduler_goes_on(cluster: Cluster) -> None:

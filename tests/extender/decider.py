@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gas.extender.bind import Binder
+from gas.extender.bind import Binder, BindPod, GetPod
 from gas.extender.expected_binds import ExpectedBinds
 from gas.extender.filter import Filter
 from gas.extender.metrics import Metrics
@@ -25,6 +25,7 @@ from tests.extender.cluster import Cluster
 class Decider:
     """Filter and bind with their books. Nothing is known until a test tells `nodes` and `pods`.
 
+    bind_pod, get_pod  may be replaced by a test
     not_ready  the sentence that keeps it from answering
     told       (pod, refusal) of pods that were refused for a reason that only books per card see
     released   names of nodes whose cards became free
@@ -41,6 +42,8 @@ class Decider:
         write_timeout: float | None = None,
     ) -> None:
         self.cluster = cluster or Cluster()
+        self.bind_pod: BindPod = self.cluster.bind_pod
+        self.get_pod: GetPod = self.cluster.get_pod
         self.not_ready: str | None = None
         self.told: list[tuple[str, PodRefusal]] = []
         self.released: list[str] = []
@@ -79,13 +82,21 @@ class Decider:
             metrics=self.metrics,
             allowlist=lists,
             denylist=lists,
-            bind_pod=self.cluster.bind_pod,
-            get_pod=self.cluster.get_pod,
+            bind_pod=self._bind_pod,
+            get_pod=self._get_pod,
             why_not_ready=lambda: self.not_ready,
             on_release=self.released.append,
             write_timeout=write_timeout,
             settle_pause=0.0,
         )
+
+    async def _bind_pod(
+        self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
+    ) -> None:
+        await self.bind_pod(namespace=namespace, name=name, uid=uid, node=node, annotations=annotations)
+
+    async def _get_pod(self, namespace: str, name: str) -> Pod | None:
+        return await self.get_pod(namespace, name)
 
     def _changed(self, node: str) -> None:
         self.verdicts.forget(node)

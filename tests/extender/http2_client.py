@@ -33,7 +33,7 @@ class Http2Client:
     def __post_init__(self) -> None:
         if isinstance(self.socket, ssl.SSLSocket):
             assert self.socket.selected_alpn_protocol() == "h2"
-        self.connection = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+        self.connection = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=None))
         self.connection.initiate_connection()
         self.flush()
 
@@ -86,7 +86,7 @@ class Http2Client:
         for event in self.connection.receive_data(data):
             if isinstance(event, h2.events.ResponseReceived):
                 headers = dict(event.headers)
-                self.answers[event.stream_id].status = int(headers[":status"])
+                self.answers[event.stream_id].status = int(headers[b":status"])
             elif isinstance(event, h2.events.DataReceived):
                 self.answers[event.stream_id].body += event.data
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)

@@ -23,7 +23,7 @@ PREFERS = {"telemetry.aware.scheduling.p/gas-prefer-gpu": "card1"}
 
 def shared(name: str, cards: int = 2, *, gigabytes: int = 8, **fields: Any) -> dict[str, Any]:
     """A node whose cards several pods may share."""
-    sums = {"i915": 10 * cards, "millicores": 1000 * cards, "memory_max": gigabytes * cards * GB}
+    sums: dict[str, Any] = {"i915": 10 * cards, "millicores": 1000 * cards, "memory_max": gigabytes * cards * GB}
     return node_json(name, cards=cards, **sums, **fields)
 
 

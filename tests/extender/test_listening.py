@@ -22,6 +22,17 @@ def test_small_answers_are_not_held_back_for_an_acknowledgement() -> None:
                 assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+def test_open_connections_can_be_broken_off() -> None:
+    with listen("127.0.0.1", 0, flag="port") as opened:
+        opened.setblocking(True)
+        with socket.create_connection(opened.getsockname()[:2], timeout=5) as client:
+            accepted, _ = opened.accept()
+            opened.break_off()
+            assert client.recv(1) == b""
+            accepted.close()
+            opened.break_off()
+
+
 def test_without_an_address_ipv4_and_ipv6_are_taken() -> None:
     with listen("", 0, flag="port") as opened:
         port = opened.getsockname()[1]

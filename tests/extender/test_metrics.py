@@ -1,50 +1,38 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from time import monotonic
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from gas.extender.metrics import BooksCollector, CardBooks, Metrics
-
-BOOKS = [
-    CardBooks("n1", "card0", {"memory.max": 8_000_000_000, "i915": 1}, {"memory.max": 5_000_000_000}, 1),
-    CardBooks("n1", "card10", {"i915": 1}, {}, 0),
-]
+from gas.extender.metrics import Metrics
 
 
-def test_books_are_read_at_the_moment_of_a_scrape() -> None:
-    books = list(BOOKS)
-    metrics = Metrics("1.2.3")
-    metrics.show_books(lambda: books)
-
-    def value(name: str, **labels: str) -> float | None:
-        return metrics.registry.get_sample_value(name, labels)
-
-    assert value("gas_extender_card_capacity", node="n1", card="card0", resource="memory.max") == 8e9
-    assert value("gas_extender_card_booked", node="n1", card="card0", resource="memory.max") == 5e9
-    assert value("gas_extender_card_booked", node="n1", card="card10", resource="i915") is None
-    assert value("gas_extender_card_pods", node="n1", card="card0") == 1
-    assert value("gas_extender_card_pods", node="n1", card="card10") == 0
-    books.pop()
-    assert value("gas_extender_card_pods", node="n1", card="card10") is None
+@dataclass
+class Watch:
+    last_contact: float | None = None
+    relists: int = 0
+    broken: int = 0
+    undecodable: int = 0
 
 
-def test_registering_the_books_does_not_read_them() -> None:
-    def snapshot() -> list[CardBooks]:
-        raise AssertionError
-
-    CollectorRegistry(auto_describe=True).register(BooksCollector(snapshot))
-
-
-def test_watch_ages_are_asked_at_the_moment_of_a_scrape() -> None:
+def test_watches_are_asked_at_the_moment_of_a_scrape() -> None:
     metrics = Metrics("1")
-    age = 1.5
-    metrics.watch_age.follow("pods", lambda: age)
-    assert metrics.registry.get_sample_value("gas_extender_watch_age_seconds", {"kind": "pods"}) == 1.5
-    age = 2.5
-    assert metrics.registry.get_sample_value("gas_extender_watch_age_seconds", {"kind": "pods"}) == 2.5
+    watch = Watch()
+    metrics.watches.follow("pods", watch)
+
+    def value(name: str) -> float | None:
+        return metrics.registry.get_sample_value(f"gas_extender_{name}", {"kind": "pods"})
+
+    assert value("watch_age_seconds") is None
+    watch.last_contact, watch.relists, watch.broken, watch.undecodable = monotonic() - 100, 1, 2, 3
+    assert value("watch_age_seconds") == pytest.approx(100, abs=30)
+    assert value("relists_total") == 1
+    assert value("broken_watches_total") == 2
+    assert value("undecodable_objects_total") == 3
 
 
 def test_two_sets_of_metrics_do_not_share_anything() -> None:
@@ -61,13 +49,12 @@ def test_build_info_tells_the_version() -> None:
 @pytest.mark.parametrize("encode", [generate_latest, generate_openmetrics], ids=["prometheus", "openmetrics"])
 def test_every_metric_is_documented_and_named_by_the_conventions(encode: object) -> None:
     metrics = Metrics("1")
-    metrics.show_books(lambda: BOOKS)
-    metrics.watch_age.follow("pods", lambda: 0.0)
+    metrics.watches.follow("pods", Watch())
     text = encode(metrics.registry).decode()  # type: ignore[operator]
     helps = dict(re.findall(r"^# HELP (\S+) (.+)$", text, re.MULTILINE))
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     documented = {name: line for name, line in helps.items() if not name.endswith("_created")}
-    assert documented.keys() >= {"gas_extender_card_booked", "gas_extender_request_seconds"}
+    assert documented.keys() >= {"gas_extender_ready", "gas_extender_request_seconds"}
     for name, line in documented.items():
         assert name.startswith("gas_extender_")
         assert line.endswith(".")
@@ -81,8 +68,6 @@ def test_every_metric_is_documented_and_named_by_the_conventions(encode: object)
         ("requests", ("filter", "fits"), "gas_extender_requests_total"),
         ("refusals", ("too-few-cards",), "gas_extender_refusals_total"),
         ("search_limits", (), "gas_extender_search_limit_hits_total"),
-        ("relists", ("pods",), "gas_extender_relists_total"),
-        ("undecodable_objects", ("pods",), "gas_extender_undecodable_objects_total"),
         ("corrections", (), "gas_extender_corrections_total"),
         ("deschedule_patches", ("put on",), "gas_extender_deschedule_patches_total"),
         ("wakes", (), "gas_extender_wakes_total"),

@@ -358,14 +358,18 @@ async def test_a_bind_that_has_begun_is_not_broken_off_with_its_connection() -> 
         raise AssertionError
 
     app = extender_app(filter_nodes=echo, bind_pod=bind_pod, metrics=Metrics("x"), max_body=10, body_timeout=5)
-    scope = {
+    scope: dict[str, object] = {
         "type": "http",
         "http_version": "1.1",
         "method": "POST",
         "path": "/scheduler/bind",
         "headers": [(b"content-type", b"application/json"), (b"content-length", b"2")],
     }
-    connection = asyncio.create_task(app(scope, receive, send))  # type: ignore[arg-type]
+
+    async def connected() -> None:
+        await app(scope, receive, send)
+
+    connection = asyncio.create_task(connected())
     await begun.wait()
     connection.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import socket
 import ssl
@@ -44,6 +43,16 @@ def get(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
+def read_answer(client: socket.socket) -> bytes:
+    """The whole of app's short answer."""
+    answer = b""
+    while not answer.endswith(b"ok"):
+        piece = client.recv(1000)
+        assert piece, "closed before the answer's end"
+        answer += piece
+    return answer
+
+
 def is_closed(client: socket.socket) -> bool:
     client.settimeout(15)
     try:
@@ -71,11 +80,11 @@ class TestShutdown:
         with running(app) as served:
             with served.connect() as client:
                 client.sendall(get("/"))
-                client.recv(1000)
+                read_answer(client)
                 served.stop()
                 assert is_closed(client)
             served.ended()
-            with pytest.raises(OSError):
+            with pytest.raises(ConnectionRefusedError):
                 served.connect()
 
     def test_patience_has_an_end(self) -> None:
@@ -84,7 +93,6 @@ class TestShutdown:
             time.sleep(0.1)
             assert seconds_to_end(served) < 8
 
-    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what is given up is not closed
     @pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
     @pytest.mark.parametrize("path", ["/", "/large"], ids=["idle", "reads-nothing"])
     def test_a_client_that_does_nothing_does_not_hold_us(self, authority: Authority, path: str, *, tls: bool) -> None:
@@ -96,7 +104,6 @@ class TestShutdown:
             client.recv(10)
             time.sleep(0.2)
             assert seconds_to_end(served) < 8
-        gc.collect()
 
     async def test_two_ports_stop_together(self) -> None:
         sockets = [listen("127.0.0.1", 0, flag="port") for _ in range(2)]
@@ -140,9 +147,8 @@ class TestSlowClients:
         with running(app, keep_alive=30) as served, served.connect() as client:
             for _ in range(2):
                 client.sendall(get("/"))
-                assert client.recv(1000).startswith(b"HTTP/1.1 200")
+                assert read_answer(client).startswith(b"HTTP/1.1 200")
                 time.sleep(0.6)
-                client.recv(1000)
 
     def test_a_client_that_takes_nothing_is_given_up(self, caplog: pytest.LogCaptureFixture) -> None:
         with running(app, stalled=1500) as served, served.connect() as client:
@@ -165,11 +171,8 @@ def test_a_refused_client_gets_no_answer(authority: Authority, kind: str) -> Non
     async def verb(_body: bytes) -> bytes:
         raise AssertionError
 
-    pair = {
-        "none": lambda: None,
-        "foreign": lambda: Authority(authority.folder, "foreign").issue("scheduler"),
-        "other-name": lambda: authority.issue("kubelet"),
-    }[kind]()
+    foreign = Authority(authority.folder, "foreign")
+    pair = {"none": None, "foreign": foreign.issue("scheduler"), "other-name": authority.issue("kubelet")}[kind]
     metrics = Metrics("test")
     certificates = serving_certificates(authority, metrics, allowed_names=frozenset({"scheduler"}))
     extender = extender_app(filter_nodes=verb, bind_pod=verb, metrics=metrics, max_body=10, body_timeout=5)
@@ -192,7 +195,7 @@ def test_changed_certificates_serve_the_next_connection_and_leave_open_ones(auth
             assert isinstance(after, ssl.SSLSocket)
             assert (before.getpeercert() or {})["serialNumber"] != (after.getpeercert() or {})["serialNumber"]
         before.sendall(get("/"))
-        assert before.recv(100).startswith(b"HTTP/1.1 200")
+        assert read_answer(before).startswith(b"HTTP/1.1 200")
 
 
 def test_hypercorn_says_nothing_in_the_answer_about_itself() -> None:

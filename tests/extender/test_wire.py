@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -41,7 +42,7 @@ class TestDecodeFilter:
         assert decode_filter(as_json(Pod=POD, NodeNames=["", "n", "n"])).node_names == ["", "n", "n"]
 
     def test_whole_nodes_keep_every_byte_they_were_sent_with(self) -> None:
-        sent = b'{"metadata" : {"name":"n1","labels":{"a":"b"}}, "spec":{"podCIDR":"x"},"status":{"allocatable":{"gpu.intel.com/i915":"2"}}}'
+        sent = b'{"metadata" : {"name":"n1","labels":{"a":"b"}}, "spec":{"podCIDR":"x"},"status":{"allocatable":{}}}'
         body = b'{"Pod":' + json.dumps(POD).encode() + b',"Nodes":{"metadata":{},"items":[' + sent + b"]}}"
         args = decode_filter(body)
         assert args.node_names is None
@@ -114,18 +115,14 @@ class TestDecodeFilter:
                 + number
                 + b'}}}]}},"NodeNames":["n"]}'
             )
-            try:
+            with contextlib.suppress(BadRequest, Unreadable):
                 assert decode_filter(body).node_names == ["n"]
-            except (BadRequest, Unreadable) as refused:
-                assert str(refused)
 
     @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
     def test_any_bytes_are_answered_by_one_of_two_errors_or_a_value(self, body: bytes) -> None:
         for decode in (decode_filter, decode_binding):
-            try:
+            with contextlib.suppress(BadRequest, Unreadable):
                 decode(body)
-            except (BadRequest, Unreadable) as refused:
-                assert str(refused)
 
     @given(
         st.dictionaries(
@@ -142,10 +139,8 @@ class TestDecodeFilter:
     )
     def test_any_json_is_answered_by_one_of_two_errors_or_a_value(self, members: dict[str, Any]) -> None:
         for decode in (decode_filter, decode_binding):
-            try:
+            with contextlib.suppress(BadRequest):
                 decode(as_json(**members))
-            except BadRequest as refused:
-                assert str(refused)
 
 
 class TestDecodeBinding:

@@ -58,6 +58,13 @@ CARD = amounts(i915=10, millicores=1000)
             "0 | 0 | 1",
             id="that-of-the-first-app-container",
         ),
+        pytest.param(
+            pod(init(millicores=600), sidecar(millicores=600), container(millicores=600)),
+            node(CARD, like=2),
+            UNUSED,
+            "1 | 1 | 0",
+            id="or-of-the-sidecar-that-starts-before-it",
+        ),
         pytest.param(pod(init(2), container(2)), node(CARD, like=3), UNUSED, "0,1 | 0,1", id="all-of-several-cards"),
         pytest.param(
             pod(init(2), container(), container(2)),
@@ -111,5 +118,6 @@ def test_init_containers_leave_their_cards_in_the_pool_and_others_take_theirs_ou
     pool = pool_after(cards(), Role.INIT, cards(1, 2))
     assert pool == cards(1, 2)
     assert pool_after(pool, Role.INIT, cards(1, 2, 3)) == cards(1, 2, 3)
+    assert pool_after(pool, Role.INIT, cards(1)) == cards(1, 2)
     assert pool_after(pool, Role.SIDECAR, cards(1)) == cards(2)
     assert pool_after(pool, Role.APP, cards(2, 3)) == cards(1)

@@ -16,7 +16,7 @@ from tests.placement import model
 from tests.placement.strategies import needs, nodes
 
 law = settings(
-    max_examples=400, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=250, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 Node = tuple[Inventory, Use]
 balanced_resources = st.sampled_from([None, "millicores", "tiles", "i915", "nothing-of-ours"])

@@ -87,6 +87,13 @@ CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
             id="the-search-takes-another-pair-where-the-first-leads-nowhere",
         ),
         pytest.param(
+            pod(container(4, tiles=1), linked=True),
+            node(CARD, like=4, links=(link((0, 0), (1, 0)), link((0, 0), (2, 0)), link((1, 0), (3, 0)))),
+            UNUSED,
+            "0:0,2:0,1:0,3:0",
+            id="cards-with-equal-room-but-other-links-are-not-alike",
+        ),
+        pytest.param(
             pod(container(2, tiles=1), linked=True),
             node(CARD, like=2, links=(link((0, 0), (0, 1)), link((0, 0), (1, 0)))),
             UNUSED,

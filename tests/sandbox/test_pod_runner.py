@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from gas.sandbox.access import Access
 from gas.sandbox.api_client import ApiClient
 from gas.sandbox.api_server import ApiServer
+from gas.sandbox.failure import ApiFailure
 from gas.sandbox.pod_runner import RUN_SECONDS, STOP_SECONDS, Pace, PodRunner
 from tests.sandbox.objects import PODS, phase, pod, until, until_true
 
@@ -98,6 +100,18 @@ async def test_pods_run_on_while_the_api_server_is_away(server: ApiServer, clien
     await asyncio.sleep(0.3)
     await server.resume()
     await until(client, "p", lambda value: phase(value) == "Succeeded")
+
+
+async def test_a_failing_api_server_is_asked_again(server: ApiServer, client: ApiClient, bound: Bound) -> None:
+    failures = [ApiFailure(500, "InternalError", "etcdserver: request timed out") for _ in range(2)]
+
+    async def fail_at_first(access: Access) -> ApiFailure | None:
+        return failures.pop() if access.resource == "pods/status" and failures else None
+
+    server.surroundings.intercept = fail_at_first
+    await bound("p")
+    await until(client, "p", lambda value: phase(value) == "Running")
+    assert failures == []
 
 
 async def test_a_recreated_pod_runs_anew(client: ApiClient, bound: Bound) -> None:

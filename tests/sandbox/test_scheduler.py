@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gas.sandbox.api_client import ApiClient
+from gas.sandbox.api_client import ApiClient, WatchEvent
 from gas.sandbox.api_server import ApiServer
 from gas.sandbox.scheduler import Scheduler
 from gas.sandbox.scheduling_queue import SchedulingQueue
@@ -197,9 +198,41 @@ async def test_other_schedulers_pods_and_deleted_ones_are_left_alone(
     await client.post(NODES, node("n1", 3))
     await client.post(PODS, pod("p"))
     await until(client, "p", _node)
+    await asyncio.sleep(0.1)
     for name in ("other", "deleted"):
         assert _node(await client.get(f"{PODS}/{name}")) == ""
     assert {asked["Pod"]["metadata"]["name"] for asked in extender.filters} == {"p"}
+
+
+class _SlowToSee(ApiClient):
+    """Every event of a watch comes late."""
+
+    @asynccontextmanager
+    async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        async with super().watch(path, version, **query) as events:
+            yield _late(events)
+
+
+async def _late(events: AsyncIterator[WatchEvent]) -> AsyncIterator[WatchEvent]:
+    async for event in events:
+        await asyncio.sleep(0.2)
+        yield event
+
+
+async def test_a_pod_just_bound_counts_before_the_watch_shows_it(
+    server: ApiServer, client: ApiClient, tmp_path: Path
+) -> None:
+    await client.post(NODES, node("n1", 1))
+    await client.post(PODS, pod("p"))
+    await client.post(PODS, pod("q"))
+    extender = ScriptedExtender(client)
+    async with serving(extender, tmp_path, ignorable=False) as address, _SlowToSee(server.url) as late:
+        running = asyncio.create_task(Scheduler(late, address).run())
+        await until(client, "q", _message)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert [bind["PodName"] for bind in extender.binds] == ["p"]
 
 
 async def test_scheduling_goes_on_after_the_api_server_was_away(

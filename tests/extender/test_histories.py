@@ -1,0 +1,248 @@
+"""Any history of pods, binds, lost answers, late and repeated news: no card over capacity, and the books are true."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import defaultdict
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from gas.extender.debug import differences
+from gas.extender.nodes import Nodes
+from gas.extender.pods import Pods, rebuilt_books
+from gas.extender.verdicts import Verdicts
+from gas.ledger import Ledger, State
+from gas.objects import Node, Pod
+from gas.placement.place import DEFAULT_STEP_LIMIT
+from tests.builders import container, node_json, pod_json
+from tests.extender.cluster import Cluster, Outcome
+from tests.extender.decider import Decider
+
+Result = TypeVar("Result")
+
+SHAPES: list[dict[str, Any]] = [
+    pod_json(container(i915=1, millicores=400)),
+    pod_json(container(i915=2, millicores=1200)),
+    pod_json(container(i915=1, millicores=300, tiles=1)),
+    pod_json(container("a", i915=1, millicores=500), container("b", i915=1, millicores=500)),
+    pod_json(container(i915=1, millicores=200), init=(container("init", i915=1, millicores=900),)),
+    pod_json(
+        container(i915=1, millicores=200), init=(container("sidecar", always=True, i915=1, millicores=300, tiles=1),)
+    ),
+    pod_json(
+        container("a", i915=1, millicores=200),
+        container("b", i915=1, millicores=300),
+        annotations={"gas-same-gpu": "a,b"},
+    ),
+    pod_json(container(), annotations={"gas-container-cards": "card0"}),
+]
+CAPACITY = {"i915": 4, "millicores": 1000, "tiles": 2}
+CARDS = 2
+NODE_NAMES = ("n1", "n2")
+
+
+def nodes() -> list[Node]:
+    sums: dict[str, Any] = {name: amount * CARDS for name, amount in CAPACITY.items()}
+    return [msgspec.convert(node_json(name, cards=CARDS, **sums), Node) for name in NODE_NAMES]
+
+
+class Histories(RuleBasedStateMachine):
+    """The cluster is the truth; its news reach the extender when the rules let them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.cluster = Cluster()
+        self.cluster.on_change = self._happened
+        self.news: list[tuple[str, Pod]] = []
+        self.heard: list[tuple[str, Pod]] = []
+        self.count = 0
+        self._start()
+
+    def teardown(self) -> None:
+        self.cluster.away = False
+        self._run(self.decider.binder.settle())
+        self.runner.close()
+
+    def _start(self) -> None:
+        self.decider = Decider(self.cluster)
+        self.decider.nodes.replaced(nodes())
+        self._run(self._list())
+
+    async def _list(self) -> None:
+        self.news.clear()
+        self.heard.clear()
+        self.decider.pods.replaced(self.cluster.all())
+
+    def _happened(self, event: str, pod: Pod) -> None:
+        self.news.append((event, pod))
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self.runner.run(work)
+
+    def _some(self, number: int) -> str:
+        return sorted(self.cluster.pods)[number % len(self.cluster.pods)]
+
+    @rule(shape=st.sampled_from(SHAPES), twin=st.booleans())
+    def create(self, shape: dict[str, Any], *, twin: bool) -> None:
+        """A pod; or one of the same name as one that is gone, perhaps."""
+        self.count += 1
+        pod = copy.deepcopy(shape)
+        name = "web-0" if twin and "default/web-0" not in self.cluster.pods else f"pod-{self.count}"
+        pod["metadata"] |= {"name": name, "uid": f"u{self.count}"}
+        self.cluster.add(pod)
+
+    @precondition(lambda self: self.cluster.pods)
+    @rule(number=st.integers(0, 99), where=st.integers(0, 1), outcome=st.sampled_from(Outcome))
+    def schedule(self, number: int, where: int, outcome: Outcome) -> None:
+        pod = self.cluster.pods[self._some(number)]
+        passing = self._run(self.decider.ask(pod, *NODE_NAMES))["NodeNames"]
+        if passing:
+            self.cluster.outcome = outcome
+            self._run(self.decider.bind(pod, passing[where % len(passing)]))
+
+    @precondition(lambda self: self.cluster.pods)
+    @rule(numbers=st.lists(st.integers(0, 99), min_size=2, max_size=5))
+    def bind_at_once(self, numbers: list[int]) -> None:
+        """Without a filter before, all on one node, with writes that take their time."""
+        self.cluster.outcome = Outcome.WRITTEN
+
+        async def all_of_them() -> None:
+            await asyncio.gather(
+                *(self.decider.bind(self.cluster.pods[self._some(number)], "n1") for number in numbers)
+            )
+
+        self._run(all_of_them())
+
+    @rule(count=st.integers(1, 5))
+    def hear(self, count: int) -> None:
+        for _ in range(min(count, len(self.news))):
+            event = self.news.pop(0)
+            self.heard.append(event)
+            self.decider.see(*event)
+
+    @precondition(lambda self: self.heard)
+    @rule(number=st.integers(0, 99))
+    def hear_old_news_of_a_pod_again(self, number: int) -> None:
+        """As an answer to a single question may be older than the watch; never the news that a pod is gone."""
+        event, pod = self.heard[-1 - number % len(self.heard)]
+        if event != "DELETED":
+            self.decider.pods.changed(pod)
+
+    @rule()
+    def list_again(self) -> None:
+        self._run(self._list())
+
+    @precondition(lambda self: self.cluster.pods)
+    @rule(number=st.integers(0, 99), how=st.sampled_from(["Succeeded", "removed", "bound"]), count=st.integers(0, 9))
+    def list_beside_the_watch(self, number: int, how: str, count: int) -> None:
+        """What happens while it is under way may be heard before it arrives."""
+        snapshot = self.cluster.all()
+        if how == "bound":
+            self.schedule(number, 0, Outcome.WRITTEN)
+        else:
+            self.end(number, how)
+        self.hear(count)
+        self.decider.pods.learn(snapshot)
+
+    @rule()
+    def restart(self) -> None:
+        self.cluster.away = False
+        self._run(self.decider.binder.settle())
+        self._start()
+
+    @rule(away=st.booleans())
+    def the_api_server_comes_and_goes(self, *, away: bool) -> None:
+        self.cluster.away = away
+        self._run(asyncio.sleep(0))
+
+    @precondition(lambda self: self.cluster.pods)
+    @rule(number=st.integers(0, 99), how=st.sampled_from(["Succeeded", "Failed", "deleting", "removed"]))
+    def end(self, number: int, how: str) -> None:
+        key = self._some(number)
+        if how == "deleting":
+            self.cluster.mark_deleted(key)
+        elif how == "removed":
+            self.cluster.remove(key)
+        elif self.cluster.pods[key]["spec"].get("nodeName"):
+            self.cluster.end(key, how)
+
+    @rule()
+    def hear_everything(self) -> None:
+        """Once all is heard, the books are those of the objects, of a fresh start, and of nobody else."""
+        self.cluster.away = False
+        self._run(self.decider.binder.settle())
+        self.hear(len(self.news))
+        held = {uid: booking for uid, booking in self.decider.ledger.bookings() if booking.state is State.HELD}
+        assert held == self.decider.books()
+        assert dict(rebuilt_books(self.decider.pods).bookings()) == held
+        assert differences(self.decider.pods, self.decider.ledger) == []
+        fresh = Ledger()
+        Pods(fresh).replaced(self.cluster.all())
+        assert dict(fresh.bookings()) == held
+        for name in NODE_NAMES:
+            assert fresh.use(name) == self.decider.ledger.use(name)
+        assert not self.decider.pods.in_trouble
+        waiting = {pod.uid for pod in self.cluster.all() if not pod.node_name and not pod.is_over}
+        assert set(self.decider.pods.waiting) <= waiting
+
+    @invariant()
+    def no_card_is_over_capacity_in_what_the_api_server_holds(self) -> None:
+        truth = Ledger()
+        Pods(truth).replaced(self.cluster.all())
+        tiles: dict[tuple[str, int, int], str] = {}
+        for uid, booking in truth.bookings():
+            for card, indexes in booking.held.tiles.items():
+                for index in indexes:
+                    assert tiles.setdefault((booking.node, card, index), uid) == uid
+        for ledger in (truth, self.decider.ledger):
+            for name in NODE_NAMES:
+                for card, amounts in ledger.use(name).amounts.items():
+                    assert card in range(CARDS)
+                    assert all(amount <= CAPACITY[resource] for resource, amount in amounts.items())
+
+    @invariant()
+    def every_bound_pod_that_wants_cards_says_which(self) -> None:
+        for pod in self.cluster.all():
+            if pod.node_name and any(each.resources for each in pod.spec.containers or ()):
+                assert pod.annotations["gas-container-cards"]
+
+    @invariant()
+    def sums_are_those_of_the_bookings(self) -> None:
+        sums: dict[tuple[str, int, str], int] = defaultdict(int)
+        for _, booking in self.decider.ledger.bookings():
+            for card, amounts in booking.held.amounts.items():
+                for resource, amount in amounts:
+                    sums[booking.node, card, resource] += amount
+        assert {key: amount for key, amount in sums.items() if amount} == {
+            (name, card, resource): amount
+            for name in NODE_NAMES
+            for card, amounts in self.decider.ledger.use(name).amounts.items()
+            for resource, amount in amounts.items()
+            if amount
+        }
+
+    @invariant()
+    def what_is_remembered_is_what_would_be_answered_now(self) -> None:
+        remembered = self.decider.verdicts
+        without = Verdicts(self.decider.nodes, self.decider.ledger, balanced=None, step_limit=DEFAULT_STEP_LIMIT)
+        for need in list(remembered._remembered):
+            for name, verdict in remembered.of(need).items():
+                assert verdict == without.judge(need, name)
+
+
+Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestHistories = Histories.TestCase
+
+
+def test_nodes_of_the_histories_are_what_they_should_be() -> None:
+    known = Nodes(on_change=lambda _name: None)
+    known.replaced(nodes())
+    for _, facts in known:
+        assert [dict(amounts) for amounts in facts.inventory.capacity.values()] == [CAPACITY] * CARDS
