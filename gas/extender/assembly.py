@@ -202,7 +202,8 @@ class Extender:
     def _anybody_waits(self) -> bool:
         """Whether a pod waits that was refused here, or that somebody may have refused before we were ready."""
         waiting = self.pods.waiting
-        return any(uid in waiting for uid, _ in self.refusals) or not self._found_waiting.isdisjoint(waiting)
+        refused = any(uid in waiting and refusal.details for uid, refusal in self.refusals)
+        return refused or not self._found_waiting.isdisjoint(waiting)
 
     def _leadership_changed(self, leads: bool) -> None:  # noqa: FBT001 -- the election's own form
         self._metrics.leader.set(leads)

@@ -83,11 +83,13 @@ class Filter:
         except BadNeed as bad:
             self._metrics.refusals.labels(UnreadableNeed.kind).inc()
             logger.info("refused everywhere: %s", bad, extra={"pod": args.pod.key})
-            return [], dict.fromkeys(names or (), str(bad))
+            failed = dict.fromkeys(names or (), str(bad))
+            self._refusals.keep(args.pod.uid, PodRefusal(args.pod.key, time.time(), {str(bad): len(failed)}, {}))
+            return [], failed
         if not need.wants_cards:
             return list(names or ()), {}
         if args.nodes is None:
-            verdicts = self._by_name(need, names or [])
+            verdicts = self._verdicts.of(need, names or ())
             facts = self._facts
         else:
             sent = {sent.node.name: read_node(sent.node) for sent in args.nodes}
@@ -99,7 +101,8 @@ class Filter:
         if len(failed) == len(verdicts):
             self._remember(args.pod, need, verdicts, facts)
             return [], failed
-        self._expected_binds.passed(args.pod.uid)
+        if args.pod.uid:  # a question made by hand has none, and no bind follows it
+            self._expected_binds.passed(args.pod.uid)
         preferred = [name for name, verdict in verdicts.items() if verdict.preferred]
         if not preferred:
             return [name for name, verdict in verdicts.items() if verdict.refusal is None], failed
@@ -107,11 +110,6 @@ class Filter:
             if verdict.refusal is None and not verdict.preferred:
                 failed[name] = "another node has the pod's preferred card free"
         return preferred, failed
-
-    def _by_name(self, need: PodNeed, names: list[str]) -> dict[str, Verdict]:
-        known = self._verdicts.of(need)
-        judge = self._verdicts.judge
-        return {name: known.get(name) or judge(need, name) for name in names}
 
     def _by_object(self, need: PodNeed, facts: Mapping[str, NodeFacts]) -> dict[str, Verdict]:
         """Whole nodes are believed as sent, since an autoscaler asks about nodes that are not there yet."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-from cachetools import LRUCache
 
 from gas.extender.nodes import Nodes
 from gas.intel.inventory import NodeFacts
@@ -12,10 +12,16 @@ from gas.ledger import Ledger
 from gas.placement.choice import Choice
 from gas.placement.need import PodNeed
 from gas.placement.place import place
-from gas.placement.refusal import Refusal, UnknownNode
+from gas.placement.refusal import Refusal, SearchLimitHit, UnknownNode
 
 MOST_NEEDS = 1024
 """Different needs remembered; beyond that the one asked about longest ago is forgotten."""
+
+MOST_LIMIT_HITS = 8
+"""Searches of one question that may reach the step limit; the rest of its nodes get a part of the steps."""
+
+LESS_EFFORT = 50
+"""The part that they get: one in so many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +48,61 @@ class Verdicts:
         self._ledger = ledger
         self._balanced = balanced
         self._step_limit = step_limit
-        self._remembered: LRUCache[PodNeed, dict[str, Verdict]] = LRUCache(MOST_NEEDS)
+        self._remembered: OrderedDict[PodNeed, dict[str, Verdict]] = OrderedDict()
 
     def forget(self, node: str) -> None:
         """The node or its books changed."""
         for verdicts in self._remembered.values():
             verdicts.pop(node, None)
 
-    def of(self, need: PodNeed) -> dict[str, Verdict]:
-        """The verdicts known for a need by node name, to look into before `judge`."""
-        if (known := self._remembered.get(need)) is None:
-            known = self._remembered[need] = {}
-        return known
+    def of(self, need: PodNeed, names: Iterable[str]) -> dict[str, Verdict]:
+        """The verdict of each named node, by name; a name that comes twice is answered once.
 
-    def judge(self, need: PodNeed, node: str) -> Verdict:
-        """Ask placement about one node and remember its answer."""
-        verdict = as_verdict(self.choose(need, node))
-        if not isinstance(verdict.refusal, UnknownNode):
-            self.of(need)[node] = verdict
+        Where several searches were given up, the nodes after them are searched less, so that a pod made to be hard
+        cannot stop everybody else for minutes.
+        """
+        known = self._known(need)
+        verdicts = dict.fromkeys(names, FITS)
+        hits = 0
+        for name in verdicts:
+            verdict = known.get(name)
+            if verdict is None:
+                limit = self._step_limit if hits < MOST_LIMIT_HITS else self._step_limit // LESS_EFFORT
+                verdict = self._judge(need, name, limit)
+                hits += isinstance(verdict.refusal, SearchLimitHit)
+            verdicts[name] = verdict
+        return verdicts
+
+    def _known(self, need: PodNeed) -> dict[str, Verdict]:
+        if (known := self._remembered.get(need)) is not None:
+            self._remembered.move_to_end(need)
+            return known
+        if len(self._remembered) == MOST_NEEDS:
+            self._remembered.popitem(last=False)
+        return self._remembered.setdefault(need, {})
+
+    def _judge(self, need: PodNeed, node: str, step_limit: int) -> Verdict:
+        """Ask placement, and remember what is final: not a name without a node, not a search with less effort."""
+        facts = self._nodes.facts(node)
+        if facts is None:
+            return as_verdict(UnknownNode())
+        verdict = as_verdict(self._place(need, node, facts, step_limit))
+        if step_limit == self._step_limit or not isinstance(verdict.refusal, SearchLimitHit):
+            self._remembered[need][node] = verdict
         return verdict
 
     def choose(self, need: PodNeed, node: str) -> Choice | Refusal:
         """Which cards the pod would get on a node now, or why none."""
         facts = self._nodes.facts(node)
-        return UnknownNode() if facts is None else self._place(need, node, facts)
+        return UnknownNode() if facts is None else self._place(need, node, facts, self._step_limit)
 
     def judge_as_sent(self, need: PodNeed, node: str, facts: NodeFacts) -> Verdict:
         """The same for a node that somebody describes, with what is booked under its name. Not remembered."""
-        return as_verdict(self._place(need, node, facts))
+        return as_verdict(self._place(need, node, facts, self._step_limit))
 
-    def _place(self, need: PodNeed, node: str, facts: NodeFacts) -> Choice | Refusal:
+    def _place(self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int) -> Choice | Refusal:
         use = self._ledger.use(node)
-        return place(need, facts.inventory, use, balanced=self._balanced, step_limit=self._step_limit)
+        return place(need, facts.inventory, use, balanced=self._balanced, step_limit=step_limit)
 
 
 def as_verdict(answer: Choice | Refusal) -> Verdict:

@@ -60,6 +60,11 @@ def cards_by_pod(api: KubeApi) -> dict[str, str | None]:
     return {p["metadata"]["name"]: cards_of(p) for p in api.items(PODS) if p["spec"].get("nodeName")}
 
 
+def unbound(api: KubeApi) -> list[str]:
+    """The names of the pods that have no node."""
+    return [pod["metadata"]["name"] for pod in api.items(PODS, fieldSelector="spec.nodeName=")]
+
+
 def is_refused(api: KubeApi, name: str) -> bool:
     """Whether kube-scheduler has tried to place it and failed."""
     conditions = get_pod(api, name)["status"].get("conditions", [])

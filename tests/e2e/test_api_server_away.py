@@ -9,7 +9,18 @@ from tests.e2e.audit import audit, live_holders, sums
 from tests.e2e.cluster import Cluster
 from tests.e2e.mixed_pods import add_mixed_nodes, lasting_pod, mixed_pod
 from tests.e2e.pod_runner import PodRunner
-from tests.e2e.pods import PODS, cards_by_pod, cards_of, container, delete_now, get_pod, is_refused, node_of, pod
+from tests.e2e.pods import (
+    PODS,
+    cards_by_pod,
+    cards_of,
+    container,
+    delete_now,
+    get_pod,
+    is_refused,
+    node_of,
+    pod,
+    unbound,
+)
 from tests.e2e.waiting import wait_for
 
 AWAY = 30
@@ -28,6 +39,7 @@ def test_no_booking_is_lost_or_invented_while_the_api_server_is_away(cluster: Cl
         for name in lasting:
             api.create(PODS, lasting_pod(name, rng))
         wait_for("the lasting pods are bound", lambda: len(live_holders(api)) == len(lasting))
+        unseen = {get_pod(api, name)["metadata"]["uid"] for name in lasting[:5]}
         for number in range(60):
             api.create(PODS, mixed_pod(f"before-{number}", rng))
         cluster.control_plane.stop_api_server()
@@ -37,14 +49,14 @@ def test_no_booking_is_lost_or_invented_while_the_api_server_is_away(cluster: Cl
             cluster.control_plane.delete_behind_the_api(name)
         cluster.control_plane.compact()
         cluster.control_plane.start_api_server()
+        wait_for("the books are in step again", lambda: unseen.isdisjoint(extender.books()["pods"]), seconds=20)
         for name in lasting[5:10]:
             delete_now(api, name)
         for number in range(40):
             api.create(PODS, mixed_pod(f"after-{number}", rng))
         assert audit(api) == []
-        wait_for(
-            "every pod was bound", lambda: not api.items(PODS, fieldSelector="spec.nodeName="), seconds=120, every=1
-        )
+        # kube-scheduler itself watches again only after up to a minute.
+        wait_for("every pod was bound", lambda: not unbound(api), seconds=150, every=1)
         assert audit(api) == []
         wait_for("the mixed pods are over", lambda: len(live_holders(api)) == len(lasting) - 10, seconds=60)
     wait_for("the books show the last change", lambda: extender.booked() == sums(api), seconds=10)

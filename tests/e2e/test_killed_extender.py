@@ -14,7 +14,7 @@ from tests.e2e.extender import Extender
 from tests.e2e.kube_api import KubeApi
 from tests.e2e.mixed_pods import add_mixed_nodes, lasting_pod
 from tests.e2e.pod_runner import PodRunner
-from tests.e2e.pods import PODS, cards_of
+from tests.e2e.pods import PODS, cards_of, unbound
 from tests.e2e.waiting import wait_for
 from tests.e2e.written_cards import wants_cards
 
@@ -90,7 +90,3 @@ def bound_without_cards(api: KubeApi) -> list[str]:
     """Pods that ask for cards and have none written on them, those too that are over."""
     pods = [pod for pod in api.items(PODS) if pod["spec"].get("nodeName") and wants_cards(pod)]
     return [pod["metadata"]["name"] for pod in pods if not cards_of(pod)]
-
-
-def unbound(api: KubeApi) -> list[str]:
-    return [pod["metadata"]["name"] for pod in api.items(PODS, fieldSelector="spec.nodeName=")]

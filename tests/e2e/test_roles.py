@@ -75,7 +75,9 @@ def test_the_original_role_is_enough_to_wake_a_waiting_pod(cluster: Cluster) -> 
     wait_for("it is refused", lambda: is_refused(api, "waiter"))
     delete_now(api, "big-1")
     wait_for("the waiter is bound", lambda: node_of(api, "waiter"), seconds=5)
-    wait_for("the node was patched", lambda: "gas-released" in api.get(NODE)["metadata"].get("annotations", {}), seconds=5)
+    wait_for(
+        "the node was patched", lambda: "gas-released" in api.get(NODE)["metadata"].get("annotations", {}), seconds=5
+    )
     assert extender.metric("gas_extender_wakes_total") >= 1
 
 

@@ -232,12 +232,11 @@ class Histories(RuleBasedStateMachine):
     def what_is_remembered_is_what_would_be_answered_now(self) -> None:
         remembered = self.decider.verdicts
         without = Verdicts(self.decider.nodes, self.decider.ledger, balanced=None, step_limit=DEFAULT_STEP_LIMIT)
-        for need in list(remembered._remembered):
-            for name, verdict in remembered.of(need).items():
-                assert verdict == without.judge(need, name)
+        for need, verdicts in remembered._remembered.items():
+            assert verdicts == without.of(need, verdicts)
 
 
-Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Histories.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
 TestHistories = Histories.TestCase
 
 

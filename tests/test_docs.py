@@ -1,0 +1,203 @@
+"""The pages under docs/ keep up with the code: every name is there, and no page names what does not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gas.extender.flag_table import FLAG_GROUPS, KLOG_FLAGS
+from gas.extender.go_flags import GoFlag
+from gas.extender.metrics import Metrics
+from gas.intel import names
+from gas.placement import refusal
+from tests.e2e.accounts import FULL_RULES
+
+ROOT = Path(__file__).parents[1]
+PAGES = {page.name: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+EXTENDER, PODS, NODES = PAGES["extender.md"], PAGES["pods.md"], PAGES["nodes.md"]
+TROUBLESHOOTING = PAGES["troubleshooting.md"]
+
+FLAGS = {flag.name: flag for group in FLAG_GROUPS.values() for flag in group}
+OTHER_PROGRAMS_FLAGS = {"--config"}
+"""Flags in the text, outside of command lines, that are kube-scheduler's."""
+
+RULES_OF_PODS = (names.ALLOW, names.DENY, names.SAME_GPU, names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
+LABELS_OF_CARDS = (names.CARDS, names.GPU_NUMBERS, names.NUMA_GPU_MAP, names.PCI_GROUPS, names.XE_LINKS)
+CLOSED_PLACES = {
+    names.DISABLE_CARD: "cardN",
+    names.DESCHEDULE_CARD: "cardN",
+    names.PREFER_CARD: "",
+    names.DISABLE_TILE: "cardN_gtM",
+    names.DESCHEDULE_TILE: "cardN_gtM",
+    names.PREFER_TILE: "cardN",
+}
+"""Telemetry labels, and what stands after the name of each."""
+
+
+def metric_names() -> set[str]:
+    metrics = Metrics("0")
+    metrics.show_books(lambda: ())
+    found = set()
+    for family in metrics.registry.collect():
+        found.add(f"{family.name}_total" if family.type == "counter" else family.name)
+    return found
+
+
+def table_rows(page: str) -> Iterator[list[str]]:
+    """The cells of every row of every table, without their code quotes."""
+    for line in page.splitlines():
+        if line.startswith("| "):
+            yield [cell.strip().replace("`", "") for cell in line.strip().strip("|").split("|")]
+
+
+def dashed(name: str) -> str:
+    return f"-{name}" if len(name) == 1 else f"--{name}"
+
+
+def default_in_words(flag: GoFlag) -> str:
+    """What the help text has in its last brackets."""
+    match = re.search(r"\(([^()]*)\)$", flag.meaning)
+    return match[1] if match else "false"
+
+
+def code_spans(page: str) -> list[str]:
+    text = re.sub(r"^ *```.*?^ *```$", "", page, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^ *```{language}\n(.*?)^ *```$", page, re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: str) -> set[str]:
+    """As the usual renderers make them from headings, and those that are written out."""
+    prose = re.sub(r"^ *```.*?^ *```$", "", page, flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    made = {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+    return made | set(re.findall(r'<a id="([^"]+)">', page))
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_the_table_of_flags_has_the_flag_with_its_default(name: str) -> None:
+    defaults = {row[0]: row[1] for row in table_rows(EXTENDER) if row[0].startswith("-") and len(row) == 3}
+    assert defaults.get(dashed(name)) == default_in_words(FLAGS[name])
+
+
+@pytest.mark.parametrize("name", [flag.name for flag in KLOG_FLAGS])
+def test_flags_without_effect_are_listed(name: str) -> None:
+    assert f"`--{name}`" in EXTENDER
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_only_flags_that_exist(page: str) -> None:
+    known = {dashed(name) for name in FLAGS} | {f"--{flag.name}" for flag in KLOG_FLAGS} | {"-h", "-v=4"}
+    named = {re.split(r"[=\s]", span)[0] for span in code_spans(PAGES[page]) if re.match(r"--?[A-Za-z]", span)}
+    assert named - known - OTHER_PROGRAMS_FLAGS <= {"-v"}
+
+
+def test_the_service_of_the_installation_uses_only_flags_that_exist() -> None:
+    (command,) = re.findall(r"^ExecStart=(.*?)[^\\]$", PAGES["install.md"], re.DOTALL | re.MULTILINE)
+    used = set(re.findall(r"--([A-Za-z-]+)", command))
+    assert used
+    assert used <= FLAGS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(metric_names()))
+def test_the_table_of_metrics_has_the_metric(name: str) -> None:
+    assert name in {row[0] for row in table_rows(EXTENDER)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_only_metrics_that_exist(page: str) -> None:
+    assert set(re.findall(r"gas_extender_\w+[a-z]", PAGES[page])) <= metric_names()
+
+
+@pytest.mark.parametrize("resource", [*names.COUNT_RESOURCES, *names.MONITORING_RESOURCES, names.TILES])
+def test_the_page_on_pods_has_the_resource(resource: str) -> None:
+    assert f"`{names.PREFIX}{resource}`" in PODS
+
+
+@pytest.mark.parametrize("annotation", [*RULES_OF_PODS, *names.WRITTEN_ANNOTATIONS])
+def test_the_page_on_pods_has_the_annotation(annotation: str) -> None:
+    assert f"`{annotation}`" in PODS
+
+
+def test_the_page_on_pods_has_the_label() -> None:
+    assert f"`{names.DESCHEDULE_POD_LABEL}={names.DESCHEDULE_POD_VALUE}`" in PODS
+
+
+@pytest.mark.parametrize("label", LABELS_OF_CARDS)
+def test_the_page_on_nodes_has_the_label(label: str) -> None:
+    assert label in {row[0] for row in table_rows(NODES)}
+
+
+@pytest.mark.parametrize(("name", "place"), CLOSED_PLACES.items())
+def test_the_page_on_nodes_has_the_telemetry_label(name: str, place: str) -> None:
+    assert name + place in {row[0] for row in table_rows(NODES)}
+
+
+def test_the_page_on_nodes_has_the_namespace_of_telemetry_labels_and_the_word_for_a_whole_board() -> None:
+    assert f"`{names.TELEMETRY_PREFIX}POLICY/`" in NODES
+    assert f"`{names.WHOLE_PCI_GROUP}`" in NODES
+
+
+@pytest.mark.parametrize("annotation", [names.CARD_CAPACITY, names.RELEASED])
+def test_the_page_on_nodes_has_the_annotation(annotation: str) -> None:
+    assert f"`{annotation}`" in NODES
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        each.kind
+        for each in vars(refusal).values()
+        if isinstance(each, type) and isinstance(vars(each).get("kind"), str)
+    ],
+)
+def test_the_page_on_troubles_says_what_to_do_about_each_kind_of_refusal(kind: str) -> None:
+    assert kind in {row[1] for row in table_rows(TROUBLESHOOTING) if len(row) == 3}
+
+
+def test_the_rules_for_the_role_are_those_that_the_end_to_end_tests_run_under_or_fewer() -> None:
+    allowed = {
+        (*rule["apiGroups"], resource): set(rule["verbs"]) for rule in FULL_RULES for resource in rule["resources"]
+    }
+    told = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
+    assert {resource for rule in told for resource in rule["resources"]} == {
+        "pods",
+        "nodes",
+        "pods/binding",
+        "events",
+        "leases",
+    }
+    for rule in told:
+        for resource in rule["resources"]:
+            assert set(rule["verbs"]) <= allowed[(*rule["apiGroups"], resource)]
+
+
+def test_the_role_of_the_installation_is_the_one_that_is_explained() -> None:
+    told = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
+    (manifest,) = re.findall(r"kubectl apply -f - <<'END'\n(.*?)^END$", PAGES["install.md"], re.DOTALL | re.MULTILINE)
+    (role,) = (each for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
+    assert role["rules"] == [rule for rule in told if rule["resources"] != ["leases"]]
+
+
+def _as_rules(block: str) -> str:
+    return block if block.startswith("rules:") else f"rules:\n{block}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    folder = ROOT if page == "README.md" else ROOT / "docs"
+    for target in re.findall(r"\]\(([^)\s]+)\)", PAGES[page]):
+        if target.startswith("https://"):
+            continue
+        file, _, anchor = target.partition("#")
+        path = folder / file if file else folder / page
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path.read_text(encoding="utf-8")), target
