@@ -45,4 +45,4 @@ class Tile(NamedTuple):
     """One tile of a card; the kernel calls it ``gt<index>``."""
 
     card: Card
-    index: int
+    index: int  # type: ignore[assignment]  # shadows the method of tuple, which nobody asks a tile for

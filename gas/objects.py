@@ -17,7 +17,7 @@ class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=Fals
     pass
 
 
-class ObjectMeta(_Object):
+class ObjectMeta(_Object, frozen=True):
     name: str = ""
     namespace: str | None = None
     uid: str | None = None
@@ -27,28 +27,28 @@ class ObjectMeta(_Object):
     deletion_timestamp: str | None = None
 
 
-class ResourceRequirements(_Object):
+class ResourceRequirements(_Object, frozen=True):
     requests: dict[str, Quantity] | None = None
 
 
-class Container(_Object):
+class Container(_Object, frozen=True):
     name: str = ""
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
     """Only ``Always``, on an init container, means something: a sidecar."""
 
 
-class PodSpec(_Object):
+class PodSpec(_Object, frozen=True):
     node_name: str | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
 
 
-class PodStatus(_Object):
+class PodStatus(_Object, frozen=True):
     phase: str | None = None
 
 
-class Pod(_Object):
+class Pod(_Object, frozen=True):
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus | None = None
@@ -77,12 +77,12 @@ class Pod(_Object):
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
 
-class NodeStatus(_Object):
+class NodeStatus(_Object, frozen=True):
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
 
 
-class Node(_Object):
+class Node(_Object, frozen=True):
     metadata: ObjectMeta
     status: NodeStatus | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gas.cards import Card
+from gas.extender.card_series import card_series
 from gas.extender.flag_table import FLAG_GROUPS, KLOG_FLAGS
 from gas.extender.go_flags import GoFlag
 from gas.extender.metrics import Metrics
 from gas.intel import names
 from gas.placement import refusal
+from gas.placement.place import DEFAULT_STEP_LIMIT
 from tests.e2e.accounts import FULL_RULES
 
 ROOT = Path(__file__).parents[1]
@@ -38,13 +42,15 @@ CLOSED_PLACES = {
 """Telemetry labels, and what stands after the name of each."""
 
 
+async def _card_metrics() -> set[str]:
+    pieces = [piece async for piece in card_series(lambda: ())]
+    return set(re.findall(r"^# TYPE (\w+)", "".join(pieces), re.MULTILINE))
+
+
 def metric_names() -> set[str]:
-    metrics = Metrics("0")
-    metrics.show_books(lambda: ())
-    found = set()
-    for family in metrics.registry.collect():
-        found.add(f"{family.name}_total" if family.type == "counter" else family.name)
-    return found
+    families = Metrics("0").registry.collect()
+    own = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+    return own | asyncio.run(_card_metrics())
 
 
 def table_rows(page: str) -> Iterator[list[str]]:
@@ -83,8 +89,8 @@ def anchors(page: str) -> set[str]:
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_the_table_of_flags_has_the_flag_with_its_default(name: str) -> None:
-    defaults = {row[0]: row[1] for row in table_rows(EXTENDER) if row[0].startswith("-") and len(row) == 3}
-    assert defaults.get(dashed(name)) == default_in_words(FLAGS[name])
+    defaults = [row[1] for row in table_rows(EXTENDER.partition("## Ports")[0]) if row[0] == dashed(name)]
+    assert defaults == [default_in_words(FLAGS[name])]
 
 
 @pytest.mark.parametrize("name", [flag.name for flag in KLOG_FLAGS])
@@ -94,9 +100,9 @@ def test_flags_without_effect_are_listed(name: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_names_only_flags_that_exist(page: str) -> None:
-    known = {dashed(name) for name in FLAGS} | {f"--{flag.name}" for flag in KLOG_FLAGS} | {"-h", "-v=4"}
-    named = {re.split(r"[=\s]", span)[0] for span in code_spans(PAGES[page]) if re.match(r"--?[A-Za-z]", span)}
-    assert named - known - OTHER_PROGRAMS_FLAGS <= {"-v"}
+    known = {dashed(name) for name in FLAGS} | {f"--{flag.name}" for flag in KLOG_FLAGS} | {"-h"}
+    named = {match[0] for span in code_spans(PAGES[page]) if (match := re.match(r"--?[A-Za-z][\w-]*", span))}
+    assert named <= known | OTHER_PROGRAMS_FLAGS
 
 
 def test_the_service_of_the_installation_uses_only_flags_that_exist() -> None:
@@ -150,16 +156,37 @@ def test_the_page_on_nodes_has_the_annotation(annotation: str) -> None:
     assert f"`{annotation}`" in NODES
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        each.kind
-        for each in vars(refusal).values()
-        if isinstance(each, type) and isinstance(vars(each).get("kind"), str)
-    ],
-)
+REFUSALS = [
+    each
+    for each in vars(refusal).values()
+    if isinstance(each, type) and issubclass(each, refusal.Refusal) and hasattr(each, "kind")
+]
+
+
+@pytest.mark.parametrize("kind", [each.kind for each in REFUSALS])
 def test_the_page_on_troubles_says_what_to_do_about_each_kind_of_refusal(kind: str) -> None:
     assert kind in {row[1] for row in table_rows(TROUBLESHOOTING) if len(row) == 3}
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        refusal.NoRoom(refusal.Shortage(1, 0, (("memory.max", 5_000_000_000),))),
+        refusal.NoRoom(refusal.Shortage(2, 1, (("millicores", 500),))),
+        refusal.FewerCardsThanWanted(4, 2),
+        refusal.ResourceNotOnNode("tiles"),
+        refusal.CardsDisabled((Card(0),)),
+        refusal.CardsDisabled((Card(0), Card(1), Card(2))),
+        refusal.NoNumaGroup(None),
+        refusal.NoLinkedPairs(1, ()),
+        refusal.NoCards(),
+        refusal.UnknownNode(),
+        refusal.SearchLimitHit(DEFAULT_STEP_LIMIT),
+    ],
+    ids=lambda refused: refused.kind,
+)
+def test_the_page_on_troubles_has_the_sentence_as_it_is_said(refused: refusal.Refusal) -> None:
+    assert f"`{refused}`" in TROUBLESHOOTING
 
 
 def test_the_rules_for_the_role_are_those_that_the_end_to_end_tests_run_under_or_fewer() -> None:

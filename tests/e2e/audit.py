@@ -27,6 +27,7 @@ def audit(api: KubeApi) -> list[str]:
     nodes = {node["metadata"]["name"]: node for node in api.items("/api/v1/nodes")}
     found: list[str] = []
     tiles: dict[tuple[str, str, str], str] = {}
+    readable = []
     for pod in live_holders(api):
         name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
         try:
@@ -34,13 +35,14 @@ def audit(api: KubeApi) -> list[str]:
         except ValueError as error:
             found.append(f"pod {name}: {error}")
             continue
+        readable.append(pod)
         wrong = _faults(containers, cards_of_node(nodes[node])) or broken_promises(pod, containers, nodes[node])
         found += [f"pod {name}: {sentence}" for sentence in wrong]
         for card, tile in sorted(held_tiles(containers)):
             other = tiles.setdefault((node, card, tile), name)
             if other != name:
                 found.append(f"{node} {card} {tile} is given to {other} and to {name}")
-    for node, cards in sums(api).items():
+    for node, cards in _sums_of(readable).items():
         capacity = card_capacity(nodes[node])
         found += [
             f"{node} {card}: {taken} of {capacity.get(resource, 0)} {resource} are taken"
@@ -58,9 +60,13 @@ def live_holders(api: KubeApi) -> list[Object]:
 
 
 def sums(api: KubeApi) -> Sums:
-    """What the bound pods take of every card that any of them holds."""
+    """What the bound pods take of every card that any of them holds. Raises ValueError when one cannot be read."""
+    return _sums_of(live_holders(api))
+
+
+def _sums_of(pods: list[Object]) -> Sums:
     found: dict[str, dict[str, Counter[str]]] = {}
-    for pod in live_holders(api):
+    for pod in pods:
         cards = found.setdefault(pod["spec"]["nodeName"], {})
         for card, amounts in held_amounts(written_containers(pod)).items():
             cards.setdefault(card, Counter()).update(amounts)

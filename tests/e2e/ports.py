@@ -10,16 +10,20 @@ _LISTEN = "0A"
 _BELOW_EPHEMERAL = range(20_000, 32_000)
 """Outgoing connections get ports from 32768 on, so one of these stays free while its program restarts."""
 
+_given: set[int] = set()
+"""Whoever got one may not use it yet, or not at the moment."""
+
 
 def free_port() -> int:
-    """A port that nothing on loopback uses now. Raises OSError when none of many tries was free."""
-    for port in random.sample(_BELOW_EPHEMERAL, 100):
+    """A port that nothing on loopback uses now, another one each time. Raises OSError when none of many tries was free."""
+    for port in random.sample(sorted(set(_BELOW_EPHEMERAL) - _given), 100):
         with socket.socket() as candidate:
             candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 candidate.bind(("127.0.0.1", port))
             except OSError:
                 continue
+        _given.add(port)
         return port
     raise OSError(f"100 ports between {_BELOW_EPHEMERAL.start} and {_BELOW_EPHEMERAL.stop} were tried; all in use")
 

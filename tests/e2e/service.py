@@ -40,10 +40,10 @@ class Service:
             raise TimeoutError(f"the forwarder did not come up on port {self.port}")
 
     def stop(self) -> None:
-        """Every connection is closed."""
+        """Every connection is closed. Nothing happens when it was not started."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join(10)
+            self._thread.join(10)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()

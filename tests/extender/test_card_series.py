@@ -40,7 +40,8 @@ async def test_each_card_has_its_capacity_what_is_booked_and_its_pods() -> None:
 
 
 async def test_the_same_lines_are_right_for_openmetrics() -> None:
-    families = {family.name: family for family in parse_openmetrics(await series(BOOKS) + "# EOF\n")}
+    parsed = parse_openmetrics(await series(BOOKS) + "# EOF\n")  # type: ignore[no-untyped-call]
+    families = {family.name: family for family in parsed}
     assert families["gas_extender_card_pods"].type == "gauge"
     assert len(families["gas_extender_card_capacity"].samples) == 3
 

@@ -1,0 +1,151 @@
+"""What is known of nodes, and which of their changes count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gas.cards import Card
+from gas.extender.nodes import Nodes, with_problems
+from gas.objects import Node
+from tests.builders import node, node_json
+
+
+class Told:
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+        self.nodes = Nodes(on_change=self.changes.append)
+
+    def cards(self, name: str) -> tuple[Card, ...] | None:
+        facts = self.nodes.facts(name)
+        return None if facts is None else facts.inventory.cards
+
+
+def with_status(**status: Any) -> Node:
+    changed = node_json("n1")
+    changed["status"] |= status
+    return msgspec.convert(changed, Node)
+
+
+def test_a_node_is_known_from_when_it_is_seen_until_it_is_gone() -> None:
+    told = Told()
+    assert told.nodes.facts("n1") is None
+    told.nodes.changed(node("n1"))
+    assert told.cards("n1") == (Card(0), Card(1))
+    told.nodes.deleted(node("n1"))
+    told.nodes.deleted(node("n1"))
+    assert told.nodes.facts("n1") is None
+    assert told.changes == ["n1", "n1"]
+    assert len(told.nodes) == 0
+
+
+def test_a_list_is_complete() -> None:
+    told = Told()
+    told.nodes.replaced([node("n1"), node("n2")])
+    told.nodes.replaced([node("n2"), node("n3", cards=1)])
+    assert [name for name, _ in told.nodes] == ["n2", "n3"]
+    assert told.changes == ["n1", "n2", "n3", "n1"]
+
+
+@pytest.mark.parametrize(
+    "heartbeat",
+    [
+        pytest.param(with_status(conditions=[{"type": "Ready", "lastHeartbeatTime": "now"}]), id="status"),
+        pytest.param(node("n1", annotations={"gas-released": "1700000000"}), id="our-own-annotation"),
+        pytest.param(node("n1", labels={"kubernetes.io/os": "linux"}), id="label-of-others"),
+        pytest.param(node("n1", i915=2, millicores=2000, memory_max=16 * 10**9), id="the-same-again"),
+        pytest.param(
+            with_status(allocatable=node_json()["status"]["allocatable"] | {"cpu": "3"}), id="resource-of-others"
+        ),
+    ],
+)
+def test_what_does_not_count_is_no_change(heartbeat: Node) -> None:
+    told = Told()
+    told.nodes.changed(node("n1"))
+    facts = told.nodes.facts("n1")
+    told.nodes.changed(heartbeat)
+    assert told.changes == ["n1"]
+    assert told.nodes.facts("n1") is facts
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(node("n1", cards=3), id="cards"),
+        pytest.param(node("n1", i915=4), id="allocatable"),
+        pytest.param(
+            node("n1", labels={"telemetry.aware.scheduling.any/gas-disable-card0": "x"}), id="telemetry-label"
+        ),
+        pytest.param(node("n1", labels={"gpu.intel.com/numa-gpu-map": "0-0_1-1"}), id="our-label"),
+        pytest.param(node("n1", annotations={"gas-card-capacity": "card0=millicores:5"}), id="card-capacity"),
+        pytest.param(with_status(capacity={"gpu.intel.com/i915": "0"}), id="capacity"),
+        pytest.param(with_status(allocatable=None), id="no-allocatable"),
+        pytest.param(msgspec.convert({"metadata": {"name": "n1"}}, Node), id="nothing-at-all"),
+    ],
+)
+def test_what_counts_is_a_change(changed: Node) -> None:
+    told = Told()
+    told.nodes.changed(node("n1"))
+    told.nodes.changed(changed)
+    assert told.changes == ["n1", "n1"]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "counts"),
+    [
+        pytest.param({"gpu.intel.com/i915": "2"}, True, id="i915"),
+        pytest.param({"gpu.intel.com/xe": 1}, True, id="xe"),
+        pytest.param({"gpu.intel.com/i915": "0"}, False, id="zero"),
+        pytest.param({"gpu.intel.com/i915": "-1"}, False, id="negative"),
+        pytest.param({"gpu.intel.com/i915": "many"}, False, id="no-number"),
+        pytest.param({"cpu": "8"}, False, id="none-of-ours"),
+        pytest.param(None, False, id="nothing"),
+    ],
+)
+def test_descheduling_counts_only_with_cards_in_the_capacity(capacity: object, counts: bool) -> None:
+    told = Told()
+    told.nodes.changed(with_status(capacity=capacity))
+    assert told.nodes.deschedules("n1") is counts
+    assert not told.nodes.deschedules("nobody")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({"gpu.intel.com/gpu-numbers": "0..1"}, id="gap"),
+        pytest.param({"gpu.intel.com/gpu-numbers": "0.0.1"}, id="duplicate"),
+        pytest.param({"gpu.intel.com/gpu-numbers": "Z\x00"}, id="control-characters"),
+        pytest.param({"gpu.intel.com/gpu-numbers3": "Z1.2"}, id="missing-continuation"),
+        pytest.param({"gpu.intel.com/gpu-numbers": ".".join(map(str, range(5000)))}, id="thousands-of-entries"),
+        pytest.param({f"gpu.intel.com/junk-{number}": "x" for number in range(5000)}, id="thousands-of-labels"),
+    ],
+)
+def test_no_label_hurts_another_node(labels: dict[str, str]) -> None:
+    told = Told()
+    told.nodes.replaced([node("bad", labels=labels), node("n1")])
+    assert told.cards("n1") == (Card(0), Card(1))
+    assert told.nodes.facts("bad") is not None
+
+
+def test_nodes_whose_labels_make_no_sense_are_listed() -> None:
+    told = Told()
+    told.nodes.replaced([node("n1"), node("n2", labels={"gpu.intel.com/gpu-numbers": "0.x"})])
+    problems = with_problems(told.nodes)
+    assert list(problems) == ["n2"]
+    assert "gpu-numbers" in problems["n2"][0]
+
+
+def test_a_node_that_could_not_be_read_is_read_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+
+    def broken(_node: Node) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gas.extender.nodes.read_node", broken)
+        with pytest.raises(ZeroDivisionError):
+            told.nodes.changed(node("n1"))
+    told.nodes.changed(node("n1"))
+    assert told.cards("n1") == (Card(0), Card(1))

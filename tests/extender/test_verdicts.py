@@ -1,0 +1,197 @@
+"""Verdicts are remembered until something of the node changes, and never differ from fresh ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gas.amounts import sorted_amounts
+from gas.cards import Card
+from gas.extender.nodes import Nodes
+from gas.extender.verdicts import (
+    FITS,
+    FITS_PREFERRED,
+    LESS_EFFORT,
+    MOST_LIMIT_HITS,
+    MOST_NEEDS,
+    Verdict,
+    Verdicts,
+)
+from gas.ledger import Ledger
+from gas.placement.choice import Choice, Held
+from gas.placement.need import ContainerNeed, PodNeed
+from gas.placement.place import place
+from gas.placement.refusal import NoRoom, Refusal, SearchLimitHit, UnknownNode
+from tests.builders import node
+
+TELEMETRY = "telemetry.aware.scheduling.p/"
+
+
+STEPS = 1000
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The millicores of every question to placement."""
+    questions: list[str] = []
+
+    def counting(need: PodNeed, *args: Any, **options: Any) -> Choice | Refusal:
+        questions.append(str(dict(need.containers[0].per_card)["millicores"]))
+        return place(need, *args, **options)
+
+    monkeypatch.setattr("gas.extender.verdicts.place", counting)
+    return questions
+
+
+def wanting(millicores: int = 600) -> PodNeed:
+    return PodNeed((ContainerNeed("main", 1, sorted_amounts({"i915": 1, "millicores": millicores})),))
+
+
+def taking(*cards: int, millicores: int = 600) -> Held:
+    return Held(amounts={Card(card): sorted_amounts({"i915": 1, "millicores": millicores}) for card in cards})
+
+
+class Known:
+    """Two nodes of two cards."""
+
+    def __init__(self, *, balanced: str | None = None) -> None:
+        self.ledger = Ledger(on_change=self.changed)
+        self.nodes = Nodes(on_change=self.changed)
+        self.verdicts = Verdicts(self.nodes, self.ledger, balanced=balanced, step_limit=STEPS)
+        self.nodes.replaced([node("n1"), node("n2")])
+
+    def changed(self, name: str) -> None:
+        self.verdicts.forget(name)
+
+    def judge(self, *names: str, millicores: int = 600) -> list[Verdict]:
+        return list(self.verdicts.of(wanting(millicores), names).values())
+
+
+def test_pods_of_one_template_share_a_verdict(asked: list[str]) -> None:
+    known = Known()
+    assert known.judge("n1") == known.judge("n1") == [FITS]
+    assert asked == ["600"]
+    known.judge("n1", millicores=601)
+    assert asked == ["600", "601"]
+
+
+@pytest.mark.parametrize("change", ["reserve", "cancel", "release", "correction", "label", "resource", "gone"])
+def test_it_is_forgotten_when_something_of_its_node_changes_and_only_then(change: str, asked: list[str]) -> None:
+    known = Known()
+    known.ledger.reserve("u1", "default/a", "n1", taking(0))
+    known.ledger.hold("u2", "default/b", "n1", taking(1))
+    known.judge("n1", "n2")
+    match change:
+        case "reserve":
+            known.ledger.reserve("u3", "default/c", "n1", taking(1))
+        case "cancel":
+            known.ledger.cancel("u1")
+        case "release":
+            known.ledger.release("u2")
+        case "correction":
+            known.ledger.hold("u2", "default/b", "n1", taking(0))
+        case "label":
+            known.nodes.changed(node("n1", labels={TELEMETRY + "gas-disable-card0": "x"}))
+        case "resource":
+            known.nodes.changed(node("n1", i915=8))
+        case "gone":
+            known.nodes.deleted(node("n1"))
+    asked.clear()
+    known.judge("n2")
+    assert not asked
+    (verdict,) = known.judge("n1")
+    assert len(asked) == (change != "gone")
+    assert isinstance(verdict.refusal, UnknownNode) == (change == "gone")
+
+
+def test_a_confirmed_reservation_changes_no_verdict(asked: list[str]) -> None:
+    known = Known()
+    known.ledger.reserve("u1", "default/a", "n1", taking(0))
+    known.judge("n1")
+    known.ledger.hold("u1", "default/a", "n1", taking(0))
+    known.judge("n1")
+    assert len(asked) == 1
+
+
+def test_a_full_node_is_refused_with_its_sentence() -> None:
+    known = Known()
+    known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
+    (verdict,) = known.judge("n1")
+    assert isinstance(verdict.refusal, NoRoom)
+    assert verdict.sentence == str(verdict.refusal)
+    assert verdict.sentence
+
+
+def test_a_node_is_known_as_soon_as_it_is_there() -> None:
+    known = Known()
+    (verdict,) = known.judge("n3")
+    assert isinstance(verdict.refusal, UnknownNode)
+    known.nodes.changed(node("n3"))
+    assert known.judge("n3") == [FITS]
+
+
+def test_every_name_is_answered_once_in_the_order_asked() -> None:
+    verdicts = Known().verdicts.of(wanting(), ["n2", "nobody", "n1", "n2"])
+    assert list(verdicts) == ["n2", "nobody", "n1"]
+
+
+def test_a_preferred_card_is_told_apart() -> None:
+    known = Known()
+    known.nodes.changed(node("n1", labels={TELEMETRY + "gas-prefer-gpu": "card1"}))
+    assert known.judge("n1", "n2") == [FITS_PREFERRED, FITS]
+
+
+def test_nodes_as_sent_are_judged_with_the_books_of_their_name_and_not_remembered() -> None:
+    known = Known()
+    known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
+    facts = known.nodes.facts("n2")
+    assert facts is not None
+    assert known.verdicts.judge_as_sent(wanting(), "n1", facts).refusal is not None
+    assert known.verdicts.judge_as_sent(wanting(), "n9", facts) is FITS
+    (verdict,) = known.judge("n9")
+    assert isinstance(verdict.refusal, UnknownNode)
+
+
+def test_the_need_asked_about_longest_ago_is_forgotten_first(asked: list[str]) -> None:
+    known = Known()
+    for millicores in [*range(1, MOST_NEEDS + 1), 1, MOST_NEEDS + 1]:
+        known.judge("n1", millicores=millicores)
+    asked.clear()
+    known.judge("n1", millicores=1)
+    assert not asked
+    known.judge("n1", millicores=2)
+    assert asked == ["2"]
+
+
+class TestHardSearches:
+    """Where placement gives up: a pod made to be hard must not stop everybody else."""
+
+    @pytest.fixture
+    def limits(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        given: list[int] = []
+
+        def gives_up(*_args: object, step_limit: int, **_options: object) -> Refusal:
+            given.append(step_limit)
+            return SearchLimitHit(step_limit)
+
+        monkeypatch.setattr("gas.extender.verdicts.place", gives_up)
+        return given
+
+    def test_only_some_nodes_of_a_question_get_the_whole_effort(self, limits: list[int]) -> None:
+        names = [f"n{number}" for number in range(MOST_LIMIT_HITS + 3)]
+        known = Known()
+        known.nodes.replaced([node(name) for name in names])
+        known.judge(*names)
+        assert limits == [STEPS] * MOST_LIMIT_HITS + [STEPS // LESS_EFFORT] * 3
+
+    def test_those_that_got_less_are_looked_at_again_at_the_next_question(self, limits: list[int]) -> None:
+        names = [f"n{number}" for number in range(MOST_LIMIT_HITS + 1)]
+        known = Known()
+        known.nodes.replaced([node(name) for name in names])
+        known.judge(*names)
+        limits.clear()
+        known.judge(*names)
+        assert limits == [STEPS]
+        known.judge(*names)
+        assert limits == [STEPS]
