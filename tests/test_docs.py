@@ -17,7 +17,6 @@ from gas.extender.go_flags import GoFlag
 from gas.extender.metrics import Metrics
 from gas.intel import names
 from gas.placement import refusal
-from gas.placement.place import DEFAULT_STEP_LIMIT
 from tests.e2e.accounts import FULL_RULES
 
 ROOT = Path(__file__).parents[1]
@@ -181,7 +180,7 @@ def test_the_page_on_troubles_says_what_to_do_about_each_kind_of_refusal(kind: s
         refusal.NoLinkedPairs(1, ()),
         refusal.NoCards(),
         refusal.UnknownNode(),
-        refusal.SearchLimitHit(DEFAULT_STEP_LIMIT),
+        refusal.SearchLimitHit(5000),
     ],
     ids=lambda refused: refused.kind,
 )

@@ -174,7 +174,9 @@ async def _load_kubeconfig(paths: str) -> _Loaded:
     try:
         loader = KubeConfigLoader(config_dict=KubeConfigMerger(paths).config, config_base_path=None)
     except Exception as error:
-        raise NoCluster(f"{where}: expected a kubeconfig with a current context, found: {_words(error)}") from error
+        # What is no mapping at all makes the loader stumble rather than complain.
+        found = "something else" if isinstance(error, (TypeError, AttributeError)) else _words(error)
+        raise NoCluster(f"{where}: expected a kubeconfig with a current context, found: {found}") from error
     # The loader does not tell whether there is a user nor how it logs in; a plugin's errors it only logs.
     user = loader._user
 

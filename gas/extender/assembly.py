@@ -91,7 +91,7 @@ class Extender:
         )
         self.readiness = Readiness(
             {"nodes": self.node_watch, "pods": self.pod_watch},
-            leads=(lambda: election.leads) if (election := self.election) is not None else None,
+            election=self.election,
         )
         self.waker = Waker(partial(patch_node_annotations, api), metrics, anybody_waits=self._anybody_waits)
         self.descheduler = Descheduler(
@@ -206,7 +206,6 @@ class Extender:
         return refused or not self._found_waiting.isdisjoint(waiting)
 
     def _leadership_changed(self, leads: bool) -> None:  # noqa: FBT001 -- the election's own form
-        self._metrics.leader.set(leads)
         self.readiness.catching_up = True
         if not leads:
             self._turn_away()
@@ -273,6 +272,8 @@ class Extender:
     def _show_metrics(self) -> None:
         metrics = self._metrics
         metrics.ready.set_function(self.readiness.may_act)
+        election = self.election
+        metrics.leader.set_function(lambda: election.leads if election is not None else 1)
         troubles = self.pods.in_trouble
         metrics.unannotated_pods.set_function(
             lambda: sum(pod.trouble is not None and pod.trouble.unannotated for pod in troubles.values())

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from gas.extender.expected_binds import ExpectedBinds
+from gas.extender.logs import VERBOSE
 from gas.extender.metrics import Metrics
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
 from gas.extender.verdicts import Verdict, Verdicts
@@ -69,6 +70,7 @@ class Filter:
             return encode_filter_result(error=str(bad))
         await self._expected_binds.wait(args.pod.uid)
         passing, failed = self._answer(args)
+        logger.debug("%d nodes pass, %d do not", len(passing), len(failed), extra={"pod": args.pod.key})
         self._metrics.requests.labels("filter", "fits" if passing else "refused").inc()
         if args.nodes is None:
             return encode_filter_result(node_names=passing, failed=failed)
@@ -139,7 +141,7 @@ class Filter:
             details=details,
         )
         self._refusals.keep(pod.uid, refusal)
-        logger.debug("refused: %s", refusal.summary(), extra={"pod": pod.key})
+        logger.log(VERBOSE, "refused: %s", refusal.summary(), extra={"pod": pod.key})
         if seen_by_cards:
             self._on_refused(pod, refusal)
 

@@ -127,7 +127,7 @@ FLAG_GROUPS = {
             flag_values.whole,
             0,
             "N",
-            "how much is logged: 0 what matters, 2 what changes now and then, 4 every decision (0)",
+            "how much is logged: 0 what matters, 2 why pods wait, 4 every decision (0)",
         ),
         GoFlag("log-format", flag_values.log_format, "text", "FORMAT", "text or json (text)"),
         GoFlag("version", boolean, False, "", "print the version and exit"),

@@ -3,7 +3,7 @@
 klog's ``-v N`` chooses how much is said:
 
     -v 0, 1   INFO      start, ready, bound pods, refused configuration; and every WARNING and ERROR
-    -v 2, 3   VERBOSE   what changes now and then: watches, Leases, labels
+    -v 2, 3   VERBOSE   why a pod waits, and the patch that wakes it
     -v 4 up   DEBUG     every decision
 
 Fields come from ``extra``: ``logger.info("bound", extra={"pod": "default/x", "node": "n1"})``.

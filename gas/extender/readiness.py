@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from gas.cluster.watch import Watch
+
+
+class Election(Protocol):
+    """Whether we lead, and why we cannot even stand for it."""
+
+    @property
+    def leads(self) -> bool: ...
+
+    @property
+    def refused(self) -> str | None: ...
 
 
 class Readiness:
@@ -16,13 +26,13 @@ class Readiness:
 
     A new leader lists the pods again, since the last binds of the old one may still be on their way to its watch.
 
-    leads  None without leader election
+    election  None without leader election
     """
 
-    def __init__(self, watches: Mapping[str, Watch[Any]], *, leads: Callable[[], bool] | None) -> None:
+    def __init__(self, watches: Mapping[str, Watch[Any]], *, election: Election | None) -> None:
         self._watches = watches
-        self._leads = leads
-        self.catching_up = leads is not None
+        self._election = election
+        self.catching_up = election is not None
         self.stopping = False
 
     def why_not(self) -> str | None:
@@ -33,8 +43,10 @@ class Readiness:
             if watch.refused is not None:
                 return f"the books are not complete, {kind} cannot be listed: {watch.refused}"
             return f"the books are not complete yet: the first list of {kind} is still being read"
-        if self._leads is not None:
-            if not self._leads():
+        if self._election is not None:
+            if not self._election.leads:
+                if self._election.refused is not None:
+                    return f"this replica of the extender cannot lead: {self._election.refused}"
                 return "this replica of the extender does not lead; another one answers"
             if self.catching_up:
                 return "this replica of the extender leads since a moment ago and still reads what the last leader did"

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from gas.cluster.errors import ApiUnavailable
 from gas.errors import GasError
+from gas.extender.logs import VERBOSE
 from gas.extender.metrics import Metrics
 from gas.intel.names import RELEASED
 
@@ -84,4 +85,5 @@ class Waker:
                 logger.warning("cannot wake refused pods by a node's annotation: %s", error, extra={"node": node})
                 continue
             self._metrics.wakes.inc()
+            logger.log(VERBOSE, "told the scheduler that cards are free", extra={"node": node})
             return

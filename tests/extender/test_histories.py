@@ -44,6 +44,7 @@ SHAPES: list[dict[str, Any]] = [
     ),
     pod_json(container(), annotations={"gas-container-cards": "card0"}),
 ]
+NEEDS = [read_need(as_pod(shape), allowlist=False, denylist=False) for shape in SHAPES]
 CAPACITY = {"i915": 4, "millicores": 1000, "tiles": 2}
 CARDS = 2
 NODE_NAMES = ("n1",)
@@ -104,6 +105,12 @@ class Histories(RuleBasedStateMachine):
         name = "web-0" if twin and "default/web-0" not in self.cluster.pods else f"pod-{self.count}"
         pod["metadata"] |= {"name": name, "uid": f"u{self.count}"}
         self.cluster.add(pod)
+
+    @rule(what=st.lists(st.tuples(st.sampled_from(SHAPES), st.sampled_from(Outcome)), min_size=1, max_size=4))
+    def create_and_schedule(self, what: list[tuple[dict[str, Any], Outcome]]) -> None:
+        for shape, outcome in what:
+            self.create(shape, twin=False)
+            self.schedule(0, outcome)
 
     @precondition(lambda self: self.cluster.pods)
     @rule(number=st.integers(0, 99), outcome=st.sampled_from(Outcome))
@@ -237,13 +244,12 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def what_is_remembered_is_what_would_be_answered_now(self) -> None:
-        remembered = self.decider.verdicts
         without = Verdicts(self.decider.nodes, self.decider.ledger, balanced=None, step_limit=DEFAULT_STEP_LIMIT)
-        for need, verdicts in remembered._remembered.items():
-            assert verdicts == without.of(need, verdicts)
+        for need in NEEDS:
+            assert self.decider.verdicts.of(need, NODE_NAMES) == without.of(need, NODE_NAMES)
 
 
-Histories.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+Histories.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestHistories = Histories.TestCase
 
 
