@@ -15,7 +15,7 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nothing on loopback uses now, another one each time. Raises OSError when none of many tries was free."""
+    """A port that nothing on loopback uses now, never the same twice. Raises OSError when 100 tries found none."""
     for port in random.sample(sorted(set(_BELOW_EPHEMERAL) - _given), 100):
         with socket.socket() as candidate:
             candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
