@@ -1,0 +1,37 @@
+"""What tests of binding have in common: a small cluster that is known, and Bindings that take their time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.builders import container, node, pod_json
+from tests.extender.cluster import Cluster
+from tests.extender.decider import Decider
+
+IN_HAND = "an earlier bind of pod default/pod is still in hand"
+
+
+def gpu_pod(**fields: Any) -> dict[str, Any]:
+    """A pod that wants one of the two cards of a node, for itself."""
+    return pod_json(container(i915=1, millicores=600), **{"uid": "u1", **fields})
+
+
+def following(*pods: dict[str, Any], **options: Any) -> Decider:
+    """A cluster with nodes n1 and n2 of two cards each and these pods, of which everything is known."""
+    decider = Decider(**options)
+    for each in pods:
+        decider.cluster.add(each)
+    decider.follow([node("n1"), node("n2")])
+    return decider
+
+
+class Held:
+    """Holds every Binding until it is let go."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._go = asyncio.Event()
+        cluster.before = self._go.wait
+
+    def let_go(self) -> None:
+        self._go.set()

@@ -1,0 +1,339 @@
+"""The whole extender on an API server: from its start to bound pods, and what a change of the leader takes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gas.cluster.connection import connect
+from gas.extender.assembly import Extender
+from gas.extender.flags import parse_flags
+from gas.extender.metrics import Metrics
+from gas.ledger import State
+from gas.sandbox.access import Access
+from gas.sandbox.api_server import ApiServer
+from gas.sandbox.failure import ApiFailure
+from gas.sandbox.kinds import EVENTS, LEASES, NODES, PODS
+from tests.builders import container, node_json, pod_json
+from tests.cluster.scripted_server import write_kubeconfig
+from tests.extender.eventually import eventually
+
+WAKING = "gas-released"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer() as server:
+        yield server
+
+
+@asynccontextmanager
+async def extender(server: ApiServer, directory: Path, *flags: str, ready: bool = True) -> AsyncIterator[Extender]:
+    """An extender that runs on this server while the block does."""
+    kubeconfig = write_kubeconfig(directory / "kubeconfig", server.url, token="any")
+    api = await connect(str(kubeconfig), explicit=True)
+    running = Extender(api, parse_flags(flags, environ={}, service_account_namespace=directory / "none"), Metrics("1"))
+    task = asyncio.create_task(running.run())
+    try:
+        if ready:
+            await eventually(running.readiness.may_act)
+        yield running
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await api.close()
+
+
+def add_node(server: ApiServer, name: str = "n1", **fields: Any) -> None:
+    server.api.create(NODES, None, node_json(name, **fields))
+
+
+def add_pod(server: ApiServer, name: str, *, cards: int = 1, **fields: Any) -> dict[str, Any]:
+    """Create a pod that wants so many whole cards; answers it with its UID."""
+    sent = pod_json(container(i915=cards) | {"image": "example/main:1"}, name=name, **fields)
+    del sent["metadata"]["uid"]
+    return dict(server.api.create(PODS, "default", sent).value)
+
+
+def pod_now(server: ApiServer, name: str) -> dict[str, Any]:
+    return dict(server.api.get(PODS, "default", name).value)
+
+
+def remove_pod(server: ApiServer, name: str) -> None:
+    server.api.delete(PODS, "default", name, {"gracePeriodSeconds": 0})
+
+
+async def passing(running: Extender, pod: dict[str, Any], *names: str) -> list[str]:
+    answer = json.loads(await running.filter(json.dumps({"Pod": pod, "NodeNames": names}).encode()))
+    assert answer["Error"] == ""
+    found: list[str] = answer["NodeNames"]
+    return found
+
+
+async def bind(running: Extender, pod: dict[str, Any], node: str = "n1") -> str:
+    metadata = pod["metadata"]
+    args = {
+        "PodName": metadata["name"],
+        "PodNamespace": metadata["namespace"],
+        "PodUID": metadata["uid"],
+        "Node": node,
+    }
+    answer: dict[str, str] = json.loads(await running.binder(json.dumps(args).encode()))
+    return answer["Error"]
+
+
+def state(running: Extender, pod: dict[str, Any]) -> State | None:
+    booking = running.ledger.booking(pod["metadata"]["uid"])
+    return booking.state if booking is not None else None
+
+
+async def test_from_the_start_to_a_bound_pod_that_the_watch_confirms(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server)
+    async with extender(server, tmp_path) as running:
+        pod = add_pod(server, "a")
+        assert await passing(running, pod, "n1", "n2") == ["n1"]
+        assert await bind(running, pod) == ""
+        assert pod_now(server, "a")["spec"]["nodeName"] == "n1"
+        assert pod_now(server, "a")["metadata"]["annotations"]["gas-container-cards"] == "card0"
+        await eventually(lambda: state(running, pod) is State.HELD)
+        remove_pod(server, "a")
+        await eventually(lambda: state(running, pod) is None)
+
+
+async def test_books_are_complete_before_the_first_answer(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server)
+    held = asyncio.Event()
+
+    async def slow(access: Access) -> ApiFailure | None:
+        if access.kind is PODS and access.verb == "list":
+            await held.wait()
+        return None
+
+    server.surroundings.intercept = slow
+    taken = [
+        add_pod(server, name, node="n1", annotations={"gas-container-cards": cards})
+        for name, cards in (("a", "card0"), ("b", "card1"))
+    ]
+    async with extender(server, tmp_path, ready=False) as running:
+        body = json.dumps({"Pod": pod_json(container(i915=1)), "NodeNames": ["n1"]}).encode()
+        await eventually(running.node_watch.synced.is_set)
+        assert "the first list of pods is still being read" in json.loads(await running.filter(body))["Error"]
+        held.set()
+        await eventually(running.readiness.may_act)
+        assert all(state(running, pod) is State.HELD for pod in taken)
+        assert await passing(running, pod_json(container(i915=1)), "n1") == []
+
+
+async def test_a_pod_that_was_refused_is_woken_once_cards_are_free(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server, cards=1)
+    async with extender(server, tmp_path) as running:
+        first, second = add_pod(server, "first"), add_pod(server, "second")
+        await eventually(lambda: len(running.pods.waiting) == 2)
+        assert await passing(running, first, "n1") == ["n1"]
+        assert await bind(running, first) == ""
+        await eventually(lambda: state(running, first) is State.HELD)
+        assert await passing(running, second, "n1") == []
+        released = node_annotation(server, "n1")
+        remove_pod(server, "first")
+        await eventually(lambda: node_annotation(server, "n1") != released)
+        assert await passing(running, second, "n1") == ["n1"]
+
+
+async def test_a_pod_that_was_refused_is_woken_when_its_node_changes(
+    server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    label = "telemetry.aware.scheduling.p/gas-disable-card0"
+    add_node(server, cards=1, labels={label: "x"})
+    async with extender(server, tmp_path) as running:
+        await eventually(lambda: "ready" in caplog.messages)
+        waiting = add_pod(server, "waiting")
+        await eventually(lambda: running.pods.waiting)
+        assert await passing(running, waiting, "n1") == []
+        patch = json.dumps({"metadata": {"labels": {label: None}}}).encode()
+        server.api.patch(NODES, None, "n1", ("application/merge-patch+json", patch))
+        await eventually(lambda: node_annotation(server, "n1"))
+        assert await passing(running, waiting, "n1") == ["n1"]
+
+
+async def test_pods_found_waiting_at_the_start_are_woken_once(server: ApiServer, tmp_path: Path) -> None:
+    """Their cards may have come free while nobody was there to see it."""
+    add_node(server)
+    add_pod(server, "waiting")
+    async with extender(server, tmp_path):
+        await eventually(lambda: node_annotation(server, "n1"))
+
+
+async def test_when_nobody_waits_no_node_is_touched(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server)
+    pod = add_pod(server, "a", node="n1", annotations={"gas-container-cards": "card0"})
+    async with extender(server, tmp_path) as running:
+        remove_pod(server, "a")
+        await eventually(lambda: state(running, pod) is None)
+        await asyncio.sleep(0.05)
+        assert node_annotation(server, "n1") == ""
+
+
+async def test_pods_of_a_descheduled_card_are_labelled(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server, labels={"telemetry.aware.scheduling.p/gas-deschedule-pods-card0": "x"})
+    add_pod(server, "a", node="n1", annotations={"gas-container-cards": "card0"})
+    async with extender(server, tmp_path):
+        await eventually(lambda: pod_now(server, "a")["metadata"].get("labels"))
+        assert pod_now(server, "a")["metadata"]["labels"] == {"gpu.aware.scheduling/deschedule-pod": "gpu"}
+
+
+async def test_events_tell_what_only_books_by_card_can_see(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server, "n1", cards=1)
+    add_node(server, "n2", labels={"gpu.intel.com/gpu-numbers": "0.x"})
+    async with extender(server, tmp_path) as running:
+        greedy = add_pod(server, "greedy", cards=3)
+        for _ in range(3):
+            assert await passing(running, greedy, "n1") == []
+        add_pod(server, "unannotated", node="n1")
+        await eventually(lambda: len(reasons(server)) == 3)
+        assert sorted(reasons(server)) == ["GPUCardsNotAsBooked", "GPULabelsMakeNoSense", "NoGPUCardFits"]
+
+
+async def test_a_list_that_is_forbidden_is_named(server: ApiServer, tmp_path: Path) -> None:
+    server.surroundings.authorize = lambda access: access.kind is not NODES
+    async with extender(server, tmp_path, ready=False) as running:
+        await eventually(lambda: "nodes cannot be listed" in (running.readiness.why_not() or ""))
+        assert 'the verb "list" on resource "nodes"' in (running.readiness.why_not() or "")
+
+
+class TestLeaders:
+    async def test_the_next_one_lists_once_more_before_it_answers(self, server: ApiServer, tmp_path: Path) -> None:
+        """The old leader's last bind may not have been seen by the watch yet."""
+        add_node(server, cards=1)
+        pod = add_pod(server, "a")
+        async with extender(server, tmp_path, "--leader-elect") as running:
+            lists = 0
+            held = asyncio.Event()
+
+            async def slow(access: Access) -> ApiFailure | None:
+                nonlocal lists
+                if access.kind is PODS and access.verb == "list":
+                    lists += 1
+                    await held.wait()
+                return None
+
+            server.surroundings.intercept = slow
+            running.pod_watch._handler = Deaf()  # what the old leader does is still on its way
+            running._leadership_changed(leads=False)
+            running._leadership_changed(leads=True)
+            binding = {
+                "metadata": {
+                    "name": "a",
+                    "uid": pod["metadata"]["uid"],
+                    "annotations": {"gas-container-cards": "card0"},
+                },
+                "target": {"kind": "Node", "name": "n1"},
+            }
+            server.api.bind("default", "a", binding)
+            await eventually(lambda: lists)
+            assert "what the last leader did" in await bind(running, pod)
+            held.set()
+            await eventually(running.readiness.may_act)
+            assert state(running, pod) is State.HELD
+
+    async def test_a_pod_that_goes_during_that_list_does_not_come_back(self, server: ApiServer, tmp_path: Path) -> None:
+        add_node(server, cards=1)
+        pod = add_pod(server, "a", node="n1", annotations={"gas-container-cards": "card0"})
+        async with extender(server, tmp_path, "--leader-elect") as running:
+            listed = running.pods.learn
+
+            def late(pods: list[Any]) -> None:
+                assert [known.uid for known in pods] == [pod["metadata"]["uid"]]
+                running.pods.deleted(pods[0])
+                listed(pods)
+
+            running.pods.learn = late  # type: ignore[method-assign]  # the news overtakes the list
+            running._leadership_changed(leads=True)
+            await eventually(running.readiness.may_act)
+            assert state(running, pod) is None
+
+    async def test_only_one_of_two_answers_and_the_other_takes_over(self, server: ApiServer, tmp_path: Path) -> None:
+        add_node(server)
+        pod = add_pod(server, "a")
+        async with (
+            extender(server, tmp_path, "--leader-elect") as leader,
+            extender(server, tmp_path, "--leader-elect", ready=False) as other,
+        ):
+            await eventually(other.pod_watch.synced.is_set)
+            assert "does not lead" in await bind(other, pod)
+            assert await bind(leader, pod) == ""
+            await leader.finish(1.0)
+            assert "does not lead" in await bind(leader, add_pod(server, "b"))
+            await eventually(other.readiness.may_act)
+            assert state(other, pod) is State.HELD
+
+    async def test_with_a_bind_under_way_the_lease_is_not_handed_over(self, server: ApiServer, tmp_path: Path) -> None:
+        add_node(server)
+        pod = add_pod(server, "a")
+        async with extender(server, tmp_path, "--leader-elect") as running:
+            held = asyncio.Event()
+
+            async def slow(access: Access) -> ApiFailure | None:
+                if access.subresource == "binding":
+                    await held.wait()
+                return None
+
+            server.surroundings.intercept = slow
+            binding = asyncio.create_task(bind(running, pod))
+            await eventually(lambda: state(running, pod) is State.RESERVED)
+            await running.finish(0.01)
+            assert holder(server)
+            held.set()
+            assert await binding == ""
+            await running.finish(1.0)
+            assert not holder(server)
+
+    async def test_a_bind_that_outlives_its_leaders_time_is_given_up(
+        self, server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("gas.extender.assembly.LEADERS_WRITE_TIMEOUT", 0.05)
+        add_node(server)
+        pod = add_pod(server, "a")
+        async with extender(server, tmp_path, "--leader-elect") as running:
+            held = asyncio.Event()
+
+            async def slow(access: Access) -> ApiFailure | None:
+                if access.subresource == "binding":
+                    await held.wait()
+                return None
+
+            server.surroundings.intercept = slow
+            assert "did not answer in time" in await bind(running, pod)
+            assert state(running, pod) is State.RESERVED
+            held.set()
+
+
+class Deaf:
+    """Hears nothing of what the watch tells."""
+
+    def replaced(self, _objects: list[Any]) -> None: ...
+
+    def changed(self, _object: Any) -> None: ...
+
+    def deleted(self, _object: Any) -> None: ...
+
+
+def node_annotation(server: ApiServer, name: str) -> str:
+    annotations = server.api.get(NODES, None, name).value["metadata"].get("annotations", {})
+    return str(annotations.get(WAKING, ""))
+
+
+def reasons(server: ApiServer) -> list[str]:
+    return [str(stored.value["reason"]) for stored in server.api.storage.objects(EVENTS.plural)]
+
+
+def holder(server: ApiServer) -> str:
+    return str(server.api.get(LEASES, "default", "gas-extender").value["spec"].get("holderIdentity") or "")

@@ -1,0 +1,82 @@
+"""Who may answer: complete books, and among several replicas the leader once it has caught up."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from gas.cluster.watch import Watch
+from gas.extender.readiness import Readiness
+
+
+@dataclass
+class Kind:
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
+    refused: str | None = None
+
+
+@dataclass
+class Standing:
+    leads: bool = False
+    refused: str | None = None
+
+
+def ready_with(*kinds: Kind, election: Standing | None = None) -> Readiness:
+    watches = {name: cast(Watch[Any], kind) for name, kind in zip(("nodes", "pods"), kinds, strict=False)}
+    return Readiness(watches, election=election)
+
+
+def test_ready_is_who_has_read_both_lists() -> None:
+    nodes, pods = Kind(), Kind()
+    readiness = ready_with(nodes, pods)
+    assert readiness.why_not() == "the books are not complete yet: the first list of nodes is still being read"
+    nodes.synced.set()
+    assert readiness.why_not() == "the books are not complete yet: the first list of pods is still being read"
+    assert not readiness.may_act()
+    pods.synced.set()
+    assert readiness.why_not() is None
+    assert readiness.may_act()
+
+
+def test_a_list_that_the_api_server_forbids_is_named_with_what_is_missing() -> None:
+    readiness = ready_with(Kind(refused='give its role the verb "list" on resource "nodes"'), Kind())
+    assert readiness.why_not() == (
+        'the books are not complete, nodes cannot be listed: give its role the verb "list" on resource "nodes"'
+    )
+
+
+def test_a_watch_that_breaks_later_does_not_end_it() -> None:
+    pods = Kind()
+    readiness = ready_with(pods)
+    pods.synced.set()
+    pods.refused = "for the moment"
+    assert readiness.why_not() is None
+
+
+def test_of_several_replicas_only_the_leader_is_and_only_once_it_has_caught_up() -> None:
+    standing, pods = Standing(), Kind()
+    readiness = ready_with(pods, election=standing)
+    pods.synced.set()
+    assert readiness.why_not() == "this replica of the extender does not lead; another one answers"
+    standing.leads = True
+    assert "still reads what the last leader did" in (readiness.why_not() or "")
+    readiness.catching_up = False
+    assert readiness.why_not() is None
+    standing.leads = False
+    assert not readiness.may_act()
+
+
+def test_a_replica_that_may_not_stand_for_election_says_so() -> None:
+    pods = Kind()
+    readiness = ready_with(pods, election=Standing(refused='give its role the verb "get" on "leases"'))
+    pods.synced.set()
+    assert readiness.why_not() == 'this replica of the extender cannot lead: give its role the verb "get" on "leases"'
+
+
+def test_while_stopping_what_is_in_hand_is_finished_and_nothing_new_should_come() -> None:
+    readiness = ready_with()
+    readiness.stopping = True
+    assert readiness.why_not() is None
+    assert readiness.may_act()
+    assert readiness.why_not_serving() == "this replica of the extender is stopping"

@@ -1,0 +1,258 @@
+"""A bind of which nobody knows what became: its cards stay reserved until the pod itself has been looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gas.objects import Pod
+from tests.extender.binding import IN_HAND, Held, following, gpu_pod
+from tests.extender.cluster import Cluster, Outcome
+from tests.extender.decider import Decider, as_pod, booked_cards
+from tests.extender.eventually import turns
+
+
+class TestUnknownOutcome:
+    """Nobody knows whether the pod was bound: its cards stay reserved until the pod itself has been looked at."""
+
+    @pytest.mark.parametrize(
+        ("outcome", "booked"),
+        [
+            pytest.param(Outcome.LOST_AFTER_WRITING, "card0 on n1, held", id="it-was-written"),
+            pytest.param(Outcome.LOST_BEFORE_WRITING, "nothing", id="it-was-not"),
+        ],
+    )
+    async def test_the_pod_tells(self, outcome: Outcome, booked: str) -> None:
+        decider = following(gpu_pod())
+        decider.cluster.on_change = lambda _type, _pod: None  # the watch is broken as well
+        decider.cluster.outcome = outcome
+        assert "broke" in await decider.bind(gpu_pod(), "n1")
+        assert booked_cards(decider, "u1") == "card0 on n1, reserved"
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == booked
+        assert decider.released == ([] if "held" in booked else ["n1"])
+
+    async def test_it_is_asked_until_the_api_server_answers(self) -> None:
+        decider = following(gpu_pod())
+        decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
+        await decider.bind(gpu_pod(), "n1")
+        decider.cluster.away = True
+        await turns()
+        assert len(decider.cluster.asked) > 2
+        assert booked_cards(decider, "u1") == "card0 on n1, reserved"
+        assert await decider.bind(gpu_pod(), "n1") == IN_HAND
+        decider.cluster.away = False
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == "nothing"
+        decider.cluster.outcome = Outcome.WRITTEN
+        assert await decider.bind(gpu_pod(), "n1") == ""
+
+    async def test_one_look_is_not_enough_since_the_write_may_still_be_on_its_way(self) -> None:
+        decider = following(gpu_pod())
+        decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
+
+        async def just_before_the_write_arrives(namespace: str, name: str) -> Pod | None:
+            seen = await decider.cluster.get_pod(namespace, name)
+            if len(decider.cluster.asked) == 1:
+                decider.cluster.outcome = Outcome.WRITTEN
+                await decider.cluster.bind_pod(**_binding(decider))
+            return seen
+
+        decider.get_pod = just_before_the_write_arrives
+        decider.cluster.on_change = lambda _type, _pod: None
+        await decider.bind(gpu_pod(), "n1")
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == "card0 on n1, held"
+        assert not decider.released
+
+    @pytest.mark.parametrize(
+        "happens",
+        [
+            pytest.param(lambda cluster: cluster.remove("default/pod"), id="deleted"),
+            pytest.param(
+                lambda cluster: (cluster.remove("default/pod"), cluster.add(gpu_pod(uid="u2"))), id="recreated"
+            ),
+            pytest.param(lambda cluster: cluster.end("default/pod"), id="ended"),
+        ],
+    )
+    async def test_a_pod_that_is_gone_holds_nothing(self, happens: Callable[[Cluster], object]) -> None:
+        decider = following(gpu_pod())
+        decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
+        decider.cluster.on_change = lambda _type, _pod: None
+        await decider.bind(gpu_pod(), "n1")
+        happens(decider.cluster)
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == "nothing"
+        assert decider.released == ["n1"]
+
+    async def test_a_pod_bound_elsewhere_by_then_holds_nothing_here(self) -> None:
+        decider = following(gpu_pod())
+        decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
+        await decider.bind(gpu_pod(), "n1")
+        decider.cluster.pods["default/pod"]["spec"]["nodeName"] = "n2"
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == "nothing"
+        assert decider.released == ["n1"]
+        assert "without cards" in decider.troubles[0][1]
+
+    async def test_an_answer_older_than_the_watch_books_no_pod_that_is_gone(self) -> None:
+        decider = following(gpu_pod())
+        decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
+        bound: list[Pod] = []
+
+        async def late(_namespace: str, _name: str) -> Pod:
+            if not bound:
+                bound.append(decider.cluster.pod("default/pod"))
+                decider.cluster.remove("default/pod")
+                await asyncio.sleep(0)
+            return bound[0]
+
+        decider.get_pod = late
+        await decider.bind(gpu_pod(), "n1")
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == "nothing"
+
+    async def test_a_write_that_takes_too_long_is_one(self) -> None:
+        decider = following(gpu_pod(), write_timeout=0.01)
+        Held(decider.cluster)
+        assert "did not answer in time" in await decider.bind(gpu_pod(), "n1")
+        assert booked_cards(decider, "u1") == "card0 on n1, reserved"
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == "nothing"
+
+    async def test_a_broken_answer_about_the_pod_is_asked_again(self, caplog: pytest.LogCaptureFixture) -> None:
+        decider = following(gpu_pod())
+        decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
+        get_pod, failures = decider.cluster.get_pod, [RuntimeError("a bug")]
+
+        async def first_broken(namespace: str, name: str) -> Pod | None:
+            if failures:
+                raise failures.pop()
+            return await get_pod(namespace, name)
+
+        decider.get_pod = first_broken
+        await decider.bind(gpu_pod(), "n1")
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == "nothing"
+        assert "could not be looked at" in caplog.text
+
+
+def _binding(decider: Decider) -> dict[str, Any]:
+    sent = dict(decider.cluster.bindings[-1])
+    namespace, _, name = sent.pop("pod").partition("/")
+    return {"namespace": namespace, "name": name, **sent}
+
+
+class TestVanished:
+    """A reserved pod that a complete list does not have is looked at."""
+
+    async def test_after_a_bind_that_the_watch_missed(self) -> None:
+        decider = following(gpu_pod())
+        decider.cluster.on_change = lambda _type, _pod: None
+        assert await decider.bind(gpu_pod(), "n1") == ""
+        decider.pods.waiting.clear()
+        decider.cluster.remove("default/pod")
+        decider.pods.replaced([])
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == "nothing"
+        assert decider.released == ["n1"]
+
+    async def test_a_pod_younger_than_the_list_keeps_its_cards(self) -> None:
+        decider = following(gpu_pod())
+        decider.cluster.on_change = lambda _type, _pod: None
+        assert await decider.bind(gpu_pod(), "n1") == ""
+        decider.pods.waiting.clear()
+        decider.pods.replaced([])
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == "card0 on n1, held"
+        assert not decider.released
+
+    async def test_while_its_bind_is_in_hand_that_is_waited_for(self) -> None:
+        decider = following()
+        decider.cluster.add(gpu_pod())
+        decider.pods.deleted(as_pod(gpu_pod(uid="another")))
+        decider.pods.waiting.clear()
+        decider.cluster.on_change = lambda _type, _pod: None
+        held = Held(decider.cluster)
+        binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
+        await turns()
+        decider.pods.replaced([])
+        assert booked_cards(decider, "u1") == "card0 on n1, reserved"
+        held.let_go()
+        assert await binding == ""
+        decider.cluster.remove("default/pod")
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == "nothing"
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["after-it-was-written", "before-it-was-written"])
+async def test_a_bind_that_is_broken_off_leaks_nothing(*, written: bool) -> None:
+    decider = following(gpu_pod())
+    decider.cluster.on_change = lambda _type, _pod: None
+    entered = asyncio.Event()
+    bind_pod = decider.cluster.bind_pod
+
+    async def stuck(**binding: Any) -> None:
+        if written:
+            await bind_pod(**binding)
+        entered.set()
+        await asyncio.Event().wait()
+
+    decider.bind_pod = stuck
+    binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
+    await entered.wait()
+    binding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await binding
+    assert booked_cards(decider, "u1") == "card0 on n1, reserved"
+    await decider.binder.settle()
+    assert booked_cards(decider, "u1") == ("card0 on n1, held" if written else "nothing")
+
+
+async def test_a_bind_that_is_broken_off_before_its_write_leaks_nothing() -> None:
+    decider = following()
+    entered = asyncio.Event()
+
+    async def stuck(_namespace: str, _name: str) -> Pod:
+        entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    decider.get_pod = stuck
+    binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
+    await entered.wait()
+    binding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await binding
+    decider.get_pod = decider.cluster.get_pod
+    decider.cluster.add(gpu_pod())
+    assert await decider.bind(gpu_pod(), "n1") == ""
+
+
+async def test_a_bug_in_a_write_is_looked_at_too() -> None:
+    decider = following(gpu_pod())
+
+    async def broken(**_binding: Any) -> None:
+        raise ZeroDivisionError
+
+    decider.bind_pod = broken
+    with pytest.raises(ZeroDivisionError):
+        await decider.bind(gpu_pod(), "n1")
+    await decider.binder.settle()
+    assert booked_cards(decider, "u1") == "nothing"
+
+
+async def test_settling_waits_for_the_binds_in_hand() -> None:
+    decider = following(gpu_pod())
+    held = Held(decider.cluster)
+    binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
+    await turns()
+    settled = asyncio.create_task(decider.binder.settle())
+    await turns()
+    assert not settled.done()
+    held.let_go()
+    await settled
+    assert binding.done()
