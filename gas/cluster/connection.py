@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from gas.cluster.credentials import Credentials, find_credentials
-from gas.cluster.errors import ApiRefused, ApiUnavailable, OutcomeUnknown, answer_error
+from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown, answer_error
 from gas.cluster.rate_limit import RateLimit, rate_limit
 
 DEFAULT_TIMEOUT = 30.0
@@ -20,6 +21,9 @@ _CONNECT_TIMEOUT = 5.0
 _LARGEST_ERROR = 64 * 1024
 _RETRY_AFTER_LIMIT = 10.0
 _READS = ("GET", "HEAD")
+_WITHOUT_ROLES = 10.0
+"""Seconds since it could not be reached in which an API server that forbids is taken to be starting: it answers before
+it has read its roles, and forbids everything for a moment."""
 
 
 async def connect(
@@ -51,6 +55,7 @@ class ApiServer:
         self._credentials = credentials
         self._limit = limit
         self._user_agent = user_agent
+        self._away_at = -math.inf
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -97,7 +102,7 @@ class ApiServer:
             ) as response:
                 if 200 <= response.status < 300:
                     return await response.read()
-                error = await _error_of(response, method, path)
+                error = await self._error_of(response, method, path)
                 pause = _retry_after(response)
             if not isinstance(error, ApiRefused):
                 raise error
@@ -125,7 +130,7 @@ class ApiServer:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
         async with self._exchange("GET", path, query, timeout=timeout) as response:
             if response.status != 200:
-                error = await _error_of(response, "GET", path)
+                error = await self._error_of(response, "GET", path)
                 if response.status == 401:
                     await self._credentials.renew()
                 raise error
@@ -172,6 +177,7 @@ class ApiServer:
             await self._credentials.renew()
             raise ApiUnavailable(f"cannot talk TLS with the API server at {address.url}: {error}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            self._away_at = time.monotonic()
             raise ApiUnavailable(f"cannot connect to the API server at {address.url}: {_words(error)}") from error
         except TimeoutError as error:
             raise unanswered(f"no answer from the API server at {address.url} in time to {what}") from error
@@ -179,6 +185,13 @@ class ApiServer:
             raise unanswered(
                 f"the connection to the API server at {address.url} broke during {what}: {_words(error)}"
             ) from error
+
+    async def _error_of(self, response: aiohttp.ClientResponse, method: str, path: str) -> ApiRefused | ApiUnavailable:
+        body = await response.content.read(_LARGEST_ERROR)
+        error = answer_error(response.status, body, request=f"{method} {path}", is_write=method not in _READS)
+        if isinstance(error, Forbidden) and time.monotonic() - self._away_at < _WITHOUT_ROLES:
+            return ApiUnavailable(f"the API server may not have read its roles yet: {error}")
+        return error
 
 
 def _words(error: Exception) -> str:
@@ -190,11 +203,6 @@ def _words(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientPayloadError):
         return "the answer stopped before its end"
     return str(error) or type(error).__name__
-
-
-async def _error_of(response: aiohttp.ClientResponse, method: str, path: str) -> ApiRefused | ApiUnavailable:
-    body = await response.content.read(_LARGEST_ERROR)
-    return answer_error(response.status, body, request=f"{method} {path}", is_write=method not in _READS)
 
 
 async def _until_silent(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -19,7 +19,7 @@ from gas.ledger import Ledger
 from gas.objects import Pod
 from gas.placement.detail import card_details
 from gas.placement.need import PodNeed
-from gas.placement.refusal import SearchLimitHit, UnreadableNeed
+from gas.placement.refusal import PreferredElsewhere, SearchLimitHit, UnreadableNeed
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,8 @@ class Filter:
             facts = self._facts
         else:
             sent = {sent.node.name: read_node(sent.node) for sent in args.nodes}
-            verdicts = self._by_object(need, sent)
+            # Believed as sent: an autoscaler asks about nodes that are not there yet.
+            verdicts = self._verdicts.as_sent(need, sent)
             facts = sent.get
         failed = {name: verdict.sentence for name, verdict in verdicts.items() if verdict.refusal is not None}
         if failed:
@@ -110,12 +111,8 @@ class Filter:
             return [name for name, verdict in verdicts.items() if verdict.refusal is None], failed
         for name, verdict in verdicts.items():
             if verdict.refusal is None and not verdict.preferred:
-                failed[name] = "another node has the pod's preferred card free"
+                failed[name] = str(PreferredElsewhere())
         return preferred, failed
-
-    def _by_object(self, need: PodNeed, facts: Mapping[str, NodeFacts]) -> dict[str, Verdict]:
-        """Whole nodes are believed as sent, since an autoscaler asks about nodes that are not there yet."""
-        return {name: self._verdicts.judge_as_sent(need, name, known) for name, known in facts.items()}
 
     def _count(self, verdicts: Mapping[str, Verdict]) -> None:
         kinds = Counter(verdict.refusal.kind for verdict in verdicts.values() if verdict.refusal is not None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gas.extender.nodes import Nodes
 from gas.intel.inventory import NodeFacts
@@ -15,7 +16,9 @@ from gas.placement.place import place
 from gas.placement.refusal import Refusal, SearchLimitHit, UnknownNode
 
 MOST_NEEDS = 1024
-"""Different needs remembered; beyond that the one asked about longest ago is forgotten."""
+MOST_VERDICTS = 1_000_000
+"""Different needs remembered, and verdicts of all of them, about 60 bytes each; beyond that the need that was asked
+about longest ago is forgotten."""
 
 MOST_LIMIT_HITS = 8
 """Searches of one question that may reach the step limit; the rest of its nodes get a part of the steps."""
@@ -56,28 +59,27 @@ class Verdicts:
             verdicts.pop(node, None)
 
     def of(self, need: PodNeed, names: Iterable[str]) -> dict[str, Verdict]:
-        """The verdict of each named node, by name; a name that comes twice is answered once.
-
-        Where several searches were given up, the nodes after them are searched less, so that a pod made to be hard
-        cannot stop everybody else for minutes.
-        """
+        """The verdict of each named node, by name; a name that comes twice is answered once."""
         known = self._known(need)
+        effort = _Effort(self._step_limit)
         verdicts = dict.fromkeys(names, FITS)
-        hits = 0
         for name in verdicts:
-            verdict = known.get(name)
-            if verdict is None:
-                limit = self._step_limit if hits < MOST_LIMIT_HITS else self._step_limit // LESS_EFFORT
-                verdict = self._judge(need, name, limit)
-                hits += isinstance(verdict.refusal, SearchLimitHit)
-            verdicts[name] = verdict
+            verdicts[name] = known.get(name) or effort.after(self._judge(need, name, effort.step_limit))
         return verdicts
+
+    def as_sent(self, need: PodNeed, nodes: Mapping[str, NodeFacts]) -> dict[str, Verdict]:
+        """The same for nodes that somebody describes, with what is booked under their names. Not remembered."""
+        effort = _Effort(self._step_limit)
+        return {
+            name: effort.after(as_verdict(self._place(need, name, facts, effort.step_limit)))
+            for name, facts in nodes.items()
+        }
 
     def _known(self, need: PodNeed) -> dict[str, Verdict]:
         if (known := self._remembered.get(need)) is not None:
             self._remembered.move_to_end(need)
             return known
-        if len(self._remembered) == MOST_NEEDS:
+        while self._remembered and len(self._remembered) >= min(MOST_NEEDS, MOST_VERDICTS // (len(self._nodes) or 1)):
             self._remembered.popitem(last=False)
         return self._remembered.setdefault(need, {})
 
@@ -96,17 +98,39 @@ class Verdicts:
         facts = self._nodes.facts(node)
         return UnknownNode() if facts is None else self._place(need, node, facts, self._step_limit)
 
-    def judge_as_sent(self, need: PodNeed, node: str, facts: NodeFacts) -> Verdict:
-        """The same for a node that somebody describes, with what is booked under its name. Not remembered."""
-        return as_verdict(self._place(need, node, facts, self._step_limit))
-
     def _place(self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int) -> Choice | Refusal:
         use = self._ledger.use(node)
         return place(need, facts.inventory, use, balanced=self._balanced, step_limit=step_limit)
 
 
+class _Effort:
+    """How much each node of one question is searched.
+
+    Where several searches were given up, the nodes after them are searched less, so that a pod made to be hard cannot
+    stop everybody else for minutes.
+    """
+
+    def __init__(self, step_limit: int) -> None:
+        self.step_limit = step_limit
+        self._hits = 0
+
+    def after(self, verdict: Verdict) -> Verdict:
+        """Take note of a verdict, and answer it."""
+        if isinstance(verdict.refusal, SearchLimitHit):
+            self._hits += 1
+            if self._hits == MOST_LIMIT_HITS:
+                self.step_limit //= LESS_EFFORT
+        return verdict
+
+
 def as_verdict(answer: Choice | Refusal) -> Verdict:
     """The short form of placement's answer."""
     if isinstance(answer, Refusal):
-        return Verdict(refusal=answer, sentence=str(answer))
+        return _refused(answer)
     return FITS_PREFERRED if answer.preferred else FITS
+
+
+@lru_cache(MOST_NEEDS)
+def _refused(refusal: Refusal) -> Verdict:
+    """Thousands of nodes give equal refusals: one verdict serves them all."""
+    return Verdict(refusal=refusal, sentence=str(refusal))

@@ -49,6 +49,7 @@ class Waker:
         self._pause = pause
         self._retry_pause = retry_pause
         self._freed: dict[str, None] = {}
+        self._in_vain = False
         self._wake = asyncio.Event()
 
     def released(self, node: str) -> None:
@@ -67,7 +68,10 @@ class Waker:
                 try:
                     await self._patch_one_of(list(reversed(freed)))
                 except ApiUnavailable as error:
-                    logger.warning("cannot wake refused pods yet: %s", error)
+                    logger.log(
+                        logging.DEBUG if self._in_vain else logging.WARNING, "cannot wake refused pods yet: %s", error
+                    )
+                    self._in_vain = True
                     self._freed = freed | self._freed
                     self._wake.set()
                     pause = self._retry_pause
@@ -84,6 +88,7 @@ class Waker:
             except GasError as error:
                 logger.warning("cannot wake refused pods by a node's annotation: %s", error, extra={"node": node})
                 continue
+            self._in_vain = False
             self._metrics.wakes.inc()
             logger.log(VERBOSE, "told the scheduler that cards are free", extra={"node": node})
             return

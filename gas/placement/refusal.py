@@ -39,6 +39,17 @@ class UnknownNode(Refusal):
 
 
 @dataclass(frozen=True)
+class PreferredElsewhere(Refusal):
+    """There is room, but another node gives the pod the card that it prefers (gas-contract: Choosing cards, 2)."""
+
+    kind: ClassVar[str] = "preferred-elsewhere"
+    per_card_books: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return "another node has the pod's preferred card free"
+
+
+@dataclass(frozen=True)
 class UnreadableNeed(Refusal):
     """What the pod asks for cannot be read, so it fits nowhere. ``reason`` is the whole sentence."""
 

@@ -92,8 +92,13 @@ class ScriptedServer:
     """Answers the first request by the first step and so on, and hangs after the last; ``route`` may choose instead."""
 
     def __init__(
-        self, *steps: Step, route: Callable[[Seen], Step] | None = None, tls: ssl.SSLContext | None = None
+        self,
+        *steps: Step,
+        route: Callable[[Seen], Step] | None = None,
+        tls: ssl.SSLContext | None = None,
+        port: int = 0,
     ) -> None:
+        self.port = port
         self.seen: list[Seen] = []
         self.steps = list(steps)
         self.open = 0
@@ -106,7 +111,7 @@ class ScriptedServer:
         return self.steps.pop(0) if self.steps else hang
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
         return self

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gas.cluster.connection import ApiServer, connect
-from gas.cluster.errors import ApiRefused, ApiUnavailable, OutcomeUnknown
+from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown
 from tests.cluster.certificates import self_signed
 from tests.cluster.scripted_server import (
     ScriptedServer,
@@ -228,3 +228,22 @@ async def test_a_stream_that_is_left_is_closed(tmp_path: Path) -> None:
             assert await anext(aiter(chunks)) == b"one\n"
             assert server.open == 1
         await until(lambda: not server.open)
+
+
+class TestJustAfterItWasAway:
+    """kube-apiserver answers before it has read its roles, and forbids everything for a moment."""
+
+    async def test_a_refusal_is_not_believed_yet(self, tmp_path: Path) -> None:
+        async with ScriptedServer() as gone:
+            pass
+        async with connected(gone, tmp_path) as api:
+            with pytest.raises(ApiUnavailable, match="cannot connect"):
+                await api.request("GET", "/api/v1/pods")
+            async with ScriptedServer(refuse(403, "Forbidden", "no"), port=gone.port):
+                with pytest.raises(ApiUnavailable, match="may not have read its roles yet"):
+                    await api.request("POST", "/api/v1/pods", body=b"{}")
+
+    async def test_a_refusal_without_that_is_one(self, tmp_path: Path) -> None:
+        async with ScriptedServer(refuse(403, "Forbidden", "no")) as server, connected(server, tmp_path) as api:
+            with pytest.raises(Forbidden):
+                await api.request("GET", "/api/v1/pods")

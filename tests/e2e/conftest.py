@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.cell import missing_for_cells
 from tests.e2e.cluster import Cluster
+from tests.e2e.node_cell import NodeCell
+from tests.e2e.programs import Program
 
 _SET_UP = Path(__file__).with_name("set-up.sh")
 _RUNNING = pytest.StashKey[Cluster]()
+_NODE = pytest.StashKey[NodeCell]()
 
 
 @pytest.fixture(scope="session")
@@ -44,14 +48,33 @@ def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
     running_cluster.clean()
 
 
+@pytest.fixture
+def node(cluster: Cluster, binaries: Path, pytestconfig: pytest.Config) -> Iterator[NodeCell]:
+    """A node with a real kubelet, ready, without plugins and pods; nothing of it is left for the next test."""
+    if (reason := missing_for_cells()) is not None:
+        pytest.skip(reason)
+    if not (binaries / "kubelet").exists():
+        pytest.fail(f"{binaries} does not hold kubelet; run tests/e2e/set-up.sh first")
+    with tempfile.TemporaryDirectory(prefix="gas-node-") as directory:
+        node = NodeCell(Path(directory), binaries, cluster.api)
+        pytestconfig.stash[_NODE] = node
+        try:
+            node.start()
+            yield node
+        finally:
+            node.stop()
+            del pytestconfig.stash[_NODE]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that fails shows what every program wrote last."""
     report = yield
-    cluster = item.config.stash.get(_RUNNING, None)
-    if report.failed and cluster is not None:
-        for program in cluster.programs:
+    running = (item.config.stash.get(_RUNNING, None), item.config.stash.get(_NODE, None))
+    programs: list[Program] = [program for owner in running if owner is not None for program in owner.programs]
+    if report.failed:
+        for program in programs:
             report.sections.append((f"log of {program.name}", program.log_tail(60)))
     return report

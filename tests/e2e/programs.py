@@ -30,6 +30,7 @@ class Program:
         self._command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
         self._env = {**os.environ, **(env or {})}
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
 
     @property
     def pid(self) -> int:
@@ -46,6 +47,7 @@ class Program:
         if self.is_running:
             raise ProgramError(f"{self.name} is running already, as process {self.pid}")
         with self.log.open("ab") as log:
+            self._log_start = log.tell()
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -93,8 +95,10 @@ class Program:
             raise ProgramError(f"{self.name} ran on {seconds:g} s after SIGTERM\n{self.log_tail()}") from None
 
     def log_text(self) -> str:
-        """Everything that it wrote in this run of the tests."""
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
+        """Everything that it wrote since it was last started."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
 
     def log_tail(self, lines: int = 40) -> str:
         """The last lines that it wrote, under a heading."""

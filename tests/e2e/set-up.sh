@@ -16,6 +16,10 @@ cache=${GAS_E2E_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gas-e2e}
 # Each line: a program that must be found, and the Debian package that has it.
 debian_programs=(
     "etcd etcd-server"
+    "containerd containerd"
+    "runc runc"
+    "busybox busybox-static"
+    "nsenter util-linux"
 )
 
 say() { printf 'e2e set-up: %s\n' "$*"; }

@@ -147,8 +147,8 @@ def test_nodes_as_sent_are_judged_with_the_books_of_their_name_and_not_remembere
     known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
     facts = known.nodes.facts("n2")
     assert facts is not None
-    assert known.verdicts.judge_as_sent(wanting(), "n1", facts).refusal is not None
-    assert known.verdicts.judge_as_sent(wanting(), "n9", facts) is FITS
+    assert known.verdicts.as_sent(wanting(), {"n1": facts})["n1"].refusal is not None
+    assert known.verdicts.as_sent(wanting(), {"n9": facts})["n9"] is FITS
     (verdict,) = known.judge("n9")
     assert isinstance(verdict.refusal, UnknownNode)
 

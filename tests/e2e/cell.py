@@ -1,0 +1,145 @@
+"""A cell: private mounts and processes, so that kubelet and containerd find their fixed paths and end as one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.e2e.programs import Program, ProgramError
+from tests.e2e.waiting import wait_for
+
+_SYSCTLS = {
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+}
+"""What kubelet would otherwise set on the whole machine; it writes only what differs, so it finds these there."""
+
+_NEEDED_PROGRAMS = ("unshare", "nsenter", "setpriv", "containerd", "runc", "busybox")
+_CAP_SYS_ADMIN = 21
+_CAP_MKNOD = 27
+
+
+def missing_for_cells() -> str | None:
+    """Why no cell can be made here, as a sentence; None: one can."""
+    if os.geteuid() != 0:
+        return "a node with a real kubelet needs root"
+    status = Path("/proc/self/status").read_text()
+    capabilities = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), 16)
+    for name, bit in (("CAP_SYS_ADMIN", _CAP_SYS_ADMIN), ("CAP_MKNOD", _CAP_MKNOD)):
+        if not capabilities >> bit & 1:
+            return f"a node with a real kubelet needs {name}"
+    for program in _NEEDED_PROGRAMS:
+        if shutil.which(program) is None:
+            return f"a node with a real kubelet needs {program}, which tests/e2e/set-up.sh installs"
+    if not os.access("/sys/fs/cgroup", os.W_OK) or not any(Path("/sys/fs/cgroup").iterdir()):
+        return "a node with a real kubelet needs a writable /sys/fs/cgroup"
+    if not Path("/dev/kmsg").exists():
+        return "a node with a real kubelet needs /dev/kmsg"
+    if "overlay" not in Path("/proc/filesystems").read_text().split():
+        return "a node with a real kubelet needs the file system overlay"
+    return None
+
+
+class Cell:
+    """Namespaces over one directory; everything started in them is killed with them, also when this run is killed.
+
+    Inside, ``/var/lib/kubelet`` is ``DIRECTORY/kubelet``, ``/var/log/pods`` is ``DIRECTORY/log/pods``, and
+    ``/run/containerd`` is empty; all other files are those of the machine.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.kubelet_directory = directory / "kubelet"
+        self.pod_logs = directory / "log/pods"
+        self._script = directory / "cell.sh"
+        self._ready = directory / "cell-is-ready"
+        self._holder = Program(
+            "cell",
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", str(self._script)],
+            log=directory / "cell.log",
+        )
+        self._init = 0
+
+    def start(self) -> None:
+        """Raises ProgramError when the namespaces cannot be made."""
+        self._script.write_text(self._lines())
+        self._holder.start()
+        wait_for(
+            "the cell", lambda: self._ready.exists() or not self._holder.is_running, seconds=10, every=0.02
+        )
+        if not self._ready.exists():
+            raise ProgramError(f"the namespaces for a kubelet cannot be made\n{self._holder.log_tail()}")
+        self._init = _only_child(self._holder.pid)
+
+    def stop(self) -> None:
+        """Kill everything in it. The kernel ends the first process only after all the others."""
+        self._holder.kill()
+        if self._init:
+            wait_for("the end of all in the cell", lambda: not Path(f"/proc/{self._init}").exists(), every=0.02)
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """The same command, run in the cell. Its working directory is ``/``."""
+        return ["nsenter", f"--target={self._init}", "--mount", "--pid", "--", *command]
+
+    def run(self, *command: str) -> str:
+        """What the command prints. Raises ProgramError when it fails."""
+        done = subprocess.run(self.command(command), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise ProgramError(f"in the cell, {shlex.join(command)} failed: {done.stderr.strip()}")
+        return done.stdout
+
+    def program(self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> CellProgram:
+        """To be started in the cell; its log is ``DIRECTORY/NAME.log``."""
+        return CellProgram(name, self.command(command), log=self.directory / f"{name}.log", env=env)
+
+    def _lines(self) -> str:
+        binds = {
+            self.kubelet_directory: "/var/lib/kubelet",
+            self.pod_logs: "/var/log/pods",
+            self.directory / "log/containers": "/var/log/containers",
+        }
+        lines = ["set -e"]
+        for source, target in binds.items():
+            source.mkdir(parents=True)
+            # Outside of the cell these stay empty: they are only there to be mounted on.
+            lines += [f"mkdir -p {target}", f"mount --bind {shlex.quote(str(source))} {target}"]
+        lines += ["mkdir -p /run/containerd", "mount -t tmpfs tmpfs /run/containerd"]
+        for name, value in _SYSCTLS.items():
+            file = self.directory / f"sysctl.{name.replace('/', '.')}"
+            file.write_text(f"{value}\n")
+            lines.append(f"mount --bind {shlex.quote(str(file))} /proc/sys/{name}")
+        lines += [f"touch {shlex.quote(str(self._ready))}", "exec tail -f /dev/null"]
+        return "\n".join(lines) + "\n"
+
+
+class CellProgram(Program):
+    """A process in a cell. Outside of it stands nsenter, which waits for the process and ends as it ends."""
+
+    @property
+    def inner_pid(self) -> int:
+        """The process itself, as numbered outside of the cell."""
+        return wait_for(f"{self.name} in its cell", lambda: _only_child(self.pid), seconds=5, every=0.01)
+
+    def terminate(self, *, seconds: float = 30) -> int:
+        """SIGTERM to the process itself; nsenter would not pass it on."""
+        os.kill(self.inner_pid, signal.SIGTERM)
+        try:
+            wait_for(f"the end of {self.name}", lambda: not self.is_running, seconds=seconds, every=0.02)
+        except TimeoutError as error:
+            raise ProgramError(f"{error}\n{self.log_tail()}") from None
+        return super().terminate(seconds=1)
+
+
+def _only_child(pid: int) -> int:
+    """Of a process; 0 while it has none."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0]) if children else 0

@@ -1,0 +1,91 @@
+"""containerd in a cell: what runs the containers of a real kubelet, and shows how it made them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.cell import Cell
+from tests.e2e.images import PAUSE, write_images
+from tests.e2e.programs import ProgramError
+from tests.e2e.waiting import wait_for
+
+SOCKET = "/run/containerd/containerd.sock"
+
+_CONFIGURATION = """\
+version = 2
+root = "{directory}/containerd"
+state = "/run/containerd"
+[grpc]
+  address = "{socket}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{pause}"
+  # Without CAP_SYS_RESOURCE, as in many machines inside machines, no other value can be set.
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "{directory}/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+"""
+
+_NETWORK = {"cniVersion": "0.4.0", "name": "e2e", "plugins": [{"type": "loopback"}]}
+"""Makes the node ready and changes nothing on the machine. Pods have to use the network of the host."""
+
+
+class Containerd:
+    """`start` in a cell that is there; it ends with the cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        configuration = cell.directory / "containerd.toml"
+        configuration.write_text(
+            _CONFIGURATION.format(directory=cell.directory, socket=SOCKET, pause=PAUSE.name)
+        )
+        networks = cell.directory / "cni"
+        networks.mkdir()
+        (networks / "10-e2e.conflist").write_text(json.dumps(_NETWORK))
+        self.program = cell.program("containerd", ["containerd", "--config", str(configuration)])
+
+    def start(self) -> None:
+        """Until it answers and has the images."""
+        self.program.start()
+        wait_for("containerd", self._answers, seconds=20, every=0.05)
+        for archive in write_images(self._cell.directory):
+            self.import_image(archive)
+
+    def import_image(self, archive: Path) -> None:
+        """An archive as ``docker save`` writes it. Pods use its name, with ``imagePullPolicy: Never``."""
+        self._ctr("images", "import", str(archive))
+
+    def specification(self, container_id: str) -> dict[str, Any]:
+        """What runc was told to make of a container, running or ended (the OCI runtime specification)."""
+        specification: dict[str, Any] = json.loads(self._ctr("containers", "info", container_id))["Spec"]
+        return specification
+
+    def execute(self, container_id: str, *command: str) -> str:
+        """What a command prints in a running container. Raises ProgramError when it fails."""
+        return self._ctr("tasks", "exec", "--exec-id", "e2e", container_id, *command)
+
+    def running(self) -> list[str]:
+        """The ids of all containers that run, the sandboxes of pods among them."""
+        lines = [line.split() for line in self._ctr("tasks", "list").splitlines()[1:]]
+        return [container_id for container_id, _, state, *_ in lines if state == "RUNNING"]
+
+    def _answers(self) -> bool:
+        if not self.program.is_running:
+            raise ProgramError(f"containerd ended instead of answering\n{self.program.log_tail()}")
+        try:
+            self._ctr("version")
+        except ProgramError:
+            return False
+        return True
+
+    def _ctr(self, *arguments: str) -> str:
+        return self._cell.run("ctr", "--address", SOCKET, "--namespace", "k8s.io", *arguments)

@@ -1,0 +1,84 @@
+"""Two small images, made of busybox without a registry: the one that holds a pod's sandbox, and one with a shell."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.programs import ProgramError
+
+_APPLETS = "cat echo env false grep head id kill ls sh sleep stat touch true wc".split()
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """``name`` with a host part stays as it is when it is imported; a bare name would not."""
+
+    name: str
+    entrypoint: tuple[str, ...]
+
+
+PAUSE = Image("e2e.local/pause:1", ("/bin/sleep", "1000000000"))
+BUSYBOX = Image("e2e.local/busybox:1", ("/bin/sh",))
+
+
+def write_images(directory: Path) -> tuple[Path, ...]:
+    """Archives in the form of ``docker save``, one for each image. Raises ProgramError without a static busybox."""
+    found = shutil.which("busybox")
+    if found is None:
+        raise ProgramError("busybox is missing; tests/e2e/set-up.sh installs it")
+    program = Path(found).read_bytes()
+    if b"/ld-linux" in program:
+        raise ProgramError(f"{found} needs libraries that no image has; install Debian's busybox-static in its place")
+    layer = _layer(program, _APPLETS)
+    return tuple(_archive(directory, image, layer) for image in (PAUSE, BUSYBOX))
+
+
+def _layer(busybox: bytes, applets: Sequence[str]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as layer:
+        for name in ("bin", "dev", "etc", "proc", "sys"):
+            _add(layer, name, kind=tarfile.DIRTYPE)
+        _add(layer, "tmp", kind=tarfile.DIRTYPE, mode=0o1777)
+        _add(layer, "bin/busybox", busybox)
+        for applet in applets:
+            _add(layer, f"bin/{applet}", kind=tarfile.SYMTYPE, link="busybox")
+    return content.getvalue()
+
+
+def _archive(directory: Path, image: Image, layer: bytes) -> Path:
+    configuration = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Entrypoint": list(image.entrypoint), "Env": ["PATH=/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    written = json.dumps(configuration).encode()
+    name = f"{hashlib.sha256(written).hexdigest()}.json"
+    manifest = [{"Config": name, "RepoTags": [image.name], "Layers": ["layer.tar"]}]
+    file = directory / f"{image.name.replace('/', '-').replace(':', '-')}.tar"
+    with tarfile.open(file, "w") as archive:
+        _add(archive, name, written)
+        _add(archive, "layer.tar", layer)
+        _add(archive, "manifest.json", json.dumps(manifest).encode())
+    return file
+
+
+def _add(
+    archive: tarfile.TarFile,
+    name: str,
+    content: bytes = b"",
+    *,
+    kind: bytes = tarfile.REGTYPE,
+    mode: int = 0o755,
+    link: str = "",
+) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.type, entry.mode, entry.linkname = len(content), kind, mode, link
+    archive.addfile(entry, io.BytesIO(content))

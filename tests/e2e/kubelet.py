@@ -1,0 +1,103 @@
+"""A real kubelet in a cell, which registers its node and may be stopped and started again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.e2e.cell import Cell
+from tests.e2e.cgroups import CgroupRoot
+from tests.e2e.containerd import SOCKET
+from tests.e2e.kube_api import KubeApi, RefusedError, write_kubeconfig
+from tests.e2e.ports import free_port
+from tests.e2e.programs import ProgramError
+from tests.e2e.waiting import wait_for
+
+_NOTHING_LEFT = "0%"
+
+
+class Kubelet:
+    """`start` it when containerd runs; it ends with the cell."""
+
+    def __init__(self, cell: Cell, binaries: Path, api: KubeApi, cgroups: CgroupRoot, *, node: str) -> None:
+        self.device_plugins = cell.kubelet_directory / "device-plugins"
+        self.pod_resources = cell.kubelet_directory / "pod-resources" / "kubelet.sock"
+        self._api = api
+        self._node = node
+        # With a user of its own the API server's authorizer of nodes would refuse the first statuses of pods that
+        # the tests create on the node: it learns of such a pod only after kubelet does.
+        kubeconfig = write_kubeconfig(cell.directory / "kubelet.kubeconfig", api)
+        configuration = cell.directory / "kubelet.json"
+        configuration.write_text(json.dumps(_configuration(cell, cgroups), indent=1))
+        options = {
+            "config": str(configuration),
+            "kubeconfig": str(kubeconfig),
+            "hostname-override": node,
+            "cert-dir": str(cell.directory / "kubelet-pki"),
+        }
+        command = [str(binaries / "kubelet"), *(f"--{name}={value}" for name, value in options.items())]
+        self.program = cell.program("kubelet", command)
+
+    def start(self, *, seconds: float = 60) -> None:
+        """Until its node is ready and plugins can register."""
+        before = self.registration_inode()
+        self.program.start()
+        try:
+            wait_for("kubelet's socket", lambda: self._changed(before), seconds=seconds, every=0.05)
+            wait_for(f"the node {self._node} ready", self._is_ready, seconds=seconds, every=0.05)
+        except TimeoutError as error:
+            raise ProgramError(f"{error}\n{self.program.log_tail()}") from None
+
+    def registration_inode(self) -> int:
+        """Of the socket at which plugins register; 0 where there is none. It survives kubelet, and means nothing then."""
+        socket = self.device_plugins / "kubelet.sock"
+        return socket.stat().st_ino if socket.exists() else 0
+
+    def _changed(self, before: int) -> bool:
+        if not self.program.is_running:
+            raise ProgramError(f"kubelet ended instead of serving\n{self.program.log_tail()}")
+        return self.registration_inode() not in (0, before)
+
+    def _is_ready(self) -> bool:
+        try:
+            node = self._api.get(f"/api/v1/nodes/{self._node}")
+        except RefusedError as refused:
+            if refused.status == 404:
+                return False
+            raise
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", ()))
+
+
+def _configuration(cell: Cell, cgroups: CgroupRoot) -> dict[str, object]:
+    resolver = cell.directory / "resolv.conf"
+    resolver.write_text("nameserver 127.0.0.1\n")
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        # Nobody asks kubelet itself: the logs of containers are files. Its sockets for plugins are served all the same.
+        "enableServer": False,
+        "healthzBindAddress": "127.0.0.1",
+        "healthzPort": free_port(),
+        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "containerRuntimeEndpoint": f"unix://{SOCKET}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{cgroups.name}",
+        "failSwapOn": False,
+        "failCgroupV1": False,
+        # Else it writes chains into the machine's iptables.
+        "makeIPTablesUtilChains": False,
+        "enableControllerAttachDetach": False,
+        "resolvConf": str(resolver),
+        "evictionHard": {
+            "memory.available": _NOTHING_LEFT,
+            "nodefs.available": _NOTHING_LEFT,
+            "nodefs.inodesFree": _NOTHING_LEFT,
+            "imagefs.available": _NOTHING_LEFT,
+            "imagefs.inodesFree": _NOTHING_LEFT,
+        },
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "nodeStatusUpdateFrequency": "1s",
+        "logging": {"verbosity": 3},
+    }
