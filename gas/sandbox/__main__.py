@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from gas.errors import GasError
-from gas.sandbox.demo import heading, show_cluster, show_examples
 
-EXAMPLES = Path("examples")
+EXAMPLES = Path(__file__).parents[2] / "examples"
 EXAMPLES_FLAGS = ("--enableAllowlist", "--enableDenylist", "--balancedResource=millicores")
 """What the files of the examples are about needs these."""
 
+_PIPE_WIDTH = 200
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Answers the exit code: 0, 1 when the sandbox cannot run, 2 for bad usage or a bad file, 130 after Ctrl-C."""
+    """Answers the exit code.
+
+    0 done; 1 the sandbox cannot run; 2 bad usage, a bad file, or one of which objects had to be left out; 130 after
+    Ctrl-C; what the extender exits with when it does not start.
+    """
     arguments, flags = _parsed(sys.argv[1:] if argv is None else argv)
-    # Lines of a pipe are as wide as they need to be; a terminal has its own width.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    heading(console)
     try:
-        if arguments.file is None:
-            asyncio.run(show_examples(console, EXAMPLES, flags or EXAMPLES_FLAGS))
-        else:
-            asyncio.run(show_cluster(console, arguments.file, flags))
+        return 0 if _show(arguments.file, flags) else 2
     except KeyboardInterrupt:
         return 130
     except (GasError, ExceptionGroup) as error:
@@ -37,7 +34,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"gas-sandbox: {known}\n")
         return known.exit_code
-    return 0
+
+
+def _show(file: Path | None, flags: Sequence[str]) -> bool:
+    """Whether nothing had to be left out. The imports are here so that Ctrl-C is heard from the start."""
+    import asyncio
+
+    from rich.console import Console
+
+    from gas.sandbox.demo import show_examples
+    from gas.sandbox.manifests import read_manifests
+    from gas.sandbox.own_cluster import show_cluster
+
+    console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    manifests = read_manifests(file) if file is not None else None
+    console.print("A cluster inside one process: API server, scheduler, pods. The extender is the real one, over TLS.")
+    if file is None or manifests is None:
+        asyncio.run(show_examples(console, EXAMPLES, [*EXAMPLES_FLAGS, *flags]))
+        return True
+    return asyncio.run(show_cluster(console, file, manifests, flags))
 
 
 def _known(error: BaseException) -> GasError | None:
@@ -54,19 +69,28 @@ def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     own = argv[: argv.index("--")] if "--" in argv else argv
     parser = argparse.ArgumentParser(
         prog="gas-sandbox",
+        usage="python -m gas.sandbox [FILE] [-- FLAG ...]",
         description="Run the real extender against a cluster inside one process.",
         epilog="Flags of the extender may follow after --, for example: cluster.yaml -- --balancedResource=millicores",
         allow_abbrev=False,
     )
     parser.add_argument(
         "file",
+        metavar="FILE",
         nargs="?",
         type=Path,
-        help="nodes and pods as YAML, such as `kubectl get nodes,pods -A -o yaml` writes: says where each waiting pod "
-        "would go; without a file the pods of examples/ are placed",
+        help="nodes and pods as YAML or JSON, such as `kubectl get nodes,pods -A -o yaml` writes: says where each "
+        "waiting pod would go; without a file the pods of examples/ are placed",
     )
     return parser.parse_args(own), flags
 
 
+def _end_orderly_when_asked_to() -> None:
+    """SIGTERM and SIGHUP are Ctrl-C too: the extender is a process of its own and must not stay behind."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
+
+
 if __name__ == "__main__":
+    _end_orderly_when_asked_to()
     sys.exit(main())

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import aiohttp
 
@@ -22,8 +23,18 @@ from gas.sandbox.extender_client import ExtenderAddress
 START_SECONDS = 30.0
 
 
-class ExtenderDidNotStart(GasError):
-    """The sentence ends with what the extender wrote last."""
+class ExtenderEnded(GasError):
+    """It never got ready, or it ended by itself; the sentence ends with what it wrote last."""
+
+    def __init__(self, sentence: str, exit_code: int = 1) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+
+class FlagOfTheSandbox(GasError):
+    """A flag that the sandbox must set itself was given."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,15 @@ class RunningExtender:
 
     address: ExtenderAddress
     plain_url: str
+    _process: asyncio.subprocess.Process
+    _log: Path
+
+    async def until_it_ends(self) -> NoReturn:
+        """Wait for what should not come. Raises ExtenderEnded."""
+        code = await self._process.wait()
+        raise ExtenderEnded(
+            "\n".join([f"the extender ended with exit code {code}. It wrote:", *_last_lines(self._log)])
+        )
 
 
 @asynccontextmanager
@@ -41,7 +61,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
     directory  for its certificates, its kubeconfig and its log
     flags      beside those that the sandbox sets itself
 
-    Raises ExtenderDidNotStart.
+    Raises ExtenderEnded, with the extender's own exit code if it did not start, and FlagOfTheSandbox.
     """
     authority = Authority()
     ca = authority.write(directory)
@@ -61,6 +81,9 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
         "metrics-address": "127.0.0.1",
         "metrics-port": plain_port,
     }
+    for flag in flags:
+        if (name := flag.lstrip("-").partition("=")[0]) in own and flag.startswith("-"):
+            raise FlagOfTheSandbox(f"--{name} is set by the sandbox itself; leave it out")
     log = directory / "extender.log"
     command = [sys.executable, "-m", "gas.extender", *(f"--{name}={value}" for name, value in own.items()), *flags]
     with log.open("wb") as output:
@@ -78,7 +101,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
             key=client.key,
             ignorable=False,
         )
-        yield RunningExtender(address, plain_url)
+        yield RunningExtender(address, plain_url, process, log)
     finally:
         await _stop(process)
 
@@ -95,14 +118,21 @@ async def _wait_until_ready(process: asyncio.subprocess.Process, plain_url: str,
                 except (aiohttp.ClientError, TimeoutError):
                     pass
                 await asyncio.sleep(0.05)
-        why = f"it ended with exit code {process.returncode}"
     except TimeoutError:
-        why = f"it was not ready after {START_SECONDS:g} s"
-    raise ExtenderDidNotStart("\n".join([f"the extender did not start: {why}. It wrote:", *_last_lines(log)]))
+        sentence = f"the extender was not ready after {START_SECONDS:g} s. It wrote:"
+        raise ExtenderEnded("\n".join([sentence, *_last_lines(log)])) from None
+    if process.returncode in (0, 2):  # it was asked for its help, or told what is wrong with its flags
+        raise ExtenderEnded(_written(log), process.returncode)
+    sentence = f"the extender did not start, it ended with exit code {process.returncode}. It wrote:"
+    raise ExtenderEnded("\n".join([sentence, *_last_lines(log)]), process.returncode or 1)
+
+
+def _written(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace").strip()
 
 
 def _last_lines(log: Path) -> list[str]:
-    return log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
+    return _written(log).splitlines()[-5:]
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

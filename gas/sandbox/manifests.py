@@ -2,118 +2,135 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from gas.errors import GasError
+from gas.sandbox.manifest_objects import NodeManifest, PodManifest
 
-Object = dict[str, Any]
+_DATE = "tag:yaml.org,2002:timestamp"
 
 
 class BadManifest(GasError):
-    """A file that cannot be used; the sentence names file, document and what was expected there."""
+    """A file that cannot be used at all; the sentence names the file and what was expected there."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """The objects of one or more files, in their order, without what an API server had added.
+    """The objects of one or more files, in their order.
 
-    ignored  kinds that are no nodes and no pods, and how many of each
+    ignored   kinds that are no nodes and no pods, and how many of each
+    unusable  a sentence for every object that had to be left out, with its place in the file
     """
 
-    nodes: list[Object] = field(default_factory=list)
-    pods: list[Object] = field(default_factory=list)
-    ignored: dict[str, int] = field(default_factory=dict)
+    nodes: list[NodeManifest] = field(default_factory=list)
+    pods: list[PodManifest] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+    unusable: list[str] = field(default_factory=list)
 
-    def add(self, other: Manifests) -> None:
-        self.nodes.extend(other.nodes)
-        self.pods.extend(other.pods)
-        for kind, count in other.ignored.items():
-            self.ignored[kind] = self.ignored.get(kind, 0) + count
+
+class _Loader(yaml.CSafeLoader):
+    """Dates stay the texts that they are in every Kubernetes object."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _DATE]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def read_manifests(file: Path) -> Manifests:
-    """Read one file of YAML or JSON documents; a List counts as its items. Raises BadManifest."""
+    """Read one file of YAML or JSON documents; a List counts as its items.
+
+    An object that cannot be used costs nothing but itself. Raises BadManifest when the file as a whole is none.
+    """
+    found = Manifests()
+    for number, document in enumerate(_documents(file), start=1):
+        if document is not None:
+            _read_document(document, f"{file}, document {number}", found)
+    return found
+
+
+def _documents(file: Path) -> list[Any]:
     try:
-        documents = list(yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
+        text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise BadManifest(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise BadManifest(f"{file} is not text in UTF-8: {error.reason} at byte {error.start}") from error
-    except yaml.YAMLError as error:
+    if text.lstrip().startswith("{"):
+        try:
+            return [msgspec.json.decode(text)]  # far quicker than as the YAML that JSON is, too
+        except (msgspec.DecodeError, RecursionError):
+            pass
+    try:
+        return list(yaml.load_all(text, Loader=_Loader))
+    except (yaml.YAMLError, ValueError) as error:
         raise BadManifest(f"{file} is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise BadManifest(f"{file} is nested too deeply") from error
-    found = Manifests()
-    for number, document in enumerate(documents, start=1):
-        if document is None:
-            continue
-        for where, item in _items(document, f"{file}, document {number}"):
-            _sort(item, where, found)
-    return found
 
 
-def _items(document: object, where: str) -> Iterator[tuple[str, Object]]:
+def _read_document(document: object, where: str, found: Manifests) -> None:
+    for place, item, kind in _items(document, where, found):
+        name = _name(item)
+        where_named = f"{place}, {kind} {name}" if name else f"{place}, {kind}"
+        try:
+            if kind == "Node":
+                found.nodes.append(msgspec.convert(item, NodeManifest))
+            elif kind == "Pod":
+                found.pods.append(msgspec.convert(item, PodManifest))
+            else:
+                found.ignored[kind] += 1
+        except (msgspec.ValidationError, RecursionError) as error:
+            found.unusable.append(f"{where_named}: {_sentence(error)}")
+
+
+def _items(document: object, where: str, found: Manifests) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Where each object stands, itself and its kind."""
     if not isinstance(document, dict):
-        raise BadManifest(f"{where}: expected a Kubernetes object, found {type(document).__name__}")
-    if str(document.get("kind", "")).endswith("List"):
-        items = document.get("items") or []
-        if not isinstance(items, list):
-            raise BadManifest(f"{where}: expected a list in items, found {type(items).__name__}")
-        for place, item in enumerate(items):
-            if not isinstance(item, dict):
-                raise BadManifest(f"{where}, items[{place}]: expected an object, found {type(item).__name__}")
-            yield f"{where}, items[{place}]", item
-    else:
-        yield where, document
-
-
-def _sort(item: Object, where: str, found: Manifests) -> None:
-    kind = item.get("kind")
+        found.unusable.append(f"{where}: expected a Kubernetes object, found {_short(document)}")
+        return
+    kind = document.get("kind")
     if not isinstance(kind, str):
-        raise BadManifest(f"{where}: expected an object with a kind, found {kind!r}")
-    if kind == "Node":
-        found.nodes.append(_node(item, where))
-    elif kind == "Pod":
-        found.pods.append(_pod(item, where))
+        found.unusable.append(f"{where}: expected an object with a kind, found {_short(kind)}")
+    elif not kind.endswith("List"):
+        yield where, document, kind
+    elif not isinstance(items := document.get("items") or [], list):
+        found.unusable.append(f"{where}: expected a list in items, found {_short(items)}")
     else:
-        found.ignored[kind] = found.ignored.get(kind, 0) + 1
+        for place, item in enumerate(items):
+            of_item = (item.get("kind") or kind.removesuffix("List")) if isinstance(item, dict) else None
+            if isinstance(item, dict) and of_item and isinstance(of_item, str):
+                yield f"{where}, items[{place}]", item, of_item
+            else:
+                found.unusable.append(f"{where}, items[{place}]: expected an object with a kind, found {_short(item)}")
 
 
-def _node(item: Object, where: str) -> Object:
-    status = _mapping(item, "status", where)
-    allocatable = status.get("allocatable") or status.get("capacity") or {}
-    return {
-        "metadata": _metadata(item, where),
-        "spec": _mapping(item, "spec", where),
-        "status": {"allocatable": allocatable, "capacity": status.get("capacity") or allocatable},
-    }
+def _name(item: dict[str, Any]) -> str:
+    metadata = item.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
 
 
-def _pod(item: Object, where: str) -> Object:
-    return {
-        "metadata": _metadata(item, where),
-        "spec": _mapping(item, "spec", where),
-        "status": {"phase": _mapping(item, "status", where).get("phase", "Pending")},
-    }
+def _sentence(error: Exception) -> str:
+    """``Expected `int`, got `str` - at `$.spec.priority` `` -> ``expected `int`, got `str` at spec.priority``."""
+    text = str(error).replace(" - at `$.", " at `")
+    return f"{text[:1].lower()}{text[1:]}"
 
 
-def _metadata(item: Object, where: str) -> Object:
-    metadata = _mapping(item, "metadata", where)
-    if not isinstance(metadata.get("name"), str):
-        raise BadManifest(f"{where}: expected a name in metadata, found {metadata.get('name')!r}")
-    kept = {name: metadata[name] for name in ("name", "labels", "annotations") if metadata.get(name)}
-    return kept | ({"namespace": metadata.get("namespace") or "default"} if item["kind"] == "Pod" else {})
-
-
-def _mapping(item: Object, name: str, where: str) -> Object:
-    value = item.get(name) or {}
-    if not isinstance(value, dict):
-        raise BadManifest(f"{where}: expected a mapping in {name}, found {type(value).__name__}")
-    return value
+def _short(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

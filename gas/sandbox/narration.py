@@ -1,39 +1,32 @@
-"""What a person sees of the sandbox: a line when something happens to a pod, and a table in the end."""
+"""What a person sees of the demo: a line when something happens to a pod, and tables in the end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from gas.sandbox.mirror import Object
+from gas.sandbox.pod_story import Story, why_it_waits
 
+_MOST_NODES = 4
+"""Of how many nodes the numbers are told for one pod."""
 
-@dataclass(slots=True)
-class Story:
-    """What has happened to one pod so far; times in seconds since the start of the program, None: not yet.
+_MOST_NAMES = 8
 
-    reasons  why it waited, the last sentence of the scheduler
-    details  the numbers behind it, card by card
-    """
-
-    name: str
-    seen: float
-    bound: float | None = None
-    ended: float | None = None
-    node: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    reason: str = ""
-    details: Mapping[str, list[str]] = field(default_factory=dict)
-    asks_for_gpus: bool = True
+_MOST_FOUND = 40
+"""Of how many pods that had their node before a table is shown."""
 
 
 class Narration:
-    """Tells the stories of the pods it is shown. Lines appear as things happen; `table` sums up."""
+    """Tells the stories of the pods it is shown. Lines appear as things happen; `sum_up` ends it.
+
+    A terminal gets lines that fit into it, a pipe whole ones. ``stories`` are by UID, in the order they began.
+    """
 
     def __init__(self, console: Console) -> None:
         self.stories: dict[str, Story] = {}
@@ -41,99 +34,135 @@ class Narration:
         self._started = time.monotonic()
 
     @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._started
+    def newcomers(self) -> list[Story]:
+        """The pods that had no node when they were first seen."""
+        return [story for story in self.stories.values() if not story.found]
 
-    def say(self, text: str, style: str = "bold") -> None:
-        self._console.print(Text(text, style=style))
+    def say(self, text: str) -> None:
+        self._print("", Text(text, "bold"))
+
+    def chapter(self, title: str, about: str) -> None:
+        self._console.print()
+        self._print("", Text(title, "bold"))
+        self._print("  ", Text(about, "italic"))
+
+    def warn(self, sentence: str) -> None:
+        self._print("warning: ", Text(sentence, "yellow"))
 
     def pod_changed(self, before: Object | None, after: Object | None) -> str | None:
         """Take a change in, and tell it. Answers the pod's UID when it waits for a reason that is new."""
         if after is None:
             return None
-        uid = after["metadata"]["uid"]
-        story = self.stories.get(uid) or self._begin(uid, after)
+        uid = str(after["metadata"]["uid"])
+        if (story := self.stories.get(uid)) is None:
+            story = self.stories[uid] = Story.of(after, self._seconds)
         if story.bound is None and after["spec"].get("nodeName"):
             self._bound(story, after)
         phase = after.get("status", {}).get("phase")
         if story.ended is None and phase in ("Succeeded", "Failed"):
-            story.ended = self.seconds
-            self._line(
-                story, Text(f"ended, its cards are free: {phase}" if _cards(story) else f"ended: {phase}", "dim")
-            )
-        if story.bound is None and (reason := _why_it_waits(after)) and reason != story.reason:
+            story.ended = self._seconds
+            self._tell(story, Text("ended, its cards are free" if story.asks_for_gpus else "ended", "dim"))
+        if story.bound is None and (reason := why_it_waits(after)) and reason != story.reason:
             story.reason = reason
-            return str(uid)
+            return uid
         return None
 
     def waits(self, uid: str, details: Mapping[str, list[str]]) -> None:
-        """Tell why a pod waits, with the numbers that the extender keeps for it."""
+        """Tell why a pod waits, with what the extender knows card by card (``"card0: sentence"``) of some nodes."""
         story = self.stories[uid]
         if story.bound is not None:
             return
-        story.details = details
-        self._line(story, Text(f"waits: {story.reason}", "yellow"))
-        for node, cards in details.items():
-            for card in cards:
-                self._console.print(Text(f"{'':9}{'':22}{node}: {card}", "dim"))
+        story.is_told = True
+        self._tell(story, Text(f"waits: {story.reason}", "yellow"))
+        told = [(node, cards) for node, cards in details.items() if cards]
+        for node, cards in told[:_MOST_NODES]:
+            for names, sentence in _alike(cards):
+                self._print(f"{'':11}", Text(f"{node} {names}: {sentence}", "dim"))
+        if len(told) > _MOST_NODES:
+            self._print(f"{'':11}", Text(f"and {counted(len(told) - _MOST_NODES, 'more node')}", "dim"))
 
-    def table(self) -> Table:
-        """Where every pod went, or why it went nowhere."""
-        table = Table(title="Where the pods went", title_justify="left", pad_edge=False)
-        for heading in ("pod", "node", "cards", "tiles", "waited", "why"):
-            table.add_column(heading, justify="right" if heading == "waited" else "left", overflow="fold")
-        for story in self.stories.values():
-            waited = (self.seconds if story.bound is None else story.bound) - story.seen
-            table.add_row(
-                story.name,
-                story.node or "none",
-                _cards(story) or ("none written" if story.node and story.asks_for_gpus else ""),
-                story.annotations.get("gas-container-tiles", ""),
-                f"{waited:.1f} s",
-                story.reason,
-                style=None if story.node else "yellow",
-            )
-        return table
+    def sum_up(self, title: str, *, show_times: bool) -> None:
+        """Where every pod went, or why it went nowhere; ``show_times``: how long each had waited."""
+        found = [story for story in self.stories.values() if story.found and story.asks_for_gpus]
+        if len(found) > _MOST_FOUND:
+            self._console.print()
+            self._print("", Text(f"{len(found)} GPU pods were on the nodes already", "italic"))
+        elif found:
+            self._show_table("GPU pods that were on the nodes already", found)
+        if self.newcomers:
+            self._show_table(title, self.newcomers, until=self._seconds if show_times else None)
+        waiting: dict[str, list[str]] = {}
+        for story in self.newcomers:
+            if story.bound is None or (show_times and story.reason):
+                waiting.setdefault(story.reason or "nobody has tried it", []).append(story.name)
+        if waiting:
+            self._print("", Text("Why some of them waited" if show_times else "Why the others wait", "italic"))
+        for reason, names in waiting.items():
+            self._print(f"  {_some(names)}: ", Text(reason))
+        placed = sum(story.bound is not None for story in self.newcomers)
+        self._console.print()
+        self.say(f"{placed} of {counted(len(self.newcomers), 'pod')} got a node." if self.newcomers else "No pod waits.")
 
-    def _begin(self, uid: str, pod: Object) -> Story:
-        metadata = pod["metadata"]
-        name = metadata["name"] if metadata["namespace"] == "default" else f"{metadata['namespace']}/{metadata['name']}"
-        story = self.stories[uid] = Story(name, self.seconds, asks_for_gpus=_asks_for_gpus(pod))
-        return story
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
 
     def _bound(self, story: Story, pod: Object) -> None:
-        story.bound = self.seconds
+        story.bound, story.is_told = self._seconds, True
         story.node = pod["spec"]["nodeName"]
         story.annotations = pod["metadata"].get("annotations") or {}
-        where = Text(f"{story.node} ", "green")
-        where.append(_cards(story) or ("without cards" if story.asks_for_gpus else "(asks for no GPU)"), "bold green")
-        if tiles := story.annotations.get("gas-container-tiles"):
-            where.append(f"  tiles {tiles}", "green")
-        self._line(story, where)
+        if not story.found:
+            where = Text(f"{story.node} ", "green").append(story.cards or "(asks for no GPU)", "bold green")
+            self._tell(story, where)
 
-    def _line(self, story: Story, text: Text) -> None:
-        line = Text(f"{self.seconds:6.1f} s  {story.name:22}")
-        self._console.print(line.append_text(text))
+    def _tell(self, story: Story, text: Text) -> None:
+        self._print(f"{self._seconds:6.1f} s  {story.name:20}  ", text)
+
+    def _print(self, margin: str, text: Text) -> None:
+        """The text behind its margin; what is too long for a terminal goes on below its beginning."""
+        if not self._console.is_terminal:
+            self._console.print(Text(margin).append_text(text), soft_wrap=True)
+            return
+        left = len(margin) if len(margin) * 2 <= self._console.width else min(11, self._console.width // 4)
+        if left < len(margin):
+            self._console.print(Text(margin))
+            margin = " " * left
+        for line in text.wrap(self._console, max(self._console.width - left, 1)):
+            self._console.print(Text(margin).append_text(line), no_wrap=True)
+            margin = " " * left
+
+    def _show_table(self, title: str, stories: Iterable[Story], until: float | None = None) -> None:
+        """``until``: when those that still wait are looked at; None: no column of times."""
+        self._console.print()
+        self._print("", Text(title, "italic"))
+        table = Table(box=SIMPLE, pad_edge=False)
+        for heading in ("pod", "node", "cards"):
+            table.add_column(heading, overflow="fold")
+        if until is not None:
+            table.add_column("waited", justify="right", no_wrap=True)
+        for story in stories:
+            row = [story.name, story.node or "none", story.cards]
+            if until is not None:
+                row.append(f"{(until if story.bound is None else story.bound) - story.seen:.1f} s")
+            table.add_row(*(Text(cell) for cell in row), style=None if story.node else "yellow")
+        self._console.print(table)
 
 
-def _cards(story: Story) -> str:
-    """The cards container by container as on the pod; those of init containers and sidecars before them."""
-    cards = story.annotations.get("gas-container-cards", "")
-    init = story.annotations.get("gas-init-container-cards", "")
-    return f"init {init}, then {cards}" if init else cards
+def counted(count: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _why_it_waits(pod: Object) -> str:
-    for condition in pod.get("status", {}).get("conditions") or []:
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message", ""))
-    return ""
+def _alike(cards: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Cards of which the same is said, together: ``("card0, card2", sentence)``."""
+    names: dict[str, list[str]] = {}
+    for card in cards:
+        name, _, sentence = card.partition(": ")
+        names.setdefault(sentence, []).append(name)
+    return [(", ".join(alike), sentence) for sentence, alike in names.items()]
 
 
-def _asks_for_gpus(pod: Object) -> bool:
-    containers = [*(pod["spec"].get("initContainers") or []), *(pod["spec"].get("containers") or [])]
-    return any(
-        name.startswith("gpu.intel.com/")
-        for container in containers
-        for name in (container.get("resources") or {}).get("requests") or {}
-    )
+def _some(names: list[str]) -> str:
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"

@@ -26,8 +26,7 @@ from tests.e2e.waiting import wait_for
 AWAY = 30
 """Seconds without an API server."""
 BACK = 20
-"""Seconds until the books are in step again. An API server that has only just started may refuse anything for a moment,
-as it has not read the roles yet, and a watch that is refused pauses for 30 s."""
+"""Seconds until the books are in step again: the longest pause of a watch, and what a loaded machine adds."""
 
 
 def test_no_booking_is_lost_or_invented_while_the_api_server_is_away(cluster: Cluster) -> None:
