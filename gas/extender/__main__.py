@@ -8,8 +8,8 @@ import sys
 
 from gas.errors import GasError
 from gas.extender.flags import help_text, own_version, parse_flags
-from gas.extender.go_flags import UsageError
-from gas.extender.logs import configure_logging
+from gas.daemon.go_flags import UsageError
+from gas.daemon.logs import configure_logging
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from gas.extender.expected_binds import ExpectedBinds
-from gas.extender.logs import VERBOSE
+from gas.daemon.logs import VERBOSE
 from gas.extender.metrics import Metrics
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
 from gas.extender.verdicts import Verdict, Verdicts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gas.extender import flag_values
-from gas.extender.go_flags import GoFlag, boolean
+from gas.daemon import flag_values
+from gas.daemon.go_flags import GoFlag, boolean
 
 FLAG_GROUPS = {
     "Serving the scheduler (TLS)": (

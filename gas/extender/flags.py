@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from gas.extender.flag_table import FLAG_GROUPS, KLOG_FLAGS
-from gas.extender.go_flags import GoFlag, boolean, describe_flags, read_go_flags
+from gas.daemon.go_flags import GoFlag, boolean, describe_flags, read_go_flags
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """Where a pod finds the name of its own namespace."""

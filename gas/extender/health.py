@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from gas.extender.card_books import CardBooks
 from gas.extender.card_series import card_series
-from gas.extender.early_answers import EarlyAnswers
+from gas.daemon.early_answers import EarlyAnswers
 
 BODY_PATIENCE = 5.0
 """Seconds for a body that nobody asked for."""

@@ -15,11 +15,11 @@ from gas.extender.card_books import card_books
 from gas.extender.debug import books_json, refusals_json
 from gas.extender.flags import Flags
 from gas.extender.health import plain_app
-from gas.extender.listening import listen
+from gas.daemon.listening import listen
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import Readiness
 from gas.extender.server import extender_app
-from gas.extender.serving import PLAIN_KEEP_ALIVE, SCHEDULER_KEEP_ALIVE, Port, serve
+from gas.daemon.serving import PLAIN_KEEP_ALIVE, SCHEDULER_KEEP_ALIVE, Port, serve
 from gas.extender.tls import CertificateFiles, ServingCertificates
 
 logger = logging.getLogger(__name__)

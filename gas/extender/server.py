@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gas.extender.early_answers import EarlyAnswers
+from gas.daemon.early_answers import EarlyAnswers
 from gas.extender.metrics import Metrics
 from gas.extender.request_body import BodyTooLarge, BodyTooSlow, ClientGone, read_body
 from gas.extender.wire import BadRequest, Unreadable, encode_error

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from gas.cluster.errors import ApiUnavailable
 from gas.errors import GasError
-from gas.extender.logs import VERBOSE
+from gas.daemon.logs import VERBOSE
 from gas.extender.metrics import Metrics
 from gas.intel.names import RELEASED
 

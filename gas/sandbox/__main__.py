@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,11 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _show(file: Path | None, flags: Sequence[str]) -> bool:
     """Whether nothing had to be left out. The imports are here so that Ctrl-C is heard from the start."""
-    import asyncio
-
     from rich.console import Console
 
     from gas.sandbox.demo import show_examples
+    from gas.sandbox.interruption import run_until_interrupted
     from gas.sandbox.manifests import read_manifests
     from gas.sandbox.own_cluster import show_cluster
 
@@ -50,9 +48,9 @@ def _show(file: Path | None, flags: Sequence[str]) -> bool:
     manifests = read_manifests(file) if file is not None else None
     console.print("A cluster inside one process: API server, scheduler, pods. The extender is the real one, over TLS.")
     if file is None or manifests is None:
-        asyncio.run(show_examples(console, EXAMPLES, [*EXAMPLES_FLAGS, *flags]))
+        run_until_interrupted(show_examples(console, EXAMPLES, [*EXAMPLES_FLAGS, *flags]))
         return True
-    return asyncio.run(show_cluster(console, file, manifests, flags))
+    return run_until_interrupted(show_cluster(console, file, manifests, flags))
 
 
 def _known(error: BaseException) -> GasError | None:
@@ -85,12 +83,5 @@ def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_args(own), flags
 
 
-def _end_orderly_when_asked_to() -> None:
-    """SIGTERM and SIGHUP are Ctrl-C too: the extender is a process of its own and must not stay behind."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
-
-
 if __name__ == "__main__":
-    _end_orderly_when_asked_to()
     sys.exit(main())

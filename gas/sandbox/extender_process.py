@@ -43,12 +43,12 @@ class RunningExtender:
 
     address: ExtenderAddress
     plain_url: str
-    _process: asyncio.subprocess.Process
+    process: asyncio.subprocess.Process
     _log: Path
 
     async def until_it_ends(self) -> NoReturn:
         """Wait for what should not come. Raises ExtenderEnded."""
-        code = await self._process.wait()
+        code = await self.process.wait()
         raise ExtenderEnded(
             "\n".join([f"the extender ended with exit code {code}. It wrote:", *_last_lines(self._log)])
         )

@@ -14,6 +14,7 @@ import yaml
 from gas.errors import GasError
 from gas.sandbox.manifest_objects import NodeManifest, PodManifest
 
+_DEEPEST = 200
 _DATE = "tag:yaml.org,2002:timestamp"
 
 
@@ -38,7 +39,21 @@ class Manifests:
 
 
 class _Loader(yaml.CSafeLoader):
-    """Dates stay the texts that they are in every Kubernetes object."""
+    """Dates stay the texts that they are in every Kubernetes object, and depth has a bound: the C stack has one too."""
+
+    _depth = 0
+
+    def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+        """Is called on the way into every node."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise RecursionError
+        super().descend_resolver(current_node, current_index)
+
+    def ascend_resolver(self) -> None:
+        """Is called on the way out."""
+        self._depth -= 1
+        super().ascend_resolver()
 
 
 _Loader.yaml_implicit_resolvers = {

@@ -101,7 +101,9 @@ class Narration:
             self._print(f"  {_some(names)}: ", Text(reason))
         placed = sum(story.bound is not None for story in self.newcomers)
         self._console.print()
-        self.say(f"{placed} of {counted(len(self.newcomers), 'pod')} got a node." if self.newcomers else "No pod waits.")
+        self.say(
+            f"{placed} of {counted(len(self.newcomers), 'pod')} got a node." if self.newcomers else "No pod waits."
+        )
 
     @property
     def _seconds(self) -> float:

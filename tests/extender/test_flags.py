@@ -8,7 +8,7 @@ import pytest
 
 from gas.extender.flag_table import FLAG_GROUPS
 from gas.extender.flags import Flags, help_text, own_version, parse_flags
-from gas.extender.go_flags import UsageError
+from gas.daemon.go_flags import UsageError
 
 NOWHERE = Path("/nonexistent/namespace")
 

@@ -16,7 +16,7 @@ from hypercorn.config import Config, Sockets
 from hypercorn.typing import Framework
 from starlette.types import ASGIApp
 
-from gas.extender.listening import ListeningSocket
+from gas.daemon.listening import ListeningSocket
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gas.extender.logs import VERBOSE, LogFormat, configure_logging, logging_level
+from gas.daemon.logs import VERBOSE, LogFormat, configure_logging, logging_level
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from gas.extender.listening import CannotListen, listen
+from gas.daemon.listening import CannotListen, listen
 
 
 def test_a_free_port_is_opened_and_takes_connections() -> None:

@@ -1,0 +1,125 @@
+"""``python -m gas.sandbox``: exit codes, what it says to people, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.manifest_files import node, pod, write
+
+_REPOSITORY = Path(__file__).parents[2]
+
+
+def _started(arguments: Sequence[str | Path], directory: Path) -> subprocess.Popen[str]:
+    """The demo, with ``directory`` for its temporary files."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "gas.sandbox", *map(str, arguments)],
+        cwd=_REPOSITORY,
+        env={**os.environ, "TMPDIR": str(directory)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Path:
+    directory = tmp_path / "tmp"
+    directory.mkdir()
+    return directory
+
+
+def _extenders(directory: Path) -> list[int]:
+    """The ids of the extenders that work with files of ``directory``."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if "gas.extender" in line and str(directory) in line:
+            found.append(int(file.parent.name))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "sentence"),
+    [
+        pytest.param(["missing.yaml"], 2, "gas-sandbox: missing.yaml cannot be read: No such file", id="missing-file"),
+        pytest.param(["a.yaml", "b.yaml"], 2, "gas-sandbox: error: unrecognized arguments: b.yaml", id="two-files"),
+        pytest.param(["--", "--nonsense"], 2, "gas-sandbox: gas-extender: unknown flag '--nonsense'", id="wrong-flag"),
+        pytest.param(["--", "--port=1"], 2, "gas-sandbox: --port is set by the sandbox itself", id="own-flag"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(
+    temporary: Path, arguments: list[str], exit_code: int, sentence: str
+) -> None:
+    process = _started(arguments, temporary)
+    _, errors = process.communicate(timeout=60)
+    assert sentence in errors
+    assert "Traceback" not in errors
+    assert process.returncode == exit_code
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(("extra", "exit_code"), [([], 0), ([17], 2)], ids=["all-used", "one-object-left-out"])
+def test_a_file_of_ones_own(tmp_path: Path, temporary: Path, extra: list[object], exit_code: int) -> None:
+    process = _started([write(tmp_path / "own.json", node("n1"), pod("p"), *extra)], temporary)
+    lines, errors = process.communicate(timeout=60)
+    assert errors == ""
+    assert lines.endswith("1 of 1 pod got a node.\n")
+    assert process.returncode == exit_code
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_an_interruption_leaves_nothing_behind(temporary: Path, number: signal.Signals) -> None:
+    process = _started([], temporary)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "worked-1" in line:
+            break
+    assert _extenders(temporary)
+    for _ in range(2):  # people press Ctrl-C more than once
+        os.killpg(process.pid, number)
+    _, errors = process.communicate(timeout=60)
+    assert errors == ""
+    assert process.returncode == 130
+    assert list(temporary.iterdir()) == []
+    assert _extenders(temporary) == []
+
+
+def test_an_extender_that_ends_by_itself_ends_it_with_a_sentence(temporary: Path) -> None:
+    process = _started([], temporary)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "worked-1" in line:
+            break
+    (extender,) = _extenders(temporary)
+    os.kill(extender, signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert errors.startswith("gas-sandbox: the extender ended with exit code -9. It wrote:\n")
+    assert "Traceback" not in errors
+    assert process.returncode == 1
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_ends_it(temporary: Path) -> None:
+    process = _started([], temporary)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=60) != 0
+    assert list(temporary.iterdir()) == []
+    assert _extenders(temporary) == []
