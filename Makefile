@@ -14,7 +14,7 @@ test: $(VENV)/.dev
 
 e2e: $(VENV)/.dev
 	@tests/e2e/set-up.sh
-	@$(BIN)/python -m pytest tests/e2e $(ARGS)
+	@$(BIN)/python -m pytest $(if $(findstring tests/e2e/,$(ARGS)),,tests/e2e) $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from gas.cards import Card
+from gas.daemon.go_flags import GoFlag
+from gas.daemon.klog_flags import KLOG_FLAGS
 from gas.extender.card_series import card_series
-from gas.extender.flag_table import FLAG_GROUPS, KLOG_FLAGS
-from gas.extender.go_flags import GoFlag
+from gas.extender.flag_table import FLAG_GROUPS
 from gas.extender.metrics import Metrics
 from gas.intel import names
 from gas.placement import refusal

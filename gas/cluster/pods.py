@@ -41,7 +41,18 @@ async def patch_pod_labels(
     False: the pod is gone, or another pod has its name now, which was not touched.
     Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
     """
-    patch = msgspec.json.encode({"metadata": {"uid": uid, "labels": labels}})
+    return await _patch_metadata(api, namespace, name, {"uid": uid, "labels": labels})
+
+
+async def patch_pod_annotations(
+    api: ApiServer, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+) -> bool:
+    """The same for annotations."""
+    return await _patch_metadata(api, namespace, name, {"uid": uid, "annotations": annotations})
+
+
+async def _patch_metadata(api: ApiServer, namespace: str, name: str, metadata: Mapping[str, object]) -> bool:
+    patch = msgspec.json.encode({"metadata": metadata})
     try:
         await api.request("PATCH", paths.pod(namespace, name), body=patch, content_type=MERGE_PATCH)
     except ApiRefused as error:

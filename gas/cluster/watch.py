@@ -100,7 +100,7 @@ class Watch(Generic[T]):
         self._forbidden_pause = forbidden_pause
         self._backoff = backoff or Backoff()
         self._version: str | None = None
-        self._trouble = False
+        self.trouble = ""
 
     async def run(self) -> None:
         """For ever, until cancelled."""
@@ -196,9 +196,9 @@ class Watch(Generic[T]):
     def _report(self, error: GasError) -> None:
         """Say once that something is wrong, not at every try."""
         self.broken += 1
-        level = logging.DEBUG if self._trouble else logging.WARNING
+        level = logging.DEBUG if self.trouble else logging.WARNING
         logger.log(level, "the watch of %s is interrupted: %s", self._path, error)
-        self._trouble = True
+        self.trouble = str(error)
 
     def _report_refusal(self, error: Forbidden) -> None:
         self.broken += 1
@@ -208,7 +208,7 @@ class Watch(Generic[T]):
 
     def _report_success(self) -> None:
         self._heard()
-        if self._trouble or self.refused is not None:
+        if self.trouble or self.refused is not None:
             logger.info("the watch of %s goes on", self._path)
-        self._trouble = False
+        self.trouble = ""
         self.refused = None

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from socket import socket
 from typing import Any, cast
@@ -93,6 +93,17 @@ async def serve(
             if shutdown.is_set() and not server.cancelled() and (error := server.exception()) is not None:
                 logger.warning("a port did not stop in order: %r", error)
         loop.set_exception_handler(None)
+
+
+async def until_served(serving: Coroutine[Any, Any, None], background: list[asyncio.Task[None]]) -> None:
+    """Wait until nothing is served any more. A background task never ends by itself; if one does, that is raised."""
+    served = asyncio.create_task(serving)
+    done, _ = await asyncio.wait([served, *background], return_when=asyncio.FIRST_COMPLETED)
+    if served not in done:
+        served.cancel()
+        await asyncio.wait([served])
+    for task in done:
+        task.result()
 
 
 class _PortConfig(Config):

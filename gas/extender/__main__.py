@@ -6,10 +6,10 @@ import asyncio
 import logging
 import sys
 
-from gas.errors import GasError
-from gas.extender.flags import help_text, own_version, parse_flags
 from gas.daemon.go_flags import UsageError
 from gas.daemon.logs import configure_logging
+from gas.errors import GasError
+from gas.extender.flags import help_text, own_version, parse_flags
 
 logger = logging.getLogger(__name__)
 

@@ -73,7 +73,8 @@ class Extender:
             on_bound=self._pod_bound,
             on_release=self._released,
             on_gone=self.refusals.drop,
-            on_correction=metrics.corrections.inc,
+            tiles_of_cards=self.nodes.tiles_of_cards,
+            on_correction=self._corrected,
             on_trouble=self._tell_trouble,
         )
         self.pod_watch = Watch(api, paths.pods(), Pod, self.pods)
@@ -157,14 +158,20 @@ class Extender:
         """Watch, elect, patch and tell, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                for loop in (self.pod_watch, self.node_watch, self.waker, self.descheduler, self.events):
+                for loop in (self.node_watch, self.waker, self.descheduler, self.events):
                     tasks.create_task(loop.run())
+                tasks.create_task(self._watch_pods())
                 if self.election is not None:
                     tasks.create_task(self.election.run())
                 tasks.create_task(self._report_ready())
         finally:
             if self._catching_up is not None:
                 self._catching_up.cancel()
+
+    async def _watch_pods(self) -> None:
+        """After the nodes: whether a pod's annotations name cards that there are is asked when the pod is seen."""
+        await self.node_watch.synced.wait()
+        await self.pod_watch.run()
 
     async def finish(self, patience: float) -> None:
         """Look at what may or may not have been bound, then hand the Lease over. To be awaited before `run` ends.
@@ -202,7 +209,7 @@ class Extender:
     def _anybody_waits(self) -> bool:
         """Whether a pod waits that was refused here, or that somebody may have refused before we were ready."""
         waiting = self.pods.waiting
-        refused = any(uid in waiting and refusal.details for uid, refusal in self.refusals)
+        refused = any(uid in waiting and not refusal.is_final for uid, refusal in self.refusals)
         return refused or not self._found_waiting.isdisjoint(waiting)
 
     def _leadership_changed(self, leads: bool) -> None:  # noqa: FBT001 -- the election's own form
@@ -250,6 +257,9 @@ class Extender:
             self._released(name)
 
     def _tell_all_problems(self) -> None:
+        for bound in self.pods.in_trouble.values():
+            if bound.trouble is not None:
+                self._tell_trouble(bound.object, bound.trouble.sentence)
         for name, facts in self.nodes:
             if facts.problems:
                 self._tell_problems(name, facts.problems)
@@ -261,9 +271,15 @@ class Extender:
 
     def _tell_refused(self, pod: Pod, refusal: PodRefusal) -> None:
         key = (pod.uid, frozenset(refusal.reasons))
-        if key not in self._told:
+        if key not in self._told and pod.uid in self.pods.waiting:  # somebody may ask about a pod that is not there
             self._told[key] = None
             self.events.post(_involved(pod), severity="Warning", reason="NoGPUCardFits", message=refusal.summary())
+
+    def _corrected(self, pod: Pod) -> None:
+        self._metrics.corrections.inc()
+        sentence = "kubelet gave it other cards than were decided; the books follow the receipt on it"
+        if self.readiness.may_act():
+            self.events.post(_involved(pod), severity="Warning", reason="GPUCardsCorrected", message=sentence)
 
     def _tell_trouble(self, pod: Pod, sentence: str) -> None:
         if self.readiness.may_act():

@@ -7,8 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from gas.extender.expected_binds import ExpectedBinds
 from gas.daemon.logs import VERBOSE
+from gas.extender.expected_binds import ExpectedBinds
 from gas.extender.metrics import Metrics
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
 from gas.extender.verdicts import Verdict, Verdicts
@@ -69,7 +69,7 @@ class Filter:
             self._metrics.requests.labels("filter", "bad-request").inc()
             return encode_filter_result(error=str(bad))
         await self._expected_binds.wait(args.pod.uid)
-        passing, failed = self._answer(args)
+        passing, failed = await self._answer(args)
         logger.debug("%d nodes pass, %d do not", len(passing), len(failed), extra={"pod": args.pod.key})
         self._metrics.requests.labels("filter", "fits" if passing else "refused").inc()
         if args.nodes is None:
@@ -78,7 +78,7 @@ class Filter:
         kept = [sent for sent in args.nodes if sent.node.name in wanted]
         return encode_filter_result(node_names=passing, nodes=kept, failed=failed)
 
-    def _answer(self, args: FilterArgs) -> tuple[list[str], dict[str, str]]:
+    async def _answer(self, args: FilterArgs) -> tuple[list[str], dict[str, str]]:
         names = args.node_names if args.nodes is None else [sent.node.name for sent in args.nodes]
         try:
             need = read_need(args.pod, allowlist=self._allowlist, denylist=self._denylist)
@@ -86,17 +86,19 @@ class Filter:
             self._metrics.refusals.labels(UnreadableNeed.kind).inc()
             logger.info("refused everywhere: %s", bad, extra={"pod": args.pod.key})
             failed = dict.fromkeys(names or (), str(bad))
-            self._refusals.keep(args.pod.uid, PodRefusal(args.pod.key, time.time(), {str(bad): len(failed)}, {}))
+            self._refusals.keep(
+                args.pod.uid, PodRefusal(args.pod.key, time.time(), {str(bad): len(failed)}, {}, is_final=True)
+            )
             return [], failed
         if not need.wants_cards:
             return list(names or ()), {}
         if args.nodes is None:
-            verdicts = self._verdicts.of(need, names or ())
+            verdicts = await self._verdicts.of(need, names or ())
             facts = self._facts
         else:
             sent = {sent.node.name: read_node(sent.node) for sent in args.nodes}
             # Believed as sent: an autoscaler asks about nodes that are not there yet.
-            verdicts = self._verdicts.as_sent(need, sent)
+            verdicts = await self._verdicts.as_sent(need, sent)
             facts = sent.get
         failed = {name: verdict.sentence for name, verdict in verdicts.items() if verdict.refusal is not None}
         if failed:

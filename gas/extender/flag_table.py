@@ -134,29 +134,3 @@ FLAG_GROUPS = {
         GoFlag("help", boolean, False, "", "print this text and exit; also -h"),
     ),
 }
-
-KLOG_FLAGS = (
-    *(
-        GoFlag(name, boolean, None, "", "")
-        for name in (
-            "logtostderr",
-            "alsologtostderr",
-            "one_output",
-            "add_dir_header",
-            "skip_headers",
-            "skip_log_headers",
-        )
-    ),
-    *(
-        GoFlag(name, flag_values.text, None, "VALUE", "")
-        for name in (
-            "stderrthreshold",
-            "vmodule",
-            "log_dir",
-            "log_file",
-            "log_file_max_size",
-            "log_backtrace_at",
-        )
-    ),
-)
-"""Other flags of the original's logging library, so that manifests with them still start."""

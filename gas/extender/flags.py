@@ -9,8 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from gas.extender.flag_table import FLAG_GROUPS, KLOG_FLAGS
 from gas.daemon.go_flags import GoFlag, boolean, describe_flags, read_go_flags
+from gas.daemon.klog_flags import KLOG_FLAGS, ignored_klog_flags
+from gas.extender.flag_table import FLAG_GROUPS
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """Where a pod finds the name of its own namespace."""
@@ -84,8 +85,7 @@ def parse_flags(
     """
     values, given = read_go_flags(argv, _TABLE)
     qps, burst, warnings = _request_limit(values["qps"], values["burst"])
-    if ignored := [f"--{flag.name}" for flag in KLOG_FLAGS if flag.name in given]:
-        warnings.append(f"ignored: {', '.join(ignored)}; logs go to stderr, see -v and --log-format")
+    warnings += ignored_klog_flags(given)
     return Flags(
         kube_config=values["kubeConfig"] or None,
         port=values["port"],

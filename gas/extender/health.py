@@ -11,9 +11,9 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
+from gas.daemon.early_answers import EarlyAnswers
 from gas.extender.card_books import CardBooks
 from gas.extender.card_series import card_series
-from gas.daemon.early_answers import EarlyAnswers
 
 BODY_PATIENCE = 5.0
 """Seconds for a body that nobody asked for."""

@@ -5,72 +5,12 @@ Those of the cards are in `gas.extender.card_series`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from time import monotonic
-from typing import Protocol
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+
+from gas.daemon.watch_metrics import WatchCollector
 
 REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Bounds of the histogram's buckets: from a warm filter to the scheduler's patience."""
-
-
-class Followed(Protocol):
-    """A list and watch, as far as its metrics go."""
-
-    @property
-    def last_contact(self) -> float | None: ...
-
-    @property
-    def relists(self) -> int: ...
-
-    @property
-    def broken(self) -> int: ...
-
-    @property
-    def undecodable(self) -> int: ...
-
-
-class WatchCollector(Collector):
-    """How each watch fares, asked at the moment of a scrape."""
-
-    def __init__(self) -> None:
-        self._watches: dict[str, Followed] = {}
-
-    def follow(self, kind: str, watch: Followed) -> None:
-        """Report about ``watch`` as the watch on ``kind``."""
-        self._watches[kind] = watch
-
-    def collect(self) -> Iterable[Metric]:
-        age = GaugeMetricFamily(
-            "gas_extender_watch_age_seconds", "Seconds since a watch last heard from the API server.", labels=["kind"]
-        )
-        relists = CounterMetricFamily(
-            "gas_extender_relists",
-            "Times that a kind of object had to be listed again because its watch could not resume.",
-            labels=["kind"],
-        )
-        broken = CounterMetricFamily(
-            "gas_extender_broken_watches", "Watches that ended in an error, and lists that failed.", labels=["kind"]
-        )
-        undecodable = CounterMetricFamily(
-            "gas_extender_undecodable_objects",
-            "Objects of the API server that could not be read and were left out.",
-            labels=["kind"],
-        )
-        for kind, watch in self._watches.items():
-            if watch.last_contact is not None:
-                age.add_metric([kind], monotonic() - watch.last_contact)
-            relists.add_metric([kind], watch.relists)
-            broken.add_metric([kind], watch.broken)
-            undecodable.add_metric([kind], watch.undecodable)
-        return (age, relists, broken, undecodable)
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: the names never clash, and no watch needs to exist yet."""
-        return ()
 
 
 class Metrics:
@@ -108,7 +48,7 @@ class Metrics:
             registry=registry,
         )
 
-        self.watches = WatchCollector()
+        self.watches = WatchCollector("gas_extender")
         registry.register(self.watches)
         self.corrections = Counter(
             "gas_extender_corrections_total",

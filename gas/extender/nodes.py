@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gas.amounts import MalformedQuantity, parse_quantity
+from gas.cards import Card
 from gas.intel.inventory import NodeFacts, read_node
-from gas.intel.names import CARD_CAPACITY, COUNT_RESOURCES, PREFIX, TELEMETRY_PREFIX
+from gas.intel.names import CARD_CAPACITY, COUNT_RESOURCES, PREFIX, TELEMETRY_PREFIX, TILES
 from gas.objects import Node, Quantity
 
 
@@ -45,6 +46,12 @@ class Nodes:
     def facts(self, name: str) -> NodeFacts | None:
         """What is known of a node, or None when there is no such node."""
         return self._facts.get(name)
+
+    def tiles_of_cards(self, name: str) -> Mapping[Card, int] | None:
+        """The cards of a node, and how many tiles each has; None when there is no such node."""
+        if (facts := self._facts.get(name)) is None:
+            return None
+        return {card: amounts.get(TILES, 0) for card, amounts in facts.inventory.capacity.items()}
 
     def deschedules(self, name: str) -> bool:
         """Whether descheduling labels of the node count: it must have GPUs by its ``status.capacity`` too."""

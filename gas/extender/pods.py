@@ -10,12 +10,11 @@ from typing import NamedTuple
 from cachetools import LRUCache
 
 from gas.errors import GasError
-from gas.intel.choice_annotations import read_choice, read_receipt
+from gas.extender.written_cards import TilesOfCards, written_cards
 from gas.intel.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, PREFIX, WRITTEN_ANNOTATIONS
 from gas.intel.need import BadNeed, read_booked_need
 from gas.ledger import Ledger, State
 from gas.objects import ObjectMeta, Pod, PodSpec
-from gas.placement.choice import Held, held_by
 from gas.placement.need import PodNeed
 
 logger = logging.getLogger(__name__)
@@ -71,7 +70,8 @@ class Pods:
     on_bound       is called with the node's name when a bound pod is new or has changed
     on_release     is called with the node's name when a pod's cards become free
     on_gone        is called with the UID of a pod that no longer waits, bound or gone
-    on_correction  is called when the books follow a receipt
+    on_correction  is called with a bound pod when the books follow its receipt
+    tiles_of_cards what each node has, see `TilesOfCards`
     on_trouble     is called with a bound pod and a sentence, once for each trouble
     on_vanished    is called with UID and ``namespace/name`` of a reserved pod that a complete list does not have
     """
@@ -80,10 +80,11 @@ class Pods:
         self,
         ledger: Ledger,
         *,
+        tiles_of_cards: TilesOfCards = lambda _node: None,
         on_bound: Callable[[str], None] = lambda _node: None,
         on_release: Callable[[str], None] = lambda _node: None,
         on_gone: Callable[[str], None] = lambda _uid: None,
-        on_correction: Callable[[], None] = lambda: None,
+        on_correction: Callable[[Pod], None] = lambda _pod: None,
         on_trouble: Callable[[Pod, str], None] = lambda _pod, _sentence: None,
     ) -> None:
         self.waiting: dict[str, Pod] = {}
@@ -91,6 +92,7 @@ class Pods:
         self._bound: dict[str, BoundPod] = {}
         self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED_NEEDS)
+        self.tiles_of_cards = tiles_of_cards
         self._ledger = ledger
         self._on_bound = on_bound
         self._on_release = on_release
@@ -163,13 +165,16 @@ class Pods:
             self._on_release(booked.node)
             booked = None
         try:
-            held, is_receipt = _written(pod, need)
+            written = written_cards(pod, need, self.tiles_of_cards)
         except GasError as malformed:
             if booked is None:
                 return Trouble(f"its cards are not booked: {malformed}")
             self._ledger.confirm(uid)
             return Trouble(f"it stays booked as decided, its annotations were damaged later: {malformed}")
+        held = written.held
         if held is None:
+            if booked is None and written.doubt:
+                return Trouble(f"its cards are not booked: {written.doubt}")
             if booked is None:
                 return Trouble("it is bound without cards written on it, so its cards are not booked", unannotated=True)
             self._ledger.confirm(uid)
@@ -179,16 +184,16 @@ class Pods:
             if booked is not None and booked.held != held:
                 self._on_release(pod.node_name)
         elif booked.held != held:
-            if not is_receipt:
+            if not written.is_receipt:
                 return Trouble("it stays booked as decided, its annotations were changed later")
             logger.warning(
                 "kubelet gave a pod other cards than decided; the books follow",
                 extra={"pod": pod.key, "node": pod.node_name},
             )
-            self._on_correction()
+            self._on_correction(pod)
             self._ledger.hold(uid, pod.key, pod.node_name, held)
             self._on_release(pod.node_name)
-        return None
+        return Trouble(written.doubt) if written.doubt else None
 
     def _keep(self, uid: str, bound: BoundPod) -> None:
         before = self._bound.get(uid)
@@ -232,20 +237,12 @@ def rebuilt_books(pods: Pods) -> Ledger:
     fresh = Ledger()
     for uid, bound in pods.bound():
         try:
-            held, _ = _written(bound.object, bound.need)
+            written = written_cards(bound.object, bound.need, pods.tiles_of_cards)
         except GasError:
             continue
-        if held is not None:
-            fresh.hold(uid, bound.object.key, bound.object.node_name, held)
+        if written.held is not None:
+            fresh.hold(uid, bound.object.key, bound.object.node_name, written.held)
     return fresh
-
-
-def _written(pod: Pod, need: PodNeed) -> tuple[Held | None, bool]:
-    """What a pod's annotations say it holds, and whether a receipt says so. Raises MalformedAnnotation."""
-    if (receipt := read_receipt(pod, need)) is not None:
-        return held_by(need, receipt), True
-    choice = read_choice(pod, need)
-    return (held_by(need, choice) if choice is not None else None), False
 
 
 def _cut_down(pod: Pod) -> Pod:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from typing import Any
 
 from gas.cluster.connection import connect
+from gas.daemon.listening import listen
+from gas.daemon.serving import PLAIN_KEEP_ALIVE, SCHEDULER_KEEP_ALIVE, Port, serve, until_served
 from gas.extender.assembly import Extender
 from gas.extender.card_books import card_books
 from gas.extender.debug import books_json, refusals_json
 from gas.extender.flags import Flags
 from gas.extender.health import plain_app
-from gas.daemon.listening import listen
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import Readiness
 from gas.extender.server import extender_app
-from gas.daemon.serving import PLAIN_KEEP_ALIVE, SCHEDULER_KEEP_ALIVE, Port, serve
 from gas.extender.tls import CertificateFiles, ServingCertificates
 
 logger = logging.getLogger(__name__)
@@ -77,24 +75,13 @@ async def run_extender(flags: Flags, version: str) -> None:
         )
         background = [asyncio.create_task(extender.run()), asyncio.create_task(certificates.watch())]
         try:
-            await _until_served(serve(ports, shutdown, graceful_timeout=flags.shutdown_timeout), background)
+            await until_served(serve(ports, shutdown, graceful_timeout=flags.shutdown_timeout), background)
             await extender.finish(flags.shutdown_timeout)
         finally:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
     logger.info("stopped")
-
-
-async def _until_served(serving: Coroutine[Any, Any, None], background: list[asyncio.Task[None]]) -> None:
-    """Wait until nothing is served any more. A background task never ends by itself; if one does, that is raised."""
-    served = asyncio.create_task(serving)
-    done, _ = await asyncio.wait([served, *background], return_when=asyncio.FIRST_COMPLETED)
-    if served not in done:
-        served.cancel()
-        await asyncio.wait([served])
-    for task in done:
-        task.result()
 
 
 def _shutdown_on_signals(readiness: Readiness) -> asyncio.Event:

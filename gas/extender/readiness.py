@@ -38,11 +38,12 @@ class Readiness:
     def why_not(self) -> str | None:
         """The sentence for the ``Error`` of an answer; None when this replica decides."""
         for kind, watch in self._watches.items():
-            if watch.synced.is_set():
-                continue
             if watch.refused is not None:
-                return f"the books are not complete, {kind} cannot be listed: {watch.refused}"
-            return f"the books are not complete yet: the first list of {kind} is still being read"
+                cannot = "can no longer be watched" if watch.synced.is_set() else "cannot be listed"
+                return f"the books are not complete, {kind} {cannot}: {watch.refused}"
+            if not watch.synced.is_set():
+                trouble = f"; the last try failed: {watch.trouble}" if watch.trouble else ""
+                return f"the books are not complete yet: the first list of {kind} is still being read{trouble}"
         if self._election is not None:
             if not self._election.leads:
                 if self._election.refused is not None:

@@ -19,6 +19,7 @@ class PodRefusal:
 
     time     seconds since the epoch
     reasons  how many nodes gave each sentence
+    is_final whether no change of the cluster can help, only one of the pod
     details  for some of the nodes, a sentence for each card
     """
 
@@ -26,6 +27,7 @@ class PodRefusal:
     time: float
     reasons: Mapping[str, int]
     details: Mapping[str, tuple[str, ...]]
+    is_final: bool = False
 
     def summary(self) -> str:
         """One line for an event: the reasons, most frequent first, then the numbers as far as they go."""

@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import cast
 
+from gas.extender.effort import Effort
 from gas.extender.nodes import Nodes
 from gas.intel.inventory import NodeFacts
 from gas.ledger import Ledger
 from gas.placement.choice import Choice
 from gas.placement.need import PodNeed
 from gas.placement.place import place
-from gas.placement.refusal import Refusal, SearchLimitHit, UnknownNode
+from gas.placement.refusal import NoTimeLeft, Refusal, SearchLimitHit, UnknownNode
 
 MOST_NEEDS = 1024
 MOST_VERDICTS = 1_000_000
 """Different needs remembered, and verdicts of all of them, about 60 bytes each; beyond that the need that was asked
 about longest ago is forgotten."""
-
-MOST_LIMIT_HITS = 8
-"""Searches of one question that may reach the step limit; the rest of its nodes get a part of the steps."""
-
-LESS_EFFORT = 50
-"""The part that they get: one in so many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +54,21 @@ class Verdicts:
         for verdicts in self._remembered.values():
             verdicts.pop(node, None)
 
-    def of(self, need: PodNeed, names: Iterable[str]) -> dict[str, Verdict]:
+    async def of(self, need: PodNeed, names: Iterable[str]) -> dict[str, Verdict]:
         """The verdict of each named node, by name; a name that comes twice is answered once."""
         known = self._known(need)
-        effort = _Effort(self._step_limit)
-        verdicts = dict.fromkeys(names, FITS)
-        for name in verdicts:
-            verdicts[name] = known.get(name) or effort.after(self._judge(need, name, effort.step_limit))
-        return verdicts
+        verdicts = {name: known.get(name) for name in names}
+        effort = Effort(self._step_limit)
+        for name, verdict in verdicts.items():
+            if verdict is None:
+                verdicts[name] = await effort.spend(partial(self._judge, need, name))
+        return cast(dict[str, Verdict], verdicts)
 
-    def as_sent(self, need: PodNeed, nodes: Mapping[str, NodeFacts]) -> dict[str, Verdict]:
+    async def as_sent(self, need: PodNeed, nodes: Mapping[str, NodeFacts]) -> dict[str, Verdict]:
         """The same for nodes that somebody describes, with what is booked under their names. Not remembered."""
-        effort = _Effort(self._step_limit)
+        effort = Effort(self._step_limit)
         return {
-            name: effort.after(as_verdict(self._place(need, name, facts, effort.step_limit)))
-            for name, facts in nodes.items()
+            name: await effort.spend(partial(self._judge_as_sent, need, name, facts)) for name, facts in nodes.items()
         }
 
     def _known(self, need: PodNeed) -> dict[str, Verdict]:
@@ -88,10 +84,17 @@ class Verdicts:
         facts = self._nodes.facts(node)
         if facts is None:
             return as_verdict(UnknownNode())
+        if step_limit == 0:
+            return as_verdict(NoTimeLeft())
         verdict = as_verdict(self._place(need, node, facts, step_limit))
         if step_limit == self._step_limit or not isinstance(verdict.refusal, SearchLimitHit):
-            self._remembered[need][node] = verdict
+            self._known(need)[node] = verdict
         return verdict
+
+    def _judge_as_sent(self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int) -> Verdict:
+        if step_limit == 0:
+            return as_verdict(NoTimeLeft())
+        return as_verdict(self._place(need, node, facts, step_limit))
 
     def choose(self, need: PodNeed, node: str) -> Choice | Refusal:
         """Which cards the pod would get on a node now, or why none."""
@@ -101,26 +104,6 @@ class Verdicts:
     def _place(self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int) -> Choice | Refusal:
         use = self._ledger.use(node)
         return place(need, facts.inventory, use, balanced=self._balanced, step_limit=step_limit)
-
-
-class _Effort:
-    """How much each node of one question is searched.
-
-    Where several searches were given up, the nodes after them are searched less, so that a pod made to be hard cannot
-    stop everybody else for minutes.
-    """
-
-    def __init__(self, step_limit: int) -> None:
-        self.step_limit = step_limit
-        self._hits = 0
-
-    def after(self, verdict: Verdict) -> Verdict:
-        """Take note of a verdict, and answer it."""
-        if isinstance(verdict.refusal, SearchLimitHit):
-            self._hits += 1
-            if self._hits == MOST_LIMIT_HITS:
-                self.step_limit //= LESS_EFFORT
-        return verdict
 
 
 def as_verdict(answer: Choice | Refusal) -> Verdict:

@@ -13,8 +13,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 
 from gas.cluster.errors import ApiUnavailable
-from gas.errors import GasError
 from gas.daemon.logs import VERBOSE
+from gas.errors import GasError
 from gas.extender.metrics import Metrics
 from gas.intel.names import RELEASED
 

@@ -248,6 +248,17 @@ class NoLinkedPairs(Refusal):
 
 
 @dataclass(frozen=True)
+class NoTimeLeft(Refusal):
+    """Not known: nodes before this one took all the time that one question may take."""
+
+    kind: ClassVar[str] = "no-time-left"
+    per_card_books: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return "not looked at: nodes before it took all the time there is; the next try gets further"
+
+
+@dataclass(frozen=True)
 class SearchLimitHit(Refusal):
     """Not known: the search was stopped before it had tried everything."""
 

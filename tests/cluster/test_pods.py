@@ -6,7 +6,7 @@ import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.cluster.nodes import patch_node_annotations
-from gas.cluster.pods import get_pod, patch_pod_labels
+from gas.cluster.pods import get_pod, patch_pod_annotations, patch_pod_labels
 from tests.cluster.scripted_server import ScriptedServer, Step, answer, connected, refuse
 
 IMMUTABLE = 'Pod "web-0" is invalid: metadata.uid: Invalid value: "u1": field is immutable'
@@ -61,6 +61,14 @@ async def test_labels_that_are_refused_for_another_reason_are_a_fault(tmp_path: 
     async with ScriptedServer(step) as server, connected(server, tmp_path) as api:
         with pytest.raises(ApiRefused, match=r"metadata\.labels"):
             await patch_pod_labels(api, "shop", "web-0", "u1", {"a": "\u00fc"})
+
+
+async def test_annotations_are_set_and_taken_away_on_this_very_pod(tmp_path: Path) -> None:
+    steps = (answer(), refuse(422, "Invalid", IMMUTABLE))
+    async with ScriptedServer(*steps) as server, connected(server, tmp_path) as api:
+        assert await patch_pod_annotations(api, "shop", "web-0", "u1", {"a": "card0", "b": None})
+        assert not await patch_pod_annotations(api, "shop", "web-0", "u1", {"a": "card0"})
+    assert server.seen[0].json == {"metadata": {"uid": "u1", "annotations": {"a": "card0", "b": None}}}
 
 
 async def test_annotations_of_a_node_are_set_and_taken_away(tmp_path: Path) -> None:

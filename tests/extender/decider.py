@@ -57,7 +57,7 @@ class Decider:
             self.ledger,
             on_release=self.released.append,
             on_gone=self.refusals.drop,
-            on_correction=self.metrics.corrections.inc,
+            on_correction=lambda _pod: self.metrics.corrections.inc(),
             on_trouble=lambda pod, sentence: self.troubles.append((pod.key, sentence)),
         )
         self.verdicts = Verdicts(self.nodes, self.ledger, balanced=balanced, step_limit=DEFAULT_STEP_LIMIT)

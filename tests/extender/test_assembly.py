@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gas.cards import Card
 from gas.cluster.connection import connect
 from gas.extender.assembly import Extender
 from gas.extender.flags import parse_flags
@@ -195,11 +196,32 @@ async def test_events_tell_what_only_books_by_card_can_see(server: ApiServer, tm
     add_node(server, "n2", labels={"gpu.intel.com/gpu-numbers": "0.x"})
     async with extender(server, tmp_path) as running:
         greedy = add_pod(server, "greedy", cards=3)
+        await eventually(lambda: len(running.pods.waiting) == 1)
         for _ in range(3):
             assert await passing(running, greedy, "n1") == []
         add_pod(server, "unannotated", node="n1")
         await eventually(lambda: len(reasons(server)) == 3)
         assert sorted(reasons(server)) == ["GPUCardsNotAsBooked", "GPULabelsMakeNoSense", "NoGPUCardFits"]
+
+
+async def test_a_pod_that_was_bound_without_cards_while_nobody_looked_is_told(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    add_node(server)
+    add_pod(server, "before", node="n1")
+    async with extender(server, tmp_path):
+        await eventually(lambda: reasons(server) == ["GPUCardsNotAsBooked"])
+
+
+async def test_a_receipt_that_the_books_follow_is_told(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server)
+    async with extender(server, tmp_path) as running:
+        pod = add_pod(server, "a", node="n1", annotations={"gas-container-cards": "card0"})
+        await eventually(lambda: state(running, pod) is State.HELD)
+        patch = b'{"metadata":{"annotations":{"gas-allocated-cards":"card1"}}}'
+        server.api.patch(PODS, "default", "a", ("application/merge-patch+json", patch))
+        await eventually(lambda: reasons(server) == ["GPUCardsCorrected"])
+        assert running.ledger.holders("n1") == {Card(1): 1}
 
 
 async def test_a_list_that_is_forbidden_is_named(server: ApiServer, tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gas.daemon.go_flags import UsageError
 from gas.extender.flag_table import FLAG_GROUPS
 from gas.extender.flags import Flags, help_text, own_version, parse_flags
-from gas.daemon.go_flags import UsageError
 
 NOWHERE = Path("/nonexistent/namespace")
 

@@ -22,6 +22,7 @@ from gas.ledger import Ledger, State
 from gas.objects import Node, Pod
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from tests.builders import container, node_json, pod_json
+from tests.extender.at_once import at_once
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import Decider, as_pod
 
@@ -246,7 +247,7 @@ class Histories(RuleBasedStateMachine):
     def what_is_remembered_is_what_would_be_answered_now(self) -> None:
         without = Verdicts(self.decider.nodes, self.decider.ledger, balanced=None, step_limit=DEFAULT_STEP_LIMIT)
         for need in NEEDS:
-            assert self.decider.verdicts.of(need, NODE_NAMES) == without.of(need, NODE_NAMES)
+            assert at_once(self.decider.verdicts.of(need, NODE_NAMES)) == at_once(without.of(need, NODE_NAMES))
 
 
 Histories.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

@@ -37,7 +37,7 @@ class Told:
         )
         self.pods.on_vanished = lambda uid, key: self.vanished.append((uid, key))
 
-    def _corrected(self) -> None:
+    def _corrected(self, _pod: Pod) -> None:
         self.corrections += 1
 
     def booked(self, uid: str = "u1") -> str:
@@ -446,3 +446,40 @@ def test_init_containers_alone_make_a_pod_one_of_ours() -> None:
     written = {"gas-init-container-cards": "card0", "gas-container-cards": ""}
     told.pods.changed(pod(container(), init=(container("first", i915=1),), node="n1", uid="u1", annotations=written))
     assert told.booked() == "card0 on n1, held"
+
+
+class TestAnnotationsAndTheNodesCards:
+    """A node with card0 and card1 of two tiles each: anybody may write anything on a pod."""
+
+    def told(self) -> Told:
+        told = Told()
+        told.pods.tiles_of_cards = lambda _node: {Card(0): 2, Card(1): 2}
+        return told
+
+    def test_a_decision_about_a_card_that_is_not_there_is_booked_and_told(self) -> None:
+        told = self.told()
+        told.pods.changed(gpu_pod("card77"))
+        assert told.booked() == "card77 on n1, held"
+        assert "node n1 does not have 'card77'" in told.troubles[0]
+        assert told.rebuilt() == told.books()
+
+    def test_a_receipt_about_a_card_that_is_not_there_is_not_believed(self) -> None:
+        told = self.told()
+        told.pods.changed(gpu_pod("card0"))
+        told.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card5"}))
+        assert told.booked() == "card0 on n1, held"
+        assert told.corrections == 0
+        assert "its receipt is not believed: node n1 does not have 'card5'" in told.troubles[0]
+        assert told.rebuilt() == told.books()
+
+    def test_a_damaged_receipt_leaves_the_decision_in_force_after_a_restart_too(self) -> None:
+        told = self.told()
+        told.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card0,card0"}))
+        assert told.booked() == "card0 on n1, held"
+        assert "its receipt is not believed" in told.troubles[0]
+
+    def test_while_nothing_is_known_of_the_node_what_is_written_is_believed(self) -> None:
+        told = Told()
+        told.pods.changed(gpu_pod("card77"))
+        assert told.booked() == "card77 on n1, held"
+        assert not told.troubles

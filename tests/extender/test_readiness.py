@@ -14,6 +14,7 @@ from gas.extender.readiness import Readiness
 class Kind:
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     refused: str | None = None
+    trouble: str = ""
 
 
 @dataclass
@@ -50,8 +51,23 @@ def test_a_watch_that_breaks_later_does_not_end_it() -> None:
     pods = Kind()
     readiness = ready_with(pods)
     pods.synced.set()
-    pods.refused = "for the moment"
+    pods.trouble = "the API server is away"
     assert readiness.why_not() is None
+
+
+def test_books_that_nothing_can_reach_any_more_are_not_complete() -> None:
+    pods = Kind()
+    readiness = ready_with(pods, pods)
+    pods.synced.set()
+    pods.refused = 'give its role the verb "watch" on resource "pods"'
+    assert readiness.why_not() == (
+        'the books are not complete, nodes can no longer be watched: give its role the verb "watch" on resource "pods"'
+    )
+
+
+def test_why_the_first_list_does_not_come_is_told() -> None:
+    readiness = ready_with(Kind(trouble="401 Unauthorized"))
+    assert (readiness.why_not() or "").endswith("is still being read; the last try failed: 401 Unauthorized")
 
 
 def test_of_several_replicas_only_the_leader_is_and_only_once_it_has_caught_up() -> None:

@@ -10,9 +10,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gas.daemon.listening import listen
+from gas.daemon.serving import Port, serve
 from gas.extender.metrics import Metrics
 from gas.extender.server import extender_app
-from gas.daemon.serving import Port, serve
 from tests.extender.authority import Authority
 from tests.extender.running import Running, running
 from tests.extender.test_server import read_to_end, serving_certificates, trickle, wait_until

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 from gas.amounts import sorted_amounts
 from gas.cards import Card
+from gas.extender.effort import LESS_EFFORT, TURN, Effort
 from gas.extender.nodes import Nodes
 from gas.extender.verdicts import (
     FITS,
     FITS_PREFERRED,
-    LESS_EFFORT,
-    MOST_LIMIT_HITS,
     MOST_NEEDS,
     Verdict,
     Verdicts,
@@ -22,8 +23,9 @@ from gas.ledger import Ledger
 from gas.placement.choice import Choice, Held
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import place
-from gas.placement.refusal import NoRoom, Refusal, SearchLimitHit, UnknownNode
+from gas.placement.refusal import NoRoom, NoTimeLeft, Refusal, SearchLimitHit, UnknownNode
 from tests.builders import node
+from tests.extender.at_once import at_once
 
 TELEMETRY = "telemetry.aware.scheduling.p/"
 
@@ -65,7 +67,7 @@ class Known:
         self.verdicts.forget(name)
 
     def judge(self, *names: str, millicores: int = 600) -> list[Verdict]:
-        return list(self.verdicts.of(wanting(millicores), names).values())
+        return list(at_once(self.verdicts.of(wanting(millicores), names)).values())
 
 
 def test_pods_of_one_template_share_a_verdict(asked: list[str]) -> None:
@@ -132,7 +134,7 @@ def test_a_node_is_known_as_soon_as_it_is_there() -> None:
 
 
 def test_every_name_is_answered_once_in_the_order_asked() -> None:
-    verdicts = Known().verdicts.of(wanting(), ["n2", "nobody", "n1", "n2"])
+    verdicts = at_once(Known().verdicts.of(wanting(), ["n2", "nobody", "n1", "n2"]))
     assert list(verdicts) == ["n2", "nobody", "n1"]
 
 
@@ -147,8 +149,8 @@ def test_nodes_as_sent_are_judged_with_the_books_of_their_name_and_not_remembere
     known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
     facts = known.nodes.facts("n2")
     assert facts is not None
-    assert known.verdicts.as_sent(wanting(), {"n1": facts})["n1"].refusal is not None
-    assert known.verdicts.as_sent(wanting(), {"n9": facts})["n9"] is FITS
+    assert at_once(known.verdicts.as_sent(wanting(), {"n1": facts}))["n1"].refusal is not None
+    assert at_once(known.verdicts.as_sent(wanting(), {"n9": facts}))["n9"] is FITS
     (verdict,) = known.judge("n9")
     assert isinstance(verdict.refusal, UnknownNode)
 
@@ -165,33 +167,70 @@ def test_the_need_asked_about_longest_ago_is_forgotten_first(asked: list[str]) -
 
 
 class TestHardSearches:
-    """Where placement gives up: a pod made to be hard must not stop everybody else."""
+    """A pod made to be hard must not stop everybody else: `gas.extender.effort` says how much each node gets."""
 
     @pytest.fixture
-    def limits(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        given: list[int] = []
+    def time_goes_by(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """A second a search; the steps that each was allowed."""
+        allowed: list[int] = []
 
         def gives_up(*_args: object, step_limit: int, **_options: object) -> Refusal:
-            given.append(step_limit)
+            allowed.append(step_limit)
             return SearchLimitHit(step_limit)
 
         monkeypatch.setattr("gas.extender.verdicts.place", gives_up)
-        return given
+        monkeypatch.setattr("gas.extender.verdicts.Effort", partial(Effort, clock=lambda: float(len(allowed))))
+        return allowed
 
-    def test_only_some_nodes_of_a_question_get_the_whole_effort(self, limits: list[int]) -> None:
-        names = [f"n{number}" for number in range(MOST_LIMIT_HITS + 3)]
-        known = Known()
-        known.nodes.replaced([node(name) for name in names])
-        known.judge(*names)
-        assert limits == [STEPS] * MOST_LIMIT_HITS + [STEPS // LESS_EFFORT] * 3
+    NAMES = tuple(f"n{number}" for number in range(5))
 
-    def test_those_that_got_less_are_looked_at_again_at_the_next_question(self, limits: list[int]) -> None:
-        names = [f"n{number}" for number in range(MOST_LIMIT_HITS + 1)]
+    def hard(self) -> Known:
         known = Known()
-        known.nodes.replaced([node(name) for name in names])
-        known.judge(*names)
-        limits.clear()
-        known.judge(*names)
-        assert limits == [STEPS]
-        known.judge(*names)
-        assert limits == [STEPS]
+        known.nodes.replaced([node(name) for name in self.NAMES])
+        return known
+
+    def test_the_first_gets_the_whole_effort_the_next_less_and_the_last_none(self, time_goes_by: list[int]) -> None:
+        verdicts = self.hard().judge(*self.NAMES)
+        assert time_goes_by == [STEPS, STEPS // LESS_EFFORT, STEPS // LESS_EFFORT]
+        assert [type(verdict.refusal) for verdict in verdicts] == [SearchLimitHit] * 3 + [NoTimeLeft] * 2
+
+    def test_what_was_searched_in_full_is_remembered_so_the_next_question_gets_further(
+        self, time_goes_by: list[int]
+    ) -> None:
+        known = self.hard()
+        for _ in self.NAMES:
+            known.judge(*self.NAMES)
+        time_goes_by.clear()
+        known.judge(*self.NAMES)
+        assert not time_goes_by
+
+    def test_nodes_as_sent_get_no_more(self, time_goes_by: list[int]) -> None:
+        known = self.hard()
+        facts = dict(known.nodes)
+        verdicts = at_once(known.verdicts.as_sent(wanting(), facts))
+        assert len(time_goes_by) == 3
+        assert isinstance(verdicts["n4"].refusal, NoTimeLeft)
+
+
+async def test_others_run_between_the_nodes_of_a_long_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def slow(*_args: object, **_options: object) -> Refusal:
+        nonlocal now
+        now += TURN
+        return SearchLimitHit(1)
+
+    monkeypatch.setattr("gas.extender.verdicts.place", slow)
+    monkeypatch.setattr("gas.extender.verdicts.Effort", partial(Effort, clock=lambda: now))
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await Known().verdicts.of(wanting(), ["n1", "n2"])
+    task.cancel()
+    assert turns >= 2
