@@ -50,7 +50,9 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
     """The decision written on a pod, or None when there is none.
 
     Cards without their tiles count, with unknown tiles; so do app containers' cards when nothing is written
-    for init containers. Raises MalformedAnnotation when what is written cannot be the answer to this need.
+    for init containers, and cards with fewer tiles than needed: the original rounded down where tiles did not
+    divide evenly, and left out the tiles of a card that had too few. Raises MalformedAnnotation when what is written
+    cannot be the answer to this need.
     """
     apps = _app_start(need)
     init, app = need.containers[:apps], need.containers[apps:]
@@ -69,10 +71,12 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
 def read_receipt(pod: Pod, need: PodNeed) -> Choice | None:
     """What the node says it has handed out to a pod, or None when it says nothing.
 
-    The node has the last word: other cards than decided and another number of them are believed. Containers
-    about which it says nothing keep the decision, as do the tiles of the cards that were handed out as
-    decided. Raises MalformedAnnotation for a text of another form, number of containers, or with a card twice
-    in one container.
+    The node has the last word about which cards, but cannot free any: a container that was handed out fewer than it
+    asks for holds the decided ones as well, those first. What the node says nothing about keeps the decision: the
+    containers of an absent annotation, an ordinary init container whose place is empty (a node forgets it when it has
+    ended), and the tiles of cards that were handed out as decided. Raises MalformedAnnotation for a text of another
+    form or number of containers, for a card twice in one container, for more cards than it asks for, and for none
+    where an app container or a sidecar asks for some.
     """
     for_apps = pod.annotations.get(names.ALLOCATED_CARDS, "")
     for_init = pod.annotations.get(names.ALLOCATED_INIT_CARDS, "")
@@ -137,25 +141,25 @@ def _check_once(annotation: str, cards: Sequence[Card], container: str) -> None:
 def _tiles_in_order(
     annotation: str, container: ContainerNeed, cards: Sequence[Card], tiles: Sequence[CardTiles]
 ) -> tuple[tuple[int, ...], ...]:
-    """The tiles of each of the container's cards, in the order of ``cards``."""
+    """The tiles of each of the container's cards, in the order of ``cards``; empty when none are known."""
     wanted = container.tiles if container.count else 0
     if not wanted:
         if tiles:
             raise MalformedAnnotation(annotation, f"container {quoted(container.name)} wants no tiles, has some")
         return ()
     by_card = dict(tiles)
-    if len(by_card) < len(tiles) or by_card.keys() != set(cards):
+    if len(by_card) < len(tiles) or not by_card.keys() <= set(cards):
         raise MalformedAnnotation(
             annotation, f"container {quoted(container.name)} has tiles of other cards than its own"
         )
     for card, indexes in by_card.items():
-        if len(set(indexes)) != wanted or len(indexes) != wanted:
+        if len(set(indexes)) < len(indexes) or len(indexes) > wanted:
             raise MalformedAnnotation(
                 annotation,
-                f"expected {wanted} different tile(s) of {card} for container {quoted(container.name)},"
+                f"expected at most {wanted} different tile(s) of {card} for container {quoted(container.name)},"
                 f" found {len(indexes)}, of them {len(set(indexes))} different",
             )
-    return tuple(by_card[card] for card in cards)
+    return tuple(by_card.get(card, ()) for card in cards) if by_card else ()
 
 
 def _check_tiles_apart(need: PodNeed, given: Sequence[Given]) -> None:
@@ -190,10 +194,28 @@ def _received(
     places = parse_container_cards(text, annotation)
     _check_places(annotation, len(places), len(decided))
     for container, cards in zip(containers, places, strict=True):
-        _check_once(annotation, cards, container.name)
-    return tuple(_as_decided(cards, given) for cards, given in zip(places, decided, strict=True))
+        _check_handed_out(annotation, container, cards)
+    return tuple(
+        _with_decided(container, cards, given)
+        for container, cards, given in zip(containers, places, decided, strict=True)
+    )
 
 
-def _as_decided(cards: tuple[Card, ...], decided: Given) -> Given:
+def _check_handed_out(annotation: str, container: ContainerNeed, cards: Sequence[Card]) -> None:
+    _check_once(annotation, cards, container.name)
+    # A pod of the original may ask for cards of both drivers in one container: it is handed out as many of each.
+    of_each = sum(amount for name, amount in container.per_card if name in names.COUNT_RESOURCES)
+    most = container.count * of_each
+    least = 0 if container.role is Role.INIT else min(most, 1)
+    if not least <= len(cards) <= most:
+        expected = f"{least} to {most}" if least < most else f"{most}"
+        raise MalformedAnnotation(
+            annotation, f"expected {expected} card(s) for container {quoted(container.name)}, found {len(cards)}"
+        )
+
+
+def _with_decided(container: ContainerNeed, cards: tuple[Card, ...], decided: Given) -> Given:
+    if len(cards) < container.count:
+        cards = (*decided.cards, *(card for card in cards if card not in decided.cards))
     known = dict(_card_tiles(decided))
     return Given(cards, tuple(known.get(card, ()) for card in cards) if known else ())

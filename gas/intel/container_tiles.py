@@ -33,12 +33,11 @@ def _format_card(card_tiles: CardTiles) -> str:
 def parse_container_tiles(text: str, annotation: str = names.CONTAINER_TILES) -> tuple[tuple[CardTiles, ...], ...]:
     """The tiles of each container, in the order of the text.
 
-    Only the form is checked. Raises MalformedAnnotation, whose sentence names ``annotation``.
+    Only the form is checked. Nothing between two ``,`` is a card without tiles, as the original wrote it.
+    Raises MalformedAnnotation, whose sentence names ``annotation``.
     """
     check_length(annotation, text)
-    return tuple(
-        tuple(_parse_card(part, annotation) for part in place.split(",")) if place else () for place in text.split("|")
-    )
+    return tuple(tuple(_parse_card(part, annotation) for part in place.split(",") if part) for place in text.split("|"))
 
 
 def _parse_card(text: str, annotation: str) -> CardTiles:

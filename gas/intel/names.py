@@ -6,7 +6,7 @@ PREFIX = "gpu.intel.com/"
 """Of extended resources (each is booked card by card) and of the node labels that describe cards."""
 
 COUNT_RESOURCES = ("i915", "xe")
-"""Number of cards; never both in one pod."""
+"""Number of cards; never both in a pod that we place. In one container of the original's the last of them counts."""
 
 MONITORING_RESOURCES = ("i915_monitoring", "xe_monitoring", "monitoring")
 """Access to all cards of the node: no allocation of a card, so never divided nor booked."""

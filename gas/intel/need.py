@@ -43,6 +43,7 @@ def read_need(pod: Pod, *, allowlist: bool, denylist: bool) -> PodNeed:
     allowlist, denylist  whether the annotations ``gas-allow`` and ``gas-deny`` have a say
     """
     requests = _requests(pod)
+    _check_kinds(requests)
     containers = tuple(map(_container_need, requests))
     if not any(request.count for request in requests):
         return PodNeed(containers=containers)
@@ -64,7 +65,8 @@ def read_need(pod: Pod, *, allowlist: bool, denylist: bool) -> PodNeed:
 def read_booked_need(pod: Pod) -> PodNeed:
     """What a bound pod's containers take, without the wishes in its annotations.
 
-    Those are fulfilled or not by now, and somebody may have edited them since. Raises BadNeed.
+    Those are fulfilled or not by now, and somebody may have edited them since. Where a container asks for both ``i915``
+    and ``xe``, which only the original placed, ``xe`` is the number of its cards, as it was there. Raises BadNeed.
     """
     return PodNeed(containers=tuple(map(_container_need, _requests(pod))))
 
@@ -75,7 +77,6 @@ def _requests(pod: Pod) -> list[_Request]:
         raise BadNeed("the pod has no containers")
     requests = [_request(container, _init_role(container)) for container in pod.spec.init_containers or ()]
     requests += [_request(container, Role.APP) for container in pod.spec.containers]
-    _check_kinds(requests)
     _check_sums(requests)
     return requests
 
@@ -96,7 +97,7 @@ def _request(container: Container, role: Role) -> _Request:
             monitoring = monitoring or _is_asked_for(requests[full_name])
         elif amount := _amount(container, full_name, requests[full_name]):
             amounts[name] = amount
-    count = next((amounts[name] for name in names.COUNT_RESOURCES if name in amounts), 0)
+    count = next((amounts[name] for name in reversed(names.COUNT_RESOURCES) if name in amounts), 0)
     return _Request(container.name, role, count, amounts, monitoring)
 
 

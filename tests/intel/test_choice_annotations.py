@@ -12,7 +12,7 @@ from gas.cards import Card
 from gas.intel.choice_annotations import choice_annotations, read_choice, read_receipt, stale_annotations
 from gas.intel.malformed_annotation import MalformedAnnotation
 from gas.objects import Pod
-from gas.placement.choice import Choice, Given
+from gas.placement.choice import Choice, Given, held_by
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from tests.builders import pod
 
@@ -164,6 +164,30 @@ def test_without_our_annotations_there_is_no_decision(need: PodNeed, annotations
             [gets(1, 0, tiles=((1,), (0,)))],
             id="tiles-in-another-order-of-cards",
         ),
+        pytest.param(
+            need(wants("main", 2, tiles=2)),
+            {"gas-container-cards": "card0,card1", "gas-container-tiles": "card0:gt0,card1:gt1"},
+            [gets(0, 1, tiles=((0,), (1,)))],
+            id="the-original-rounded-3-tiles-over-2-cards-down",
+        ),
+        pytest.param(
+            need(wants("main", 2, tiles=1)),
+            {"gas-container-cards": "card0,card1", "gas-container-tiles": ","},
+            [gets(0, 1)],
+            id="the-original-rounded-1-tile-over-2-cards-down",
+        ),
+        pytest.param(
+            need(wants("main", 2, tiles=2)),
+            {"gas-container-cards": "card0,card1", "gas-container-tiles": ",card1:gt0+gt1"},
+            [gets(0, 1, tiles=((), (0, 1)))],
+            id="the-original-found-too-few-tiles-on-one-card",
+        ),
+        pytest.param(
+            need(wants("main", 1, tiles=2), wants("other", 1, tiles=2)),
+            {"gas-container-cards": "card0|card0", "gas-container-tiles": "card0:gt0+gt1|"},
+            [gets(0, tiles=((0, 1),)), gets(0)],
+            id="the-original-found-too-few-tiles-for-one-container",
+        ),
     ],
 )
 def test_an_incomplete_decision_counts(need: PodNeed, annotations: Mapping[str, str], expected: list[Given]) -> None:
@@ -208,12 +232,10 @@ def test_init_containers_cards_that_cannot_be_believed() -> None:
 @pytest.mark.parametrize(
     ("need", "tiles", "sentence"),
     [
-        pytest.param(need(TILED), "card0:gt0", "expected 2 different tile(s) of card0 for container 'main',"
-                     " found 1, of them 1 different", id="too-few"),
-        pytest.param(need(TILED), "card0:gt0+gt1+gt2", "expected 2 different tile(s) of card0 for container 'main',"
-                     " found 3, of them 3 different", id="too-many"),
-        pytest.param(need(TILED), "card0:gt0+gt0", "expected 2 different tile(s) of card0 for container 'main',"
-                     " found 2, of them 1 different", id="a-tile-twice"),
+        pytest.param(need(TILED), "card0:gt0+gt1+gt2", "expected at most 2 different tile(s) of card0 for container"
+                     " 'main', found 3, of them 3 different", id="too-many"),
+        pytest.param(need(TILED), "card0:gt0+gt0", "expected at most 2 different tile(s) of card0 for container"
+                     " 'main', found 2, of them 1 different", id="a-tile-twice"),
         pytest.param(need(TILED), "card1:gt0+gt1", "container 'main' has tiles of other cards than its own",
                      id="of-another-card"),
         pytest.param(need(TILED), "card0:gt0+gt1,card0:gt0+gt1",
@@ -230,10 +252,14 @@ def test_tiles_that_cannot_be_believed(need: PodNeed, tiles: str, sentence: str)
     assert str(refused.value) == f"annotation gas-container-tiles: {sentence}"
 
 
-def test_a_container_whose_tiles_are_left_out_cannot_be_believed() -> None:
-    annotations = {"gas-container-cards": "card0|card0", "gas-container-tiles": "card0:gt0+gt1|"}
-    with pytest.raises(MalformedAnnotation, match="container 'main' has tiles of other cards than its own"):
-        read_choice(annotated(annotations), need(TILED, TILED))
+def test_every_card_is_booked_with_the_tiles_needed_whatever_number_is_written() -> None:
+    main = need(wants("main", 2, tiles=2))
+    annotations = {"gas-container-cards": "card0,card1", "gas-container-tiles": "card0:gt1,card1:gt0"}
+    choice = read_choice(annotated(annotations), main)
+    assert choice is not None
+    held = held_by(main, choice)
+    assert held.tiles == {Card(0): {1}, Card(1): {0}}
+    assert held.amounts == {Card(0): (("i915", 1), ("tiles", 2)), Card(1): (("i915", 1), ("tiles", 2))}
 
 
 @pytest.mark.parametrize(
@@ -286,9 +312,32 @@ DECIDED = {"gas-container-cards": "card0,card1|card2"}
         ),
         pytest.param(
             need(TWO, ONE),
-            DECIDED | {"gas-allocated-cards": "card3|card5,card6"},
-            [gets(3), gets(5, 6)],
-            id="another-number-of-cards",
+            DECIDED | {"gas-allocated-cards": "card3|card5"},
+            [gets(0, 1, 3), gets(5)],
+            id="fewer-cards-than-asked-for-free-none-of-those-decided",
+        ),
+        pytest.param(
+            need(TWO, ONE),
+            DECIDED | {"gas-allocated-cards": "card1|card2"},
+            [gets(0, 1), gets(2)],
+            id="one-of-the-cards-decided-is-all-of-them",
+        ),
+        pytest.param(
+            need(wants("main", 2, tiles=1)),
+            {
+                "gas-container-cards": "card0,card1",
+                "gas-container-tiles": "card0:gt0,card1:gt1",
+                "gas-allocated-cards": "card2",
+            },
+            [gets(0, 1, 2, tiles=((0,), (1,), ()))],
+            id="fewer-cards-than-asked-for-free-no-tile-either",
+        ),
+        pytest.param(need(TWO), {"gas-allocated-cards": "card3"}, [gets(3)], id="fewer-cards-and-no-decision"),
+        pytest.param(
+            need(ContainerNeed("both", 1, (("i915", 2), ("xe", 1)))),
+            {"gas-container-cards": "card0", "gas-allocated-cards": "card0,card1,card2"},
+            [gets(0, 1, 2)],
+            id="a-container-of-the-originals-has-cards-of-both-drivers",
         ),
         pytest.param(need(ONE), {"gas-allocated-cards": "card3"}, [gets(3)], id="without-a-decision"),
         pytest.param(
@@ -325,6 +374,16 @@ DECIDED = {"gas-container-cards": "card0,card1|card2"}
             id="init-containers-without-receipt-keep-the-decision",
         ),
         pytest.param(
+            need(INIT, SIDECAR, ONE),
+            {
+                "gas-container-cards": "card0",
+                "gas-init-container-cards": "card1|card2",
+                "gas-allocated-init-cards": "|card3",
+            },
+            [gets(1), gets(3), gets(0)],
+            id="an-init-container-that-the-node-has-forgotten-keeps-the-decision",
+        ),
+        pytest.param(
             need(wants("main", 2, tiles=1)),
             {
                 "gas-container-cards": "card0,card1",
@@ -356,15 +415,47 @@ def test_without_a_receipt_there_is_none(need: PodNeed, annotations: Mapping[str
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        pytest.param("card0", "expected 2 container(s) between '|', found 1", id="too-few-containers"),
-        pytest.param("card0,card0|card1", "container 'two' has a card more than once", id="a-card-twice"),
-        pytest.param("gpu0|card1", "expected card names as in card0,card1||card2, found 'gpu0'", id="malformed"),
+        pytest.param("card0|card1", "expected 3 container(s) between '|', found 2", id="too-few-containers"),
+        pytest.param("card0,card0|card1|", "container 'two' has a card more than once", id="a-card-twice"),
+        pytest.param("gpu0|card1|", "expected card names as in card0,card1||card2, found 'gpu0'", id="malformed"),
+        pytest.param("|card1|", "expected 1 to 2 card(s) for container 'two', found 0", id="none-of-two"),
+        pytest.param("card0||", "expected 1 card(s) for container 'one', found 0", id="none-of-one"),
+        pytest.param("card0,card1,card2|card1|", "expected 1 to 2 card(s) for container 'two', found 3", id="too-many"),
+        pytest.param("card0|card1|card2", "expected 0 card(s) for container 'none', found 1", id="nobody-wants-it"),
     ],
 )
 def test_a_receipt_that_cannot_be_believed(text: str, sentence: str) -> None:
     with pytest.raises(MalformedAnnotation) as refused:
-        read_receipt(annotated({"gas-allocated-cards": text}), need(TWO, ONE))
+        read_receipt(annotated({"gas-allocated-cards": text}), need(TWO, ONE, NONE))
     assert str(refused.value) == f"annotation gas-allocated-cards: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param("card0|", "expected 1 card(s) for container 'side', found 0", id="none-of-a-sidecar"),
+        pytest.param("card0,card1|card2", "expected 0 to 1 card(s) for container 'init', found 2", id="too-many"),
+    ],
+)
+def test_an_init_containers_receipt_that_cannot_be_believed(text: str, sentence: str) -> None:
+    with pytest.raises(MalformedAnnotation) as refused:
+        read_receipt(annotated({"gas-allocated-init-cards": text}), need(INIT, SIDECAR, ONE))
+    assert str(refused.value) == f"annotation gas-allocated-init-cards: {sentence}"
+
+
+@given(st.data())
+def test_no_receipt_frees_a_card_but_for_another_one(data: st.DataObject) -> None:
+    """A container holds as many cards as it asks for, or more, whatever anybody writes."""
+    wanted = need(TWO, ONE)
+    place = st.lists(st.sampled_from(["card0", "card1", "card2", "card3"]), max_size=3).map(",".join)
+    text = data.draw(st.lists(place, min_size=2, max_size=2).map("|".join))
+    try:
+        read = read_receipt(annotated(DECIDED | {"gas-allocated-cards": text}), wanted)
+    except MalformedAnnotation:
+        return
+    assert read is not None
+    for container, own in zip(wanted.containers, read.containers, strict=True):
+        assert len(set(own.cards)) == len(own.cards) >= container.count
 
 
 def test_old_annotations_of_ours_are_put_out_of_force() -> None:

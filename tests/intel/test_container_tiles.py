@@ -27,6 +27,20 @@ def test_the_form(text: str, containers: tuple[tuple[tuple[int, tuple[int, ...]]
     assert format_container_tiles([[(Card(card), tiles) for card, tiles in cards] for cards in containers]) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "containers"),
+    [
+        pytest.param(",", ((),), id="two-cards"),
+        pytest.param("|,card1:gt0", ((), ((Card(1), (0,)),)), id="the-first-of-two"),
+        pytest.param("card0:gt0,|", (((Card(0), (0,)),), ()), id="the-last-of-two"),
+    ],
+)
+def test_the_original_left_the_place_of_a_card_without_tiles_empty(
+    text: str, containers: tuple[tuple[CardTiles, ...], ...]
+) -> None:
+    assert parse_container_tiles(text) == containers
+
+
 @given(st.lists(st.lists(CARD_TILES).map(tuple), min_size=1).map(tuple))
 def test_parsing_is_the_inverse_of_formatting(containers: tuple[tuple[CardTiles, ...], ...]) -> None:
     assert parse_container_tiles(format_container_tiles(containers)) == containers

@@ -303,6 +303,31 @@ def test_what_a_bound_pod_takes_does_not_depend_on_its_wishes() -> None:
     assert read_booked_need(bound) == need(ONE_CARD)
 
 
+@pytest.mark.parametrize(
+    ("requests", "count", "per_card"),
+    [
+        pytest.param({"i915": 1, "xe": 2, "millicores": 500}, 2, {"i915": 1, "millicores": 250, "xe": 1}, id="more-xe"),
+        pytest.param(
+            {"i915": 2, "xe": 1, "millicores": 500}, 1, {"i915": 2, "millicores": 500, "xe": 1}, id="more-i915"
+        ),
+        pytest.param({"i915": 2, "xe": 0, "millicores": 500}, 2, {"i915": 1, "millicores": 250}, id="no-xe"),
+    ],
+)
+def test_of_a_bound_container_that_asks_for_both_kinds_xe_counts(
+    requests: Mapping[str, int], count: int, per_card: Mapping[str, int]
+) -> None:
+    expected = ContainerNeed("main", count, tuple(sorted(per_card.items())))
+    assert read_booked_need(pod(asks(requests), node="node-1")).containers == (expected,)
+
+
+def test_a_bound_pod_may_have_containers_of_both_kinds() -> None:
+    bound = pod(container("a", i915=2), container("b", xe=1), node="node-1")
+    assert read_booked_need(bound).containers == (
+        ContainerNeed("a", 2, (("i915", 1),)),
+        ContainerNeed("b", 1, (("xe", 1),)),
+    )
+
+
 def test_an_unreadable_amount_of_a_bound_pod_is_refused() -> None:
     with pytest.raises(BadNeed, match="expected a whole number"):
         read_booked_need(pod(container(i915="1.5")))
