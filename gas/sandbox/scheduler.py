@@ -182,6 +182,7 @@ def _is_waiting(pod: Object) -> bool:
     spec = pod["spec"]
     return (
         not spec.get("nodeName")
+        and not spec.get("schedulingGates")
         and spec.get("schedulerName", NAME) == NAME
         and "deletionTimestamp" not in pod["metadata"]
         and not _is_over(pod)

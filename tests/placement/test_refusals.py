@@ -8,7 +8,7 @@ from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Use
 from gas.placement.need import PodNeed
 from gas.placement.place import place
-from gas.placement.refusal import Refusal, SearchLimitHit, UnknownNode, UnreadableNeed
+from gas.placement.refusal import NoTimeLeft, PreferredElsewhere, Refusal, SearchLimitHit, UnknownNode, UnreadableNeed
 from tests.placement.builders import GB, amounts, booked, cards, container, link, node, pod
 
 CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
@@ -298,6 +298,8 @@ def test_refusals_that_others_give() -> None:
     assert (UnknownNode().kind, str(UnknownNode())) == ("unknown-node", "the node is unknown")
     unreadable = UnreadableNeed("i915 and xe in one pod")
     assert (unreadable.kind, str(unreadable)) == ("unreadable-need", "i915 and xe in one pod")
+    assert str(PreferredElsewhere()) == "another node has the pod's preferred card free"
+    assert str(NoTimeLeft()) == "not looked at: nodes before it took all the time there is; the next try gets further"
 
 
 def all_refusals(kind: type[Refusal] = Refusal) -> list[type[Refusal]]:
@@ -314,8 +316,10 @@ def test_every_reason_has_a_name_of_its_own() -> None:
         "links",
         "no-cards",
         "no-room",
+        "no-time-left",
         "not-together",
         "numa",
+        "preferred-elsewhere",
         "resource-not-on-node",
         "search-limit-hit",
         "unknown-node",
@@ -328,6 +332,8 @@ def test_which_reasons_only_books_per_card_can_see() -> None:
         "unknown-node",
         "unreadable-need",
         "no-cards",
+        "no-time-left",
+        "preferred-elsewhere",
         "resource-not-on-node",
     }
     assert SearchLimitHit.per_card_books

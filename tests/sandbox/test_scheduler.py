@@ -187,19 +187,20 @@ async def test_an_extender_that_may_be_ignored_is_ignored_when_it_fails(
     assert len(extender.filters) == len(extender.binds) == 1
 
 
-async def test_other_schedulers_pods_and_deleted_ones_are_left_alone(
+async def test_other_schedulers_pods_gated_and_deleted_ones_are_left_alone(
     client: ApiClient, extender: ScriptedExtender
 ) -> None:
     await client.post(PODS, pod("other", schedulerName="other"))
+    await client.post(PODS, pod("gated", schedulingGates=[{"name": "example.com/later"}]))
     deleted = pod("deleted")
     deleted["metadata"]["finalizers"] = ["example.com/wait"]
     await client.post(PODS, deleted)
     await client.delete(f"{PODS}/deleted")
-    await client.post(NODES, node("n1", 3))
+    await client.post(NODES, node("n1", 4))
     await client.post(PODS, pod("p"))
     await until(client, "p", _node)
     await asyncio.sleep(0.1)
-    for name in ("other", "deleted"):
+    for name in ("other", "gated", "deleted"):
         assert _node(await client.get(f"{PODS}/{name}")) == ""
     assert {asked["Pod"]["metadata"]["name"] for asked in extender.filters} == {"p"}
 
