@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: demo test e2e check format bench lock clean
+.PHONY: demo test e2e check format bench lock protos clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m gas.sandbox $(ARGS)
@@ -35,6 +35,10 @@ lock: $(VENV)/.dev
 	    --extra sandbox --group build --output-file requirements.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
 	    --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+# Generate the code of kubelet's gRPC interfaces anew from its proto files, which lie beside it.
+protos: $(VENV)/.dev
+	$(BIN)/python scripts/kubelet_api.py
 
 # A stamp is written only after everything before it worked, so an interrupted set-up starts again.
 $(VENV)/.runtime: requirements.lock pyproject.toml

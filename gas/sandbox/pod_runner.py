@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -37,11 +37,15 @@ class Pace:
 
 
 class PodRunner:
-    """Runs every pod that is bound to a node, on all nodes, until `run` is cancelled."""
+    """Runs every pod that is bound to a node, on all nodes, until `run` is cancelled.
 
-    def __init__(self, client: ApiClient, pace: Pace | None = None) -> None:
+    but_not  nodes that have a kubelet of their own
+    """
+
+    def __init__(self, client: ApiClient, pace: Pace | None = None, *, but_not: Collection[str] = ()) -> None:
         self._client = client
         self._pace = pace or Pace()
+        self._but_not = but_not
         self._pods = Mirror(client, "/api/v1/pods", self._changed)
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._stopping: set[str] = set()
@@ -54,7 +58,7 @@ class PodRunner:
 
     def _changed(self, before: Object | None, after: Object | None) -> None:
         pod = after or before
-        if pod is None or not pod["spec"].get("nodeName"):
+        if pod is None or pod["spec"].get("nodeName") in (None, "", *self._but_not):
             return
         uid = pod["metadata"]["uid"]
         if after is None:

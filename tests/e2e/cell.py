@@ -73,18 +73,17 @@ class Cell:
         """Raises ProgramError when the namespaces cannot be made."""
         self._script.write_text(self._lines())
         self._holder.start()
-        wait_for(
-            "the cell", lambda: self._ready.exists() or not self._holder.is_running, seconds=10, every=0.02
-        )
+        wait_for("the cell", lambda: self._ready.exists() or not self._holder.is_running, seconds=10, every=0.02)
         if not self._ready.exists():
             raise ProgramError(f"the namespaces for a kubelet cannot be made\n{self._holder.log_tail()}")
         self._init = _only_child(self._holder.pid)
 
     def stop(self) -> None:
-        """Kill everything in it. The kernel ends the first process only after all the others."""
+        """Kill everything in it: with the first process of the namespace the kernel ends all the others before it."""
+        if self._init and self._holder.is_running:
+            os.kill(self._init, signal.SIGKILL)
+            wait_for("the end of all in the cell", lambda: not self._holder.is_running, every=0.01)
         self._holder.kill()
-        if self._init:
-            wait_for("the end of all in the cell", lambda: not Path(f"/proc/{self._init}").exists(), every=0.02)
 
     def command(self, command: Sequence[str]) -> list[str]:
         """The same command, run in the cell. Its working directory is ``/``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+from functools import partial
 from pathlib import Path
 
 from tests.e2e.waiting import wait_for
@@ -37,7 +38,8 @@ class CgroupRoot:
     def remove(self) -> None:
         """Raises TimeoutError while there are processes in it."""
         for hierarchy in _hierarchies():
-            wait_for(f"no process in {hierarchy / self.name}", lambda at=hierarchy: _remove(at / self.name), seconds=10)  # type: ignore[misc]
+            directory = hierarchy / self.name
+            wait_for(f"no process in {directory}", partial(_remove, directory), seconds=10, every=0.02)
 
 
 def _hierarchies() -> list[Path]:

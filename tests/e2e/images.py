@@ -13,7 +13,23 @@ from pathlib import Path
 
 from tests.e2e.programs import ProgramError
 
-_APPLETS = "cat echo env false grep head id kill ls sh sleep stat touch true wc".split()
+_APPLETS = (
+    "cat",
+    "echo",
+    "env",
+    "false",
+    "grep",
+    "head",
+    "id",
+    "kill",
+    "ls",
+    "sh",
+    "sleep",
+    "stat",
+    "touch",
+    "true",
+    "wc",
+)
 
 
 @dataclass(frozen=True, slots=True)

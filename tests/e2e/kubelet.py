@@ -40,7 +40,7 @@ class Kubelet:
 
     def start(self, *, seconds: float = 60) -> None:
         """Until its node is ready and plugins can register."""
-        before = self.registration_inode()
+        before = self.registration_socket()
         self.program.start()
         try:
             wait_for("kubelet's socket", lambda: self._changed(before), seconds=seconds, every=0.05)
@@ -48,15 +48,21 @@ class Kubelet:
         except TimeoutError as error:
             raise ProgramError(f"{error}\n{self.program.log_tail()}") from None
 
-    def registration_inode(self) -> int:
-        """Of the socket at which plugins register; 0 where there is none. It survives kubelet, and means nothing then."""
-        socket = self.device_plugins / "kubelet.sock"
-        return socket.stat().st_ino if socket.exists() else 0
+    def registration_socket(self) -> tuple[int, int] | None:
+        """Which socket it is at which plugins register: a number and a time, since file systems use numbers again.
 
-    def _changed(self, before: int) -> bool:
+        None where there is none. It survives the kubelet that made it, and nobody answers there then.
+        """
+        socket = self.device_plugins / "kubelet.sock"
+        if not socket.exists():
+            return None
+        found = socket.stat()
+        return found.st_ino, found.st_ctime_ns
+
+    def _changed(self, before: tuple[int, int] | None) -> bool:
         if not self.program.is_running:
             raise ProgramError(f"kubelet ended instead of serving\n{self.program.log_tail()}")
-        return self.registration_inode() not in (0, before)
+        return self.registration_socket() not in (None, before)
 
     def _is_ready(self) -> bool:
         try:

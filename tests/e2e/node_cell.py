@@ -28,7 +28,7 @@ class NodeCell:
         self.directory = directory
         self._api = api
         self._binaries = binaries
-        self._cgroups = CgroupRoot()
+        self.cgroups = CgroupRoot()
         self._cell = Cell(directory)
         self._started: list[Program] = []
 
@@ -48,12 +48,12 @@ class NodeCell:
 
     def start(self) -> None:
         """Until the node is ready."""
-        self._cgroups.make()
+        self.cgroups.make()
         self._cell.start()
         self.containerd = Containerd(self._cell)
         self._started.append(self.containerd.program)
         self.containerd.start()
-        self.kubelet = Kubelet(self._cell, self._binaries, self._api, self._cgroups, node=self.name)
+        self.kubelet = Kubelet(self._cell, self._binaries, self._api, self.cgroups, node=self.name)
         self._started.append(self.kubelet.program)
         self.kubelet.start()
 
@@ -62,7 +62,7 @@ class NodeCell:
         for program in reversed(self._started):
             program.kill()
         self._cell.stop()
-        self._cgroups.remove()
+        self.cgroups.remove()
 
     def restart_kubelet(self) -> None:
         """Killed and started; the containers run on. Until the node is ready and plugins can register."""
@@ -100,7 +100,7 @@ class NodeCell:
         return {mount["destination"]: mount["source"] for mount in self._specification(pod, container)["mounts"]}
 
     def execute(self, pod: Object, container: str, *command: str) -> str:
-        """What a command prints in a running container. Raises ProgramError when it fails."""
+        """What a command prints in a running container, without its environment. Raises ProgramError when it fails."""
         return self.containerd.execute(container_id(pod, container), *command)
 
     def _specification(self, pod: Object, container: str) -> dict[str, Any]:

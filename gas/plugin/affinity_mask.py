@@ -1,0 +1,34 @@
+"""``ZE_AFFINITY_MASK``: how the user-space driver is told which tiles of its cards a container may use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+AFFINITY_MASK = "ZE_AFFINITY_MASK"
+_COMPOSITE = "COMPOSITE"
+
+
+def affinity_mask(tiles: Sequence[Sequence[int]], tiles_of_cards: Sequence[int], hierarchy: str | None) -> str | None:
+    """The value of the variable, or None when it is not to be set (gpu-plugin-contract: ZE_AFFINITY_MASK).
+
+    tiles           for each card of the container, in the order of its annotation, the tiles decided
+    tiles_of_cards  for each of the same cards, how many tiles it has
+    hierarchy       the container's ``ZE_FLAT_DEVICE_HIERARCHY``, None when it has none
+
+    With COMPOSITE a device is a card and ``1.0`` is tile 0 of the second; else, FLAT (the driver's default) and
+    COMBINED, a device is a tile and they are counted through all cards. No mask without tiles in the decision,
+    where no card has more than one tile, or where the cards do not have the tiles decided, since a mask that names
+    other tiles would be worse than none.
+    """
+    if not any(tiles) or max(tiles_of_cards, default=0) <= 1 or len(tiles) != len(tiles_of_cards):
+        return None
+    if any(tile >= count for chosen, count in zip(tiles, tiles_of_cards, strict=True) for tile in chosen):
+        return None
+    if hierarchy == _COMPOSITE:
+        return ",".join(f"{position}.{tile}" for position, chosen in enumerate(tiles) for tile in chosen)
+    first = 0
+    items: list[str] = []
+    for chosen, count in zip(tiles, tiles_of_cards, strict=True):
+        items += [str(first + tile) for tile in chosen]
+        first += count
+    return ",".join(items)

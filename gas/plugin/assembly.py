@@ -1,0 +1,209 @@
+"""The plugin's parts and who tells whom. Everything is wired here, by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import PurePosixPath
+
+from gas.cluster.connection import ApiServer
+from gas.intel.names import COUNT_RESOURCES
+from gas.plugin.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
+from gas.plugin.cdi_file import cdi_text, write_cdi_file
+from gas.plugin.cluster_side import ClusterSide
+from gas.plugin.container_answer import (
+    Cdi,
+    ContainerAnswer,
+    Presentation,
+    container_answer,
+    gpus_of,
+    monitoring_answer,
+)
+from gas.plugin.device_ids import DeviceId
+from gas.plugin.device_lists import device_lists, monitored, monitoring_resources
+from gas.plugin.device_server import Allocate, AllocateRequest, DeviceServer, Outcome, Prefer
+from gas.plugin.environment import Environment
+from gas.plugin.fake_tree import fake_tree_warning
+from gas.plugin.flag_table import WriteNode
+from gas.plugin.flags import Flags
+from gas.plugin.gpu import Scan
+from gas.plugin.kept_file import KeptFile
+from gas.plugin.metrics import Metrics
+from gas.plugin.nfd_file import feature_text, remove_feature_file, write_feature_file
+from gas.plugin.node_description import describe_node
+from gas.plugin.plugin_socket import SocketIdentity
+from gas.plugin.pod_resources import PodResources
+from gas.plugin.readiness import Readiness
+from gas.plugin.registration import Registration, State
+from gas.plugin.rescan import Scanner
+from gas.plugin.sysfs import read_gpus
+
+logger = logging.getLogger(__name__)
+
+
+class Plugin:
+    """Everything that one node's plugin does. Nothing runs before `run`.
+
+    api  None with --resource-manager=false: then nobody is asked for whom devices are
+    """
+
+    def __init__(self, api: ApiServer | None, flags: Flags, environment: Environment, metrics: Metrics) -> None:
+        self._flags = flags
+        self._environment = environment
+        self._metrics = metrics
+        self._presentation = Presentation(
+            host_root=PurePosixPath(flags.prefix.absolute()), by_path=flags.by_path, cdi=flags.cdi
+        )
+        self._kubelet: SocketIdentity | None = None
+        self._resources = PodResources(flags.kubelet_dir / "pod-resources" / "kubelet.sock")
+        self.scanner = Scanner(
+            partial(
+                read_gpus,
+                flags.prefix,
+                allow_ids=flags.allow_ids,
+                deny_ids=flags.deny_ids,
+                memory_override=environment.memory_override,
+                memory_reserved=environment.memory_reserved,
+            ),
+            self._scanned,
+        )
+        self.cluster = (
+            ClusterSide(api, flags, metrics, gpus=lambda: self.scanner.scan.gpus, presentation=self._presentation)
+            if api is not None
+            else None
+        )
+        self._cdi_file = KeptFile(flags.cdi_file, write_cdi_file) if flags.cdi is not Cdi.NONE else None
+        self._nfd_file = KeptFile(flags.nfd_file, write_feature_file) if flags.write_node is WriteNode.NFD else None
+        servers = [self._card_server(resource) for resource in COUNT_RESOURCES]
+        servers += [self._monitoring_server(resource) for resource in monitoring_resources(flags.monitoring)]
+        self.registrations = {
+            server: Registration(
+                server,
+                flags.kubelet_dir / "device-plugins",
+                allocatable=self._resources.allocatable,
+                on_kubelet=self._kubelet_met,
+            )
+            for server in servers
+        }
+        self.readiness = Readiness(self.scanner, self.registrations)
+        self._show_metrics()
+
+    async def run(self) -> None:
+        """Until cancelled: then the sockets and the NFD file are gone; what the node says stays."""
+        self._tell_fake_tree()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.scanner.run())
+                for kept in (self._cdi_file, self._nfd_file):
+                    if kept is not None:
+                        tasks.create_task(kept.run())
+                if self.cluster is not None:
+                    self.cluster.start(tasks)
+                    await self.cluster.catch_up()
+                for registration in self.registrations.values():
+                    tasks.create_task(registration.run())
+        finally:
+            if self.cluster is not None:
+                await self.cluster.close()
+            await self._resources.close()
+            if self._nfd_file is not None:
+                remove_feature_file(self._flags.nfd_file)
+
+    def _scanned(self, scan: Scan) -> None:
+        """The cards are others than before."""
+        flags = self._flags
+        if self._cdi_file is not None:
+            self._cdi_file.want(cdi_text(scan.gpus, self._presentation))
+        lists = device_lists(scan.gpus, shared_dev_num=flags.shared_dev_num, monitoring=flags.monitoring)
+        for server in self.registrations:
+            server.show(lists.get(server.resource, ()))
+        logger.info(
+            "this node has %d card(s)",
+            len(scan.gpus),
+            extra={
+                "cards": ",".join(str(gpu.card) for gpu in scan.gpus),
+                "unhealthy": ",".join(str(gpu.card) for gpu in scan.gpus if not gpu.healthy),
+            },
+        )
+        description = describe_node(
+            scan,
+            shared_dev_num=flags.shared_dev_num,
+            pci_grouping_level=self._environment.pci_grouping_level,
+        )
+        if self.cluster is not None and self.cluster.node_writer is not None:
+            self.cluster.node_writer.want(description)
+        if self._nfd_file is not None:
+            self._nfd_file.want(feature_text(description.labels, description.resources))
+
+    def _card_server(self, resource: str) -> DeviceServer:
+        """Without the cluster kubelet's choice stands, unless there is a policy."""
+        allocate: Allocate = self._plain_answer
+        prefer: Prefer | None = None if self._flags.allocation_policy is AllocationPolicy.NONE else self._by_policy
+        if self.cluster is not None:
+            allocate, prefer = self.cluster.answers.allocate, self.cluster.answers.prefer
+        return DeviceServer(
+            resource,
+            prefer=prefer,
+            allocate=allocate,
+            plain_answer=self._plain_answer,
+            on_answered=partial(self._answered, resource),
+        )
+
+    def _monitoring_server(self, resource: str) -> DeviceServer:
+        return DeviceServer(
+            resource,
+            allocate=self._monitoring_answer,
+            plain_answer=self._monitoring_answer,
+            on_answered=partial(self._answered, resource),
+        )
+
+    async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
+        return preferred_ids(self._flags.allocation_policy, request)
+
+    def _plain_answer(self, request: AllocateRequest) -> ContainerAnswer:
+        return container_answer(request.resource, gpus_of(request.ids, self.scanner.scan.gpus), self._presentation)
+
+    def _monitoring_answer(self, request: AllocateRequest) -> ContainerAnswer:
+        gpus = monitored(self.scanner.scan.gpus, self._flags.monitoring).get(request.resource, ())
+        return monitoring_answer(gpus, self._presentation)
+
+    def _answered(self, resource: str, method: str, outcome: Outcome, seconds: float) -> None:
+        self._metrics.answers.labels(resource, method, outcome.value).inc()
+        self._metrics.answer_seconds.labels(method).observe(seconds)
+
+    def _kubelet_met(self, kubelet: SocketIdentity) -> None:
+        """Told by the registration of every resource, of which only the first has news."""
+        if kubelet != self._kubelet and self.cluster is not None:
+            self.cluster.matching.kubelet_restarted()
+        self._kubelet = kubelet
+
+    def _tell_fake_tree(self) -> None:
+        if (warning := fake_tree_warning(self._flags.prefix)) is None:
+            return
+        self._metrics.fake.set(1)
+        logger.warning("%s", warning)
+        if self.cluster is not None:
+            self.cluster.tell_node("FakeGPUs", warning)
+
+    def _show_metrics(self) -> None:
+        metrics, scanner = self._metrics, self.scanner
+        metrics.ready.set_function(lambda: self.readiness.why_not() is None)
+        metrics.scan_problems.set_function(lambda: len(scanner.scan.problems))
+        metrics.totals.scans = lambda: scanner.finished
+        metrics.totals.registrations = lambda: {
+            server.resource: registration.registrations for server, registration in self.registrations.items()
+        }
+        for driver in COUNT_RESOURCES:
+            for state, healthy in (("healthy", True), ("unhealthy", False)):
+                metrics.cards.labels(driver, state).set_function(partial(self._count, driver, healthy=healthy))
+        for server, registration in self.registrations.items():
+            metrics.registered.labels(server.resource).set_function(partial(_is_watched, registration))
+
+    def _count(self, driver: str, *, healthy: bool) -> int:
+        return sum(gpu.driver == driver and gpu.healthy is healthy for gpu in self.scanner.scan.gpus)
+
+
+def _is_watched(registration: Registration) -> bool:
+    return registration.state is State.WATCHED

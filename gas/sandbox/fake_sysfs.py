@@ -1,0 +1,199 @@
+"""Trees of real files and links that look like the sysfs and ``/dev`` of a node with Intel GPUs.
+
+    write_tree(root, fake_gpus(FLEX_170, 4) + fake_gpus(MAX_1550, 2, first=4))
+
+What reads such a tree through a prefix must say loudly that it is one: a marker file at its root tells.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gas.plugin.fake_tree import FAKE_TREE_MARKER
+
+_NULL = os.makedev(1, 3)
+"""The device behind every fake character device: what is written to it is gone, and reading it ends at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """What all cards of one model have in common. ``memory`` is bytes of one tile, None where sysfs does not say."""
+
+    device_id: str
+    driver: str
+    tiles: int = 1
+    memory: int | None = None
+
+
+ARC_A770 = Model(device_id="0x56a0", driver="i915", memory=16 * 2**30)
+ARC_B580 = Model(device_id="0xe20b", driver="xe")
+FLEX_140 = Model(device_id="0x56c1", driver="i915", memory=6 * 2**30)
+FLEX_170 = Model(device_id="0x56c0", driver="i915", memory=16 * 2**30)
+MAX_1100 = Model(device_id="0x0bda", driver="i915", memory=48 * 2**30)
+MAX_1550 = Model(device_id="0x0bd5", driver="i915", tiles=2, memory=64 * 2**30)
+MAX_1550_XE = Model(device_id="0x0bd5", driver="xe", tiles=2, memory=64 * 2**30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeGpu:
+    """One card of the tree.
+
+    card               its number
+    pci_path           folders from the PCI root to the device, as in ``/sys/devices``
+    virtual_functions  how many are switched on; None: the card cannot have any
+    mei                number of its management engine; None: it has none
+    """
+
+    card: int
+    model: Model
+    pci_path: tuple[str, ...]
+    numa_node: int = -1
+    virtual_functions: int | None = None
+    mei: int | None = None
+
+    @property
+    def pci_address(self) -> str:
+        return self.pci_path[-1]
+
+    @property
+    def render_node(self) -> str:
+        return f"renderD{128 + self.card}"
+
+
+def fake_gpus(
+    model: Model, count: int, *, first: int = 0, numa_nodes: int = 1, per_board: int = 1
+) -> tuple[FakeGpu, ...]:
+    """Cards of one model, numbered from ``first``.
+
+    numa_nodes  over how many NUMA nodes they are spread, in blocks: 4 cards on 2 nodes are 0, 0, 1, 1
+    per_board   how many share a board, which is the first three folders of their PCI path
+    """
+    gpus: list[FakeGpu] = []
+    for index in range(count):
+        number = first + index
+        numa_node = index * numa_nodes // count
+        board, on_board = divmod(number, per_board)
+        bus = 0x10 * (board % 8) + board // 8
+        root = f"pci{numa_node:04x}:{bus:02x}"
+        places = (
+            f"{bus:02x}:01.0",
+            f"{bus + 1:02x}:00.0",
+            f"{bus + 2:02x}:{on_board + 1:02x}.0",
+            f"{number + 0x90:02x}:00.0",
+        )
+        path = (root, *(f"{numa_node:04x}:{place}" for place in places))
+        gpus.append(FakeGpu(card=number, model=model, pci_path=path, numa_node=numa_node, mei=number))
+    return tuple(gpus)
+
+
+def with_virtual_functions(physical: FakeGpu, count: int, *, first: int) -> tuple[FakeGpu, ...]:
+    """The physical function with ``count`` virtual ones switched on, and those: cards numbered from ``first``."""
+    place, _, _ = physical.pci_address.rpartition(".")
+    virtual = (
+        replace(
+            physical,
+            card=first + index,
+            pci_path=(*physical.pci_path[:-1], f"{place}.{index + 1}"),
+            virtual_functions=None,
+            mei=None,
+        )
+        for index in range(count)
+    )
+    return (replace(physical, virtual_functions=count), *virtual)
+
+
+def write_tree(root: Path, gpus: tuple[FakeGpu, ...], *, character_devices: bool = False) -> None:
+    """Write the marker and all cards below ``root``; what is there already stays.
+
+    character_devices  device nodes are real ones (root only), which containers can be given; else empty files
+    """
+    for directory in ("sys/class/drm", "dev/dri"):
+        (root / directory).mkdir(parents=True, exist_ok=True)
+    (root / FAKE_TREE_MARKER).write_text("This tree was generated; no GPU is behind it.\n")
+    (root / "sys/class/drm/version").write_text("drm 1.1.0 20060810\n")
+    for gpu in gpus:
+        add_gpu(root, gpu, character_devices=character_devices)
+
+
+def add_gpu(root: Path, gpu: FakeGpu, *, character_devices: bool = False) -> None:
+    """Write one card, as when its driver takes hold of it."""
+    device = device_directory(root, gpu)
+    drm = device / "drm" / f"card{gpu.card}"
+    for directory in (drm, device / "drm" / gpu.render_node, device / "drm" / f"controlD{64 + gpu.card}"):
+        directory.mkdir(parents=True)
+    for name, text in (("vendor", "0x8086"), ("device", gpu.model.device_id), ("numa_node", str(gpu.numa_node))):
+        (device / name).write_text(f"{text}\n")
+    if gpu.virtual_functions is not None:
+        (device / "sriov_numvfs").write_text(f"{gpu.virtual_functions}\n")
+    _write_tiles(gpu, device, drm)
+    driver = root / "sys/bus/pci/drivers" / gpu.model.driver
+    driver.mkdir(parents=True, exist_ok=True)
+    _link(device / "driver", driver)
+    _link(drm / "device", device)
+    _link(root / "sys/class/drm" / drm.name, drm)
+    _link(root / "sys/class/drm" / gpu.render_node, device / "drm" / gpu.render_node)
+    _write_device_nodes(root, gpu, character_devices=character_devices)
+
+
+def remove_gpu(root: Path, gpu: FakeGpu) -> None:
+    """Take one card away, as when its driver lets go of it."""
+    for node in _device_nodes(root, gpu):
+        node.unlink(missing_ok=True)
+    for link in _by_path_links(root, gpu):
+        link.unlink(missing_ok=True)
+    for name in (f"card{gpu.card}", gpu.render_node):
+        (root / "sys/class/drm" / name).unlink(missing_ok=True)
+    shutil.rmtree(device_directory(root, gpu), ignore_errors=True)
+
+
+def card_directory(root: Path, gpu: FakeGpu) -> Path:
+    """The card as ``/sys/class/drm`` has it."""
+    return root / "sys/class/drm" / f"card{gpu.card}"
+
+
+def device_directory(root: Path, gpu: FakeGpu) -> Path:
+    """The card's PCI device."""
+    return root.joinpath("sys/devices", *gpu.pci_path)
+
+
+def _write_tiles(gpu: FakeGpu, device: Path, drm: Path) -> None:
+    """Where the two drivers show tiles and memory; a card of one tile shows it too."""
+    for tile in range(gpu.model.tiles):
+        place = drm / "gt" / f"gt{tile}" if gpu.model.driver == "i915" else device / f"tile{tile}" / f"gt{tile}"
+        place.mkdir(parents=True)
+    if gpu.model.memory is not None:
+        (drm / "lmem_total_bytes").write_text(f"{gpu.model.memory}\n")
+
+
+def _write_device_nodes(root: Path, gpu: FakeGpu, *, character_devices: bool) -> None:
+    for node in _device_nodes(root, gpu):
+        if character_devices:
+            os.mknod(node, stat.S_IFCHR | 0o666, _NULL)
+            node.chmod(0o666)  # mknod takes the umask off
+        else:
+            node.touch()
+    for link, node in zip(_by_path_links(root, gpu), _device_nodes(root, gpu), strict=False):
+        _link(link, node)
+    if gpu.mei is not None:
+        engine = f"{gpu.model.driver}.mei-gscfi.{256 * (gpu.mei + 1)}"
+        (device_directory(root, gpu) / engine / "mei" / f"mei{gpu.mei}").mkdir(parents=True)
+
+
+def _device_nodes(root: Path, gpu: FakeGpu) -> tuple[Path, ...]:
+    nodes = (root / "dev/dri" / f"card{gpu.card}", root / "dev/dri" / gpu.render_node)
+    return nodes if gpu.mei is None else (*nodes, root / "dev" / f"mei{gpu.mei}")
+
+
+def _by_path_links(root: Path, gpu: FakeGpu) -> tuple[Path, ...]:
+    by_path = root / "dev/dri/by-path"
+    return tuple(by_path / f"pci-{gpu.pci_address}-{what}" for what in ("card", "render"))
+
+
+def _link(link: Path, target: Path) -> None:
+    """A relative link, as the kernel makes them, so that it leads nowhere outside of the tree."""
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(os.path.relpath(target, link.parent))

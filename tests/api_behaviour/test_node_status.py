@@ -1,0 +1,60 @@
+"""A node's status subresource as the device plugin uses it: labels, annotations and resources in one write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.api_behaviour.client import JSON, MERGE, STRATEGIC, KubeApi
+
+TILES, MEMORY = "gpu.intel.com/tiles", "gpu.intel.com/memory.max"
+
+
+@pytest.fixture
+async def node(api: KubeApi) -> AsyncIterator[str]:
+    """The path of a node that has tiles and a label."""
+    name = f"node-of-{api.namespace}"
+    resources = {"cpu": "8", TILES: "2"}
+    made = {
+        "metadata": {"name": name, "labels": {"a": "1"}},
+        "status": {"capacity": resources, "allocatable": resources},
+    }
+    assert (await api.post("/api/v1/nodes", made)).code == 201
+    yield f"/api/v1/nodes/{name}"
+    await api.delete(f"/api/v1/nodes/{name}")
+
+
+@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
+async def test_metadata_and_resources_change_in_one_write(api: KubeApi, node: str, content_type: str) -> None:
+    amounts = {TILES: None, MEMORY: "8589934592"}
+    change = {
+        "metadata": {"labels": {"a": None, "b": "2"}, "annotations": {"c": "3"}},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+    answer = await api.patch(f"{node}/status", change, content_type)
+    assert answer.code == 200, answer.body
+    after = await api.get(node)
+    assert after.body == answer.body
+    assert (after.metadata["labels"], after.metadata["annotations"]) == ({"b": "2"}, {"c": "3"})
+    assert after["status"]["capacity"] == after["status"]["allocatable"] == {"cpu": "8", MEMORY: "8589934592"}
+
+
+async def test_a_write_that_is_refused_changes_neither(api: KubeApi, node: str) -> None:
+    before = await api.get(node)
+    change = {"metadata": {"labels": {"b": "2"}}, "status": {"capacity": {TILES: "1.5"}}}
+    assert (await api.patch(f"{node}/status", change)).refusal == (422, "Invalid")
+    assert (await api.get(node)).body == before.body
+
+
+async def test_the_spec_stays(api: KubeApi, node: str) -> None:
+    answer = await api.patch(f"{node}/status", {"spec": {"unschedulable": True}, "metadata": {"labels": {"b": "2"}}})
+    assert answer.code == 200, answer.body
+    assert "unschedulable" not in answer["spec"]
+    assert answer.metadata["labels"] == {"a": "1", "b": "2"}
+
+
+async def test_the_node_itself_takes_no_resources(api: KubeApi, node: str) -> None:
+    change = [{"op": "replace", "path": "/status/capacity/gpu.intel.com~1tiles", "value": "9"}]
+    answer = await api.patch(node, change, JSON)
+    assert answer["status"]["capacity"] == {"cpu": "8", TILES: "2"}

@@ -1,0 +1,78 @@
+"""The device plugin as a process on a real node, run as its DaemonSet runs it, with cards that are made up."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+from pathlib import Path
+
+from gas.sandbox.fake_sysfs import FakeGpu, write_tree
+from tests.e2e.accounts import Rule
+from tests.e2e.kube_api import KubeApi, write_kubeconfig
+from tests.e2e.node_cell import KUBELET_DIRECTORY, NodeCell
+from tests.e2e.ports import free_port
+from tests.e2e.waiting import wait_for
+
+PLUGIN_RULES: tuple[Rule, ...] = (
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+)
+"""All that the plugin needs of the cluster's API."""
+
+
+class Plugin:
+    """One node's plugin; it may be stopped and started again.
+
+    tree  the root of the made-up cards
+    """
+
+    def __init__(self, node: NodeCell, account: KubeApi, gpus: tuple[FakeGpu, ...], *flags: str) -> None:
+        self.tree = node.directory / "tree"
+        write_tree(self.tree, gpus, character_devices=True)
+        self._port = free_port()
+        options = {
+            "kubeConfig": write_kubeconfig(node.directory / "plugin.kubeconfig", account),
+            "node-name": node.name,
+            "kubelet-dir": KUBELET_DIRECTORY,
+            "prefix": self.tree,
+            "metrics-address": "127.0.0.1",
+            "metrics-port": self._port,
+            "v": 4,
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "gas.plugin",
+            *(f"--{name}={value}" for name, value in options.items()),
+            *flags,
+        ]
+        repository = str(Path(__file__).parents[2])
+        self.program = node.program("plugin", command, env={"PYTHONUNBUFFERED": "1", "PYTHONPATH": repository})
+
+    def start(self, *, seconds: float = 30) -> None:
+        """Until kubelet watches its cards."""
+        self.program.start()
+        wait_for("the plugin ready", self.is_ready, seconds=seconds, every=0.05)
+
+    def is_ready(self) -> bool:
+        try:
+            return self.plain("/readyz")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def metric(self, sample: str) -> float:
+        """The value of a sample, named with its labels as ``/metrics`` writes it; 0 while there is none."""
+        lines = self.plain("/metrics")[1].splitlines()
+        return float(dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#")).get(sample, 0))
+
+    def plain(self, path: str) -> tuple[int, str]:
+        """Status and text of a GET on the plain port. A plugin that cannot be reached is an OSError."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()

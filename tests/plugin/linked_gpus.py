@@ -1,0 +1,15 @@
+"""GPUs with everything that a container can be given of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gas.plugin.gpu import Gpu
+from tests.plugin.gpus import gpu
+
+
+def linked_gpu(number: int, driver: str = "i915", **facts: Any) -> Gpu:
+    """A card with by-path links and a management engine that follow from its number."""
+    address = f"0000:{number:02x}:00.0"
+    links = {"by_path": (f"pci-{address}-card", f"pci-{address}-render"), "mei": (f"mei{number}",)}
+    return gpu(number, **{"driver": driver, "pci_address": address, **links, **facts})

@@ -1,0 +1,138 @@
+"""Kubelet's device manager as 1.34 was seen to behave, and around it a plugin that answers by `Matching`."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gas.placement.need import Role
+from gas.plugin.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
+from gas.plugin.confidence import Confidence
+from gas.plugin.device_ids import DeviceId
+from gas.plugin.listing import Ids, Listing
+from gas.plugin.match import Match
+from gas.plugin.matching import Matching
+from gas.plugin.pod_objects import NodePod
+from gas.plugin.waiting_pods import PodsOfNode, Want, pod_of_node
+
+
+@dataclass
+class Handed:
+    """One answer to Allocate: what kubelet gave to whom, and whom the plugin thought it was for."""
+
+    pod: NodePod
+    want: Want
+    ids: Ids
+    match: Match | None
+    by_chance: bool
+
+
+@dataclass
+class Plugin:
+    """The plugin's answers. ``kubelet`` is who can be asked for a listing; None: PodResources does not answer."""
+
+    pods: PodsOfNode
+    kubelet: Kubelet | None
+    policy: AllocationPolicy = AllocationPolicy.NONE
+    catch_up: list[NodePod] = field(default_factory=list)
+    """What the watch has not shown yet: it does when the plugin waits for it."""
+
+    def __post_init__(self) -> None:
+        self.matching = Matching(self.pods)
+        self.clock = itertools.count(1000, 10)
+
+    def prefer(self, request: PreferredRequest) -> tuple[DeviceId, ...]:
+        wish = self.matching.prefer(request)
+        if self.kubelet is not None:
+            listing = self.kubelet.listing()
+            if wish.match is not None and wish.one_entry_suffices and wish.match.pod.key in listing:
+                key = wish.match.pod.key
+                wish = self.matching.prefer(request, listing={key: listing[key]})
+            if wish.confidence is not Confidence.KNOWN:
+                wish = self.matching.prefer(request, listing=listing)
+            if wish.confidence is not Confidence.KNOWN and self.matching.strangers(listing):
+                while self.catch_up:
+                    self.pods.changed(self.catch_up.pop(0))
+                wish = self.matching.prefer(request, listing=listing)
+        answer = preferred_ids(self.policy, request, decided=wish.ids, spared=wish.spared)
+        assert len(answer) == request.size
+        assert request.must_include <= set(answer) <= request.available | request.must_include
+        return answer
+
+    def allocate(self, resource: str, ids: Ids) -> Match | None:
+        return self.matching.allocate(resource, ids, now=next(self.clock))
+
+
+class Kubelet:
+    """Who has which ids. `admit` makes the calls for one pod, one a step, so that anything can happen in between."""
+
+    def __init__(self, ids: Mapping[str, Ids], chance: random.Random) -> None:
+        self.ids = ids
+        self.chance = chance
+        self.held: dict[str, dict[Want, Ids]] = {}
+        self.pods: dict[str, NodePod] = {}
+
+    def free(self, resource: str) -> Ids:
+        taken = {id_ for wants in self.held.values() for want, ids in wants.items() for id_ in ids}
+        return self.ids[resource] - taken
+
+    def listing(self) -> Listing:
+        listing: dict[str, dict[str, dict[str, Ids]]] = {}
+        for uid, pod in self.pods.items():
+            seen = pod_of_node(pod)
+            assert seen is not None
+            names = [each.name for each in pod.spec.init_containers or () if each.restart_policy == "Always"]
+            names += [each.name for each in pod.spec.containers or ()]
+            listing[pod.key] = {name: {} for name in names}
+            for want, ids in self.held.get(uid, {}).items():
+                if want.role is not Role.INIT:
+                    listing[pod.key][want.container][want.resource] = ids
+        return listing
+
+    def drop(self, uid: str) -> None:
+        """Refused, ended, or deleted by force."""
+        self.pods.pop(uid, None)
+        self.held.pop(uid, None)
+
+    def admit(self, pod: NodePod, plugin: Plugin) -> Iterator[Handed | None]:
+        """Yields None after GetPreferredAllocation, and what was handed out after Allocate. A pod for which there is
+        too little is dropped."""
+        seen = pod_of_node(pod)
+        assert seen is not None
+        self.pods[pod.uid] = pod
+        held = self.held.setdefault(pod.uid, {})
+        pool: set[DeviceId] = set()
+        for want in self._in_some_order(seen.wants):
+            if want in held:  # from before kubelet's restart
+                pool = pool | held[want] if want.role is Role.INIT else pool - held[want]
+                continue
+            ids = set(self._some(pool, want.count))
+            by_chance = want.count < len(pool)
+            if len(ids) < want.count:
+                free = self.free(want.resource)
+                if len(free) < want.count - len(ids):
+                    self.drop(pod.uid)
+                    return
+                offered = self._some(free | ids, len(free | ids))
+                preferred = plugin.prefer(
+                    PreferredRequest(
+                        resource=want.resource, offered=offered, must_include=frozenset(ids), size=want.count
+                    )
+                )
+                yield None
+                wished = [id_ for id_ in self._some(preferred, len(preferred)) if id_ in free]
+                rest = [id_ for id_ in self._some(free, len(free)) if id_ not in wished]
+                ids.update((wished + rest)[: want.count - len(ids)])
+            match = plugin.allocate(want.resource, frozenset(ids))
+            held[want] = frozenset(ids)
+            pool = pool | ids if want.role is Role.INIT else pool - ids
+            yield Handed(pod, want, frozenset(ids), match, by_chance)
+
+    def _some(self, ids: frozenset[DeviceId] | set[DeviceId] | tuple[DeviceId, ...], most: int) -> tuple[DeviceId, ...]:
+        return tuple(self.chance.sample(sorted(ids), min(most, len(ids))))
+
+    def _in_some_order(self, wants: tuple[Want, ...]) -> list[Want]:
+        """Containers in order, the resources of one in any."""
+        return sorted(wants, key=lambda want: (want.index, self.chance.random()))

@@ -1,0 +1,179 @@
+"""A node inside the process: fake cards, the sandbox's kubelet and API server, and a plugin that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from gas.cluster.connection import connect
+from gas.cluster.pods import MERGE_PATCH
+from gas.plugin.assembly import Plugin
+from gas.plugin.environment import Environment
+from gas.plugin.flags import parse_flags
+from gas.plugin.metrics import Metrics
+from gas.sandbox.api_client import ApiClient
+from gas.sandbox.api_server import ApiServer
+from gas.sandbox.containers import Containers, Given
+from gas.sandbox.fake_sysfs import FakeGpu, write_tree
+from gas.sandbox.kinds import EVENTS, NODES, PODS
+from gas.sandbox.kubelet import Kubelet
+from gas.sandbox.pod_time import KubeletPace
+from tests.cluster.scripted_server import write_kubeconfig
+from tests.plugin.scripted_kubelet import eventually
+
+NODE = "node-1"
+_PACE = KubeletPace(init=0.1, stop=0.2)
+
+
+class SandboxNode:
+    """Made by `sandbox_node`.
+
+    tree     the root of the fake cards
+    plugin   the running or last plugin
+    metrics  of the running or last plugin
+    """
+
+    def __init__(self, directory: Path, server: ApiServer, client: ApiClient) -> None:
+        self.directory = directory
+        self.tree = directory / "tree"
+        self.kubelet_dir = directory / "k"
+        self.server = server
+        self.containers = Containers()
+        self._client = client
+        self._kubelet: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def running_plugin(
+        self, *flags: str, environment: Environment | None = None, watched: bool = True, api_url: str | None = None
+    ) -> AsyncIterator[Plugin]:
+        """A plugin while the block runs; ``watched``: it begins when kubelet has all cards in its books.
+
+        api_url  of another API server than this node's
+        """
+        options = [f"--prefix={self.tree}", f"--kubelet-dir={self.kubelet_dir}", f"--node-name={NODE}", *flags]
+        parsed = parse_flags(options, environ={})
+        self.metrics = Metrics("1")
+        kubeconfig = write_kubeconfig(self.directory / "kubeconfig", api_url or self.server.url, token="plugin")
+        api = await connect(str(kubeconfig), explicit=True) if parsed.resource_manager else None
+        plugin = Plugin(api, parsed, environment or Environment(), self.metrics)
+        task = asyncio.create_task(plugin.run())
+        try:
+            if watched:
+                await eventually(lambda: task.done() or plugin.readiness.why_not() is None)
+                await eventually(lambda: task.done() or {"i915", "xe"} & self.allocatable().keys())
+            yield plugin
+            assert not task.done(), task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if api is not None:
+                await api.close()
+
+    async def start_kubelet(self) -> None:
+        """Until plugins can register."""
+        socket = self.kubelet_dir / "device-plugins/kubelet.sock"
+        before = socket.stat().st_ctime_ns if socket.exists() else 0
+        kubelet = Kubelet(self._client, NODE, self.kubelet_dir, containers=self.containers, pace=_PACE)
+        self._kubelet = asyncio.create_task(kubelet.run())
+        await eventually(lambda: socket.exists() and socket.stat().st_ctime_ns != before)
+
+    async def stop_kubelet(self) -> None:
+        if self._kubelet is not None:
+            self._kubelet.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._kubelet
+            self._kubelet = None
+
+    def node(self) -> dict[str, Any]:
+        return dict(self.server.api.get(NODES, None, NODE).value)
+
+    def allocatable(self) -> dict[str, str]:
+        """Of our resources, by name without prefix."""
+        found = self.node()["status"].get("allocatable", {})
+        return {
+            name.removeprefix("gpu.intel.com/"): amount
+            for name, amount in found.items()
+            if name.startswith("gpu.intel.com/") and amount != "0"
+        }
+
+    def create(self, pod: dict[str, Any]) -> dict[str, Any]:
+        """A pod, as `pod_json` builds it, on this node."""
+        pod["metadata"].pop("uid", None)
+        for each in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+            each.setdefault("image", "example/main:1")
+        pod["spec"]["nodeName"] = NODE
+        return dict(self.server.api.create(PODS, pod["metadata"]["namespace"], pod).value)
+
+    def pod(self, name: str) -> dict[str, Any]:
+        return dict(self.server.api.get(PODS, "default", name).value)
+
+    def annotate(self, name: str, annotations: dict[str, str]) -> None:
+        body = json.dumps({"metadata": {"annotations": annotations}}).encode()
+        self.server.api.patch(PODS, "default", name, (MERGE_PATCH, body))
+
+    def delete(self, name: str) -> None:
+        self.server.api.delete(PODS, "default", name, {"gracePeriodSeconds": 0})
+
+    def annotations(self, name: str) -> dict[str, str]:
+        return dict(self.pod(name)["metadata"].get("annotations") or {})
+
+    def events(self, about: str) -> list[tuple[str, str]]:
+        """Reason and message of every event about an object of this name."""
+        found = [stored.value for stored in self.server.api.storage.objects(EVENTS.plural)]
+        return [(event["reason"], event["message"]) for event in found if event["involvedObject"]["name"] == about]
+
+    def given(self, pod: dict[str, Any], container: str = "main") -> Given | None:
+        """What a container was started with; None before."""
+        run = self.containers.get(pod["metadata"]["uid"], container)
+        return run.given if run is not None else None
+
+    def cards(self, pod: dict[str, Any], container: str = "main") -> list[str] | None:
+        """The cards whose device nodes a container was started with; None before."""
+        given = self.given(pod, container)
+        if given is None:
+            return None
+        names = (path.removeprefix("/dev/dri/") for path in given.device_nodes)
+        return sorted(name for name in names if name.startswith("card"))
+
+    async def got(self, pod: dict[str, Any], container: str = "main") -> list[str]:
+        """The same once it has started."""
+        await eventually(lambda: self.cards(pod, container) is not None)
+        return self.cards(pod, container) or []
+
+    def count(self, sample: str, **labels: str) -> float:
+        """A metric of the running or last plugin, its name without ``gas_plugin_``."""
+        return self.metrics.registry.get_sample_value(f"gas_plugin_{sample}", labels) or 0.0
+
+
+@asynccontextmanager
+async def sandbox_node(*gpus: FakeGpu, kubelet: bool = True) -> AsyncIterator[SandboxNode]:
+    """With these cards; ``kubelet``: it runs from the start."""
+    with TemporaryDirectory(prefix="gas-") as name:
+        tokens = {"kubelet": "kubelet", "plugin": "plugin"}
+        async with ApiServer(tokens=tokens) as server, ApiClient(server.url, token="kubelet") as client:
+            node = SandboxNode(Path(name), server, client)
+            write_tree(node.tree, gpus)
+            (node.kubelet_dir / "device-plugins").mkdir(parents=True)
+            try:
+                if kubelet:
+                    await node.start_kubelet()
+                yield node
+            finally:
+                await node.stop_kubelet()
+
+
+async def soon(holds: Callable[[], object]) -> None:
+    """Until it is so; what is asked for may not be there yet."""
+
+    def look() -> object:
+        with suppress(Exception):
+            return holds()
+        return False
+
+    await eventually(look)

@@ -1,0 +1,51 @@
+"""Pods of a node for the plugin's tests, and their device ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gas.cards import Card
+from gas.plugin.device_ids import DeviceId
+from gas.plugin.pod_objects import NodePod
+from gas.plugin.waiting_pods import PodOfNode, pod_of_node
+from tests.builders import pod_json
+
+
+def node_pod(*containers: Any, created: str = "", started: bool = False, **fields: Any) -> NodePod:
+    """A pod on a node as the plugin decodes it; ``started``: kubelet has written its status."""
+    built = pod_json(*containers, node="node-1", **fields)
+    if created:
+        built["metadata"]["creationTimestamp"] = created
+    if started:
+        built["status"]["startTime"] = "2026-01-01T00:00:01Z"
+    return msgspec.json.decode(msgspec.json.encode(built), type=NodePod)
+
+
+def seen(*containers: Any, **fields: Any) -> PodOfNode:
+    """The same as the plugin keeps it."""
+    pod = pod_of_node(node_pod(*containers, **fields))
+    assert pod is not None
+    return pod
+
+
+def ids(*texts: str) -> frozenset[DeviceId]:
+    """``ids("card0-0", "card1-0")``"""
+    return frozenset(map(DeviceId.parse, texts))
+
+
+def slots(cards: int, shared: int = 1) -> frozenset[DeviceId]:
+    """All ids of a node with so many cards."""
+    return frozenset(DeviceId(Card(card), slot) for card in range(cards) for slot in range(shared))
+
+
+def decided(cards: str, *, init: str = "", tiles: str = "", ts: int | str = 1) -> dict[str, str]:
+    """The annotations of a decision."""
+    texts = {
+        "gas-ts": str(ts),
+        "gas-container-cards": cards,
+        "gas-init-container-cards": init,
+        "gas-container-tiles": tiles,
+    }
+    return {name: text for name, text in texts.items() if text}

@@ -1,0 +1,307 @@
+"""The whole plugin on a node: from the cards in sysfs to what containers have, and what is written about it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gas.cluster.connection import connect
+from gas.plugin.environment import Environment
+from gas.plugin.node_writer import clear_node
+from gas.sandbox.access import Access
+from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, fake_gpus, remove_gpu
+from tests.builders import container, pod_json
+from tests.cluster.scripted_server import write_kubeconfig
+from tests.plugin.node_of_sandbox import NODE, sandbox_node, soon
+from tests.plugin.pods_for_plugin import decided
+from tests.plugin.scripted_kubelet import eventually
+
+FLEX = fake_gpus(FLEX_170, 4)
+ONE = container(i915=1)
+
+
+def placed(name: str, cards: str, *containers: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A pod as the extender leaves it: bound, with its cards written on it. ``init``: containers; rest: `decided`."""
+    init, init_cards = fields.pop("init", ()), fields.pop("init_cards", "")
+    annotations = decided(cards, init=init_cards, **fields)
+    return pod_json(*(containers or (ONE,)), name=name, init=init, annotations=annotations)
+
+
+def unplaced(name: str, *containers: dict[str, Any]) -> dict[str, Any]:
+    """A pod whose author has named the node."""
+    return pod_json(*(containers or (ONE,)), name=name)
+
+
+class TestDevices:
+    async def test_a_container_gets_exactly_the_card_written_on_its_pod(self) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin():
+            pod = node.create(placed("a", "card2"))
+            assert await node.got(pod) == ["card2"]
+            given = node.given(pod)
+            assert given is not None
+            assert given.device_nodes == {
+                "/dev/dri/card2": f"{node.tree}/dev/dri/card2",
+                "/dev/dri/renderD130": f"{node.tree}/dev/dri/renderD130",
+            }
+            assert {path.rpartition("-")[2] for path in given.mounts} == {"card", "render"}
+            assert given.env == {}
+            assert node.count("allocations_total", resource="i915", outcome="as-decided") == 1
+            assert node.count("matches_total", confidence="known") == 1
+
+    async def test_pods_created_at_once_get_theirs_whatever_kubelets_order(self) -> None:
+        async with sandbox_node(*fake_gpus(FLEX_170, 8)) as node, node.running_plugin("--shared-dev-num=4"):
+            cards = [f"card{number * 5 % 8}" for number in range(20)]
+            pods = [node.create(placed(f"p{i}", card, ts=1000 - i)) for i, card in enumerate(cards)]
+            assert [await node.got(pod) for pod in pods] == [[card] for card in cards]
+            assert node.count("allocations_total", resource="i915", outcome="as-decided") == 20
+
+    async def test_init_containers_and_sidecars_get_theirs(self) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin():
+            init = (container("prepare", i915=1), container("side", always=True, i915=1))
+            pod = node.create(
+                placed(
+                    "a",
+                    "card0|card1,card2",
+                    container("b", i915=1),
+                    container("c", i915=2),
+                    init=init,
+                    init_cards="card3|card3",
+                )
+            )
+            assert await node.got(pod, "c") == ["card1", "card2"]
+            assert [node.cards(pod, name) for name in ("prepare", "side", "b")] == [["card3"], ["card3"], ["card0"]]
+
+    @pytest.mark.parametrize(
+        ("hierarchy", "mask"),
+        [
+            pytest.param(None, "1,2", id="flat-counts-tiles-through-all-cards"),
+            pytest.param("COMPOSITE", "0.1,1.0", id="composite-names-card-and-tile"),
+        ],
+    )
+    async def test_tiles_become_a_mask(self, hierarchy: str | None, mask: str) -> None:
+        async with sandbox_node(*fake_gpus(MAX_1550_XE, 2)) as node, node.running_plugin():
+            wanting = container(xe=2, tiles=2)
+            if hierarchy:
+                wanting["env"] = [{"name": "ZE_FLAT_DEVICE_HIERARCHY", "value": hierarchy}]
+            pod = node.create(placed("a", "card0,card1", wanting, tiles="card0:gt1,card1:gt0"))
+            await node.got(pod)
+            given = node.given(pod)
+            assert given is not None
+            assert given.env == {"ZE_AFFINITY_MASK": mask}
+
+    async def test_cards_of_both_drivers_are_handed_out_side_by_side(self) -> None:
+        gpus = (*fake_gpus(FLEX_170, 2), *fake_gpus(MAX_1550_XE, 2, first=2))
+        async with sandbox_node(*gpus) as node, node.running_plugin():
+            i915 = node.create(placed("i915", "card1"))
+            xe = node.create(placed("xe", "card3", container(xe=1)))
+            assert (await node.got(i915), await node.got(xe)) == (["card1"], ["card3"])
+
+    async def test_cdi_names_stand_beside_the_device_nodes_and_in_the_spec_file(self) -> None:
+        async with sandbox_node(*FLEX) as node:
+            file = node.directory / "cdi/gpus.json"
+            async with node.running_plugin("--cdi=names", f"--cdi-file={file}"):
+                pod = node.create(placed("a", "card2"))
+                assert await node.got(pod) == ["card2"]
+                given = node.given(pod)
+                assert given is not None
+                assert given.cdi_devices == ("gpu.intel.com/card=card2",)
+            names = [device["name"] for device in json.loads(file.read_text())["devices"]]
+            assert names == ["card0", "card1", "card2", "card3"]
+
+    @pytest.mark.parametrize(
+        ("flags", "resource"),
+        [
+            pytest.param(["--enable-monitoring"], "monitoring", id="one"),
+            pytest.param(["--enable-monitoring", "--split-monitoring"], "i915_monitoring", id="split"),
+        ],
+    )
+    async def test_monitoring_sees_every_card_and_its_engine(self, flags: list[str], resource: str) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin(*flags):
+            await eventually(lambda: node.allocatable().get(resource) == "1")
+            watching = {"name": "main", "resources": {"limits": {f"gpu.intel.com/{resource}": "1"}}}
+            pod = node.create(unplaced("watcher", watching))
+            assert await node.got(pod) == ["card0", "card1", "card2", "card3"]
+            given = node.given(pod)
+            assert given is not None
+            assert "/dev/mei3" in given.device_nodes
+
+    async def test_a_card_that_goes_and_comes_back_takes_only_its_own_ids_along(self) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin("--shared-dev-num=2") as plugin:
+            assert node.allocatable().get("i915") == "8"
+            remove_gpu(node.tree, FLEX[1])
+            await plugin.scanner.look()
+            await eventually(lambda: node.allocatable().get("i915") == "6")
+            assert node.count("cards", driver="i915", state="unhealthy") == 1
+            add_gpu(node.tree, FLEX[1])
+            await plugin.scanner.look()
+            await eventually(lambda: node.allocatable().get("i915") == "8")
+
+
+class TestWithoutDecision:
+    async def test_a_pod_that_names_its_node_is_adopted(self) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin():
+            pod = node.create(unplaced("a"))
+            (card,) = await node.got(pod)
+            await soon(lambda: node.annotations("a")["gas-allocated-cards"] == card)
+            assert node.count("adopted_pods_total") == 1
+            assert node.count("mismatches_total") == 0
+            await eventually(lambda: [reason for reason, _ in node.events("a")] == ["GPUCardsAdopted"])
+
+    async def test_the_allocation_policy_chooses(self) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin("--shared-dev-num=2", "--allocation-policy=packed"):
+            pods = [node.create(unplaced(f"p{number}")) for number in range(4)]
+            assert sorted([await node.got(pod) for pod in pods]) == [["card0"], ["card0"], ["card1"], ["card1"]]
+
+    async def test_cards_promised_to_a_pod_that_waits_are_taken_last(self) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin():
+            names = ["card0", "card1", "card2"]
+            pods = [node.create(unplaced("stranger")), *(node.create(placed(f"on-{card}", card)) for card in names)]
+            assert await node.got(pods[0]) == ["card3"]
+            assert [await node.got(pod) for pod in pods[1:]] == [[card] for card in names]
+
+    async def test_without_the_resource_manager_annotations_count_for_nothing(self) -> None:
+        async with sandbox_node(*FLEX) as node:
+            flags = ("--resource-manager=false", "--allocation-policy=packed", "--shared-dev-num=2")
+            async with node.running_plugin(*flags):
+                pods = [node.create(placed(f"p{number}", "card3")) for number in range(2)]
+                assert [await node.got(pod) for pod in pods] == [["card0"], ["card0"]]
+                assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
+
+
+class TestMismatches:
+    async def test_a_card_that_is_not_there_is_told_loudly(self, caplog: pytest.LogCaptureFixture) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin():
+            pod = node.create(placed("a", "card7"))
+            (card,) = await node.got(pod)
+            await soon(lambda: node.annotations("a")["gas-allocated-cards"] == card)
+            assert node.count("mismatches_total") == 1
+            sentence = f"kubelet gave other cards than decided: container 'main' got {card} instead of card7"
+            await eventually(lambda: ("GPUCardsNotAsDecided", sentence) in node.events("a"))
+            assert sentence in [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+            assert node.count("allocations_total", resource="i915", outcome="otherwise") == 1
+
+    async def test_a_card_that_another_pod_has_already(self) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin():
+            first = node.create(placed("first", "card1"))
+            assert await node.got(first) == ["card1"]
+            second = node.create(placed("second", "card1"))
+            (card,) = await node.got(second)
+            await soon(lambda: node.annotations("second")["gas-allocated-cards"] == card)
+            assert "gas-allocated-cards" not in node.annotations("first")
+
+    async def test_a_receipt_that_is_taken_off_is_written_again(self) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin() as plugin:
+            assert plugin.cluster is not None
+            pod = node.create(unplaced("a"))
+            (card,) = await node.got(pod)
+            await soon(lambda: node.annotations("a")["gas-allocated-cards"] == card)
+            written = plugin.cluster.receipts.written
+            node.annotate("a", {"gas-allocated-cards": "card3" if card != "card3" else "card0"})
+            await soon(lambda: node.annotations("a")["gas-allocated-cards"] == card)
+            assert plugin.cluster.receipts.written == written + 1
+
+
+class TestRestarts:
+    async def test_the_plugin_comes_back_with_all_devices_and_its_pods(self) -> None:
+        async with sandbox_node(*FLEX) as node:
+            async with node.running_plugin():
+                pod = node.create(placed("before", "card1"))
+                assert await node.got(pod) == ["card1"]
+            assert not list((node.kubelet_dir / "device-plugins").glob("gpu.intel.com*.sock"))
+            await eventually(lambda: "i915" not in node.allocatable())
+            async with node.running_plugin():
+                await eventually(lambda: node.allocatable().get("i915") == "4")
+                later = node.create(placed("later", "card2"))
+                assert await node.got(later) == ["card2"]
+                assert "gas-allocated-cards" not in node.annotations("before")
+
+    async def test_kubelet_comes_back_and_the_plugin_registers_again(self) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin() as plugin:
+            pod = node.create(placed("before", "card1"))
+            assert await node.got(pod) == ["card1"]
+            await node.stop_kubelet()
+            await eventually(lambda: plugin.readiness.why_not() is not None)
+            await node.start_kubelet()
+            await eventually(lambda: plugin.readiness.why_not() is None)
+            await eventually(lambda: node.count("registrations_total", resource="i915") == 2)
+            later = node.create(placed("later", "card2"))
+            assert await node.got(later) == ["card2"]
+            assert await node.got(pod) == ["card1"]
+
+    async def test_a_plugin_that_is_there_before_kubelet_waits_for_it(self) -> None:
+        async with sandbox_node(*FLEX, kubelet=False) as node, node.running_plugin(watched=False) as plugin:
+            await eventually(lambda: "kubelet has not started" in (plugin.readiness.why_not() or ""))
+            assert node.count("ready") == 0
+            await node.start_kubelet()
+            await eventually(lambda: plugin.readiness.why_not() is None)
+            assert (node.count("ready"), node.count("registered", resource="i915")) == (1, 1)
+
+
+class TestWithoutTheCluster:
+    async def test_devices_are_handed_out_while_the_api_server_is_away(self) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin(api_url="http://127.0.0.1:9"):
+            pod = node.create(placed("a", "card2"))
+            assert len(await node.got(pod)) == 1
+            assert node.count("allocations_total", resource="i915", outcome="unknown") == 1
+
+    async def test_a_node_that_may_not_be_written_is_told_with_the_missing_rule(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def allowed(access: Access) -> bool:
+            return not (
+                access.user == "plugin" and access.resource in ("nodes/status", "pods") and access.verb == "patch"
+            )
+
+        async with sandbox_node(*FLEX) as node:
+            node.server.surroundings.authorize = allowed
+            async with node.running_plugin():
+                pod = node.create(placed("a", "card2"))
+                assert await node.got(pod) == ["card2"]
+                await eventually(lambda: 'give its role the verb "patch" on resource "nodes/status"' in caplog.text)
+                adopted = node.create(unplaced("b"))
+                await node.got(adopted)
+                await eventually(lambda: 'give its role the verb "patch" on resource "pods"' in caplog.text)
+
+
+class TestTheNode:
+    async def test_it_says_what_its_cards_are(self) -> None:
+        gpus = fake_gpus(MAX_1550_XE, 4, numa_nodes=2, per_board=2)
+        async with sandbox_node(*gpus) as node:
+            async with node.running_plugin("--shared-dev-num=5", environment=Environment(pci_grouping_level=3)):
+                await soon(lambda: node.node()["metadata"]["labels"]["gpu.intel.com/numa-gpu-map"] == "0-0.1_1-2.3")
+                await eventually(lambda: node.allocatable().get("tiles") == "8")
+                said = node.node()
+            assert said["metadata"]["labels"]["gpu.intel.com/gpu-numbers"] == "0.1.2.3"
+            assert said["metadata"]["labels"]["gpu.intel.com/pci-groups"] == "0.1_2.3"
+            assert node.allocatable().keys() >= {"millicores", "tiles", "memory.max"}
+
+    async def test_uninstalling_takes_everything_of_ours_off_and_nothing_else(self, tmp_path: Path) -> None:
+        async with sandbox_node(*FLEX) as node:
+            async with node.running_plugin():
+                await soon(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
+            kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", node.server.url, token="plugin")
+            api = await connect(str(kubeconfig), explicit=True)
+            assert await clear_node(api, NODE)
+            await api.close()
+            assert list(node.node()["metadata"]["labels"]) == ["kubernetes.io/hostname"]
+            assert not {"millicores", "memory.max", "tiles"} & node.allocatable().keys()
+
+    async def test_a_feature_file_says_the_same_while_the_plugin_runs(self) -> None:
+        async with sandbox_node(*FLEX) as node:
+            file = node.directory / "features/gpus.txt"
+            file.parent.mkdir()
+            async with node.running_plugin("--write-node=nfd", f"--nfd-file={file}"):
+                await eventually(file.exists)
+                assert "gpu.intel.com/gpu-numbers=0.1.2.3\n" in file.read_text()
+                assert "gpu.intel.com/gpu-numbers" not in node.node()["metadata"]["labels"]
+            assert not file.exists()
+
+    async def test_fake_cards_are_told_loudly(self, caplog: pytest.LogCaptureFixture) -> None:
+        async with sandbox_node(*FLEX) as node, node.running_plugin():
+            assert "THE GPUS OF THIS NODE ARE FAKE" in caplog.text
+            await eventually(lambda: [reason for reason, _ in node.events(NODE)] == ["FakeGPUs"])
+            assert node.count("fake_gpus") == 1

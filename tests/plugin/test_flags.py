@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gas.daemon.go_flags import UsageError
+from gas.plugin.allocation_policy import AllocationPolicy
+from gas.plugin.container_answer import ByPath, Cdi
+from gas.plugin.device_lists import Monitoring
+from gas.plugin.flag_table import FLAG_GROUPS, WriteNode
+from gas.plugin.flags import Flags, help_text, parse_flags
+
+
+def parsed(*argv: str, environ: dict[str, str] | None = None, host_name: str = "Host-1") -> Flags:
+    return parse_flags(argv, environ=environ or {}, host_name=host_name)
+
+
+def test_defaults() -> None:
+    assert parsed() == Flags(
+        shared_dev_num=1,
+        allocation_policy=AllocationPolicy.NONE,
+        resource_manager=True,
+        monitoring=Monitoring.NONE,
+        by_path=ByPath.SINGLE,
+        cdi=Cdi.NONE,
+        cdi_file=Path("/var/run/cdi/gpu.intel.com-card.json"),
+        prefix=Path("/"),
+        allow_ids=frozenset(),
+        deny_ids=frozenset(),
+        node_name="host-1",
+        kubelet_dir=Path("/var/lib/kubelet"),
+        write_node=WriteNode.PATCH,
+        nfd_file=Path("/etc/kubernetes/node-feature-discovery/features.d/intel-gpu-resources.txt"),
+        uninstall=False,
+        kube_config=None,
+        metrics_port=9003,
+        metrics_address="",
+        verbosity=0,
+        log_format="text",
+        show_version=False,
+        show_help=False,
+        warnings=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "field", "value"),
+    [
+        pytest.param(["-shared-dev-num", "10"], "shared_dev_num", 10, id="shared-dev-num"),
+        pytest.param(["-allocation-policy=packed"], "allocation_policy", AllocationPolicy.PACKED, id="policy"),
+        pytest.param(["-enable-monitoring"], "monitoring", Monitoring.ONE, id="monitoring"),
+        pytest.param(["-enable-monitoring", "-split-monitoring"], "monitoring", Monitoring.SPLIT, id="split"),
+        pytest.param(["-prefix", "/fake"], "prefix", Path("/fake"), id="prefix"),
+        pytest.param(["-bypath=all"], "by_path", ByPath.ALL, id="bypath"),
+        pytest.param(["-allow-ids=0x56C0,0x56c1"], "allow_ids", frozenset({"0x56c0", "0x56c1"}), id="allow-ids"),
+        pytest.param(["-deny-ids", "0x56c0"], "deny_ids", frozenset({"0x56c0"}), id="deny-ids"),
+        pytest.param(["-resource-manager"], "resource_manager", True, id="resource-manager-as-before"),
+        pytest.param(["--node-name=gpu-7"], "node_name", "gpu-7", id="node-name"),
+        pytest.param(["--kubelet-dir=/k"], "kubelet_dir", Path("/k"), id="kubelet-dir"),
+        pytest.param(["--write-node=nfd"], "write_node", WriteNode.NFD, id="write-node"),
+        pytest.param(["--nfd-file=/f"], "nfd_file", Path("/f"), id="nfd-file"),
+        pytest.param(["--cdi=annotations"], "cdi", Cdi.ANNOTATIONS, id="cdi"),
+        pytest.param(["--cdi-file=/c"], "cdi_file", Path("/c"), id="cdi-file"),
+        pytest.param(["--uninstall"], "uninstall", True, id="uninstall"),
+        pytest.param(["--kubeConfig=/k"], "kube_config", "/k", id="kubeConfig"),
+        pytest.param(["--metrics-port=0"], "metrics_port", 0, id="metrics-port"),
+        pytest.param(["--metrics-address=::1"], "metrics_address", "::1", id="metrics-address"),
+        pytest.param(["-v=4"], "verbosity", 4, id="v"),
+        pytest.param(["--log-format=json"], "log_format", "json", id="log-format"),
+        pytest.param(["--version"], "show_version", True, id="version"),
+        pytest.param(["-h"], "show_help", True, id="h"),
+    ],
+)
+def test_flag(argv: list[str], field: str, value: Any) -> None:
+    flags = parsed(*argv)
+    assert getattr(flags, field) == value
+    rest = {each.name for each in fields(Flags)} - {field}
+    assert all(getattr(flags, name) == getattr(parsed(), name) for name in rest)
+
+
+def test_without_the_resource_manager_nothing_is_written_on_the_node() -> None:
+    flags = parsed("-resource-manager=false")
+    assert (flags.resource_manager, flags.write_node, flags.warnings) == (False, WriteNode.NONE, ())
+
+
+@pytest.mark.parametrize(
+    ("argv", "warning"),
+    [
+        pytest.param(
+            ["-resource-manager=false", "--write-node=patch"],
+            "ignored: --write-node=patch; with --resource-manager=false nothing is written",
+            id="writing-without-the-resource-manager",
+        ),
+        pytest.param(
+            ["--split-monitoring"],
+            "ignored: --split-monitoring; it needs --enable-monitoring",
+            id="splitting-no-monitoring",
+        ),
+        pytest.param(["-logtostderr"], "ignored: --logtostderr; logs go to stderr, see -v and --log-format", id="klog"),
+    ],
+)
+def test_flags_that_mean_nothing_are_told(argv: list[str], warning: str) -> None:
+    assert parsed(*argv).warnings == (warning,)
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        pytest.param(["-shared-dev-num=0"], "flag --shared-dev-num: expected a whole number from 1", id="no-share"),
+        pytest.param(["-allocation-policy=x"], "expected none, balanced or packed, found 'x'", id="policy"),
+        pytest.param(["-bypath=x"], "expected single, none or all, found 'x'", id="bypath"),
+        pytest.param(["--write-node=x"], "expected patch, nfd or none, found 'x'", id="write-node"),
+        pytest.param(["--cdi=x"], "expected none, names or annotations, found 'x'", id="cdi"),
+        pytest.param(["-allow-ids=56c0"], "--allow-ids: expected PCI device ids such as 0x56c0", id="no-pci-id"),
+        pytest.param(["-allow-ids=0x56c0", "-deny-ids=0x56c1"], "exclude each other", id="allowed-and-denied"),
+        pytest.param(["--node-name=No_Name"], "flag --node-name: expected a Kubernetes name", id="node-name"),
+        pytest.param(["-shared-dev-nums=2"], "did you mean --shared-dev-num?", id="misspelt"),
+    ],
+)
+def test_what_cannot_be_understood(argv: list[str], sentence: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parsed(*argv)
+    assert sentence in str(raised.value)
+
+
+class TestNodeName:
+    def test_the_environment_names_it(self) -> None:
+        assert parsed(environ={"NODE_NAME": "gpu-7"}).node_name == "gpu-7"
+
+    def test_a_flag_wins_over_the_environment(self) -> None:
+        assert parsed("--node-name=gpu-8", environ={"NODE_NAME": "gpu-7"}).node_name == "gpu-8"
+
+    def test_a_name_that_cannot_be_a_nodes_is_refused_with_its_source(self) -> None:
+        with pytest.raises(UsageError, match="environment variable NODE_NAME: expected a Kubernetes name"):
+            parsed(environ={"NODE_NAME": "no_name"})
+        with pytest.raises(UsageError, match="the host's name: expected a Kubernetes name"):
+            parsed(host_name="no_name")
+
+
+def test_help_names_every_flag_and_variable() -> None:
+    text = help_text()
+    for group in FLAG_GROUPS.values():
+        for flag in group:
+            assert f"-{flag.name}" in text
+    for variable in ("NODE_NAME", "GPU_MEMORY_OVERRIDE", "GPU_MEMORY_RESERVED", "GPU_PCI_GROUPING_LEVEL"):
+        assert variable in text

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+
+from gas.plugin.metrics import Metrics
+
+
+@pytest.mark.parametrize("encode", [generate_latest, generate_openmetrics], ids=["prometheus", "openmetrics"])
+def test_every_metric_is_documented_and_named_by_the_conventions(encode: object) -> None:
+    text = encode(Metrics("1").registry).decode()  # type: ignore[operator]
+    helps = dict(re.findall(r"^# HELP (\S+) (.+)$", text, re.MULTILINE))
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    documented = {name: line for name, line in helps.items() if not name.endswith("_created")}
+    assert documented.keys() >= {"gas_plugin_ready", "gas_plugin_answer_seconds"}
+    for name, line in documented.items():
+        assert name.startswith("gas_plugin_")
+        assert line.endswith(".")
+        assert name in types
+
+
+def test_what_is_counted_elsewhere_is_asked_at_the_moment_of_a_scrape() -> None:
+    metrics = Metrics("1")
+    metrics.totals.scans = lambda: 3
+    metrics.totals.receipts_written = lambda: 4
+    metrics.totals.node_writes = lambda: 5
+    metrics.totals.registrations = lambda: {"i915": 6}
+    value = metrics.registry.get_sample_value
+    assert value("gas_plugin_scans_total") == 3
+    assert value("gas_plugin_receipts_written_total") == 4
+    assert value("gas_plugin_node_writes_total") == 5
+    assert value("gas_plugin_registrations_total", {"resource": "i915"}) == 6
+
+
+def test_build_info_tells_the_version() -> None:
+    assert Metrics("1.2.3").registry.get_sample_value("gas_plugin_build_info", {"version": "1.2.3"}) == 1

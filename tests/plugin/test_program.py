@@ -1,0 +1,140 @@
+"""The program as somebody starts it: exit codes, signals, what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from urllib.error import HTTPError
+
+import pytest
+
+from gas.sandbox.fake_sysfs import FLEX_170, fake_gpus
+from tests.cluster.scripted_server import write_kubeconfig
+from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
+from tests.plugin.scripted_kubelet import eventually
+
+
+@asynccontextmanager
+async def process(*arguments: str, **environ: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """``gas-plugin``, which is killed when the block ends."""
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "gas.plugin", *arguments)
+    started = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environ)
+    try:
+        yield started
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await started.communicate()
+
+
+async def ended(*arguments: str, **environ: str) -> tuple[int | None, str, str]:
+    """Exit code, output and errors of a run that ends by itself."""
+    async with process(*arguments, **environ) as running:
+        out, errors = await asyncio.wait_for(running.communicate(), 30)
+        return running.returncode, out.decode(), errors.decode()
+
+
+def options(node: SandboxNode) -> list[str]:
+    kubeconfig = write_kubeconfig(node.directory / "kubeconfig", node.server.url, token="plugin")
+    return [
+        f"--kubeConfig={kubeconfig}",
+        f"--prefix={node.tree}",
+        f"--kubelet-dir={node.kubelet_dir}",
+        f"--node-name={NODE}",
+        "--metrics-address=127.0.0.1",
+    ]
+
+
+async def test_wrong_usage_is_told_with_exit_code_2() -> None:
+    code, out, errors = await ended("--prot=1")
+    assert (code, out) == (2, "")
+    assert errors.startswith("gas-plugin: unknown flag '--prot'")
+
+
+async def test_help_and_version_end_at_once() -> None:
+    code, out, _ = await ended("--help")
+    assert (code, out.splitlines()[0]) == (0, "Usage: gas-plugin [flags]")
+    code, out, _ = await ended("--version")
+    assert (code, out.split()[0]) == (0, "gas-plugin")
+
+
+async def test_a_variable_that_is_no_number_stops_it_from_starting() -> None:
+    code, _, errors = await ended("--resource-manager=false", GPU_MEMORY_RESERVED="much")
+    assert code == 1
+    assert "cannot start: environment variable GPU_MEMORY_RESERVED" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+async def test_it_ends_in_order_and_leaves_no_socket(number: signal.Signals) -> None:
+    async with sandbox_node(*fake_gpus(FLEX_170, 2)) as node:
+        port = await _free_port()
+        async with process(*options(node), f"--metrics-port={port}") as running:
+            await soon(lambda: node.allocatable()["i915"] == "2")
+            await eventually(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
+            assert await asyncio.to_thread(_get, port, "/healthz") == (200, "ok\n")
+            assert await asyncio.to_thread(_get, port, "/readyz") == (200, "ok\n")
+            status, metrics = await asyncio.to_thread(_get, port, "/metrics")
+            assert status == 200
+            assert 'gas_plugin_cards{driver="i915",state="healthy"} 2.0' in metrics
+            running.send_signal(number)
+            _, errors = await asyncio.wait_for(running.communicate(), 15)
+            assert running.returncode == 0, errors.decode()
+        assert not list((node.kubelet_dir / "device-plugins").glob("gpu.intel.com*"))
+        assert "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"]
+
+
+async def test_not_ready_without_kubelet() -> None:
+    async with sandbox_node(*fake_gpus(FLEX_170, 2), kubelet=False) as node:
+        port = await _free_port()
+        async with process(*options(node), f"--metrics-port={port}"):
+            answer = await asyncio.to_thread(_get_until, port, "/readyz", "kubelet has not started")
+            assert answer[0] == 503
+
+
+async def test_uninstall_takes_everything_off_the_node() -> None:
+    async with sandbox_node(*fake_gpus(FLEX_170, 2)) as node:
+        async with node.running_plugin():
+            await eventually(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
+        files = [f"--nfd-file={node.directory}/nfd", f"--cdi-file={node.directory}/cdi"]
+        (node.directory / "nfd").touch()
+        (node.directory / "cdi").touch()
+        code, _, errors = await ended(*options(node), *files, "--uninstall")
+        assert code == 0, errors
+        assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
+        assert not [path.name for path in node.directory.iterdir() if path.name in ("nfd", "cdi")]
+
+
+def _get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
+def _get_until(port: int, path: str, word: str) -> tuple[int, str]:
+    """The first answer with this word in it; before, nobody may be listening."""
+    end = time.monotonic() + 20
+    while True:
+        with suppress(OSError):
+            answer = _get(port, path)
+            if word in answer[1]:
+                return answer
+        if time.monotonic() > end:
+            raise TimeoutError(f"{path} never said {word!r}")
+        time.sleep(0.05)
+
+
+async def _free_port() -> int:
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return port
