@@ -38,7 +38,7 @@ lock: $(VENV)/.dev
 
 # Generate the code of kubelet's gRPC interfaces anew from its proto files, which lie beside it.
 protos: $(VENV)/.dev
-	$(BIN)/python scripts/kubelet_api.py
+	$(BIN)/python -m scripts.kubelet_api
 
 # A stamp is written only after everything before it worked, so an interrupted set-up starts again.
 $(VENV)/.runtime: requirements.lock pyproject.toml
