@@ -96,6 +96,7 @@ class DeviceServer:
         self._news = asyncio.Event()
         self._closing = False
         self._serving: tuple[aio.Server, PluginSocket] | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     @property
     def resource_name(self) -> str:
@@ -133,14 +134,17 @@ class DeviceServer:
         return socket
 
     async def close(self) -> None:
-        """Stop listening, and end kubelet's watch."""
-        if self._serving is None:
-            return
-        (server, socket), self._serving = self._serving, None
-        self._closing = True
-        self._tell_news()
-        socket.remove()
-        await server.stop(FINISH)
+        """Stop listening, and end kubelet's watch. When this is cancelled the end goes on, and may be awaited again."""
+        if self._serving is not None:
+            (server, socket), self._serving = self._serving, None
+            self._closing = True
+            self._tell_news()
+            socket.remove()
+            self._ending = asyncio.create_task(server.stop(FINISH))
+        if self._ending is not None:
+            # Not awaited itself: before Python 3.12 what gRPC does in there may swallow that we are cancelled.
+            await asyncio.wait({self._ending})
+            self._ending.result()
 
     async def watched(self) -> AsyncIterator[api.ListAndWatchResponse]:
         """Every state of the devices from now until `close`, as kubelet's watch sees it."""

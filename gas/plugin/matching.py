@@ -205,7 +205,7 @@ class Matching:
                     yield _Candidate(known, want)
 
     def _rank(self, candidate: _Candidate, call: Call) -> tuple[object, ...]:
-        """Smaller is likelier."""
+        """Smaller is likelier; of equals, which are containers of one pod, the first."""
         pod = candidate.progress.pod
         given = pod.decided_for(candidate.want.index)
         return (
@@ -216,7 +216,6 @@ class Matching:
             pod.timestamp or 0,
             pod.created,
             pod.key,
-            candidate.want.index,
         )
 
     def _note(self, candidate: _Candidate | None, ids: Ids, confidence: Confidence, *, now: float) -> None:

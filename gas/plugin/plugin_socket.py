@@ -45,7 +45,8 @@ def socket_identity(path: Path) -> SocketIdentity | None:
 async def is_served(path: Path) -> bool:
     """Whether somebody listens at this path. A process that was killed leaves its socket behind."""
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_unix_connection(path), 1.0)
+        async with asyncio.timeout(1.0):
+            _, writer = await asyncio.open_unix_connection(path)
     except (OSError, TimeoutError):
         return False
     writer.close()

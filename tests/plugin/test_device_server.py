@@ -18,6 +18,7 @@ from gas.plugin.device_lists import Device
 from gas.plugin.device_server import AllocateRequest, DeviceServer, Outcome
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
+from gas.plugin.plugin_socket import is_served
 from tests.plugin.scripted_kubelet import PATIENCE, connect, devices_of, eventually, next_of
 
 HEALTHY = (Device(id="card0-0", healthy=True), Device(id="card1-0", healthy=True))
@@ -321,3 +322,19 @@ async def test_nothing_is_done_before_a_container_starts(socket_directory: Path)
             api.PreStartContainerRequest(devices_ids=["card0-0"]), timeout=PATIENCE
         )
     assert answer == api.PreStartContainerResponse()
+
+
+@pytest.mark.parametrize("turns", range(0, 60, 4))
+async def test_who_closes_can_be_cancelled_at_any_moment(socket_directory: Path, turns: int) -> None:
+    server = DeviceServer("i915", allocate=plain, plain_answer=plain)
+    path = socket_directory / "p.sock"
+    for more in range(4):
+        await server.open(path)
+        closing = asyncio.create_task(server.close())
+        for _ in range(turns + more):
+            await asyncio.sleep(0)
+        if closing.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+        await server.close()  # the end went on all the same
+        assert not await is_served(path)
