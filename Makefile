@@ -32,7 +32,9 @@ bench: $(VENV)/.dev
 # Resolve the dependencies of pyproject.toml anew, for every supported Python, with hashes.
 lock: $(VENV)/.dev
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
-	    --extra sandbox --group build --output-file requirements.lock pyproject.toml
+	    --extra sandbox --extra tools --group build --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
+	    --extra tools --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
 	    --group dev --constraint requirements.lock --output-file requirements-dev.lock
 
