@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from gas.cards import Card
 from gas.daemon.go_flags import GoFlag
@@ -18,16 +19,25 @@ from gas.extender.flag_table import FLAG_GROUPS
 from gas.extender.metrics import Metrics
 from gas.intel import names
 from gas.placement import refusal
+from gas.plugin.device_server import Outcome
+from gas.plugin.flag_table import FLAG_GROUPS as PLUGIN_FLAG_GROUPS
+from gas.plugin.metrics import Metrics as PluginMetrics
 from tests.e2e.accounts import FULL_RULES
+from tests.e2e.plugin import PLUGIN_RULES
 
 ROOT = Path(__file__).parents[1]
 PAGES = {page.name: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
 EXTENDER, PODS, NODES = PAGES["extender.md"], PAGES["pods.md"], PAGES["nodes.md"]
-TROUBLESHOOTING = PAGES["troubleshooting.md"]
+TROUBLESHOOTING, PLUGIN = PAGES["troubleshooting.md"], PAGES["plugin.md"]
 
-FLAGS = {flag.name: flag for group in FLAG_GROUPS.values() for flag in group}
-OTHER_PROGRAMS_FLAGS = {"--config"}
-"""Flags in the text, outside of command lines, that are kube-scheduler's."""
+FLAGS = {
+    page: {flag.name: flag for group in groups.values() for flag in group}
+    for page, groups in (("extender.md", FLAG_GROUPS), ("plugin.md", PLUGIN_FLAG_GROUPS))
+}
+"""The flags of a program, by the page about it."""
+OTHER_PROGRAMS_FLAGS = {"config", "root-dir", "grace-period", "health-management", "wsl"}
+"""Flags in the text, outside of command lines, that are kube-scheduler's, kubelet's, kubectl's, Intel's plugin's."""
+SOURCES = "\n".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "gas").rglob("*.py")))
 
 RULES_OF_PODS = (names.ALLOW, names.DENY, names.SAME_GPU, names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
 LABELS_OF_CARDS = (names.CARDS, names.GPU_NUMBERS, names.NUMA_GPU_MAP, names.PCI_GROUPS, names.XE_LINKS)
@@ -47,10 +57,15 @@ async def _card_metrics() -> set[str]:
     return set(re.findall(r"^# TYPE (\w+)", "".join(pieces), re.MULTILINE))
 
 
-def metric_names() -> set[str]:
-    families = Metrics("0").registry.collect()
-    own = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
-    return own | asyncio.run(_card_metrics())
+def _names_in(registry: CollectorRegistry) -> set[str]:
+    return {f"{family.name}_total" if family.type == "counter" else family.name for family in registry.collect()}
+
+
+METRICS = {
+    "extender.md": _names_in(Metrics("0").registry) | asyncio.run(_card_metrics()),
+    "plugin.md": _names_in(PluginMetrics("0").registry),
+}
+"""The metrics of a program, by the page about it."""
 
 
 def table_rows(page: str) -> Iterator[list[str]]:
@@ -87,10 +102,11 @@ def anchors(page: str) -> set[str]:
     return made | set(re.findall(r'<a id="([^"]+)">', page))
 
 
-@pytest.mark.parametrize("name", FLAGS)
-def test_the_table_of_flags_has_the_flag_with_its_default(name: str) -> None:
-    defaults = [row[1] for row in table_rows(EXTENDER.partition("## Ports")[0]) if row[0] == dashed(name)]
-    assert defaults == [default_in_words(FLAGS[name])]
+@pytest.mark.parametrize(("page", "name"), [(page, name) for page, flags in FLAGS.items() for name in flags])
+def test_the_table_of_flags_has_the_flag_with_its_default(page: str, name: str) -> None:
+    section = PAGES[page].partition("## Flags")[2].partition("\n## ")[0]
+    defaults = [row[1] for row in table_rows(section) if row[0] == dashed(name)]
+    assert defaults == [default_in_words(FLAGS[page][name])]
 
 
 @pytest.mark.parametrize("name", [flag.name for flag in KLOG_FLAGS])
@@ -100,26 +116,47 @@ def test_flags_without_effect_are_listed(name: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_names_only_flags_that_exist(page: str) -> None:
-    known = {dashed(name) for name in FLAGS} | {f"--{flag.name}" for flag in KLOG_FLAGS} | {"-h"}
-    named = {match[0] for span in code_spans(PAGES[page]) if (match := re.match(r"--?[A-Za-z][\w-]*", span))}
+    known = {name for flags in FLAGS.values() for name in flags} | {flag.name for flag in KLOG_FLAGS} | {"h"}
+    named = {match[1] for span in code_spans(PAGES[page]) if (match := re.match(r"--?([A-Za-z][\w-]*)", span))}
     assert named <= known | OTHER_PROGRAMS_FLAGS
 
 
-def test_the_service_of_the_installation_uses_only_flags_that_exist() -> None:
-    (command,) = re.findall(r"^ExecStart=(.*?)[^\\]$", PAGES["install.md"], re.DOTALL | re.MULTILINE)
+@pytest.mark.parametrize(("page", "program"), [("install.md", "extender.md"), ("plugin.md", "plugin.md")])
+def test_the_service_of_the_installation_uses_only_flags_that_exist(page: str, program: str) -> None:
+    (command,) = re.findall(r"^ExecStart=(.*?)[^\\]$", PAGES[page], re.DOTALL | re.MULTILINE)
     used = set(re.findall(r"--([A-Za-z-]+)", command))
     assert used
-    assert used <= FLAGS.keys()
+    assert used <= FLAGS[program].keys()
 
 
-@pytest.mark.parametrize("name", sorted(metric_names()))
-def test_the_table_of_metrics_has_the_metric(name: str) -> None:
-    assert name in {row[0] for row in table_rows(EXTENDER)}
+@pytest.mark.parametrize(
+    ("page", "name"), [(page, name) for page, names_of_page in METRICS.items() for name in sorted(names_of_page)]
+)
+def test_the_table_of_metrics_has_the_metric(page: str, name: str) -> None:
+    assert name in {row[0] for row in table_rows(PAGES[page])}
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_names_only_metrics_that_exist(page: str) -> None:
-    assert set(re.findall(r"gas_extender_\w+[a-z]", PAGES[page])) <= metric_names()
+    named = set(re.findall(r"gas_(?:extender|plugin)_\w+[a-z]", PAGES[page]))
+    assert named <= {name for names_of_page in METRICS.values() for name in names_of_page}
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_the_page_on_the_plugin_says_how_kubelet_is_answered(outcome: Outcome) -> None:
+    assert f"`{outcome}`" in PLUGIN
+
+
+def test_pages_name_exactly_the_events_that_there_are() -> None:
+    written = set(re.findall(r"\"(GPU[A-Z][A-Za-z]+|NoGPU[A-Za-z]+)\"", SOURCES))
+    named = {event for page in PAGES.values() for event in re.findall(r"\b(?:No)?GPU[A-Z][a-z][A-Za-z]+\b", page)}
+    assert written == named
+
+
+def test_the_page_on_the_plugin_has_the_environment_variables() -> None:
+    read = set(re.findall(r"_number\(environ, \"(\w+)\"\)", SOURCES)) | {"NODE_NAME"}
+    assert len(read) > 1
+    assert read <= {row[0] for row in table_rows(PLUGIN)}
 
 
 @pytest.mark.parametrize("resource", [*names.COUNT_RESOURCES, *names.MONITORING_RESOURCES, names.TILES])
@@ -211,6 +248,14 @@ def test_the_role_of_the_installation_is_the_one_that_is_explained() -> None:
     (manifest,) = re.findall(r"kubectl apply -f - <<'END'\n(.*?)^END$", PAGES["install.md"], re.DOTALL | re.MULTILINE)
     (role,) = (each for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
     assert role["rules"] == [rule for rule in told if rule["resources"] != ["leases"]]
+
+
+def test_the_rules_of_the_plugin_are_those_that_the_end_to_end_tests_run_under() -> None:
+    (told,) = (yaml.safe_load(block) for block in blocks(PLUGIN, "yaml"))
+    assert told["rules"] == list(PLUGIN_RULES)
+    (manifest,) = re.findall(r"kubectl apply -f - <<'END'\n(.*?)^END$", PLUGIN, re.DOTALL | re.MULTILINE)
+    (role,) = (each for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
+    assert role["rules"] == told["rules"]
 
 
 def _as_rules(block: str) -> str:

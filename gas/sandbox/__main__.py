@@ -46,10 +46,12 @@ def _show(file: Path | None, flags: Sequence[str]) -> bool:
 
     console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     manifests = read_manifests(file) if file is not None else None
-    console.print("A cluster inside one process: API server, scheduler, pods. The extender is the real one, over TLS.")
+    sandbox = "A cluster inside one process: API server, scheduler"
     if file is None or manifests is None:
+        console.print(f"{sandbox}, kubelets. The extender and the device plugin of each node are the real ones.")
         run_until_interrupted(show_examples(console, EXAMPLES, [*EXAMPLES_FLAGS, *flags]))
         return True
+    console.print(f"{sandbox}. The extender is the real one, over TLS.")
     return run_until_interrupted(show_cluster(console, file, manifests, flags))
 
 
@@ -68,7 +70,7 @@ def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         prog="gas-sandbox",
         usage="python -m gas.sandbox [FILE] [-- FLAG ...]",
-        description="Run the real extender against a cluster inside one process.",
+        description="Run the real extender, and real device plugins, against a cluster inside one process.",
         epilog="Flags of the extender may follow after --, for example: cluster.yaml -- --balancedResource=millicores",
         allow_abbrev=False,
     )
@@ -78,7 +80,7 @@ def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         nargs="?",
         type=Path,
         help="nodes and pods as YAML or JSON, such as `kubectl get nodes,pods -A -o yaml` writes: says where each "
-        "waiting pod would go; without a file the pods of examples/ are placed",
+        "waiting pod would go; without a file the pods of examples/ go the whole way, on nodes with fake GPUs",
     )
     return parser.parse_args(own), flags
 

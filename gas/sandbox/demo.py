@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
+from gas.errors import GasError
 from gas.sandbox.api import Api
 from gas.sandbox.manifest_objects import NodeManifest, PodManifest
 from gas.sandbox.manifests import BadManifest, Manifests, read_manifests
 from gas.sandbox.narration import Narration, counted
-from gas.sandbox.pod_runner import Pace
-from gas.sandbox.stage import create_node, running_stage
+from gas.sandbox.node_hardware import bare_node, hardware_of, not_yet_said
+from gas.sandbox.pod_time import KubeletPace
+from gas.sandbox.stage import Stage, create_bare_node, running_stage
 
 RUN_SECONDS = 5.0
 """How long the pods of the examples run."""
@@ -21,8 +23,21 @@ RUN_SECONDS = 5.0
 PAUSE = 0.6
 """Seconds between two files, so that the lines can be followed."""
 
+DESCRIBED_WITHIN = 30.0
+"""Seconds for the plugins to start, find their cards and write them on their nodes."""
+
 PATIENCE = 120.0
 """Seconds after the last file after which the demo ends, whatever still happens."""
+
+
+class NodeNotDescribed(GasError):
+    """The plugins have not written what their nodes must say."""
+
+    def __init__(self, missing: Mapping[str, Sequence[str]]) -> None:
+        nodes = "; ".join(f"{node}: {', '.join(fields)}" for node, fields in missing.items())
+        super().__init__(
+            f"after {DESCRIBED_WITHIN:g} s the plugins have not written on their nodes what they should: {nodes}"
+        )
 
 
 async def show_examples(
@@ -33,17 +48,23 @@ async def show_examples(
     run    seconds that the pods run
     pause  seconds between two files
 
-    Raises BadManifest, and ApiFailure or ExtenderEnded, also within an ExceptionGroup.
+    Raises BadManifest, and ApiFailure, NodeNotDescribed or ProcessEnded, also within an ExceptionGroup.
     """
     nodes, files = _read_examples(directory)
     narration = Narration(console)
 
     def set_up(api: Api) -> None:
         for node in nodes:
-            create_node(api, node)
+            create_bare_node(api, node)
 
+    hardware = {node.name: hardware_of(node) for node in nodes}
+    pace = KubeletPace(init=min(0.2, run), run=run, status=0.3)
     narration.say(f"{counted(len(nodes), 'node')}; every pod runs for {run:g} seconds.")
-    async with running_stage(narration, set_up, flags, Pace(init=min(0.2, run), run=run)) as stage:
+    narration.say("The GPUs are fake: files like those that the kernel shows. Nothing of this machine's own is read.")
+    async with running_stage(narration, set_up, flags, hardware=hardware, pace=pace) as stage:
+        narration.look_inside = stage.inside
+        await _until_described(stage, nodes)
+        _tell_nodes(narration, nodes, stage)
         submitted = 0
         for file, pods in files:
             narration.chapter(f"{directory.name}/{file.name}", _first_sentence(file))
@@ -58,6 +79,26 @@ async def show_examples(
     if not all_ended:
         narration.warn(f"some pods have not ended {PATIENCE:g} seconds after the last was submitted")
     narration.sum_up("Where the pods went", show_times=True)
+
+
+async def _until_described(stage: Stage, nodes: Sequence[NodeManifest]) -> None:
+    """Until every plugin has registered with its kubelet and written its node. Raises NodeNotDescribed."""
+
+    def missing() -> dict[str, list[str]]:
+        named = {node.name: not_yet_said(node, stage.nodes.get(node.name, {"metadata": {}})) for node in nodes}
+        return {name: fields for name, fields in named.items() if fields}
+
+    if not await stage.until(lambda: not missing(), patience=DESCRIBED_WITHIN):
+        raise NodeNotDescribed(missing())
+
+
+def _tell_nodes(narration: Narration, nodes: Sequence[NodeManifest], stage: Stage) -> None:
+    """What the plugins wrote, and kubelet on their word."""
+    narration.chapter("The nodes", "What each plugin has found, and what its node now says")
+    for node in nodes:
+        found, before = stage.nodes[node.name], bare_node(node)["metadata"].get("labels") or {}
+        labels = {name: text for name, text in found["metadata"]["labels"].items() if name not in before}
+        narration.tell_node(node.name, labels, found["status"]["allocatable"])
 
 
 def _read_examples(directory: Path) -> tuple[list[NodeManifest], list[tuple[Path, list[PodManifest]]]]:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import aiohttp
 
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api import podresources_v1_pb2 as resources_api
 from gas.sandbox import device_checkpoint
-from gas.sandbox.api_client import ApiClient, RefusedByApi
-from gas.sandbox.containers import Container, Containers, read_answers
+from gas.sandbox.api_client import ApiClient
+from gas.sandbox.containers import Container, Containers
 from gas.sandbox.device_allocation import NoDevices, allocate_pod
 from gas.sandbox.device_books import NodeAmounts
 from gas.sandbox.device_plugins import DevicePlugins, PluginFailed
 from gas.sandbox.event_recorder import EventRecorder
 from gas.sandbox.kubelet_node import KubeletNode
-from gas.sandbox.kubelet_status import pod_status, refused_status
+from gas.sandbox.kubelet_status import refused_status
 from gas.sandbox.mirror import Mirror, Object
+from gas.sandbox.pod_life import PodLife
 from gas.sandbox.pod_resources import PodResourcesServer, allocatable_resources, pod_resources
-from gas.sandbox.pod_time import KubeletPace, container_seconds, restart_seconds, stop_seconds
+from gas.sandbox.pod_time import KubeletPace
+from gas.sandbox.pod_writer import PodWriter, insist
 
-_RETRY = 0.2
 _REFUSED = "UnexpectedAdmissionError"
 
 
@@ -63,6 +60,7 @@ class Kubelet:
         self._node_name = node
         self._pace = pace or KubeletPace()
         self._node = KubeletNode(client, node)
+        self._writer = PodWriter(client)
         self._events = EventRecorder(client, "kubelet")
         self._changes: asyncio.Queue[_Change] = asyncio.Queue()
         self._turn = asyncio.Lock()
@@ -83,13 +81,21 @@ class Kubelet:
             told=self._devices_told,
             lost=self._devices_lost,
         )
+        self._life = PodLife(
+            self.containers,
+            self._pace,
+            self._writer,
+            allotments=lambda uid, name: self._books.allotments.get(uid, {}).get(name, {}),
+            pre_start=self._plugins.pre_start,
+            torn_down=self._torn_down,
+        )
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             tasks.create_task(self._plugins.serve())
             tasks.create_task(PodResourcesServer(self.pod_resources, self._listed, self._allocatable).serve())
             await self._plugins.serving.wait()
             self.serving.set()
-            await self._insist(self._node.register)
+            await insist(self._node.register)
             tasks.create_task(self._node.keep_while(self._amounts, self._pace.status))
             await asyncio.sleep(self._pace.sources)
             tasks.create_task(Mirror(self._client, "/api/v1/pods", self._pod_changed).run())
@@ -127,10 +133,10 @@ class Kubelet:
         if uid in self._lives:
             self._ending.add(uid)
             self._end_life(uid)
-            self._lives[uid] = self._tasks.create_task(self._stop(pod))
+            self._lives[uid] = self._tasks.create_task(self._life.stop(pod))
         elif _is_over(pod):
             self._ending.add(uid)
-            self._lives[uid] = self._tasks.create_task(self._delete(pod))
+            self._lives[uid] = self._tasks.create_task(self._writer.delete(pod))
 
     def _remove(self, uid: str) -> None:
         """Gone from the API: nothing is waited for, its devices are free while its containers are still told to end."""
@@ -164,85 +170,17 @@ class Kubelet:
             message = f"Pod was rejected: Allocate failed due to {failure}, which is unexpected"
             self._tasks.create_task(self._refuse(pod, message))
         else:
-            self._lives[uid] = self._tasks.create_task(self._live(pod))
+            self._lives[uid] = self._tasks.create_task(self._life.live(pod))
         finally:
             device_checkpoint.write_checkpoint(self._checkpoint, self._books)
 
     async def _refuse(self, pod: Object, message: str) -> None:
-        await self._set_status(pod, refused_status(_REFUSED, message))
-        await self._insist(lambda: self._events.record(pod, "Warning", _REFUSED, message))
+        await self._writer.set_status(pod, refused_status(_REFUSED, message))
+        await insist(lambda: self._events.record(pod, "Warning", _REFUSED, message))
 
-    async def _live(self, pod: Object) -> None:
-        """From its first container to the end of its last."""
-        for container in pod["spec"].get("initContainers") or ():
-            started = await self._started(pod, container)
-            if container.get("restartPolicy") != "Always":
-                await started.ended.wait()
-        for container in pod["spec"]["containers"]:
-            await self._started(pod, container)
-        await self._set_status(pod, pod_status(pod, self.containers, "Running"))
-        async with asyncio.TaskGroup() as tasks:
-            for container in pod["spec"]["containers"]:
-                tasks.create_task(self._until_ended(pod, container))
-        self.containers.stop(pod["metadata"]["uid"])
-        await self._tear_down(pod)
-
-    async def _started(self, pod: Object, container: Object, *, again: bool = False) -> Container:
-        """Running now; one that has run since before kubelet's restart is left as it is."""
-        uid, name = pod["metadata"]["uid"], container["name"]
-        if (found := self.containers.get(uid, name)) is not None and not again:
-            return found
-        allotments = self._books.allotments.get(uid, {}).get(name, {})
-        for resource, allotment in allotments.items():
-            await self._pre_started(resource, allotment.ids)
-        given = read_answers(allotment.answer for allotment in allotments.values())
-        is_init = container in (pod["spec"].get("initContainers") or ())
-        seconds = container_seconds(pod, name, self._pace.init if is_init else self._pace.run)
-        if is_init and container.get("restartPolicy") == "Always":
-            seconds = None
-        if not again and (until_restart := restart_seconds(pod, name)) is not None:
-            return self.containers.start(uid, name, given, until_restart, fails=True)
-        return self.containers.start(uid, name, given, seconds)
-
-    async def _pre_started(self, resource: str, ids: frozenset[str]) -> None:
-        """The plugin has prepared the devices; one that fails is asked again, and the container waits."""
-        while True:
-            try:
-                return await self._plugins.pre_start(resource, ids)
-            except PluginFailed:
-                await asyncio.sleep(_RETRY)
-
-    async def _until_ended(self, pod: Object, container: Object) -> None:
-        """Starts it again while it fails and the pod wants that."""
-        uid, name = pod["metadata"]["uid"], container["name"]
-        while (run := self.containers.get(uid, name)) is not None:
-            await run.ended.wait()
-            if run.succeeded or pod["spec"].get("restartPolicy") == "Never":
-                break
-            await self._started(pod, container, again=True)
-            await self._set_status(pod, pod_status(pod, self.containers, "Running"))
-        await self._set_status(pod, pod_status(pod, self.containers, "Running"))
-
-    async def _stop(self, pod: Object) -> None:
-        """What a deleted pod goes through."""
-        metadata = pod["metadata"]
-        await asyncio.sleep(min(stop_seconds(pod, self._pace.stop), metadata.get("deletionGracePeriodSeconds", 0)))
-        self.containers.stop(metadata["uid"])
-        await self._tear_down(pod)
-        await asyncio.sleep(self._pace.removal)
-        await self._delete(pod)
-
-    async def _delete(self, pod: Object) -> None:
-        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        await self._insist(lambda: self._client.delete(_path(pod), options))
-
-    async def _tear_down(self, pod: Object) -> None:
-        """Some time after its last container ended, the pod is over and its devices are free."""
-        uid = pod["metadata"]["uid"]
-        await asyncio.sleep(self._pace.teardown)
+    async def _torn_down(self, uid: str) -> None:
         async with self._turn:
             self._active.pop(uid, None)
-        await self._set_status(pod, pod_status(pod, self.containers, _last_phase(pod, self.containers)))
 
     def _devices_told(self, resource: str, said: api.ListAndWatchResponse) -> None:
         devices = {device.ID: device.health == "Healthy" for device in said.devices}
@@ -264,29 +202,6 @@ class Kubelet:
     def _allocatable(self) -> resources_api.AllocatableResourcesResponse:
         return allocatable_resources(self._books)
 
-    async def _set_status(self, pod: Object, status: Object) -> None:
-        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
-        await self._insist(lambda: self._client.patch(f"{_path(pod)}/status", patch))
-
-    async def _insist(self, send: Callable[[], Awaitable[Any]]) -> None:
-        """Send until there is an answer. A refusal is one too: the pod is gone, or is another by now."""
-        while True:
-            try:
-                await send()
-            except RefusedByApi as refusal:
-                if refusal.code < 500:
-                    return
-            except (aiohttp.ClientError, TimeoutError):
-                pass
-            else:
-                return
-            await asyncio.sleep(_RETRY)
-
-
-def _path(pod: Object) -> str:
-    metadata = pod["metadata"]
-    return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-
 
 def _age(change: _Change) -> str:
     """Pods that kubelet learns of at once are taken in the order of their creation."""
@@ -299,13 +214,3 @@ def _is_over(pod: Object) -> bool:
 
 def _is_running(container: Container | None) -> bool:
     return container is not None and container.is_running
-
-
-def _last_phase(pod: Object, containers: Containers) -> str:
-    return "Succeeded" if all(_succeeded(pod, containers, pod["spec"]["containers"])) else "Failed"
-
-
-def _succeeded(pod: Object, containers: Containers, specified: Iterable[Object]) -> Iterable[bool]:
-    for container in specified:
-        run = containers.get(pod["metadata"]["uid"], container["name"])
-        yield run is None or run.succeeded

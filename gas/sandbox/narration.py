@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gas.intel import names
+from gas.sandbox.inside_pod import InsidePod
 from gas.sandbox.mirror import Object
 from gas.sandbox.pod_story import Story, why_it_waits
+
+_RECEIPTS = (names.ALLOCATED_INIT_CARDS, names.ALLOCATED_CARDS)
 
 _MOST_NODES = 4
 """Of how many nodes the numbers are told for one pod."""
@@ -26,10 +30,13 @@ class Narration:
     """Tells the stories of the pods it is shown. Lines appear as things happen; `sum_up` ends it.
 
     A terminal gets lines that fit into it, a pipe whole ones. ``stories`` are by UID, in the order they began.
+
+    look_inside  what the containers of a running pod have; None where nothing runs
     """
 
     def __init__(self, console: Console) -> None:
         self.stories: dict[str, Story] = {}
+        self.look_inside: Callable[[Object], InsidePod] | None = None
         self._console = console
         self._started = time.monotonic()
 
@@ -46,6 +53,16 @@ class Narration:
         self._print("", Text(title, "bold"))
         self._print("  ", Text(about, "italic"))
 
+    def tell_node(self, name: str, labels: Mapping[str, str], amounts: Mapping[str, str]) -> None:
+        """What a node says about its cards, without our prefix; other labels and amounts are passed over."""
+        said = [f"{_short(label)}={text}" for label, text in sorted(labels.items()) if label.startswith(names.PREFIX)]
+        said += [
+            f"{_short(resource)}: {amount}"
+            for resource, amount in sorted(amounts.items())
+            if resource.startswith(names.PREFIX) and amount != "0"
+        ]
+        self._print(f"  {name:16}  ", Text("  ".join(said)))
+
     def warn(self, sentence: str) -> None:
         self._print("warning: ", Text(sentence, "yellow"))
 
@@ -58,10 +75,7 @@ class Narration:
             story = self.stories[uid] = Story.of(after, self._seconds)
         if story.bound is None and after["spec"].get("nodeName"):
             self._bound(story, after)
-        phase = after.get("status", {}).get("phase")
-        if story.ended is None and phase in ("Succeeded", "Failed"):
-            story.ended = self._seconds
-            self._tell(story, Text("ended, its cards are free" if story.asks_for_gpus else "ended", "dim"))
+        self._lived_on(story, after)
         if story.bound is None and (reason := why_it_waits(after)) and reason != story.reason:
             story.reason = reason
             return uid
@@ -76,8 +90,8 @@ class Narration:
         self._tell(story, Text(f"waits: {story.reason}", "yellow"))
         told = [(node, cards) for node, cards in details.items() if cards]
         for node, cards in told[:_MOST_NODES]:
-            for names, sentence in _alike(cards):
-                self._print(f"{'':11}", Text(f"{node} {names}: {sentence}", "dim"))
+            for alike, sentence in _alike(cards):
+                self._print(f"{'':11}", Text(f"{node} {alike}: {sentence}", "dim"))
         if len(told) > _MOST_NODES:
             self._print(f"{'':11}", Text(f"and {counted(len(told) - _MOST_NODES, 'more node')}", "dim"))
 
@@ -97,13 +111,26 @@ class Narration:
                 waiting.setdefault(story.reason or "nobody has tried it", []).append(story.name)
         if waiting:
             self._print("", Text("Why some of them waited" if show_times else "Why the others wait", "italic"))
-        for reason, names in waiting.items():
-            self._print(f"  {_some(names)}: ", Text(reason))
+        for reason, waiters in waiting.items():
+            self._print(f"  {_some(waiters)}: ", Text(reason))
         placed = sum(story.bound is not None for story in self.newcomers)
         self._console.print()
         self.say(
             f"{placed} of {counted(len(self.newcomers), 'pod')} got a node." if self.newcomers else "No pod waits."
         )
+        if self.look_inside is not None:
+            self._compare()
+
+    def _compare(self) -> None:
+        """What was written on the pods against what was in their containers."""
+        seen = {story.name: story.inside for story in self.stories.values() if story.inside is not None}
+        others = [name for name, inside in seen.items() if not inside.as_written]
+        if others:
+            self.warn(f"containers had other cards than those written on their pods: {_some(others)}")
+        elif seen:
+            self.say(
+                f"Every GPU pod had in its containers exactly the cards written on it: {len(seen)} of {len(seen)}."
+            )
 
     @property
     def _seconds(self) -> float:
@@ -116,6 +143,28 @@ class Narration:
         if not story.found:
             where = Text(f"{story.node} ", "green").append(story.cards or "(asks for no GPU)", "bold green")
             self._tell(story, where)
+
+    def _lived_on(self, story: Story, pod: Object) -> None:
+        """Tell what its node has done to a pod."""
+        status = pod.get("status", {})
+        phase = status.get("phase")
+        if phase == "Running" and story.inside is None and story.asks_for_gpus and self.look_inside is not None:
+            story.inside = self.look_inside(pod)
+            text = Text(f"runs with {story.inside.devices or 'no card'}: ")
+            if story.inside.as_written:
+                self._tell(story, text.append("as written", "green"))
+            else:
+                self._tell(story, text.append(f"but {story.cards} is written on it", "bold red"))
+        receipt = _receipt(pod)
+        if receipt and receipt != story.receipt:
+            story.receipt = receipt
+            self._tell(story, Text(f"its node says on it what it has: {receipt}", "yellow"))
+        if story.ended is None and phase in ("Succeeded", "Failed"):
+            story.ended = self._seconds
+            if status.get("reason"):
+                self._tell(story, Text(f"failed, {status['reason']}: {status.get('message', '')}", "bold red"))
+            else:
+                self._tell(story, Text("ended, its cards are free" if story.asks_for_gpus else "ended", "dim"))
 
     def _tell(self, story: Story, text: Text) -> None:
         self._print(f"{self._seconds:6.1f} s  {story.name:20}  ", text)
@@ -140,14 +189,34 @@ class Narration:
         table = Table(box=SIMPLE, pad_edge=False)
         for heading in ("pod", "node", "cards"):
             table.add_column(heading, overflow="fold")
+        if self.look_inside is not None:
+            table.add_column("in its containers", overflow="fold")
         if until is not None:
             table.add_column("waited", justify="right", no_wrap=True)
         for story in stories:
             row = [story.name, story.node or "none", story.cards]
+            if self.look_inside is not None:
+                row.append(story.inside.cards if story.inside is not None else "")
             if until is not None:
                 row.append(f"{(until if story.bound is None else story.bound) - story.seen:.1f} s")
-            table.add_row(*(Text(cell) for cell in row), style=None if story.node else "yellow")
+            table.add_row(*(Text(cell) for cell in row), style=_row_style(story))
         self._console.print(table)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix(names.PREFIX)
+
+
+def _receipt(pod: Object) -> str:
+    annotations = pod["metadata"].get("annotations") or {}
+    said = (f"{name}={annotations[name]}" for name in _RECEIPTS if annotations.get(name))
+    return ", ".join(said)
+
+
+def _row_style(story: Story) -> str | None:
+    if story.inside is not None and not story.inside.as_written:
+        return "bold red"
+    return None if story.node else "yellow"
 
 
 def counted(count: int, noun: str) -> str:

@@ -31,7 +31,7 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
     """Tell where the waiting pods would go, in kube-scheduler's order: by priority, then the oldest first.
 
     Answers whether every object of the file could be used; what is wrong with the others is told.
-    Raises BadManifest when there is no node, and ExtenderEnded, also within an ExceptionGroup.
+    Raises BadManifest when there is no node, and ProcessEnded, also within an ExceptionGroup.
     """
     if not manifests.nodes:
         wanted = "it should be what `kubectl get nodes,pods -A -o yaml` writes"
@@ -43,6 +43,7 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
         f"{file}: {counted(len(manifests.nodes), 'node')}, {counted(len(bound), 'pod')} on them, {len(waiting)} waiting"
         f"{_not_looked_at(manifests)}"
     )
+    narration.say("Nothing runs here: the nodes say what the file says, and pods get their node and cards on paper.")
     for fault in manifests.unusable:
         narration.warn(f"left out: {fault}")
     refused: list[NodeManifest | PodManifest] = []
@@ -63,7 +64,7 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
         for pod in bound:
             attempt(partial(create_pod, api), pod)
 
-    async with running_stage(narration, set_up, flags, pace=None) as stage:
+    async with running_stage(narration, set_up, flags) as stage:
         await stage.tell_troubles()
         for sentence in _limits(manifests.nodes, bound, waiting):
             narration.warn(sentence)

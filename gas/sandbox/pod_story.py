@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from gas.intel.names import PREFIX
+from gas.intel import names
+from gas.sandbox.inside_pod import InsidePod, shown_cards
 
 Object = dict[str, Any]
 
@@ -21,6 +22,8 @@ class Story:
     found          whether it had its node when it was first seen
     reason         why it waited, the last sentence of the scheduler
     is_told        whether that sentence, or its node, has been told
+    inside         what its containers have; None until they run, and where nothing runs
+    receipt        what its node says it has handed out, where that is not what was decided
     """
 
     name: str
@@ -33,6 +36,8 @@ class Story:
     annotations: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     is_told: bool = False
+    inside: InsidePod | None = None
+    receipt: str = ""
 
     @classmethod
     def of(cls, pod: Object, seen: float) -> Story:
@@ -52,11 +57,8 @@ class Story:
         """
         if not self.node or not self.asks_for_gpus:
             return ""
-        init = self._cards_and_tiles("gas-init-container-cards", "gas-init-container-tiles")
-        cards = self._cards_and_tiles("gas-container-cards", "gas-container-tiles")
-        if init.strip("|"):
-            return f"({init}) {cards}".strip()
-        return cards or "none written"
+        init = self._cards_and_tiles(names.INIT_CONTAINER_CARDS, names.INIT_CONTAINER_TILES)
+        return shown_cards(init, self._cards_and_tiles(names.CONTAINER_CARDS, names.CONTAINER_TILES)) or "none written"
 
     def _cards_and_tiles(self, cards: str, tiles: str) -> str:
         by_container = zip_longest(
@@ -76,7 +78,7 @@ def why_it_waits(pod: Object) -> str:
 def _asks_for_gpus(spec: Object) -> bool:
     containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
     return any(
-        name.startswith(PREFIX)
+        name.startswith(names.PREFIX)
         for container in containers
         for name in (container.get("resources") or {}).get("requests") or {}
     )

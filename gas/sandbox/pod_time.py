@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gas.sandbox.pod_runner import RUN_SECONDS, STOP_SECONDS, Pace
-
+RUN_SECONDS = "gas-sandbox/run-seconds"
+"""Annotation of a pod: how long its containers run."""
+STOP_SECONDS = "gas-sandbox/stop-seconds"
+"""Annotation of a pod: how long its containers take to end when asked to; no longer than the grace period."""
 RESTART_SECONDS = "gas-sandbox/restart-seconds"
 """Annotation of a pod: after how long its containers fail once, to be started again."""
 
@@ -14,9 +16,12 @@ RESTART_SECONDS = "gas-sandbox/restart-seconds"
 
 
 @dataclass(frozen=True, slots=True)
-class KubeletPace(Pace):
-    """Besides: how long kubelet takes, in seconds.
+class KubeletPace:
+    """How long things take, in seconds, for pods that do not say it themselves.
 
+    init        each init container
+    run         the containers; None: until they are deleted
+    stop        from being asked to end to the end
     status      how often it writes the status of its node
     connecting  how long it tries to connect to a plugin that registers
     sources     from its start until it knows of any pod
@@ -24,6 +29,9 @@ class KubeletPace(Pace):
     removal     from then until a deleted pod is gone
     """
 
+    init: float = 0.05
+    run: float | None = None
+    stop: float = 0.1
     status: float = 0.1
     connecting: float = 10
     sources: float = 0.3

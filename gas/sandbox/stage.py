@@ -1,12 +1,11 @@
-"""What the demo plays on: a sandbox with some nodes and bound pods, the real extender, a scheduler, pods that run."""
+"""What the demo plays on: a sandbox with scheduler and real extender, and nodes, with or without kubelet and plugin."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
@@ -16,12 +15,17 @@ from gas.sandbox.api_client import ApiClient
 from gas.sandbox.api_server import ApiServer
 from gas.sandbox.extender_process import RunningExtender, running_extender
 from gas.sandbox.failure import ApiFailure
+from gas.sandbox.inside_pod import InsidePod
 from gas.sandbox.kinds import NAMESPACES, NODES, PODS
+from gas.sandbox.kubeconfig import write_kubeconfig
 from gas.sandbox.manifest_objects import NodeManifest, PodManifest
 from gas.sandbox.mirror import Mirror, Object
 from gas.sandbox.narration import Narration
-from gas.sandbox.pod_runner import Pace, PodRunner
+from gas.sandbox.node_hardware import Hardware, bare_node
+from gas.sandbox.plugin_node import LONGEST_SOCKET, PluginNode
+from gas.sandbox.pod_time import KubeletPace
 from gas.sandbox.scheduler import Scheduler
+from gas.sandbox.short_directory import short_temporary_directory
 
 
 class Stage:
@@ -29,6 +33,9 @@ class Stage:
 
     def __init__(self, api: Api, extender: RunningExtender, narration: Narration) -> None:
         self.narration = narration
+        self.nodes: dict[str, Object] = {}
+        """By name, as the API has them."""
+        self.plugin_nodes: dict[str, PluginNode] = {}
         self._api = api
         self._extender = extender
         self._news = asyncio.Event()
@@ -50,6 +57,16 @@ class Stage:
         """Tell it on. Answers the UID of a pod that waits for a reason that is new."""
         self._news.set()
         return self.narration.pod_changed(before, after)
+
+    def node_changed(self, before: Object | None, after: Object | None) -> None:
+        """Take it in."""
+        self._news.set()
+        if after is not None:
+            self.nodes[after["metadata"]["name"]] = after
+
+    def inside(self, pod: Object) -> InsidePod:
+        """What the containers of a pod have, on one of the nodes with a plugin."""
+        return self.plugin_nodes[pod["spec"]["nodeName"]].inside(pod)
 
     async def tell_refusal(self, uid: str) -> None:
         refusals = await self._debug("refusals")
@@ -86,33 +103,48 @@ class Stage:
 
 @asynccontextmanager
 async def running_stage(
-    narration: Narration, set_up: Callable[[Api], None], flags: Sequence[str], pace: Pace | None
+    narration: Narration,
+    set_up: Callable[[Api], None],
+    flags: Sequence[str],
+    *,
+    hardware: Mapping[str, Hardware] | None = None,
+    pace: KubeletPace | None = None,
 ) -> AsyncIterator[Stage]:
     """A stage while the block runs; its extender is ready when the block begins.
 
-    set_up  puts the first nodes and pods into the API
-    flags   of the extender
-    pace    how long pods run; None: nothing runs them, they only get their nodes
+    set_up    puts the first nodes and pods into the API
+    flags     of the extender
+    hardware  by node: these get a kubelet and a device plugin, which run the pods; on others pods only get their node
+    pace      of those kubelets
 
-    Raises ExtenderEnded, in an ExceptionGroup once the block has begun.
+    Raises NoShortDirectory, and ProcessEnded, in an ExceptionGroup once the block has begun.
     """
-    with TemporaryDirectory(prefix="gas-sandbox-") as directory:
+    with short_temporary_directory(LONGEST_SOCKET) as name:
+        directory = Path(name)
         async with ApiServer() as server, ApiClient(server.url) as client:
             set_up(server.api)
-            async with running_extender(Path(directory), server.url, flags) as extender, asyncio.TaskGroup() as tasks:
+            async with running_extender(directory, server.url, flags) as extender, asyncio.TaskGroup() as tasks:
                 stage = Stage(server.api, extender, narration)
+                kubeconfig = write_kubeconfig(directory, server.url)
+                at_work: list[asyncio.Task[None]] = [tasks.create_task(extender.child.until_it_ends())]
+                for number, (node, its) in enumerate((hardware or {}).items()):
+                    own = directory / f"n{number}"
+                    own.mkdir()
+                    plugin_node = PluginNode(
+                        client, node, its, pace or KubeletPace(), directory=own, kubeconfig=kubeconfig
+                    )
+                    stage.plugin_nodes[node] = plugin_node
+                    at_work.append(tasks.create_task(plugin_node.run()))
 
                 def pod_changed(before: Object | None, after: Object | None) -> None:
                     if (uid := stage.pod_changed(before, after)) is not None:
                         tasks.create_task(stage.tell_refusal(uid))
 
-                at_work = [
-                    tasks.create_task(extender.until_it_ends()),
+                at_work += [
                     tasks.create_task(Mirror(client, "/api/v1/pods", pod_changed).run()),
+                    tasks.create_task(Mirror(client, "/api/v1/nodes", stage.node_changed).run()),
                     tasks.create_task(Scheduler(client, extender.address).run()),
                 ]
-                if pace is not None:
-                    at_work.append(tasks.create_task(PodRunner(client, pace).run()))
                 yield stage
                 for task in at_work:
                     task.cancel()
@@ -121,6 +153,11 @@ async def running_stage(
 def create_node(api: Api, node: NodeManifest) -> None:
     """Raises ApiFailure."""
     api.create(NODES, None, node.as_object())
+
+
+def create_bare_node(api: Api, node: NodeManifest) -> None:
+    """Without what its plugin and its kubelet will write on it. Raises ApiFailure."""
+    api.create(NODES, None, bare_node(node))
 
 
 def create_pod(api: Api, pod: PodManifest) -> None:

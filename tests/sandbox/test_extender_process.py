@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gas.sandbox.api_server import ApiServer
-from gas.sandbox.extender_process import ExtenderEnded, FlagOfTheSandbox, running_extender
+from gas.sandbox.child_process import ProcessEnded
+from gas.sandbox.extender_process import FlagOfTheSandbox, running_extender
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from gas.sandbox.extender_process import ExtenderEnded, FlagOfTheSandbox, runnin
 async def test_it_answers_for_its_flags_itself(
     server: ApiServer, tmp_path: Path, flag: str, exit_code: int, sentence: str
 ) -> None:
-    with pytest.raises(ExtenderEnded) as ended:
+    with pytest.raises(ProcessEnded) as ended:
         async with running_extender(tmp_path, server.url, [flag]):
             pytest.fail("it is not running")
     assert str(ended.value).startswith(sentence)
@@ -38,12 +39,12 @@ async def test_flags_that_the_sandbox_sets_are_refused(server: ApiServer, tmp_pa
 
 async def test_its_end_is_told_with_what_it_wrote(server: ApiServer, tmp_path: Path) -> None:
     async with running_extender(tmp_path, server.url, []) as extender:
-        os.kill(extender.process.pid, signal.SIGKILL)
-        with pytest.raises(ExtenderEnded, match=r"the extender ended with exit code -9\. It wrote:\n."):
-            await extender.until_it_ends()
+        os.kill(extender.child.process.pid, signal.SIGKILL)
+        with pytest.raises(ProcessEnded, match=r"the extender ended with exit code -9\. It wrote:\n."):
+            await extender.child.until_it_ends()
 
 
 async def test_it_is_stopped_when_the_block_ends(server: ApiServer, tmp_path: Path) -> None:
     async with running_extender(tmp_path, server.url, []) as extender:
-        assert extender.process.returncode is None
-    assert extender.process.returncode == 0
+        assert extender.child.process.returncode is None
+    assert extender.child.process.returncode == 0

@@ -15,8 +15,7 @@ from gas.sandbox.api_client import ApiClient
 from gas.sandbox.api_server import ApiServer
 from gas.sandbox.containers import Containers
 from gas.sandbox.kubelet import Kubelet
-from gas.sandbox.pod_runner import RUN_SECONDS, PodRunner
-from gas.sandbox.pod_time import KubeletPace
+from gas.sandbox.pod_time import RUN_SECONDS, KubeletPace
 from tests.kubelet_behaviour.plugin import Plugin
 from tests.sandbox.objects import PATIENCE, PODS, node, phase, pod, until, until_true
 
@@ -62,18 +61,6 @@ async def test_it_takes_over_a_node_that_is_there(client: ApiClient, root: Path)
     async with running(kubelet), registered(kubelet, "card0", "card1"):
         await until_allocatable(client, "n", "2")
     assert (await client.get("/api/v1/nodes/n"))["metadata"]["labels"] == {"labels": "stay"}
-
-
-async def test_the_pod_runner_leaves_the_nodes_of_kubelets_alone(client: ApiClient, root: Path) -> None:
-    runner = asyncio.create_task(PodRunner(client, but_not={"n"}).run())
-    async with running(Kubelet(client, "n", root, pace=_PACE)) as kubelet:
-        for name, target in (("on-n", "n"), ("elsewhere", "m")):
-            created = await client.post(PODS, pod(name, cards=0, nodeName=target))
-            await until(client, name, lambda value: phase(value) == "Running")
-            assert (kubelet.containers.get(created["metadata"]["uid"], "c") is not None) == (target == "n")
-    runner.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await runner
 
 
 async def test_what_a_container_was_given_can_be_seen(client: ApiClient, root: Path) -> None:

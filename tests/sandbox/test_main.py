@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -31,21 +32,21 @@ def _started(arguments: Sequence[str | Path], directory: Path) -> subprocess.Pop
 
 
 @pytest.fixture
-def temporary(tmp_path: Path) -> Path:
-    directory = tmp_path / "tmp"
-    directory.mkdir()
-    return directory
+def temporary() -> Iterator[Path]:
+    """Short enough for unix sockets, so that the sandbox puts everything there."""
+    with TemporaryDirectory(prefix="gas-") as directory:
+        yield Path(directory)
 
 
-def _extenders(directory: Path) -> list[int]:
-    """The ids of the extenders that work with files of ``directory``."""
+def _programs(directory: Path, module: str = "gas.") -> list[int]:
+    """The ids of the processes that run a module of ours with files of ``directory``."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if "gas.extender" in line and str(directory) in line:
+        if f" -m {module}" in line and f"{directory}/" in line:
             found.append(int(file.parent.name))
     return found
 
@@ -80,36 +81,63 @@ def test_a_file_of_ones_own(tmp_path: Path, temporary: Path, extra: list[object]
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_an_interruption_leaves_nothing_behind(temporary: Path, number: signal.Signals) -> None:
-    process = _started([], temporary)
+def _until(process: subprocess.Popen[str], word: str) -> None:
+    """A line of it has this word."""
     assert process.stdout is not None
     for line in process.stdout:
-        if "worked-1" in line:
-            break
-    assert _extenders(temporary)
+        if word in line:
+            return
+    pytest.fail(f"it ended without {word}")
+
+
+@pytest.mark.parametrize(
+    ("number", "when"),
+    [
+        pytest.param(signal.SIGINT, "worked-1", id="SIGINT-while-pods-run"),
+        pytest.param(signal.SIGTERM, "3 nodes", id="SIGTERM-while-it-starts"),
+    ],
+)
+def test_an_interruption_leaves_nothing_behind(temporary: Path, number: signal.Signals, when: str) -> None:
+    process = _started([], temporary)
+    _until(process, when)
+    assert len(_programs(temporary)) == 4 or when == "3 nodes"
     for _ in range(2):  # people press Ctrl-C more than once
         os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=60)
     assert errors == ""
     assert process.returncode == 130
     assert list(temporary.iterdir()) == []
-    assert _extenders(temporary) == []
+    assert _programs(temporary) == []
 
 
-def test_an_extender_that_ends_by_itself_ends_it_with_a_sentence(temporary: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("gas.extender", "the extender"), ("gas.plugin", "the plugin of node ")],
+    ids=["extender", "plugin"],
+)
+def test_a_program_that_ends_by_itself_ends_it_with_a_sentence(temporary: Path, module: str, name: str) -> None:
     process = _started([], temporary)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "worked-1" in line:
-            break
-    (extender,) = _extenders(temporary)
-    os.kill(extender, signal.SIGKILL)
+    _until(process, "i915: 20")
+    os.kill(_programs(temporary, module)[0], signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
-    assert errors.startswith("gas-sandbox: the extender ended with exit code -9. It wrote:\n")
+    assert errors.startswith(f"gas-sandbox: {name}")
+    assert " ended with exit code -9. It wrote:\n" in errors
     assert "Traceback" not in errors
     assert process.returncode == 1
     assert list(temporary.iterdir()) == []
+    assert _programs(temporary) == []
+
+
+def test_where_temporary_files_have_long_paths_the_sockets_go_elsewhere(tmp_path: Path) -> None:
+    long = tmp_path / ("long" * 20)
+    long.mkdir()
+    process = _started([], long)
+    _until(process, "i915: 20")
+    os.killpg(process.pid, signal.SIGHUP)
+    _, errors = process.communicate(timeout=60)
+    assert errors == ""
+    assert process.returncode == 130
+    assert list(long.iterdir()) == []
 
 
 def test_a_reader_that_goes_away_ends_it(temporary: Path) -> None:
@@ -122,4 +150,4 @@ def test_a_reader_that_goes_away_ends_it(temporary: Path) -> None:
     process.stderr.close()
     assert process.wait(timeout=60) != 0
     assert list(temporary.iterdir()) == []
-    assert _extenders(temporary) == []
+    assert _programs(temporary) == []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from gas.sandbox.inside_pod import InsidePod
 from gas.sandbox.narration import Narration, counted
 
 Object = dict[str, Any]
@@ -204,3 +205,58 @@ def test_many_pods_found_on_their_nodes_are_counted_only() -> None:
 @pytest.mark.parametrize(("count", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
 def test_counted(count: int, text: str) -> None:
     assert counted(count, "node") == text
+
+
+def _running(**status: Any) -> Object:
+    bound = _bound(_pod(), gas_container_cards="card1")
+    return {**bound, "status": {"phase": "Running", **status}}
+
+
+def _inside(cards: str, *, as_written: bool) -> InsidePod:
+    return InsidePod(cards=cards, devices=f"{cards} renderD128", as_written=as_written)
+
+
+def test_what_containers_have_is_told_once_they_run_and_in_the_end() -> None:
+    screen = _Screen()
+    screen.narration.look_inside = lambda _pod: _inside("card1", as_written=True)
+    for value in (_pod(), _running(), _running(), {**_running(), "status": {"phase": "Succeeded"}}):
+        screen.narration.pod_changed(None, value)
+    assert screen.lines[1:] == [
+        f"T  {'p':20}  runs with card1 renderD128: as written",
+        f"T  {'p':20}  ended, its cards are free",
+    ]
+    screen.narration.sum_up("Where the pods went", show_times=False)
+    shown = [" ".join(line.split()) for line in screen.lines if line]
+    assert "pod node cards in its containers" in shown
+    assert "p n1 card1 card1" in shown
+    assert shown[-1] == "Every GPU pod had in its containers exactly the cards written on it: 1 of 1."
+
+
+def test_other_cards_than_written_are_told_where_they_are_seen_and_in_the_end() -> None:
+    screen = _Screen()
+    screen.narration.look_inside = lambda _pod: _inside("card0", as_written=False)
+    receipt = {"gas_allocated_cards": "card0", "gas_container_cards": "card1"}
+    said = {**_bound(_pod(), **receipt), "status": {"phase": "Running"}}
+    for value in (_pod(), _running(), said, said):
+        screen.narration.pod_changed(None, value)
+    assert screen.lines[1:] == [
+        f"T  {'p':20}  runs with card0 renderD128: but card1 is written on it",
+        f"T  {'p':20}  its node says on it what it has: gas-allocated-cards=card0",
+    ]
+    screen.narration.sum_up("Where the pods went", show_times=False)
+    assert screen.lines[-1] == "warning: containers had other cards than those written on their pods: p"
+
+
+def test_a_pod_that_kubelet_refused_has_failed_for_a_reason() -> None:
+    screen = _Screen()
+    refused = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Pod was rejected"}
+    for value in (_pod(), {**_running(), "status": refused}):
+        screen.narration.pod_changed(None, value)
+    assert screen.lines[-1] == f"T  {'p':20}  failed, UnexpectedAdmissionError: Pod was rejected"
+
+
+def test_a_node_is_told_with_what_it_says_about_cards() -> None:
+    screen = _Screen()
+    labels = {"gpu.intel.com/gpu-numbers": "0.1", "kubernetes.io/hostname": "n1"}
+    screen.narration.tell_node("n1", labels, {"cpu": "8", "gpu.intel.com/xe": "0", "gpu.intel.com/i915": "20"})
+    assert screen.lines == [f"  {'n1':16}  gpu-numbers=0.1  i915: 20"]
