@@ -4,6 +4,8 @@ import asyncio
 import json
 import ssl
 import stat
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -106,8 +108,64 @@ async def test_a_pod_with_neither_says_what_to_do(machine: Machine) -> None:
 async def test_a_service_account_without_a_usable_ca_is_no_cluster(machine: Machine) -> None:
     machine.put_in_a_cluster()
     machine.ca.write_text("no certificate")
-    with pytest.raises(NoCluster, match="the service account: cannot be used"):
+    with pytest.raises(NoCluster, match=f"the service account: cannot be used: {machine.ca}"):
         await machine.find()
+    machine.ca.unlink()
+    with pytest.raises(NoCluster, match=f"the service account: cannot be used: {machine.ca}: FileNotFoundError"):
+        await machine.find()
+
+
+@pytest.mark.parametrize(
+    ("token", "sentence"),
+    [
+        pytest.param(b"", "token is empty", id="empty"),
+        pytest.param(b" \n", "token is empty", id="blank"),
+        pytest.param(b"a\nb", "characters that no token has", id="of-two-lines"),
+        pytest.param(b"\xff\xfe", "cannot be used", id="no-text"),
+    ],
+)
+async def test_a_service_account_without_a_usable_token_is_no_cluster(
+    machine: Machine, token: bytes, sentence: str
+) -> None:
+    machine.put_in_a_cluster()
+    machine.token.write_bytes(token)
+    with pytest.raises(NoCluster, match=sentence):
+        await machine.find()
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "url"),
+    [
+        pytest.param("10.96.0.1", "6443", "https://10.96.0.1:6443", id="ipv4"),
+        pytest.param("fd00::1", "443", "https://[fd00::1]:443", id="ipv6"),
+        pytest.param("api.example.org", "443", "https://api.example.org:443", id="name"),
+    ],
+)
+async def test_the_address_that_a_pod_is_told(machine: Machine, host: str, port: str, url: str) -> None:
+    machine.put_in_a_cluster()
+    machine.environ |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    assert (await machine.find()).address.url == url
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [pytest.param("h", "x", id="port-no-number"), pytest.param("[", "1", id="host-no-name")]
+)
+async def test_an_address_that_is_none_is_told(machine: Machine, host: str, port: str) -> None:
+    machine.put_in_a_cluster()
+    machine.environ |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    with pytest.raises(NoCluster, match="KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"):
+        await machine.find()
+
+
+def test_a_pod_does_not_load_the_official_client() -> None:
+    """It would take more memory than everything else of a daemon."""
+    script = (
+        "import sys, gas.cluster.connection, gas.plugin.program\n"
+        "assert 'kubernetes' not in sys.modules\n"
+        "import gas.cluster.kubeconfig\n"
+        "assert 'kubernetes' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def change(**top: object) -> Callable[[dict[str, object]], object]:

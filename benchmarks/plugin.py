@@ -1,0 +1,233 @@
+"""How long kubelet waits for the device plugin, against one on the same stack that does not think; its weight and
+what it costs while nothing happens.
+
+``python -m benchmarks.plugin`` runs this alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from benchmarks.plugin_kubelet import PATIENCE, Kubelet, PluginConnection, Timed
+from benchmarks.plugin_pods import CONTAINER, NAMESPACE, NODE, RESOURCE, create_running, waiting_pod
+from benchmarks.plugin_results import Case, Result, Times, Weight, times_table, weight_table
+from benchmarks.plugin_tls import tls_before
+from gas.cards import Card
+from gas.cluster.service_account import HOST, PORT
+from gas.plugin.device_ids import DeviceId
+from gas.sandbox.api_server import ApiServer
+from gas.sandbox.fake_sysfs import FLEX_170, fake_gpus, write_tree
+from gas.sandbox.kinds import NODES, PODS
+
+CARDS = 8
+SHARES = 40
+"""Containers that may share one card: 250 pods fit, with places to choose from."""
+
+PODS_ON_NODE = 250
+ROUNDS = 200
+WARM_UP = 10
+SETTLE = 0.03
+"""Seconds until a new pod has reached the plugin."""
+
+IDLE = 30.0
+"""Seconds in which the idle plugin is watched."""
+
+CASES = (
+    Case("a pod with a decision"),
+    Case("one of 8 equal pods with decisions", waiting=8),
+    Case("a pod with a decision for 4 cards", cards=4),
+    Case("a pod without decision", decided=False),
+)
+
+
+class Bench:
+    """One node with a kubelet, both plugins and 250 pods."""
+
+    def __init__(self, server: ApiServer, kubelet: Kubelet, bare: PluginConnection) -> None:
+        self._server = server
+        self._kubelet = kubelet
+        self._bare = bare
+        self._names = (f"waiting-{number}" for number in count())
+        self._chance = random.Random(1)
+        self._free: list[str] = []
+
+    def fill(self) -> None:
+        """The pods that run there, before any plugin is asked."""
+        for number in range(PODS_ON_NODE):
+            self._create_running(number)
+
+    async def measure(self, case: Case) -> list[Result]:
+        """All rounds of one case."""
+        taken = {_id_of(number) for number in range(PODS_ON_NODE)}
+        self._free = [id_ for id_ in self._kubelet.devices if id_ not in taken]
+        for number in range(case.waiting):  # they take the places of some that ran, so that the number stays
+            self._delete(f"running-{number}")
+        waiting = [self._create(case) for _ in range(case.waiting)]
+        prefers, allocates = Times(), Times()
+        for turn in range(WARM_UP + ROUNDS):
+            await asyncio.sleep(SETTLE)
+            name, cards = waiting.pop(self._chance.randrange(len(waiting)))
+            self._kubelet.show(NAMESPACE, name, {CONTAINER: []})
+            await asyncio.to_thread(self._ask, case, cards, prefers, allocates)
+            self._delete(name)
+            waiting.append(self._create(case))
+            if turn < WARM_UP:
+                prefers, allocates = Times(), Times()
+        for name, _ in waiting:
+            self._server.api.delete(PODS, NAMESPACE, name, {"gracePeriodSeconds": 0})
+        for number in range(case.waiting):
+            self._create_running(number)
+        return [Result("GetPreferredAllocation", case, prefers), Result("Allocate", case, allocates)]
+
+    def _ask(self, case: Case, cards: Sequence[Card], prefers: Times, allocates: Times) -> None:
+        """Both plugins, one after the other, in any order: a slow moment of the machine meets both."""
+        offered = self._chance.sample(self._free, len(self._free))
+        both = [(self._kubelet.plugin, prefers.ours, allocates.ours), (self._bare, prefers.bare, allocates.bare)]
+        self._chance.shuffle(both)
+        for plugin, prefer_times, allocate_times in both:
+            preferred = plugin.prefer(offered, case.cards)
+            given = plugin.allocate(list(preferred.ids))
+            prefer_times.append(preferred.seconds)
+            allocate_times.append(given.seconds)
+            if plugin is not self._bare:
+                _check(case, cards, given)
+
+    def _create_running(self, number: int) -> None:
+        name, id_ = f"running-{number}", _id_of(number)
+        create_running(self._server.api, name, DeviceId.parse(id_).card)
+        self._kubelet.show(NAMESPACE, name, {CONTAINER: [id_]})
+
+    def _create(self, case: Case) -> tuple[str, list[Card]]:
+        name = next(self._names)
+        cards = [Card(number) for number in self._chance.sample(range(CARDS), case.cards)]
+        self._server.api.create(PODS, NAMESPACE, waiting_pod(name, case.cards, cards if case.decided else ()))
+        return name, cards
+
+    def _delete(self, name: str) -> None:
+        self._server.api.delete(PODS, NAMESPACE, name, {"gracePeriodSeconds": 0})
+        self._kubelet.drop(NAMESPACE, name)
+
+
+def _id_of(number: int) -> str:
+    """What a pod that runs has."""
+    return f"card{number % CARDS}-{number // CARDS}"
+
+
+def _check(case: Case, cards: Sequence[Card], given: Timed) -> None:
+    """Figures of wrong answers are worth nothing."""
+    found = {path for path in given.ids if path.startswith("/dev/dri/card")}
+    expected = {f"/dev/dri/{card}" for card in cards}
+    if len(found) != case.cards or (case.decided and found != expected):
+        raise RuntimeError(f"{case.what}: expected {sorted(expected)}, found {sorted(found)}")
+
+
+async def measure(*, idle: float = IDLE) -> tuple[list[Result], Weight]:
+    """All figures of the plugin, on one node in one run."""
+    with TemporaryDirectory(prefix="gas-") as name:
+        directory = Path(name)
+        write_tree(directory / "tree", fake_gpus(FLEX_170, CARDS))
+        kubelet = Kubelet(directory / "kubelet", RESOURCE)
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(ApiServer())
+            server.api.create(NODES, None, {"metadata": {"name": NODE}})
+            stack.enter_context(kubelet.serving())
+            await stack.enter_async_context(_bare_plugin(directory))
+            bare = await asyncio.to_thread(PluginConnection, directory / "bare.sock")
+            stack.callback(bare.channel.close)
+            bench = Bench(server, kubelet, bare)
+            bench.fill()
+            plugin = await stack.enter_async_context(_plugin(directory, server.url))
+            stack.callback(kubelet.hang_up)
+            if not await asyncio.to_thread(kubelet.watched.wait, PATIENCE):
+                log = (directory / "plugin.log").read_text(encoding="utf-8")
+                raise RuntimeError(f"the plugin has not registered after {PATIENCE:g} s. It wrote:\n{log}")
+            results = [result for case in CASES for result in await bench.measure(case)]
+            await asyncio.sleep(5)  # what comes after the last call is not idle yet
+            return results, Weight(memory=_memory(plugin.pid), idle=await _idle(plugin.pid, idle))
+
+
+def _flags(directory: Path) -> list[str]:
+    return [
+        f"--prefix={directory}/tree",
+        f"--kubelet-dir={directory}/kubelet",
+        f"--node-name={NODE}",
+        f"--shared-dev-num={SHARES}",
+        "--metrics-address=127.0.0.1",
+        "--metrics-port=0",
+        "--v=0",
+    ]
+
+
+@asynccontextmanager
+async def _process(log: Path, *module: str, **environ: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """``python -m`` with these arguments, and these variables more, while the block runs."""
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", *module, env=os.environ | environ, stdout=output, stderr=output
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        await process.wait()
+
+
+def _bare_plugin(directory: Path) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    return _process(directory / "bare.log", "benchmarks.plugin_bare", f"{directory}/bare.sock")
+
+
+@asynccontextmanager
+async def _plugin(directory: Path, api_url: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The plugin with a service account."""
+    account = directory / "account"
+    account.mkdir()
+    (account / "token").write_text("plugin", encoding="ascii")
+    async with tls_before(api_url, account) as port:
+        variables = {HOST: "127.0.0.1", PORT: str(port)}
+        log = directory / "plugin.log"
+        async with _process(log, "benchmarks.plugin_pod", str(account), *_flags(directory), **variables) as process:
+            yield process
+
+
+def _memory(pid: int) -> float:
+    """Resident, in MB."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    kilobytes = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+    return kilobytes * 1024 / 1e6
+
+
+async def _idle(pid: int, seconds: float) -> float:
+    """Percent of one core."""
+    before = _cpu_seconds(pid)
+    await asyncio.sleep(seconds)
+    return 100 * (_cpu_seconds(pid) - before) / seconds
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    user, system = int(fields[11]), int(fields[12])
+    return (user + system) / os.sysconf("SC_CLK_TCK")
+
+
+async def run(console: Console) -> None:
+    """Measure and print."""
+    results, weight = await measure()
+    title = f"{PODS_ON_NODE} pods on {CARDS} cards"
+    console.print(times_table(results, f"{title}; {ROUNDS} calls of each plugin in turn"))
+    console.print(weight_table(weight, f"the plugin's process with {title}"))
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Console(width=150)))

@@ -1,0 +1,166 @@
+"""Kubelet's side of the plugin's benchmark: it asks as kubelet asks, and tells of its pods without a thought.
+
+Its answers are made before anyone asks, so that what is timed is the plugin.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+
+import grpc
+
+from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
+from gas.plugin.kubelet_api import podresources_v1_pb2 as resources_api
+from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
+
+PATIENCE = 30.0
+"""Seconds for what should take a fraction of one."""
+
+Ids = Mapping[str, Sequence[str]]
+"""By container the ids that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What a plugin answered, and the seconds until it had."""
+
+    ids: frozenset[str]
+    seconds: float
+
+
+class PluginConnection:
+    """Asks the plugin at one socket."""
+
+    def __init__(self, socket: Path) -> None:
+        self.channel = grpc.insecure_channel(f"unix:{socket}", options=[("grpc.use_local_subchannel_pool", 1)])
+        self.stub = DevicePluginStub(self.channel)
+        grpc.channel_ready_future(self.channel).result(PATIENCE)
+
+    def prefer(self, offered: Sequence[str], size: int) -> Timed:
+        """GetPreferredAllocation for one container; what is answered is the ids."""
+        asked = api.ContainerPreferredAllocationRequest(available_deviceIDs=offered, allocation_size=size)
+        request = api.PreferredAllocationRequest(container_requests=[asked])
+        started = time.perf_counter()
+        answer = self.stub.GetPreferredAllocation(request, timeout=PATIENCE)
+        took = time.perf_counter() - started
+        return Timed(frozenset(answer.container_responses[0].deviceIDs), took)
+
+    def allocate(self, ids: Sequence[str]) -> Timed:
+        """Allocate for one container; what is answered is the device nodes."""
+        request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=ids)])
+        started = time.perf_counter()
+        answer = self.stub.Allocate(request, timeout=PATIENCE)
+        took = time.perf_counter() - started
+        return Timed(frozenset(device.container_path for device in answer.container_responses[0].devices), took)
+
+
+class Kubelet:
+    """Takes the registration of one resource, watches its devices and lists the pods that it is shown.
+
+    resource  full name
+    """
+
+    def __init__(self, directory: Path, resource: str) -> None:
+        self.watched = Event()
+        """Set when the plugin has told of its devices."""
+        self.devices: tuple[str, ...] = ()
+        self._plugins = directory / "device-plugins"
+        self._resource = resource
+        self._pods: dict[str, resources_api.PodResources] = {}
+        self._answers: dict[str, bytes] = {"List": b"", "GetAllocatableResources": b""}
+        self._connection: PluginConnection | None = None
+
+    @property
+    def plugin(self) -> PluginConnection:
+        """The plugin that has registered."""
+        if self._connection is None:
+            raise RuntimeError("no plugin has registered")
+        return self._connection
+
+    def show(self, namespace: str, name: str, ids: Ids) -> None:
+        """A pod that kubelet has taken up, with what its containers have."""
+        containers = [
+            resources_api.ContainerResources(name=container, devices=self._listed(of_container))
+            for container, of_container in ids.items()
+        ]
+        pod = resources_api.PodResources(name=name, namespace=namespace, containers=containers)
+        self._pods[f"{namespace}/{name}"] = pod
+        self._prepare()
+
+    def drop(self, namespace: str, name: str) -> None:
+        del self._pods[f"{namespace}/{name}"]
+        self._prepare()
+
+    def hang_up(self) -> None:
+        """End the connection to the plugin."""
+        if self._connection is not None:
+            self._connection.channel.close()
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Both of kubelet's sockets, while the block runs."""
+        server = grpc.server(ThreadPoolExecutor(4))
+        server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": _method(self._register)}),
+                grpc.method_handlers_generic_handler(
+                    "v1.PodResourcesLister",
+                    {
+                        "List": _method(lambda _: self._answers["List"]),
+                        "Get": _method(self._get),
+                        "GetAllocatableResources": _method(lambda _: self._answers["GetAllocatableResources"]),
+                    },
+                ),
+            )
+        )
+        for socket in (self._plugins / "kubelet.sock", self._plugins.parent / "pod-resources/kubelet.sock"):
+            socket.parent.mkdir(parents=True, exist_ok=True)
+            server.add_insecure_port(f"unix:{socket}")
+        server.start()
+        try:
+            yield
+        finally:
+            server.stop(None).wait()
+
+    def _prepare(self) -> None:
+        answer = resources_api.ListPodResourcesResponse(pod_resources=self._pods.values())
+        self._answers["List"] = answer.SerializeToString()
+
+    def _get(self, request: bytes) -> bytes:
+        asked = resources_api.GetPodResourcesRequest.FromString(request)
+        if (pod := self._pods.get(f"{asked.pod_namespace}/{asked.pod_name}")) is None:
+            raise LookupError(f"kubelet was asked for {asked.pod_name}, which it does not know")
+        encoded: bytes = resources_api.GetPodResourcesResponse(pod_resources=pod).SerializeToString()
+        return encoded
+
+    def _register(self, request: bytes) -> bytes:
+        asked = api.RegisterRequest.FromString(request)
+        if asked.resource_name == self._resource:
+            self._connection = PluginConnection(self._plugins / asked.endpoint)
+            Thread(target=self._watch, args=(self._connection,), daemon=True).start()
+        encoded: bytes = api.Empty().SerializeToString()
+        return encoded
+
+    def _watch(self, plugin: PluginConnection) -> None:
+        try:
+            for told in plugin.stub.ListAndWatch(api.Empty()):
+                self.devices = tuple(device.ID for device in told.devices)
+                allocatable = resources_api.AllocatableResourcesResponse(devices=self._listed(self.devices))
+                self._answers["GetAllocatableResources"] = allocatable.SerializeToString()
+                self.watched.set()
+        except grpc.RpcError:
+            return  # the plugin has ended, or we do
+
+    def _listed(self, ids: Sequence[str]) -> list[resources_api.ContainerDevices]:
+        """One entry for each id, as kubelet writes them."""
+        return [resources_api.ContainerDevices(resource_name=self._resource, device_ids=[id_]) for id_ in ids]
+
+
+def _method(answer: Callable[[bytes], bytes]) -> grpc.RpcMethodHandler:
+    return grpc.unary_unary_rpc_method_handler(lambda request, _context: answer(request))

@@ -1,0 +1,48 @@
+"""The pods of the plugin's benchmark: those that run on its node, and those that wait there for their devices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from gas.cards import Card
+from gas.cluster.pods import MERGE_PATCH
+from gas.intel import names
+from gas.intel.container_cards import format_container_cards
+from gas.sandbox.api import Api
+from gas.sandbox.kinds import PODS
+
+Object = dict[str, Any]
+
+NAMESPACE = "default"
+NODE = "node-1"
+RESOURCE = names.PREFIX + "i915"
+CONTAINER = "main"
+
+_started = count(1_700_000_000_000_000_000)
+
+
+def waiting_pod(name: str, cards: int, decided: Sequence[Card]) -> Object:
+    """Bound to the node and not yet taken up by kubelet, with one container.
+
+    decided  what the extender wrote on it; nothing: it came without the extender
+    """
+    annotations = {
+        names.TIMESTAMP: str(next(_started)),
+        names.CONTAINER_CARDS: format_container_cards([decided]),
+    }
+    resources = {RESOURCE: str(cards)}
+    container = {"name": CONTAINER, "image": "none", "resources": {"limits": resources, "requests": resources}}
+    return {
+        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations if decided else {}},
+        "spec": {"nodeName": NODE, "containers": [container]},
+    }
+
+
+def create_running(api: Api, name: str, card: Card) -> None:
+    """A pod that has its card, as decided."""
+    api.create(PODS, NAMESPACE, waiting_pod(name, 1, [card]))
+    status = {"status": {"phase": "Running", "startTime": "2025-01-01T00:00:00Z"}}
+    api.patch(PODS, NAMESPACE, name, (MERGE_PATCH, json.dumps(status).encode()), "status")
