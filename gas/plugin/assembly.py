@@ -102,8 +102,10 @@ class Plugin:
                 if self.cluster is not None:
                     self.cluster.start(tasks)
                     await self.cluster.catch_up()
-                for registration in self.registrations.values():
-                    tasks.create_task(registration.run())
+                # They end before the rest does: until then the pod in the middle is answered for as ever.
+                async with asyncio.TaskGroup() as serving:
+                    for registration in self.registrations.values():
+                        serving.create_task(registration.run())
         finally:
             if self.cluster is not None:
                 await self.cluster.close()
@@ -136,6 +138,11 @@ class Plugin:
             self.cluster.node_writer.want(description)
         if self._nfd_file is not None:
             self._nfd_file.want(feature_text(description.labels, description.resources))
+            if description.annotations:
+                logger.warning(
+                    "the cards of this node are not alike, which a feature file cannot say: the extender will take "
+                    "each for an even share of all; use --write-node=patch here"
+                )
 
     def _card_server(self, resource: str) -> DeviceServer:
         """Without the cluster kubelet's choice stands, unless there is a policy."""

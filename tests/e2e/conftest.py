@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.cell import missing_for_cells
 from tests.e2e.cluster import Cluster
+from tests.e2e.gpu_node import GpuNode
 from tests.e2e.node_cell import NodeCell
 from tests.e2e.programs import Program
 
@@ -51,19 +53,35 @@ def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture
 def node(cluster: Cluster, binaries: Path, pytestconfig: pytest.Config) -> Iterator[NodeCell]:
     """A node with a real kubelet, ready, without plugins and pods; nothing of it is left for the next test."""
+    with _real_node(cluster, binaries, pytestconfig) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def gpu_node(running_cluster: Cluster, binaries: Path, pytestconfig: pytest.Config) -> Iterator[GpuNode]:
+    """One real node for all tests of a file, which start plugin and extender on it and leave no pods there."""
+    try:
+        with _real_node(running_cluster, binaries, pytestconfig) as node:
+            yield GpuNode(running_cluster, node)
+    finally:
+        running_cluster.clean()
+
+
+@contextmanager
+def _real_node(cluster: Cluster, binaries: Path, config: pytest.Config) -> Iterator[NodeCell]:
     if (reason := missing_for_cells()) is not None:
         pytest.skip(reason)
     if not (binaries / "kubelet").exists():
         pytest.fail(f"{binaries} does not hold kubelet; run tests/e2e/set-up.sh first")
     with tempfile.TemporaryDirectory(prefix="gas-node-") as directory:
         node = NodeCell(Path(directory), binaries, cluster.api)
-        pytestconfig.stash[_NODE] = node
+        config.stash[_NODE] = node
         try:
             node.start()
             yield node
         finally:
             node.stop()
-            del pytestconfig.stash[_NODE]
+            del config.stash[_NODE]
 
 
 @pytest.hookimpl(wrapper=True)

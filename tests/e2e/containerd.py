@@ -62,6 +62,10 @@ class Containerd:
         """An archive as ``docker save`` writes it. Pods use its name, with ``imagePullPolicy: Never``."""
         self._ctr("images", "import", str(archive))
 
+    def tag_image(self, name: str, other: str) -> None:
+        """Give an image a second name, in full: ``docker.io/library/busybox:1.37`` is what pods call busybox:1.37."""
+        self._ctr("images", "tag", name, other)
+
     def specification(self, container_id: str) -> dict[str, Any]:
         """What runc was told to make of a container, running or ended (the OCI runtime specification)."""
         specification: dict[str, Any] = json.loads(self._ctr("containers", "info", container_id))["Spec"]
@@ -83,6 +87,10 @@ class Containerd:
             processes = f"/sys/fs/cgroup{cgroups[0][2]}/cgroup.procs"
         enter = ["nsenter", f"--target={pid}", "--mount", "--", *command]
         return self._cell.run("sh", "-c", 'echo $$ >"$0" && exec "$@"', processes, *enter)
+
+    def kill(self, container_id: str) -> None:
+        """SIGKILL for the first process of a running container. Raises ProgramError when none runs."""
+        self._cell.run("kill", "-9", str(self._pid(container_id)))
 
     def _pid(self, container_id: str) -> int:
         """Of a running container's first process, as numbered in the cell. Raises ProgramError when none runs."""

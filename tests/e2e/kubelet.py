@@ -27,10 +27,10 @@ class Kubelet:
         # With a user of its own the API server's authorizer of nodes would refuse the first statuses of pods that
         # the tests create on the node: it learns of such a pod only after kubelet does.
         kubeconfig = write_kubeconfig(cell.directory / "kubelet.kubeconfig", api)
-        configuration = cell.directory / "kubelet.json"
-        configuration.write_text(json.dumps(_configuration(cell, cgroups), indent=1))
+        self._configuration = cell.directory / "kubelet.json"
+        self._configuration.write_text(json.dumps(_configuration(cell, cgroups), indent=1))
         options = {
-            "config": str(configuration),
+            "config": str(self._configuration),
             "kubeconfig": str(kubeconfig),
             "hostname-override": node,
             "cert-dir": str(cell.directory / "kubelet-pki"),
@@ -47,6 +47,12 @@ class Kubelet:
             wait_for(f"the node {self._node} ready", self._is_ready, seconds=seconds, every=0.05)
         except TimeoutError as error:
             raise ProgramError(f"{error}\n{self.program.log_tail()}") from None
+
+    def use_runtime(self, socket: str) -> None:
+        """The container runtime's, as seen in the cell; from the next start on."""
+        configuration = json.loads(self._configuration.read_text())
+        configuration["containerRuntimeEndpoint"] = f"unix://{socket}"
+        self._configuration.write_text(json.dumps(configuration, indent=1))
 
     def registration_socket(self) -> tuple[int, int] | None:
         """Which socket it is at which plugins register: a number and a time, since file systems use numbers again.

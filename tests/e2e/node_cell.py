@@ -103,6 +103,10 @@ class NodeCell:
         """What a command prints in a running container, without its environment. Raises ProgramError when it fails."""
         return self.containerd.execute(container_id(pod, container), *command)
 
+    def kill(self, pod: Object, container: str) -> None:
+        """End a running container without a word; kubelet starts it again if its pod says so."""
+        self.containerd.kill(container_id(pod, container))
+
     def _specification(self, pod: Object, container: str) -> dict[str, Any]:
         return self.containerd.specification(container_id(pod, container))
 

@@ -13,7 +13,7 @@ from gas.cluster.connection import connect
 from gas.plugin.environment import Environment
 from gas.plugin.node_writer import clear_node
 from gas.sandbox.access import Access
-from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, fake_gpus, remove_gpu
+from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
 from tests.builders import container, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, sandbox_node, soon
@@ -299,6 +299,16 @@ class TestTheNode:
                 assert "gpu.intel.com/gpu-numbers=0.1.2.3\n" in file.read_text()
                 assert "gpu.intel.com/gpu-numbers" not in node.node()["metadata"]["labels"]
             assert not file.exists()
+
+    @pytest.mark.parametrize(("gpus", "told"), [(FLEX, False), ((*FLEX, *fake_gpus(MAX_1550_XE, 1, first=4)), True)])
+    async def test_what_a_feature_file_cannot_say_of_unlike_cards_is_told(
+        self, caplog: pytest.LogCaptureFixture, gpus: tuple[FakeGpu, ...], told: bool
+    ) -> None:
+        async with sandbox_node(*gpus) as node:
+            file = node.directory / "gpus.txt"
+            async with node.running_plugin("--write-node=nfd", f"--nfd-file={file}"):
+                await eventually(file.exists)
+        assert ("not alike, which a feature file cannot say" in caplog.text) is told
 
     async def test_fake_cards_are_told_loudly(self, caplog: pytest.LogCaptureFixture) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin():

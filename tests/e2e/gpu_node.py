@@ -1,0 +1,203 @@
+"""A real node with made-up cards: its plugin, the extender, and pods that show what they got."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+from gas.sandbox.fake_sysfs import FakeGpu
+from tests.e2e.accounts import Rule, add_account
+from tests.e2e.agreement import Witnesses
+from tests.e2e.cluster import Cluster
+from tests.e2e.extender import Extender
+from tests.e2e.images import BUSYBOX
+from tests.e2e.kube_api import KubeApi, Object
+from tests.e2e.node_cell import NodeCell
+from tests.e2e.plugin import PLUGIN_RULES, Plugin
+from tests.e2e.pod_resources import listed_ids
+from tests.e2e.pods import PODS, delete_now, get_pod
+from tests.e2e.waiting import wait_for
+from tests.e2e.written_cards import PREFIX, amount
+
+SECONDS = 90.0
+"""For many containers on a busy machine."""
+
+
+class GpuNode:
+    """Plugin and extender may be started again with other cards and flags; `clear` takes away what a test left."""
+
+    def __init__(self, cluster: Cluster, node: NodeCell) -> None:
+        self.cluster = cluster
+        self.api: KubeApi = cluster.api
+        self.node = node
+        self.gpus: tuple[FakeGpu, ...] = ()
+        self.plugin: Plugin
+        self.extender: Extender
+        self.plugin_account = self.account(PLUGIN_RULES)
+
+    def start(self, gpus: tuple[FakeGpu, ...], *flags: str, extender: Sequence[str] = ()) -> None:
+        """Until the extender knows the cards. ``extender`` are its flags."""
+        self._new_extender(*extender).start()
+        self.start_plugin(gpus, *flags)
+        wait_for("the extender ready", self.extender.is_ready, every=0.05)
+        places = next((int(flag.partition("=")[2]) for flag in flags if flag.startswith("--shared-dev-num=")), 1)
+        wanted = {f"card{gpu.card}": {gpu.model.driver: places} for gpu in gpus}
+        wait_for("the cards in the extender's books", lambda: self.places() == wanted)
+
+    def account(self, rules: Sequence[Rule]) -> KubeApi:
+        """A new one that may do just this."""
+        name = f"gas-plugin-{uuid4().hex[:6]}"
+        return add_account(self.api, name, name, tuple(rules))
+
+    def start_plugin(self, gpus: tuple[FakeGpu, ...], *flags: str, account: KubeApi | None = None) -> None:
+        """In place of the one that runs, with a new tree of cards; until kubelet watches them."""
+        self.stop_plugin()
+        shutil.rmtree(self.node.directory / "tree", ignore_errors=True)
+        self.gpus = gpus
+        self.plugin = Plugin(self.node, account or self.plugin_account, gpus, *flags)
+        self.plugin.start()
+
+    def stop_plugin(self) -> None:
+        if hasattr(self, "plugin") and self.plugin.program.is_running:
+            assert self.plugin.program.terminate() == 0
+
+    def uninstall(self) -> None:
+        """Nothing that a plugin wrote is on the node any more, and none runs."""
+        self.stop_plugin()
+        program = Plugin(self.node, self.plugin_account, (), "--uninstall").program
+        program.start()
+        wait_for("the end of --uninstall", lambda: not program.is_running)
+
+    def start_extender(self, *flags: str) -> None:
+        """In place of the one that runs."""
+        self._new_extender(*flags).start_and_wait_until_ready()
+
+    def _new_extender(self, *flags: str) -> Extender:
+        if hasattr(self, "extender"):
+            self.extender.program.kill()
+        self.extender = self.cluster.extender(f"gas-{uuid4().hex[:6]}", *flags, account=self.cluster.full_account)
+        return self.extender
+
+    @property
+    def tree(self) -> Path:
+        return self.plugin.tree
+
+    @property
+    def witnesses(self) -> Witnesses:
+        return Witnesses(self.api, self.node, self.extender, self.gpus)
+
+    def books(self) -> dict[str, Object]:
+        """Card -> what the extender's books say of it."""
+        books: dict[str, Object] = self.extender.books()["nodes"].get(self.node.name, {})
+        return books
+
+    def places(self) -> dict[str, dict[str, int]]:
+        """Card -> how many containers may share it, by its resource, as far as the extender knows."""
+        found = {card: books["capacity"] for card, books in self.books().items()}
+        return {card: {name: of[name] for name in ("i915", "xe") if of.get(name)} for card, of in found.items()}
+
+    def object(self) -> Object:
+        """The node as the API has it."""
+        return self.api.get(f"/api/v1/nodes/{self.node.name}")
+
+    def set_labels(self, labels: Mapping[str, str | None]) -> None:
+        """As an administrator does, for an extender that starts later; by name without prefix, None takes one away."""
+        self._label({f"{PREFIX}{name}": value for name, value in labels.items()})
+
+    def close_tiles(self, *names: str) -> None:
+        """As telemetry does, ``card2_gt0``, for an extender that starts later. `open_tiles` takes the labels away."""
+        self._closed = {f"telemetry.aware.scheduling.demo/gas-tile-disable-{name}": "closed" for name in names}
+        self._label(self._closed)
+
+    def open_tiles(self) -> None:
+        self._label(dict.fromkeys(self._closed))
+
+    def allocatable(self, resource: str) -> int:
+        """Of a resource without prefix, as kubelet or the plugin has told the API."""
+        found: Mapping[str, str] = self.object()["status"].get("allocatable", {})
+        return amount(found.get(PREFIX + resource, "0"))
+
+    def has_allocatable_cards(self) -> bool:
+        """Whether kubelet has told the API of cards that it can give."""
+        return any(self.allocatable(driver) for driver in ("i915", "xe"))
+
+    def create(self, written: Object, *, node: str | None = None) -> None:
+        """A pod that prints its device nodes and environment, and runs until it is ended."""
+        for each in (*written["spec"].get("initContainers", []), *written["spec"]["containers"]):
+            is_init = each in written["spec"].get("initContainers", []) and "restartPolicy" not in each
+            script = "ls /dev/dri; env" if is_init else "ls /dev/dri; env; sleep 100000"
+            each |= {"image": BUSYBOX.name, "imagePullPolicy": "Never", "command": ["/bin/sh", "-c", script]}
+        self.create_unchanged(written, node=node)
+
+    def create_unchanged(self, written: Object, *, node: str | None = None) -> None:
+        """A pod with its own image and command, and only what this node needs besides.
+
+        There is no network of pods, no one who hands out the cluster's certificate to service accounts, and no time.
+        """
+        spec = written["spec"]
+        spec |= {"hostNetwork": True, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0}
+        if node is not None:
+            spec["nodeName"] = node
+        self.api.create(PODS, written)
+
+    def running(self, names: Collection[str]) -> list[Object]:
+        """The pods once all of them run."""
+
+        def waited_for() -> list[str]:
+            pods = [get_pod(self.api, name) for name in names]
+            failed = [p["metadata"]["name"] + ": " + str(p["status"]) for p in pods if p["status"]["phase"] == "Failed"]
+            assert not failed, failed
+            return [p["metadata"]["name"] for p in pods if p["status"]["phase"] != "Running"]
+
+        try:
+            wait_for(f"{len(names)} pods running", lambda: not waited_for(), seconds=SECONDS)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}; these do not run: {waited_for()}") from None
+        return [get_pod(self.api, name) for name in names]
+
+    def cards(self, of: Object, name: str = "main") -> list[str]:
+        """The cards whose device nodes a container has."""
+        nodes = (path.removeprefix("/dev/dri/") for path in self.node.devices(of, name))
+        return sorted(card for card in nodes if card.startswith("card"))
+
+    def settled(self, *, receipts_expected: Collection[str] = (), seconds: float = 20) -> None:
+        """Wait until all witnesses agree; names and fails with every disagreement that stays."""
+        found: list[str] = []
+
+        def look() -> bool:
+            nonlocal found
+            found = self.witnesses.disagreements(receipts_expected=receipts_expected)
+            return not found
+
+        try:
+            wait_for("agreement", look, seconds=seconds, every=0.5)
+        except TimeoutError:
+            raise AssertionError("\n".join(["the witnesses do not agree:", *found])) from None
+
+    def receipts(self) -> dict[str, dict[str, str]]:
+        """Pod -> its receipts, of pods that have any."""
+        found: dict[str, dict[str, str]] = {}
+        for each in self.api.items(PODS):
+            annotations: Mapping[str, str] = each["metadata"].get("annotations", {})
+            if own := {name: text for name, text in annotations.items() if name.startswith("gas-allocated-")}:
+                found[each["metadata"]["name"]] = own
+        return found
+
+    def booked(self) -> dict[str, int]:
+        """Card -> how many containers the extender's books have on it."""
+        return {
+            card: booked.get("i915", 0) + booked.get("xe", 0)
+            for card, books in self.books().items()
+            if (booked := books["booked"])
+        }
+
+    def clear(self) -> None:
+        """No pods any more, for anybody."""
+        for each in self.api.items(PODS):
+            delete_now(self.api, each["metadata"]["name"])
+        wait_for("kubelet without pods", lambda: not listed_ids(self.node.pod_resources))
+
+    def _label(self, labels: Mapping[str, str | None]) -> None:
+        self.api.merge(f"/api/v1/nodes/{self.node.name}", {"metadata": {"labels": dict(labels)}})

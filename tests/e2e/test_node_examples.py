@@ -1,0 +1,162 @@
+"""Every file of ``examples/`` on a real node: each container has the cards and tiles that are written on its pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from gas.sandbox.fake_sysfs import Model, fake_gpus
+from tests.e2e.example_files import EXAMPLES
+from tests.e2e.gpu_node import GpuNode
+from tests.e2e.images import BUSYBOX
+from tests.e2e.kube_api import Object
+from tests.e2e.pods import delete_now, event_messages, get_pod, is_refused
+from tests.e2e.waiting import wait_for
+from tests.e2e.written_cards import PREFIX, amount
+
+LISTS = ("--enableAllowlist", "--enableDenylist")
+SMALL = Model(device_id="0x56c1", driver="i915", memory=4 * 10**9)
+EIGHT_GB = Model(device_id="0x56c0", driver="i915", memory=8 * 10**9)
+TWO_TILES = Model(device_id="0x0bd5", driver="xe", tiles=2)
+
+WORKED_EXAMPLE = fake_gpus(EIGHT_GB, 2)
+EIGHT_CARDS = fake_gpus(TWO_TILES, 8)
+TWO_SOCKETS = fake_gpus(SMALL, 4, numa_nodes=2)
+MIXED = (*fake_gpus(EIGHT_GB, 8, numa_nodes=2), *fake_gpus(TWO_TILES, 8, first=8))
+"""With room for all pods of all files."""
+
+NAMES = sorted(file.stem for file in EXAMPLES.glob("*.yaml"))
+"""Of all files, so that a new one has to be thought of here."""
+ON_EIGHT_CARDS = ("linked", "tiles")
+APART = ("worked-example", "balanced")
+ON_TWO_SOCKETS = tuple(name for name in NAMES if name not in (*ON_EIGHT_CARDS, *APART))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image_of_the_examples(gpu_node: GpuNode) -> None:
+    """The examples' own image, so that they run with their own commands."""
+    gpu_node.node.containerd.tag_image(BUSYBOX.name, "docker.io/library/busybox:1.37")
+
+
+@pytest.fixture(autouse=True)
+def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
+    yield
+    gpu_node.clear()
+    gpu_node.set_labels({"xe-links": None, "xe-links2": None})
+
+
+def test_of_the_worked_example_two_run_and_the_third_starts_when_one_of_them_is_gone(gpu_node: GpuNode) -> None:
+    gpu_node.start(WORKED_EXAMPLE, "--shared-dev-num=10", extender=LISTS)
+    check_node(gpu_node, "worked-example")
+    names = create(gpu_node, "worked-example")
+    wait_for("one is refused", lambda: any(is_refused(gpu_node.api, name) for name in names))
+    (third,) = (name for name in names if is_refused(gpu_node.api, name))
+    first, second = gpu_node.running(set(names) - {third})
+    assert gpu_node.cards(first) + gpu_node.cards(second) in (["card0", "card1"], ["card1", "card0"])
+    (said, *_) = wait_for("its event", lambda: event_messages(gpu_node.api, third, "FailedScheduling"))
+    assert "no card has 5.0 GB of memory.max free" in said
+    gpu_node.settled()
+    delete_now(gpu_node.api, first["metadata"]["name"])
+    (last,) = gpu_node.running([third])
+    assert gpu_node.cards(last) == gpu_node.cards(first)
+    gpu_node.settled()
+
+
+def test_the_files_for_cards_with_tiles_and_links(gpu_node: GpuNode) -> None:
+    set_links(gpu_node, first=0)
+    gpu_node.start(EIGHT_CARDS, "--shared-dev-num=2", extender=LISTS)
+    check_node(gpu_node, "eight-cards")
+    names = [name for example in ON_EIGHT_CARDS for name in create(gpu_node, example)]
+    gpu_node.running(names)
+    gpu_node.settled()
+    pod = get_pod(gpu_node.api, "linked")
+    one, other = (int(card.removeprefix("card")) for card in gpu_node.cards(pod))
+    assert (one // 2, one + 1) == (other // 2, other), "neighbours are joined"
+    masks = {name: gpu_node.node.environment(get_pod(gpu_node.api, name), "main")["ZE_AFFINITY_MASK"] for name in names}
+    assert masks["tiles-of-one-card"] == "0,1"
+    assert len(masks["tiles-of-two-cards"].split(",")) == len(masks["linked"].split(",")) == 2
+
+
+def test_the_files_for_ordinary_cards(gpu_node: GpuNode) -> None:
+    gpu_node.start(TWO_SOCKETS, "--shared-dev-num=10", extender=LISTS)
+    check_node(gpu_node, "two-sockets")
+    for example in ON_TWO_SOCKETS:
+        names = create(gpu_node, example)
+        gpu_node.running(names)
+        gpu_node.settled()
+        check_comment(gpu_node, example)
+        gpu_node.clear()
+
+
+def test_the_balanced_pods_spread_over_the_cards(gpu_node: GpuNode) -> None:
+    gpu_node.start(TWO_SOCKETS, "--shared-dev-num=10", extender=("--balancedResource=millicores",))
+    pods = gpu_node.running(create(gpu_node, "balanced"))
+    gpu_node.settled()
+    assert sorted(card for pod in pods for card in gpu_node.cards(pod)) == ["card0", "card1", "card2", "card3"]
+
+
+def test_all_files_at_once_on_one_node_with_cards_of_both_drivers(gpu_node: GpuNode) -> None:
+    """What each card has stands in the annotation that the plugin writes, as an even share would be wrong."""
+    set_links(gpu_node, first=8)
+    gpu_node.start(MIXED, "--shared-dev-num=10", extender=LISTS)
+    assert "gas-card-capacity" in gpu_node.object()["metadata"]["annotations"]
+    names = [name for example in NAMES for name in create(gpu_node, example)]
+    gpu_node.running(names)
+    gpu_node.settled()
+    for example in NAMES:
+        check_comment(gpu_node, example)
+
+
+def check_node(gpu_node: GpuNode, name: str) -> None:
+    """The plugin says of its cards what the examples' node of this name says; links are somebody else's to tell."""
+    (told,) = (each for each in yaml.safe_load_all(_text("nodes/cluster")) if each["metadata"]["name"] == name)
+    said = gpu_node.object()
+    for label, value in told["metadata"]["labels"].items():
+        assert said["metadata"]["labels"][label] == value
+    for resource, text in told["status"]["allocatable"].items():
+        if resource.startswith(PREFIX):
+            assert amount(said["status"]["allocatable"][resource]) == amount(text)
+
+
+def check_comment(gpu_node: GpuNode, example: str) -> None:
+    """What the comment at the top of the file promises about the containers themselves."""
+
+    def got(pod: str, container: str = "main") -> list[str]:
+        return gpu_node.cards(get_pod(gpu_node.api, pod), container)
+
+    match example:
+        case "allow-and-deny":
+            assert got("allowed")[0] in ("card1", "card3")
+            assert got("denied") != ["card0"]
+        case "init-and-sidecar":
+            assert all(len(got("init-and-sidecar", name)) == 1 for name in ("prepare", "encode", "main"))
+        case "multi-card":
+            assert len(got("multi-card")) == 2
+            counts = [len(got("multi-container", name)) for name in ("first", "without-gpu", "second")]
+            assert counts == [1, 0, 1]
+        case "same-gpu":
+            assert got("same-gpu", "decode") == got("same-gpu", "infer")
+        case "single-numa":
+            assert len(got("single-numa")) == 2
+            numa_nodes = {f"card{gpu.card}": gpu.numa_node for gpu in gpu_node.gpus}
+            assert len({numa_nodes[card] for card in got("single-numa")}) == 1
+
+
+def set_links(gpu_node: GpuNode, *, first: int) -> None:
+    """As an administrator does, or telemetry: neighbours are joined tile by tile, from the card in this place on."""
+    links = [f"{first + n}.{tile}-{first + n + 1}.{tile}" for n in range(0, 8, 2) for tile in (0, 1)]
+    gpu_node.set_labels({"xe-links": "_".join(links[:6]), "xe-links2": "Z_" + "_".join(links[6:])})
+
+
+def create(gpu_node: GpuNode, example: str) -> list[str]:
+    """All pods of one file as they are written there; answers their names."""
+    pods: list[Object] = list(yaml.safe_load_all(_text(example)))
+    for pod in pods:
+        gpu_node.create_unchanged(pod)
+    return [pod["metadata"]["name"] for pod in pods]
+
+
+def _text(name: str) -> str:
+    return (EXAMPLES / f"{name}.yaml").read_text()
