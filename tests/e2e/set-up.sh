@@ -2,15 +2,22 @@
 # Installs and builds what the end-to-end tests run against, and nothing that is there already.
 #
 #   tests/e2e/set-up.sh           do it; one line a step
-#   tests/e2e/set-up.sh --where   only print the directory of the built programs
+#   tests/e2e/set-up.sh --where   only print the directory where the tests find all of it
 #
-# Debian packages are installed with apt-get. The Kubernetes programs are those that components/tools.go names, in the
-# release of components/go.mod, built from source into $GAS_E2E_CACHE (default: gas-e2e in the user's cache directory),
-# in a subdirectory for exactly these sources and this Go. A program appears there only when it is complete.
+# Debian packages are installed with apt-get. Every directory components/NAME pins programs in a go.mod of its own:
+# those that its tools.go names, in the releases of its go.mod, built from source. Of a component NAME-RELEASE whose
+# program is NAME, the program is called NAME-RELEASE. A component with a list `files` in place of tools.go has those
+# files of the one module that it requires. The base of the project's image is made with debootstrap, since no registry
+# may be within reach.
+#
+# All of it goes into $GAS_E2E_CACHE (default: gas-e2e in the user's cache directory), each component in a
+# subdirectory for exactly these sources and this Go, so that one that changes leaves the others as they are. A
+# subdirectory appears only when it is complete.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 components=$here/components
+containerfile=$here/../../Containerfile
 cache=${GAS_E2E_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gas-e2e}
 
 # Each line: a program that must be found, and the Debian package that has it.
@@ -20,6 +27,9 @@ debian_programs=(
     "runc runc"
     "busybox busybox-static"
     "nsenter util-linux"
+    "buildah buildah"
+    "debootstrap debootstrap"
+    "/usr/lib/cni/loopback containernetworking-plugins"
 )
 
 say() { printf 'e2e set-up: %s\n' "$*"; }
@@ -61,12 +71,12 @@ install_missing_packages() {
     install_packages "${missing[@]}"
 }
 
-# Go itself: the go directive of go.mod says which version suffices. Debian's own is taken only when it does.
+# Go itself: the go directives of the components say which version suffices. Debian's own is taken only when it does.
 require_go() {
     local wanted found offered
-    wanted=$(sed -n 's/^go //p' "$components/go.mod")
+    wanted=$(sed -n 's/^go //p' "$components"/*/go.mod | sort -V | tail -n 1)
     if command -v go >/dev/null; then
-        found=$(go env GOVERSION)
+        found=$(GOTOOLCHAIN=local go env GOVERSION)
         at_least "$wanted" "${found#go}" || fail "Go $wanted or later is needed; $(command -v go) is ${found#go}." \
             "Put a later one first in PATH"
         return
@@ -84,44 +94,108 @@ require_go() {
     fail "Go $wanted or later is needed and none is in PATH. Install it and put it in PATH"
 }
 
-go_in_components() { (cd "$components" && GOTOOLCHAIN=local GOWORK=off go "$@"); }
-
-binaries_directory() {
-    local key
-    key=$({ cat "$components/go.sum" "$components/tools.go"; GOTOOLCHAIN=local go env GOVERSION GOARCH; } | sha256sum)
-    printf '%s/%s\n' "$cache" "${key:0:16}"
+component_names() {
+    local file
+    for file in "$components"/*/go.mod; do
+        basename "$(dirname "$file")"
+    done
 }
 
-kubernetes_programs() { sed -n 's|^\t_ "k8s.io/kubernetes/cmd/\(.*\)"$|\1|p' "$components/tools.go"; }
+go_in() { (cd "$components/$1" && shift && GOTOOLCHAIN=local GOWORK=off GOFLAGS=-mod=readonly go "$@"); }
 
-# Without the version flags the programs call themselves v0.0.0-master.
-build_program() {
-    local program=$1 directory=$2 release=$3 version=k8s.io/component-base/version major minor
-    IFS=. read -r major minor _ <<<"${release#v}"
-    run_step "building $program $release (minutes when Go's build cache is empty)" \
-        go_in_components build -trimpath -buildvcs=false \
-        -ldflags "-s -w -X $version.gitVersion=$release -X $version.gitMajor=$major -X $version.gitMinor=$minor" \
-        -o "$directory/$program.unfinished" "k8s.io/kubernetes/cmd/$program"
-    mv "$directory/$program.unfinished" "$directory/$program"
+packages_of() { sed -n 's|^[[:space:]]*\(import \)\{0,1\}_ "\(.*\)"$|\2|p' "$components/$1/tools.go"; }
+
+key() { sha256sum | cut -c -16; }
+
+component_directory() {
+    local sources=$components/$1 contents=tools.go
+    [ ! -e "$sources/files" ] || contents=files
+    printf '%s/%s-%s\n' "$cache" "$1" "$({ cat "$sources/go.sum" "$sources/$contents"; printf '%s\n' "$go_version"; } | key)"
 }
 
-build_missing_programs() {
-    local directory=$1 missing=() program release
-    for program in $(kubernetes_programs); do
-        [ -x "$directory/$program" ] || missing+=("$program")
+fetch_files() {
+    local name=$1 directory=$2 module file
+    module=$(sed -n 's/^require \([^ ]*\) \(v.*\)$/\1@\2/p' "$components/$name/go.mod")
+    run_step "fetching $module" go_in "$name" mod download "$module"
+    while read -r file; do
+        install -m 0644 "$(GOTOOLCHAIN=local go env GOMODCACHE)/$module/$file" "$directory"
+    done <"$components/$name/files"
+}
+
+# build_component NAME DIRECTORY: all of its programs. Without the version flags those of Kubernetes call themselves
+# v0.0.0-master; each program takes those flags that it has variables for.
+build_component() {
+    local name=$1 directory=$2 package program release major minor kubernetes=k8s.io/component-base/version
+    local unfinished=$directory.unfinished
+    rm -rf "$unfinished"
+    mkdir "$unfinished"
+    if [ -e "$components/$name/files" ]; then
+        fetch_files "$name" "$unfinished"
+        mv "$unfinished" "$directory"
+        return
+    fi
+    for package in $(packages_of "$name"); do
+        program=$(basename "$package")
+        case $name in "$program"-*) program=$name ;; esac
+        release=$(go_in "$name" list -f '{{.Module.Version}}' "$package")
+        IFS=. read -r major minor _ <<<"${release#v}"
+        run_step "building $program $release (minutes when Go's build cache is empty)" \
+            go_in "$name" build -trimpath -buildvcs=false -o "$unfinished/$program" -ldflags "-s -w
+                -X $kubernetes.gitVersion=$release -X $kubernetes.gitMajor=$major -X $kubernetes.gitMinor=$minor
+                -X helm.sh/helm/v3/internal/version.version=$release" "$package"
     done
-    [ ${#missing[@]} -gt 0 ] || return 0
-    release=$(go_in_components list -m -f '{{.Version}}' k8s.io/kubernetes)
-    for program in "${missing[@]}"; do
-        build_program "$program" "$directory" "$release"
+    mv "$unfinished" "$directory"
+}
+
+# The suite of Debian that the Containerfile builds on.
+base_suite() { sed -n 's|^FROM docker.io/library/debian:\([a-z]*\)-slim.*|\1|p' "$containerfile" | head -n 1; }
+
+base_archive() { printf '%s/debian-%s-slim-%s.tar\n' "$cache" "$(base_suite)" "$(dpkg --print-architecture)"; }
+
+# What the image debian:SUITE-slim holds, near enough: the minimal system without caches and documentation.
+build_base() {
+    local suite=$1 archive=$2 root
+    root=$(mktemp -d)
+    run_step "making the base of the image, Debian $suite (a minute)" debootstrap --variant=minbase "$suite" "$root"
+    rm -rf "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* \
+        "$root"/var/log/* "$root"/usr/share/{doc,man,info,locale}/* "$root"/dev/*
+    run_step "packing it" tar --directory "$root" --numeric-owner --create --file "$archive.unfinished" .
+    rm -rf "$root"
+    mv "$archive.unfinished" "$archive"
+}
+
+# Debian's promtool, without the server that comes with it.
+fetch_promtool() {
+    local aside
+    aside=$(mktemp -d)
+    run_step "fetching promtool" sh -c 'cd "$1" && apt-get download prometheus && dpkg-deb --extract prometheus_*.deb .' \
+        - "$aside"
+    mv "$aside/usr/bin/promtool" "$cache/promtool"
+    rm -rf "$aside"
+}
+
+# Prints a directory with a link to everything that is built: there as soon as anything is.
+where_it_is() {
+    local name directories=() directory
+    for name in $(component_names); do
+        directories+=("$(component_directory "$name")")
     done
+    directory=$cache/all-$(printf '%s\n' "${directories[@]}" "$(base_archive)" | key)
+    mkdir -p "$directory"
+    for name in "${directories[@]}"; do
+        [ ! -d "$name" ] || ln -sf "$name"/* "$directory"/
+    done
+    [ ! -e "$(base_archive)" ] || ln -sf "$(base_archive)" "$directory/base.tar"
+    [ ! -e "$cache/promtool" ] || ln -sf "$cache/promtool" "$directory/promtool"
+    printf '%s\n' "$directory"
 }
 
 case ${1-} in
     "") ;;
     --where)
         command -v go >/dev/null || fail "Go is missing; tests/e2e/set-up.sh says which version is needed"
-        binaries_directory
+        go_version=$(GOTOOLCHAIN=local go env GOVERSION GOARCH)
+        where_it_is
         exit ;;
     *) fail "unknown argument $1; known: --where" ;;
 esac
@@ -135,7 +209,12 @@ if ! flock --nonblock 9; then
 fi
 install_missing_packages
 require_go
-directory=$(binaries_directory)
-mkdir -p "$directory"
-build_missing_programs "$directory"
-say "ready: $(kubernetes_programs | paste -sd' ') in $directory"
+go_version=$(GOTOOLCHAIN=local go env GOVERSION GOARCH)
+for name in $(component_names); do
+    directory=$(component_directory "$name")
+    [ -d "$directory" ] || build_component "$name" "$directory"
+done
+[ -e "$(base_archive)" ] || build_base "$(base_suite)" "$(base_archive)"
+[ -e "$cache/promtool" ] || fetch_promtool
+directory=$(where_it_is)
+say "ready: $(ls "$directory" | paste -sd' ') in $directory"

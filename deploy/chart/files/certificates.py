@@ -1,0 +1,203 @@
+"""Signs the certificates of the extender and of its client, and keeps them in the Secrets that the chart made.
+
+Run in the project's image by the chart's Job, and by its CronJob later: what is good for 90 days yet stays as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import binascii
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
+
+from configurator.certificates import (
+    RENEWAL,
+    Pair,
+    day,
+    is_for,
+    is_signed_by,
+    mint_authority,
+    mint_client,
+    mint_server,
+    read_pair,
+    serves,
+)
+from configurator.errors import BadCertificate
+from gas.cluster.connection import ApiServer, connect
+from gas.cluster.errors import ApiRefused
+from gas.errors import GasError
+
+CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
+TRIES = 5
+_CONFLICT = 409
+
+Data = Mapping[str, bytes]
+"""What a Secret holds, by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """``version`` is what the API server calls its resource version."""
+
+    data: Data
+    version: str
+
+
+class Secrets(Protocol):
+    """Those of one namespace."""
+
+    async def get(self, name: str) -> Secret: ...
+
+    async def put(self, name: str, version: str, data: Data) -> None:
+        """Raises ApiRefused with status 409 when somebody has changed it since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The names of the three Secrets, and whom the extender's certificate is for."""
+
+    authority: str
+    serving: str
+    client: str
+    names: Sequence[str]
+
+
+async def renew(secrets: Secrets, wanted: Wanted, now: datetime) -> list[str]:
+    """Fill the Secrets; sentences about what is new. Twice at once is as good as once.
+
+    The authority is written first: whoever runs at the same time finds it, or begins again.
+    """
+    for _ in range(TRIES - 1):
+        try:
+            return await _renew_once(secrets, wanted, now)
+        except ApiRefused as refused:
+            if refused.status != _CONFLICT:
+                raise
+    return await _renew_once(secrets, wanted, now)
+
+
+async def _renew_once(secrets: Secrets, wanted: Wanted, now: datetime) -> list[str]:
+    said: list[str] = []
+    found = await secrets.get(wanted.authority)
+    authority = _kept_authority(wanted.authority, found.data, now, said)
+    if authority is None:
+        authority = mint_authority(now)
+        await secrets.put(wanted.authority, found.version, _data(authority))
+        said.append(f"Secret {wanted.authority}: a new authority, valid until {_end(authority)}")
+    server, client = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
+    for name, usage, names in ((wanted.serving, server, wanted.names), (wanted.client, client, ())):
+        found = await secrets.get(name)
+        pair = _pair(name, found.data, said)
+        if pair is None or not _is_good(pair, authority, usage, names, now=now):
+            pair = mint_server(authority, names, now) if usage == server else mint_client(authority, now)
+            said.append(f"Secret {name}: a new certificate, valid until {_end(pair)}")
+        data = {**_data(pair), AUTHORITY: authority.chain}
+        if data != found.data:
+            await secrets.put(name, found.version, data)
+    return said
+
+
+def _kept_authority(name: str, data: Data, now: datetime, said: list[str]) -> Pair | None:
+    pair = _pair(name, data, said)
+    return pair if pair is not None and pair.is_authority and _lasts(pair, now) else None
+
+
+def _is_good(pair: Pair, authority: Pair, usage: ObjectIdentifier, names: Sequence[str], *, now: datetime) -> bool:
+    """Whether it serves its purpose for long enough yet."""
+    certificate = pair.certificate
+    return (
+        _lasts(pair, now)
+        and is_signed_by(certificate, authority.certificate)
+        and is_for(certificate, usage)
+        and not pair.is_authority
+        and all(serves(certificate, host) for host in names)
+    )
+
+
+def _pair(name: str, data: Data, said: list[str]) -> Pair | None:
+    """None: there is none, or nobody can use it, which is said."""
+    if not data.get(CERTIFICATE) or not data.get(KEY):
+        return None
+    try:
+        return read_pair(Path(name, CERTIFICATE), data[CERTIFICATE], Path(name, KEY), data[KEY])
+    except BadCertificate as bad:
+        said.append(f"what was there is replaced: {bad}")
+        return None
+
+
+def _lasts(pair: Pair, now: datetime) -> bool:
+    return pair.certificate.not_valid_before_utc <= now <= pair.certificate.not_valid_after_utc - RENEWAL
+
+
+def _data(pair: Pair) -> Data:
+    return {CERTIFICATE: pair.chain, KEY: pair.key_text}
+
+
+def _end(pair: Pair) -> str:
+    return day(pair.certificate.not_valid_after_utc)
+
+
+class SecretsOfNamespace:
+    """`Secrets` in a cluster."""
+
+    def __init__(self, api: ApiServer, namespace: str) -> None:
+        self._api = api
+        self._path = f"/api/v1/namespaces/{namespace}/secrets"
+
+    async def get(self, name: str) -> Secret:
+        found = json.loads(await self._api.request("GET", f"{self._path}/{name}"))
+        data = {key: _decoded(text) for key, text in (found.get("data") or {}).items()}
+        return Secret(data, found["metadata"]["resourceVersion"])
+
+    async def put(self, name: str, version: str, data: Data) -> None:
+        encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
+        await self._api.request(
+            "PATCH",
+            f"{self._path}/{name}",
+            body=json.dumps({"metadata": {"resourceVersion": version}, "data": encoded}).encode(),
+            content_type="application/merge-patch+json",
+        )
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text)
+    except binascii.Error:
+        return b""
+
+
+async def _run(namespace: str, wanted: Wanted) -> list[str]:
+    api = await connect(None, user_agent="gas-certificates")
+    try:
+        return await renew(SecretsOfNamespace(api, namespace), wanted, datetime.now(UTC))
+    finally:
+        await api.close()
+
+
+def main() -> int:
+    """Answers the exit code: 0 when the Secrets are as they shall be, 1 otherwise."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    for flag in ("namespace", "authority", "serving", "client", "names"):
+        parser.add_argument(f"--{flag}", required=True)
+    given = parser.parse_args()
+    wanted = Wanted(authority=given.authority, serving=given.serving, client=given.client, names=given.names.split(","))
+    try:
+        said = asyncio.run(_run(given.namespace, wanted))
+    except GasError as error:
+        sys.stderr.write(f"certificates: {error}\n")
+        return 1
+    sys.stdout.write("".join(f"{sentence}\n" for sentence in said or ["nothing to renew"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+{{- /* What follows from several values at once, and what cannot go together. */ -}}
+{{- define "gas.certificateSource" -}}
+{{- .Values.certificates.source | default (ternary "job" "secret" .Values.scheduler.enabled) -}}
+{{- end -}}
+
+{{- define "gas.extenderNodes" -}}
+{{- .Values.extender.nodes | default (ternary "any" "control-plane" .Values.scheduler.enabled) -}}
+{{- end -}}
+
+{{- define "gas.writeNode" -}}
+{{- get .Values.plugin.flags "write-node" | default "patch" -}}
+{{- end -}}
+
+{{- /* Not empty when the plugin calls the API server. */ -}}
+{{- define "gas.pluginCallsApi" -}}
+{{- $flag := get .Values.plugin.flags "resource-manager" -}}
+{{- if or .Values.plugin.cleanUp (not (kindIs "bool" $flag)) $flag }}yes{{ end -}}
+{{- end -}}
+
+{{- /* Not empty before a release of Kubernetes: (dict "root" $ "release" "1.30"). */ -}}
+{{- define "gas.isBefore" -}}
+{{- if semverCompare (printf "<%s.0-0" .release) (regexFind "^v?[0-9]+[.][0-9]+[.][0-9]+" .root.Capabilities.KubeVersion.Version) }}yes{{ end -}}
+{{- end -}}
+
+{{- define "gas.refuse" -}}
+{{- $values := .Values -}}
+{{- if not (or $values.extender.enabled $values.plugin.enabled) -}}
+{{- fail "neither extender.enabled nor plugin.enabled is true: there is nothing to install" -}}
+{{- end -}}
+{{- if and $values.scheduler.enabled (not $values.extender.enabled) -}}
+{{- fail "scheduler.enabled is true and extender.enabled is not: the second scheduler is there to ask the extender" -}}
+{{- end -}}
+{{- if and (ne $values.scheduler.otherGPUPods "allow") (not $values.scheduler.enabled) -}}
+{{- fail (printf "scheduler.otherGPUPods is %s, and scheduler.enabled is not true: no scheduler would be left for GPU pods" $values.scheduler.otherGPUPods) -}}
+{{- end -}}
+{{- if and $values.certificates.clusterAuthority (ne (include "gas.certificateSource" .) "secret") -}}
+{{- fail (printf "certificates.clusterAuthority goes with certificates.source secret, found %s: nothing here can sign with the cluster's authority" (include "gas.certificateSource" .)) -}}
+{{- end -}}
+{{- if include "gas.isBefore" (dict "root" . "release" "1.30") -}}
+{{- if and $values.plugin.enabled $values.plugin.admissionPolicy.enabled (include "gas.pluginCallsApi" .) -}}
+{{- fail (printf "this cluster is %s, and admission policies come with Kubernetes 1.30: set plugin.admissionPolicy.enabled=false. Whoever gets hold of the plugin's token can then change every node's status" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- if eq $values.scheduler.otherGPUPods "refuse" -}}
+{{- fail (printf "this cluster is %s, and admission policies come with Kubernetes 1.30: set scheduler.otherGPUPods=allow" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The version of the API that has mutating policies. */ -}}
+{{- define "gas.mutatingPolicyVersion" -}}
+{{- $group := "admissionregistration.k8s.io" -}}
+{{- $found := "" -}}
+{{- range $version := list "v1alpha1" "v1beta1" "v1" -}}
+{{- if $.Capabilities.APIVersions.Has (printf "%s/%s/MutatingAdmissionPolicy" $group $version) -}}
+{{- $found = printf "%s/%s" $group $version -}}
+{{- end -}}
+{{- end -}}
+{{- $found | required "scheduler.otherGPUPods is send, and the API server does not serve MutatingAdmissionPolicy: turn that on there (its feature gate and its API), or take refuse or allow" -}}
+{{- end -}}

@@ -1,0 +1,68 @@
+{{- /* The name of every object, as a map. Without nameOverride those of the original, and of deploy/. */ -}}
+{{- define "gas.names" -}}
+{{- $override := .Values.nameOverride -}}
+{{- $names := dict
+  "app" "gas"
+  "extender" "gpu-aware-scheduling"
+  "service" "gas-service"
+  "extenderAccount" "gpu-aware-scheduling-service-account"
+  "extenderRole" "gas-handler"
+  "extenderBinding" "handle-gas"
+  "leader" "gas-leader"
+  "lease" "gas-extender"
+  "secret" "extender-secret"
+  "clientSecret" "gas-scheduler-client"
+  "authority" "gas-authority"
+  "certificates" "gas-certificates"
+  "plugin" "gas-plugin"
+  "scheduler" "gas-scheduler"
+  "extenderMonitor" "gas-extender"
+  "rules" "gas"
+  "dashboard" "gas-dashboard"
+-}}
+{{- if $override -}}
+{{- $names = dict
+  "app" $override
+  "extender" (printf "%s-extender" $override)
+  "service" (printf "%s-service" $override)
+  "extenderAccount" (printf "%s-extender" $override)
+  "extenderRole" (printf "%s-extender" $override)
+  "extenderBinding" (printf "%s-extender" $override)
+  "leader" (printf "%s-leader" $override)
+  "lease" (printf "%s-extender" $override)
+  "secret" (printf "%s-extender-secret" $override)
+  "clientSecret" (printf "%s-scheduler-client" $override)
+  "authority" (printf "%s-authority" $override)
+  "certificates" (printf "%s-certificates" $override)
+  "plugin" (printf "%s-plugin" $override)
+  "scheduler" (printf "%s-scheduler" $override)
+  "extenderMonitor" (printf "%s-extender" $override)
+  "rules" $override
+  "dashboard" (printf "%s-dashboard" $override)
+-}}
+{{- end -}}
+{{- $_ := set $names "pluginAccount" (.Values.plugin.serviceAccount.name | default $names.plugin) -}}
+{{- $_ := set $names "schedulerAccount" (.Values.scheduler.serviceAccount.name | default $names.scheduler) -}}
+{{- $_ := set $names "extenderAccount" (.Values.extender.serviceAccount.name | default $names.extenderAccount) -}}
+{{- $_ := set $names "secret" (.Values.certificates.secretName | default $names.secret) -}}
+{{- $_ := set $names "clientSecret" (.Values.certificates.clientSecretName | default $names.clientSecret) -}}
+{{- $_ := set $names "authority" (.Values.certificates.authoritySecretName | default $names.authority) -}}
+{{- $names | toJson -}}
+{{- end -}}
+
+{{- /* Where kube-scheduler finds the extender. */ -}}
+{{- define "gas.host" -}}
+{{- $names := include "gas.names" . | fromJson -}}
+{{- printf "%s.%s.svc.%s" $names.service .Release.Namespace .Values.clusterDomain -}}
+{{- end -}}
+
+{{- define "gas.url" -}}
+{{- printf "https://%s:%d" (include "gas.host" .) (int .Values.extender.service.port) -}}
+{{- end -}}
+
+{{- /* Whom the extender's certificate is for, with commas between: kube-scheduler's name for it first. */ -}}
+{{- define "gas.servingNames" -}}
+{{- $names := include "gas.names" . | fromJson -}}
+{{- $service := printf "%s.%s" $names.service .Release.Namespace -}}
+{{- concat (list (include "gas.host" .) (printf "%s.svc" $service) $service $names.service "localhost" "127.0.0.1") .Values.certificates.extraNames | uniq | join "," -}}
+{{- end -}}

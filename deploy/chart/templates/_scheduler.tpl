@@ -1,0 +1,44 @@
+{{- /* The second scheduler's version: its image's tag, else the cluster's, without what vendors append to it. */ -}}
+{{- define "gas.schedulerTag" -}}
+{{- .Values.scheduler.image.tag | default (regexFind "^v?[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+
+{{- /* What that version reads. */ -}}
+{{- define "gas.schedulerApiVersion" -}}
+{{- $release := regexFind "[0-9]+[.][0-9]+[.][0-9]+" (include "gas.schedulerTag" .) | default "1.25.0" -}}
+{{- $version := "v1" -}}
+{{- if semverCompare "<1.23.0-0" $release }}{{ $version = "v1beta2" }}
+{{- else if semverCompare "<1.25.0-0" $release }}{{ $version = "v1beta3" }}{{ end -}}
+{{- printf "kubescheduler.config.k8s.io/%s" $version -}}
+{{- end -}}
+
+{{- define "gas.schedulerConfiguration" -}}
+{{- $names := include "gas.names" . | fromJson -}}
+{{- $scheduler := .Values.scheduler -}}
+{{- $managed := list -}}
+{{- range list "gpu.intel.com/i915" "gpu.intel.com/xe" -}}
+{{- $managed = append $managed (dict "name" . "ignoredByScheduler" false) -}}
+{{- end -}}
+{{- $ours := dict
+  "urlPrefix" (include "gas.url" .)
+  "filterVerb" "scheduler/filter"
+  "bindVerb" "scheduler/bind"
+  "weight" 1
+  "enableHTTPS" true
+  "managedResources" $managed
+  "ignorable" false
+  "nodeCacheCapable" true
+  "tlsConfig" (dict "insecure" false "certFile" "/gas/client/tls.crt" "keyFile" "/gas/client/tls.key" "caFile" "/gas/client/ca.crt")
+-}}
+{{- $configuration := dict
+  "leaderElection" (dict "leaderElect" true "resourceName" $names.scheduler "resourceNamespace" .Release.Namespace)
+-}}
+{{- $configuration = mergeOverwrite $configuration (deepCopy $scheduler.configuration) -}}
+{{- $fixed := dict
+  "apiVersion" (include "gas.schedulerApiVersion" .)
+  "kind" "KubeSchedulerConfiguration"
+  "profiles" (list (mergeOverwrite (deepCopy $scheduler.profile) (dict "schedulerName" $scheduler.name)))
+  "extenders" (append $scheduler.extraExtenders $ours)
+-}}
+{{- mergeOverwrite $configuration $fixed | toYaml -}}
+{{- end -}}

@@ -1,0 +1,48 @@
+"""The manifests of deploy/ as they are written, before kustomize puts them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+BASE = DEPLOY / "base"
+COMPONENTS = DEPLOY / "components"
+KUSTOMIZATIONS = sorted(DEPLOY.rglob("kustomization.yaml"))
+
+Manifest = dict[str, Any]
+
+
+def read(file: Path) -> list[Manifest]:
+    """All documents of a file."""
+    return [document for document in yaml.safe_load_all(file.read_text(encoding="utf-8")) if document is not None]
+
+
+def one(directory: Path, kind: str) -> Manifest:
+    """The one object of this kind in the files of a directory."""
+    (found,) = [each for file in sorted(directory.glob("*.yaml")) for each in read(file) if each.get("kind") == kind]
+    return found
+
+
+def container(workload: Manifest) -> Manifest:
+    """The one container of a Deployment or DaemonSet."""
+    (found,) = workload["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def local_files(kustomization: Path) -> Iterator[Path]:
+    """What a kustomization names beside or below itself or elsewhere in deploy/."""
+    written = read(kustomization)[0]
+    for entry in (*written.get("resources", ()), *written.get("components", ())):
+        yield kustomization.parent / entry
+    for patch in written.get("patches", ()):
+        if "path" in patch:
+            yield kustomization.parent / patch["path"]
+    for generator in written.get("configMapGenerator", ()):
+        for file in generator["files"]:
+            yield kustomization.parent / file.partition("=")[2]

@@ -1,0 +1,163 @@
+"""The kustomizations and manifests of deploy/ fit together, and fit the programs that they start."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gas.daemon.go_flags import GoFlag
+from gas.extender.flag_table import FLAG_GROUPS as EXTENDER_FLAGS
+from gas.intel import names
+from gas.plugin.flag_table import FLAG_GROUPS as PLUGIN_FLAGS
+from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, KUSTOMIZATIONS, Manifest, container, local_files, one, read
+from tests.e2e.plugin import PLUGIN_RULES
+
+ROOT = DEPLOY.parent
+EXTENDER = one(BASE / "extender", "Deployment")
+PLUGIN = one(BASE / "plugin", "DaemonSet")
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+
+def flags_of(groups: Mapping[str, tuple[GoFlag, ...]]) -> dict[str, GoFlag]:
+    return {flag.name: flag for group in groups.values() for flag in group}
+
+
+def labels_of(workload: Manifest) -> dict[str, str]:
+    labels: dict[str, str] = workload["spec"]["template"]["metadata"]["labels"]
+    return labels
+
+
+def ports_of(workload: Manifest) -> dict[str, int]:
+    return {port["name"]: port["containerPort"] for port in container(workload)["ports"]}
+
+
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS, ids=lambda file: str(file.parent.relative_to(DEPLOY)))
+def test_what_a_kustomization_names_is_there(kustomization: Path) -> None:
+    for file in local_files(kustomization):
+        assert file.is_file() or (file / "kustomization.yaml").is_file(), file
+
+
+@pytest.mark.parametrize("directory", sorted({file.parent for file in KUSTOMIZATIONS}), ids=lambda path: path.name)
+def test_every_file_beside_a_kustomization_is_part_of_it(directory: Path) -> None:
+    named = {file.resolve() for file in local_files(directory / "kustomization.yaml")}
+    assert {file.resolve() for file in directory.glob("*.[yj]*") if file.name != "kustomization.yaml"} <= named
+
+
+@pytest.mark.parametrize(
+    ("workload", "groups"),
+    [pytest.param(EXTENDER, EXTENDER_FLAGS, id="extender"), pytest.param(PLUGIN, PLUGIN_FLAGS, id="plugin")],
+)
+def test_the_arguments_are_flags_of_the_program(workload: Manifest, groups: Mapping[str, tuple[GoFlag, ...]]) -> None:
+    for argument in container(workload)["args"]:
+        name, _, value = argument.removeprefix("--").partition("=")
+        flags_of(groups)[name].parse(value)
+
+
+def test_the_arguments_that_components_add_are_flags_of_the_programs() -> None:
+    found = {
+        flag
+        for file in COMPONENTS.rglob("kustomization.yaml")
+        for flag in re.findall(r"value: --([A-Za-z-]+)", file.read_text(encoding="utf-8"))
+    }
+    assert found == {"leader-elect", "allowed-names", "cacert", "write-node"}
+    assert found <= flags_of(EXTENDER_FLAGS).keys() | flags_of(PLUGIN_FLAGS).keys()
+
+
+def test_the_ports_are_those_of_the_programs() -> None:
+    extender, plugin = flags_of(EXTENDER_FLAGS), flags_of(PLUGIN_FLAGS)
+    assert ports_of(EXTENDER) == {"extender": extender["port"].default, "metrics": extender["metrics-port"].default}
+    assert ports_of(PLUGIN) == {"metrics": plugin["metrics-port"].default}
+    for workload in (EXTENDER, PLUGIN):
+        for probe in ("readinessProbe", "livenessProbe"):
+            assert container(workload)[probe]["httpGet"]["port"] in ports_of(workload)
+
+
+def test_the_service_leads_to_the_extender_and_to_nothing_else() -> None:
+    service = one(BASE / "extender", "Service")["spec"]
+    assert service["selector"].items() <= labels_of(EXTENDER).items()
+    assert not service["selector"].items() <= labels_of(PLUGIN).items()
+    assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [(9001, 9001)]
+
+
+@pytest.mark.parametrize(
+    ("selected", "workload"),
+    [
+        pytest.param(EXTENDER["spec"]["selector"], EXTENDER, id="the Deployment"),
+        pytest.param(PLUGIN["spec"]["selector"], PLUGIN, id="the DaemonSet"),
+        pytest.param(one(BASE / "extender", "NetworkPolicy")["spec"]["podSelector"], EXTENDER, id="extender's network"),
+        pytest.param(one(BASE / "plugin", "NetworkPolicy")["spec"]["podSelector"], PLUGIN, id="the plugin's network"),
+        pytest.param(
+            one(COMPONENTS / "leader-election", "PodDisruptionBudget")["spec"]["selector"], EXTENDER, id="the budget"
+        ),
+    ],
+)
+def test_a_selector_finds_its_pods_and_no_others(selected: Manifest, workload: Manifest) -> None:
+    other = PLUGIN if workload is EXTENDER else EXTENDER
+    assert selected["matchLabels"].items() <= labels_of(workload).items()
+    assert not selected["matchLabels"].items() <= labels_of(other).items()
+
+
+def test_pod_monitors_name_ports_that_are_there() -> None:
+    monitors = {each["metadata"]["name"]: each["spec"] for each in read(COMPONENTS / "monitoring/pod-monitors.yaml")}
+    for name, workload in (("gas-extender", EXTENDER), ("gas-plugin", PLUGIN)):
+        assert monitors[name]["selector"]["matchLabels"].items() <= labels_of(workload).items()
+        for endpoint in monitors[name]["podMetricsEndpoints"]:
+            assert endpoint["port"] in ports_of(workload)
+
+
+def test_what_the_original_cannot_change_is_as_it_was() -> None:
+    """Names, and the selector, which nobody can change in a Deployment that exists."""
+    assert EXTENDER["metadata"]["name"] == "gpu-aware-scheduling"
+    assert EXTENDER["metadata"]["namespace"] == "default"
+    assert EXTENDER["spec"]["selector"] == {"matchLabels": {"app": "gas"}}
+    assert container(EXTENDER)["name"] == "gasext"
+    (volume,) = EXTENDER["spec"]["template"]["spec"]["volumes"]
+    assert volume["secret"]["secretName"] == "extender-secret"
+    assert one(BASE / "extender", "Service")["metadata"]["name"] == "gas-service"
+    assert one(BASE / "extender", "ServiceAccount")["metadata"]["name"] == "gpu-aware-scheduling-service-account"
+    assert one(BASE / "extender", "ClusterRole")["metadata"]["name"] == "gas-handler"
+
+
+def test_the_role_of_the_plugin_is_the_one_that_all_its_tests_run_under() -> None:
+    assert one(BASE / "plugin", "ClusterRole")["rules"] == list(PLUGIN_RULES)
+
+
+def test_the_admission_policy_lets_through_what_the_plugin_writes() -> None:
+    policy = (BASE / "plugin/own-node-only.yaml").read_text(encoding="utf-8")
+    for name in (names.PREFIX, names.CARD_CAPACITY, names.ALLOCATED_CARDS, names.ALLOCATED_INIT_CARDS):
+        assert f"'{name}'" in policy
+    assert f":{one(BASE / 'plugin', 'ServiceAccount')['metadata']['name']}$" in policy
+
+
+def test_manifests_and_image_are_of_this_version() -> None:
+    for workload in (EXTENDER, PLUGIN):
+        assert container(workload)["image"] == f"gas:{VERSION}"
+    assert f"ARG VERSION={VERSION}\n" in (ROOT / "Containerfile").read_text(encoding="utf-8")
+
+
+def test_the_builder_gets_everything_that_the_containerfile_copies() -> None:
+    sent = (ROOT / ".containerignore").read_text(encoding="utf-8").splitlines()
+    assert "*" in sent
+    for line in re.findall(
+        r"^COPY (?!--from)(.*) \S+$", (ROOT / "Containerfile").read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        for source in line.split():
+            assert (ROOT / source).exists(), source
+            assert any(f"!{parent}" in sent for parent in (source, *map(str, Path(source).parents))), source
+
+
+def test_only_the_parts_of_the_kubernetes_client_are_used_that_the_image_keeps() -> None:
+    """The image leaves its models and its API classes out."""
+    used = {
+        found
+        for package in ("gas", "configurator")
+        for file in (ROOT / package).rglob("*.py")
+        for found in re.findall(
+            r"^\s*(?:from|import) (kubernetes[\w.]*)", file.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    assert {".".join(name.split(".")[:3]) for name in used} <= {"kubernetes.aio.config", "kubernetes.aio.client"}, used

@@ -1,0 +1,212 @@
+"""What deploy/ makes of a cluster: its objects, and its programs as pods of the project's image on a real node.
+
+There is no kube-controller-manager, so the tests make the pods that a Deployment or DaemonSet asks for. There is no
+network of pods and no kube-proxy either: they use the network of the node, on ports of their own, and find the API
+server by its real address instead of the one of its Service. All else is as in the manifests.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.certificates import Authority
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.kube_api import KubeApi, Object, RefusedError, write_kubeconfig
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.pods import PODS, delete_now, get_pod
+from tests.e2e.ports import free_port
+from tests.e2e.programs import Program
+from tests.e2e.scheduler import KubeScheduler
+from tests.e2e.waiting import wait_for
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+EXTENDER_ACCOUNT = "system:serviceaccount:default:gpu-aware-scheduling-service-account"
+PLUGIN_ACCOUNT = "system:serviceaccount:default:gas-plugin"
+
+_WORKLOADS = "/apis/apps/v1/namespaces/default"
+_REFUSALS = (401, 403)
+
+
+class AuditedControlPlane(ControlPlane):
+    """Whose API server writes down every request of a service account."""
+
+    def _api_server_command(self, binaries: Path, authority: Authority) -> list[str]:
+        policy = self._directory / "audit-policy.json"
+        rules = [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}]
+        policy.write_text(
+            json.dumps(
+                {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules}
+            )
+        )
+        self.audit_log = self._directory / "audit.log"
+        return [
+            *super()._api_server_command(binaries, authority),
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self.audit_log}",
+        ]
+
+    def audited(self, account: str) -> list[dict[str, Any]]:
+        """The requests of a user so far, answered or under way."""
+        events = (json.loads(line) for line in self.audit_log.read_text().splitlines())
+        return [event for event in events if event["user"]["username"] == account]
+
+
+class DeployedCluster:
+    """A control plane of its own, since what deploy/ changes in it is what the tests look at.
+
+    `start` once, `stop` at the end.
+    """
+
+    def __init__(self, directory: Path, binaries: Path) -> None:
+        self.binaries = binaries
+        self._directory = directory
+        self.authority = Authority(directory)
+        self.control_plane = AuditedControlPlane(directory, binaries, self.authority)
+        self.api: KubeApi = self.control_plane.admin
+        self.extender_port = free_port()
+        self.scheduler = KubeScheduler(
+            directory, binaries, self.authority, self.control_plane.scheduler, self.extender_port
+        )
+        self.kubectl = Kubectl(binaries / "kubectl", write_kubeconfig(directory / "admin.kubeconfig", self.api))
+
+    @property
+    def programs(self) -> list[Program]:
+        return [*self.control_plane.programs, self.scheduler.program]
+
+    def start(self) -> None:
+        self.control_plane.start()
+        self.scheduler.start(ignorable=False)
+        # What kube-controller-manager hands out to every namespace, and pods with a token wait for.
+        authority = self.authority.certificate.read_text()
+        self.api.create(
+            "/api/v1/namespaces/default/configmaps",
+            {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": authority}},
+        )
+
+    def stop(self) -> None:
+        for program in reversed(self.programs):
+            program.kill()
+
+    def add_prometheus_kinds(self) -> None:
+        """The Prometheus operator's own definitions of PodMonitor and PrometheusRule."""
+        for name in ("podmonitors", "prometheusrules"):
+            self.kubectl.run("apply", "--server-side", "-f", self.binaries / f"monitoring.coreos.com_{name}.yaml")
+        for name in ("podmonitors", "prometheusrules"):
+            path = f"/apis/monitoring.coreos.com/v1/{name}"
+            wait_for(f"the kind of {name}", lambda path=path: self._is_served(path))  # type: ignore[misc]
+
+    def _is_served(self, path: str) -> bool:
+        try:
+            self.api.get(path)
+        except RefusedError as refused:
+            if refused.status == 404:
+                return False
+            raise
+        return True
+
+    def pod_of(self, kind: str, name: str) -> Object:
+        """The pod that a Deployment or DaemonSet (``deployments``, ``daemonsets``) asks for; nothing is created."""
+        template = self.api.get(f"{_WORKLOADS}/{kind}/{name}")["spec"]["template"]
+        metadata = {"name": name, "labels": template["metadata"]["labels"]}
+        return {"metadata": metadata, "spec": deepcopy(template["spec"])}
+
+    def on_this_node(self, written: Object, *arguments: str) -> Object:
+        """The same pod as it can run here: see the top of this file. Its one container gets more arguments."""
+        changed = deepcopy(written)
+        changed["spec"]["hostNetwork"] = True
+        (container,) = changed["spec"]["containers"]
+        container["args"] = [*container.get("args", []), *arguments]
+        container.setdefault("env", []).extend(
+            [
+                {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"},
+                {"name": "KUBERNETES_SERVICE_PORT", "value": str(self.api.port)},
+            ]
+        )
+        return changed
+
+    def run_until_ready(self, written: Object, *, seconds: float = 60) -> float:
+        """Create a pod; the seconds from then until kubelet's probes call it ready."""
+        started = time.monotonic()
+        name = self.api.create(PODS, written)["metadata"]["name"]
+        wait_for(f"pod {name} ready", lambda: is_ready(get_pod(self.api, name)), seconds=seconds, every=0.05)
+        return time.monotonic() - started
+
+    def delete(self, name: str) -> None:
+        delete_now(self.api, name)
+
+
+@contextmanager
+def deployed_cluster(binaries: Path) -> Iterator[DeployedCluster]:
+    """A running cluster in which nothing is installed yet."""
+    with tempfile.TemporaryDirectory(prefix="gas-deploy-") as directory:
+        cluster = DeployedCluster(Path(directory), binaries)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+def extender_ports(pod: Object, port: int, metrics_port: int) -> Object:
+    """The same pod of the extender on these ports of its node; its probes follow by the ports' names."""
+    return _with_ports(pod, {"extender": port, "metrics": metrics_port}, {"port": port, "metrics-port": metrics_port})
+
+
+def plugin_ports(pod: Object, metrics_port: int) -> Object:
+    """The same pod of the plugin."""
+    return _with_ports(pod, {"metrics": metrics_port}, {"metrics-port": metrics_port})
+
+
+def _with_ports(pod: Object, ports: dict[str, int], flags: dict[str, int]) -> Object:
+    changed = deepcopy(pod)
+    (container,) = changed["spec"]["containers"]
+    for port in container["ports"]:
+        port["containerPort"] = port["hostPort"] = ports[port["name"]]
+    container["args"] = [*container.get("args", []), *(f"--{flag}={value}" for flag, value in flags.items())]
+    return changed
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def answer(port: int, path: str) -> tuple[int, str]:
+    """Status and text of a GET on a plain port of the node. An OSError when nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def refused(events: Sequence[dict[str, Any]]) -> list[str]:
+    """Of audited requests those that were forbidden or not let in at all, as sentences."""
+    found = ((event, event.get("responseStatus", {})) for event in events)
+    return [
+        f"{event['verb']} {event['requestURI']}: {status['code']} {status.get('message', '')}"
+        for event, status in found
+        if status.get("code") in _REFUSALS
+    ]
+
+
+def uses(events: Sequence[dict[str, Any]]) -> Counter[tuple[str, str]]:
+    """How often each verb on each resource was asked for: ``("patch", "nodes/status")``."""
+    return Counter(_uses(events))
+
+
+def _uses(events: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for event in events:
+        if (found := event.get("objectRef")) is not None and "resource" in found:
+            yield event["verb"], "/".join(filter(None, (found["resource"], found.get("subresource"))))

@@ -1,0 +1,25 @@
+"""kubectl as an administrator runs it."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.programs import ProgramError
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """The program, with one kubeconfig."""
+
+    program: Path
+    kubeconfig: Path
+
+    def run(self, *arguments: str | Path, text: str | None = None) -> str:
+        """What it prints, its warnings too. ``text`` is what it reads. Raises ProgramError when it fails."""
+        command = [self.program, f"--kubeconfig={self.kubeconfig}", *arguments]
+        done = subprocess.run(command, input=text or "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            raise ProgramError(f"kubectl {' '.join(map(str, arguments))} failed:\n{done.stdout}")
+        return done.stdout

@@ -1,0 +1,169 @@
+"""The project's image, built from its Containerfile by buildah, on a base that was made without a registry."""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import fcntl
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from tests.e2e.programs import ProgramError
+
+REPOSITORY = Path(__file__).parents[2]
+NAME = "docker.io/library/gas:0.1.0"
+"""What the manifests call ``gas:0.1.0``."""
+
+_PIP_SETTINGS = ("index-url", "extra-index-url", "find-links", "no-index", "cert", "trusted-host")
+_STAGES_KEPT = 4
+_CERTIFICATES = "/pip-certificates.crt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltImage:
+    """archive        as ``docker save`` writes it
+    size           bytes of its files
+    configuration  as Docker has it: User, Cmd, Labels, Healthcheck …
+    seconds        that the build took
+    """
+
+    archive: Path
+    size: int
+    configuration: dict[str, Any]
+    seconds: float
+
+
+@cache
+def built_image(binaries: Path) -> BuiltImage:
+    """Built once in a test run, with the layers of earlier runs where nothing changed. Raises ProgramError.
+
+    binaries  has ``base.tar``; what buildah keeps lies beside it
+    """
+    directory = Path(tempfile.mkdtemp(prefix="gas-image-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    buildah = _Buildah(binaries.parent / "buildah")
+    with buildah.alone():
+        buildah.take_base(_base_name(), binaries / "base.tar")
+        before = buildah.image_id(NAME)
+        started = time.monotonic()
+        buildah.run(
+            "build", "--format=docker", "--isolation=chroot", "--network=host", "--pull-never", "--layers",
+            *_pip_arguments(), f"--tag={NAME}", f"--file={REPOSITORY / 'Containerfile'}", str(REPOSITORY),
+        )  # fmt: skip
+        seconds = time.monotonic() - started
+        if before not in (None, buildah.image_id(NAME)):
+            buildah.run("rmi", "--force", str(before))
+        buildah.forget_old_stages()
+        archive = directory / "gas.tar"
+        buildah.run("push", "--quiet", NAME, f"docker-archive:{archive}:{NAME}")
+        found = json.loads(buildah.run("inspect", "--type=image", NAME))
+        (listed,) = json.loads(buildah.run("images", "--json", NAME))
+    return BuiltImage(
+        archive=archive, size=_bytes(listed["size"]), configuration=found["Docker"]["config"], seconds=seconds
+    )
+
+
+def files_of(archive: Path) -> Iterator[tarfile.TarInfo]:
+    """Every entry of every layer, by its path without a leading ``./``; those that a later layer hides too."""
+    with tarfile.open(archive) as outer:
+        (manifest,) = json.load(_member(outer, "manifest.json"))
+        for name in manifest["Layers"]:
+            with tarfile.open(fileobj=_member(outer, name)) as layer:
+                for entry in layer:
+                    entry.name = entry.name.removeprefix("./")
+                    yield entry
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    found = archive.extractfile(name)
+    if found is None:
+        raise ProgramError(f"{name} is no file of the image's archive")
+    return found
+
+
+class _Buildah:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(exist_ok=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While no other test run builds."""
+        with (self._directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def run(self, *arguments: str) -> str:
+        """What it prints. Raises ProgramError."""
+        storage = ("--root", str(self._directory / "storage"), "--runroot", str(self._directory / "run"))
+        command = ["buildah", "--storage-driver=overlay", *storage, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            last = "\n".join((done.stdout + done.stderr).splitlines()[-60:])
+            raise ProgramError(f"buildah {arguments[0]} failed with status {done.returncode}:\n{last}")
+        return done.stdout
+
+    def image_id(self, name: str) -> str | None:
+        lines = self.run("images", "--all", "--quiet", "--no-trunc", "--filter", f"reference={name}").split()
+        return lines[0] if lines else None
+
+    def forget_old_stages(self) -> None:
+        """Of earlier builds, killed ones too; layers that the last builds share stay."""
+        listed = json.loads(self.run("images", "--json"))
+        stages = sorted((image for image in listed if not image["names"]), key=lambda image: image["createdatraw"])
+        for image in stages[:-_STAGES_KEPT]:
+            self.run("rmi", "--force", image["id"])
+
+    def take_base(self, name: str, archive: Path) -> None:
+        """Under the name that the Containerfile asks for; nothing happens when this very archive was taken before."""
+        stamp = self._directory / "base"
+        wanted = f"{name} {archive.stat().st_mtime_ns}"
+        if stamp.exists() and stamp.read_text() == wanted and self.image_id(name) is not None:
+            return
+        container = self.run("from", "scratch").strip()
+        self.run("add", "--quiet", container, str(archive), "/")
+        self.run("commit", "--quiet", "--rm", container, name)
+        stamp.write_text(wanted)
+
+
+def _base_name() -> str:
+    names: set[str] = set(re.findall(r"^FROM (\S+/\S+)", (REPOSITORY / "Containerfile").read_text(), re.MULTILINE))
+    (name,) = names
+    return name
+
+
+def _pip_arguments() -> list[str]:
+    """What makes pip in the build find its packages where pip finds them here."""
+    listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    found: dict[str, str] = {}
+    for line in listed.stdout.splitlines():
+        key, _, value = line.partition("=")
+        section, _, setting = key.rpartition(".")
+        if setting in _PIP_SETTINGS and (setting not in found or section == ":env:"):
+            found[setting] = ast.literal_eval(value)
+    arguments = []
+    if certificates := found.pop("cert", None):
+        arguments.append(f"--volume={certificates}:{_CERTIFICATES}:ro")
+        found["cert"] = _CERTIFICATES
+    for place in found.get("find-links", "").split():
+        if Path(place).is_dir():
+            arguments.append(f"--volume={place}:{place}:ro")
+    return arguments + [f"--build-arg=PIP_{name.replace('-', '_').upper()}={value}" for name, value in found.items()]
+
+
+def _bytes(text: str) -> int:
+    """``"216 MB"``, as buildah lists sizes."""
+    number, unit = text.split()
+    return int(float(number) * {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}[unit])

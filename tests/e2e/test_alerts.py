@@ -1,0 +1,137 @@
+"""Prometheus' own checker takes the alerts and the dashboard's queries, and its tests make the alerts fire."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.deployed import DEPLOY
+
+MONITORING = DEPLOY / "components/monitoring"
+ALERTS = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["spec"]
+DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(ALERTS))
+    return file
+
+
+def promtool(binaries: Path, *arguments: str | Path) -> str:
+    done = subprocess.run(
+        [binaries / "promtool", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_the_rules_are_valid(binaries: Path, rules: Path) -> None:
+    count = sum(len(group["rules"]) for group in ALERTS["groups"])
+    assert f"{count} rules found" in promtool(binaries, "check", "rules", rules)
+
+
+def test_the_queries_of_the_dashboard_are_valid(binaries: Path, tmp_path: Path) -> None:
+    expressions = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+    filled = [text.replace("$__rate_interval", "5m").replace("$node", ".*") for text in expressions]
+    file = tmp_path / "queries.yaml"
+    recorded = [{"record": f"query_{number}", "expr": text} for number, text in enumerate(filled)]
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": recorded}]}))
+    assert f"{len(filled)} rules found" in promtool(binaries, "check", "rules", file)
+
+
+def series(name: str, values: str, **labels: str) -> dict[str, str]:
+    written = ",".join(f'{label}="{value}"' for label, value in labels.items())
+    return {"series": f"{name}{{{written}}}", "values": values}
+
+
+HEALTHY = [
+    series("gas_extender_ready", "1x120", pod="a"),
+    series("gas_extender_ready", "0x120", pod="b"),
+    series("gas_extender_leader", "1x120", pod="a"),
+    series("gas_extender_leader", "0x120", pod="b"),
+    series("gas_extender_unannotated_gpu_pods", "0x120", pod="a"),
+    series("gas_extender_unreadable_annotations", "0x120", pod="a"),
+    series("gas_extender_search_limit_hits_total", "5x120", pod="a"),
+    series("gas_extender_certificate_expiry_timestamp_seconds", "9999999x120", pod="a", flag="cert"),
+    series("gas_extender_refused_clients_total", "3x120", pod="a", reason="name"),
+    series("gas_extender_watch_age_seconds", "40x120", pod="a", kind="pods"),
+    series("gas_extender_requests_total", "0+10x120", pod="a", verb="filter", result="fits"),
+    series("gas_extender_requests_total", "0x120", pod="a", verb="filter", result="internal-error"),
+    series("gas_extender_request_seconds_bucket", "0+10x120", pod="a", verb="filter", le="0.01"),
+    series("gas_extender_request_seconds_bucket", "0+10x120", pod="a", verb="filter", le="10.0"),
+    series("gas_extender_request_seconds_bucket", "0+10x120", pod="a", verb="filter", le="+Inf"),
+    series("gas_plugin_ready", "1x120", node="n1"),
+    series("gas_plugin_cards", "0x120", node="n1", driver="i915", state="unhealthy"),
+    series("gas_plugin_mismatches_total", "0x120", node="n1"),
+]
+"""Each a minute, for two hours."""
+
+FAULTS: dict[str, tuple[dict[str, str], ...]] = {
+    "GASExtenderDecidesNothing": (series("gas_extender_ready", "0x120", pod="a"),),
+    "GASTwoExtendersDecide": (series("gas_extender_leader", "1x120", pod="b"),),
+    "GASPodsWithoutCards": (series("gas_extender_unannotated_gpu_pods", "2x120", pod="a"),),
+    "GASBooksAndAnnotationsDiffer": (series("gas_extender_unreadable_annotations", "1x120", pod="a"),),
+    "GASSearchesGivenUp": (series("gas_extender_search_limit_hits_total", "5+1x120", pod="a"),),
+    "GASCertificateEnds": (
+        series("gas_extender_certificate_expiry_timestamp_seconds", "9000x120", pod="a", flag="cert"),
+    ),
+    "GASClientsTurnedAway": (series("gas_extender_refused_clients_total", "0+3x120", pod="a", reason="name"),),
+    "GASExtenderHearsNothing": (series("gas_extender_watch_age_seconds", "900x120", pod="a", kind="pods"),),
+    "GASExtenderFails": (
+        series("gas_extender_requests_total", "0+1x120", pod="a", verb="filter", result="internal-error"),
+    ),
+    "GASFilterIsSlow": (series("gas_extender_request_seconds_bucket", "0x120", pod="a", verb="filter", le="0.01"),),
+    "GASPluginNotReady": (series("gas_plugin_ready", "0x120", node="n1"),),
+    "GASCardUnhealthy": (series("gas_plugin_cards", "1x120", node="n1", driver="i915", state="unhealthy"),),
+    "GASOtherCardsThanDecided": (series("gas_plugin_mismatches_total", "0+1x120", node="n1"),),
+}
+
+
+def test_every_alert_has_a_fault_here() -> None:
+    assert {rule["alert"] for group in ALERTS["groups"] for rule in group["rules"]} == FAULTS.keys()
+
+
+def firing(binaries: Path, rules: Path, found: list[dict[str, str]], tmp_path: Path) -> set[str]:
+    """The names of the alerts that fire after one hour of these series."""
+    test: dict[str, Any] = {
+        "rule_files": [str(rules)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": found,
+                # No such sample is expected, so promtool tells all that there are.
+                "promql_expr_test": [{"expr": 'ALERTS{alertstate="firing"}', "eval_time": "1h", "exp_samples": []}],
+            }
+        ],
+    }
+    file = tmp_path / "test.yaml"
+    file.write_text(yaml.safe_dump(test))
+    done = subprocess.run([binaries / "promtool", "test", "rules", file], capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0 or "got:" in said, said
+    return set(re.findall(r'alertname="(\w+)"', said))
+
+
+def test_nothing_fires_while_all_is_well(binaries: Path, rules: Path, tmp_path: Path) -> None:
+    assert firing(binaries, rules, HEALTHY, tmp_path) == set()
+
+
+@pytest.mark.parametrize("alert", FAULTS)
+def test_a_fault_makes_its_alert_fire_and_no_other(binaries: Path, rules: Path, tmp_path: Path, alert: str) -> None:
+    faults = {fault["series"]: fault for fault in FAULTS[alert]}
+    found = [faults.pop(healthy["series"], healthy) for healthy in HEALTHY] + list(faults.values())
+    assert firing(binaries, rules, found, tmp_path) == {alert}
+
+
+def test_no_extender_at_all_is_told_too(binaries: Path, rules: Path, tmp_path: Path) -> None:
+    without = [each for each in HEALTHY if not each["series"].startswith("gas_extender")]
+    assert firing(binaries, rules, without, tmp_path) == {"GASExtenderDecidesNothing"}

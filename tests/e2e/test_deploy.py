@@ -1,0 +1,154 @@
+"""Every manifest of deploy/ is taken by a real API server, also in the place of the original's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.deployed import DEPLOY, DeployedCluster, deployed_cluster
+from tests.e2e.kube_api import RefusedError
+
+OVERLAYS = sorted(file.parent.name for file in DEPLOY.glob("overlays/*/kustomization.yaml"))
+COMPONENTS = sorted(file.parent.name for file in DEPLOY.glob("components/*/kustomization.yaml"))
+
+
+@pytest.fixture(scope="module")
+def deployed(binaries: Path) -> Iterator[DeployedCluster]:
+    with deployed_cluster(binaries) as cluster:
+        cluster.add_prometheus_kinds()
+        yield cluster
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_api_server_takes_the_overlay(deployed: DeployedCluster, overlay: str) -> None:
+    said = deployed.kubectl.run("apply", "--dry-run=server", "-k", DEPLOY / "overlays" / overlay)
+    assert "created (server dry run)" in said
+    assert "Warning" not in said
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_the_api_server_takes_each_component_in_a_kustomization_of_ones_own(
+    deployed: DeployedCluster, component: str, tmp_path: Path
+) -> None:
+    """In another namespace and with another image, as docs/deploy.md has it."""
+    deployed.kubectl.run(
+        "apply", "-f", "-", text='{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu"}}'
+    )
+    (tmp_path / "deploy").symlink_to(DEPLOY)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "kustomization.yaml").write_text(
+        "namespace: gpu\n"
+        f"resources: [{_relative(DEPLOY / 'overlays/both', own)}]\n"
+        f"components: [{_relative(DEPLOY / 'components' / component, own)}]\n"
+        "images: [{name: gas, newName: registry.example/gpu/gas, newTag: v9}]\n"
+    )
+    rendered = deployed.kubectl.run("kustomize", own)
+    for each in yaml.safe_load_all(rendered):
+        assert each["metadata"].get("namespace", "gpu") == "gpu", each["metadata"]
+        assert all(subject["namespace"] == "gpu" for subject in each.get("subjects", ()))
+    assert rendered.count("image: registry.example/gpu/gas:v9") == 2
+    said = deployed.kubectl.run("apply", "--dry-run=server", "-k", own)
+    assert "Warning" not in said
+
+
+def test_pods_of_the_extender_may_run_where_only_restricted_pods_may(deployed: DeployedCluster) -> None:
+    api = deployed.api
+    deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/replicas")
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    api.create("/api/v1/namespaces", {"metadata": {"name": "restricted", "labels": labels}})
+    accounts = "/api/v1/namespaces/restricted/serviceaccounts"
+    pods = "/api/v1/namespaces/restricted/pods?dryRun=All"
+    for account in ("gpu-aware-scheduling-service-account", "gas-plugin"):
+        api.create(accounts, {"metadata": {"name": account}})
+    api.create(pods, deployed.pod_of("deployments", "gpu-aware-scheduling"))
+    with pytest.raises(RefusedError, match="violates PodSecurity") as error:
+        api.create(pods, deployed.pod_of("daemonsets", "gas-plugin"))
+    # It is root and sees directories of the node, as a device plugin has to, and nothing more than that.
+    assert "hostPath" in error.value.message
+    for more in ("capabilities", "privileged=", "host namespaces", "allowPrivilegeEscalation", "seccompProfile"):
+        assert more not in error.value.message
+    deployed.kubectl.run("delete", "-k", DEPLOY / "overlays/replicas")
+
+
+ORIGINAL = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: gpu-aware-scheduling-service-account}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: gas-handler}
+rules:
+- {apiGroups: [""], resources: [pods], verbs: [get, list, watch, update, patch]}
+- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, patch]}
+- {apiGroups: [""], resources: [bindings, pods/binding], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: handle-gas}
+subjects: [{kind: ServiceAccount, name: gpu-aware-scheduling-service-account, namespace: default}]
+roleRef: {kind: ClusterRole, name: gas-handler, apiGroup: rbac.authorization.k8s.io}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: gas-service}
+spec: {selector: {app: gas}, type: ClusterIP, ports: [{port: 9001}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: gpu-aware-scheduling, labels: {app: gas}}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: gas}}
+  template:
+    metadata: {labels: {app: gas}}
+    spec:
+      serviceAccountName: gpu-aware-scheduling-service-account
+      containers:
+      - name: gasext
+        image: intel/gpu-extender
+        command: [/extender, --cert=/gas/cert/tls.crt, --key=/gas/cert/tls.key, --v=4]
+        securityContext: {runAsUser: 10001, runAsNonRoot: true}
+        volumeMounts: [{name: certs, mountPath: /gas/cert}]
+      volumes: [{name: certs, secret: {secretName: extender-secret}}]
+"""
+"""The shape of the original's objects: names, selectors, and what ours have not."""
+
+
+def test_the_original_is_upgraded_in_place_and_comes_back(deployed: DeployedCluster) -> None:
+    api = deployed.api
+    paths = {
+        "Deployment": "/apis/apps/v1/namespaces/default/deployments/gpu-aware-scheduling",
+        "Service": "/api/v1/namespaces/default/services/gas-service",
+        "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles/gas-handler",
+        "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/handle-gas",
+        "ServiceAccount": "/api/v1/namespaces/default/serviceaccounts/gpu-aware-scheduling-service-account",
+    }
+    deployed.kubectl.run("apply", "-f", "-", text=ORIGINAL)
+    before = {kind: api.get(path) for kind, path in paths.items()}
+    deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/original-certificates")
+    after = {kind: api.get(path) for kind, path in paths.items()}
+    assert {kind: found["metadata"]["uid"] for kind, found in after.items()} == {
+        kind: found["metadata"]["uid"] for kind, found in before.items()
+    }
+    assert after["Service"]["spec"]["clusterIP"] == before["Service"]["spec"]["clusterIP"]
+    assert after["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+    (container,) = after["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["gas-extender"]
+    assert "runAsUser" not in container["securityContext"]
+    assert "update" not in str(after["ClusterRole"]["rules"])
+
+    deployed.kubectl.run("apply", "-f", "-", text=ORIGINAL)
+    (container,) = api.get(paths["Deployment"])["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "intel/gpu-extender"
+    assert "args" not in container
+    deployed.kubectl.run("delete", "-k", DEPLOY / "overlays/original-certificates")
+
+
+def _relative(path: Path, start: Path) -> str:
+    """kustomize takes no absolute paths."""
+    return str(Path(*[".."] * (len(start.resolve().parts) - 1), *path.resolve().parts[1:]))

@@ -1,0 +1,222 @@
+"""Extender and plugin run from the project's image with exactly the rights that deploy/ gives them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cell import missing_for_cells
+from tests.e2e.deployed import (
+    DEPLOY,
+    EXTENDER_ACCOUNT,
+    PLUGIN_ACCOUNT,
+    DeployedCluster,
+    answer,
+    deployed_cluster,
+    extender_ports,
+    refused,
+    uses,
+)
+from tests.e2e.installed import Installed
+from tests.e2e.kube_api import Object
+from tests.e2e.node_cell import NodeCell
+from tests.e2e.pods import OVER, PODS, cards_of, event_messages, get_pod
+from tests.e2e.ports import free_port
+from tests.e2e.programs import ProgramError
+from tests.e2e.project_image import built_image
+from tests.e2e.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def deployed(binaries: Path) -> Iterator[DeployedCluster]:
+    with deployed_cluster(binaries) as cluster:
+        cluster.add_prometheus_kinds()
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def real_node(deployed: DeployedCluster) -> Iterator[NodeCell]:
+    """A real node of the control plane, with the project's image."""
+    if (reason := missing_for_cells()) is not None:
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="gas-node-") as directory:
+        node = NodeCell(Path(directory), deployed.binaries, deployed.api)
+        try:
+            node.start()
+            node.containerd.import_image(built_image(deployed.binaries).archive)
+            label = {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}
+            deployed.api.merge(f"/api/v1/nodes/{node.name}", label)
+            yield node
+        finally:
+            node.stop()
+
+
+@pytest.fixture(scope="module")
+def installed(deployed: DeployedCluster, real_node: NodeCell) -> Installed:
+    installation = Installed(deployed, real_node)
+    installation.apply()
+    installation.start_extender()
+    installation.start_plugin()
+    return installation
+
+
+def test_extender_and_plugin_run_from_the_image_and_place_a_pod(installed: Installed) -> None:
+    print(
+        f"seconds from pod to ready: extender {installed.extender_seconds:.1f}, plugin {installed.plugin_seconds:.1f}"
+    )
+    api, node = installed.api, installed.node
+    wait_for(
+        "the node's cards with kubelet",
+        lambda: api.get(f"/api/v1/nodes/{node.name}")["status"]["allocatable"].get("gpu.intel.com/i915") == "4",
+    )
+    labels = api.get(f"/api/v1/nodes/{node.name}")["metadata"]["labels"]
+    assert labels["gpu.intel.com/gpu-numbers"] == "0.1"
+    running = installed.run_gpu_pod("placed")
+    assert cards_of(running) == "card0"
+    assert "/dev/dri/card0" in node.devices(running, "main")
+    assert answer(installed.metrics_port, "/metrics")[0] == 200
+    # Two that fit nowhere, for the extender's events; one of them waits on when another pod leaves.
+    installed.run_gpu_pod("leaves", millicores=700)
+    for name in ("waits-1", "waits-2"):
+        installed.create_gpu_pod(name, millicores=600)
+        wait_for("the refusal's event", lambda name=name: event_messages(api, name, "NoGPUCardFits"))  # type: ignore[misc]
+    installed.deployed.delete("leaves")
+    wait_for(
+        "the scheduler is woken",
+        lambda: "gas-released" in api.get(f"/api/v1/nodes/{node.name}")["metadata"].get("annotations", {}),
+    )
+    # A pod that was bound past the extender: the plugin writes its receipt, and an event.
+    installed.run_gpu_pod("adopted", millicores=100, node=node.name)
+    wait_for("its receipt", lambda: "gas-allocated-cards" in get_pod(api, "adopted")["metadata"].get("annotations", {}))
+    wait_for("its event", lambda: event_messages(api, "adopted", "GPUCardsAdopted"))
+
+
+def test_the_health_check_of_the_image_tells_whether_the_program_answers(installed: Installed) -> None:
+    extender = get_pod(installed.api, "gpu-aware-scheduling")
+    check = ("/usr/local/bin/gas-health-check",)
+    installed.node.execute(extender, "gasext", "env", f"GAS_HEALTH_PORT={installed.metrics_port}", *check)
+    with pytest.raises(ProgramError):
+        installed.node.execute(extender, "gasext", "env", f"GAS_HEALTH_PORT={free_port()}", *check)
+
+
+CONNECT = """
+import asyncio, sys
+from gas.cluster.connection import connect
+
+async def main():
+    api = await connect(sys.argv[1], explicit=True)
+    await api.request("GET", "/version")
+    await api.close()
+
+asyncio.run(main())
+"""
+
+
+def test_every_program_of_the_image_starts_on_a_read_only_root_as_nobody(
+    deployed: DeployedCluster, real_node: NodeCell
+) -> None:
+    programs = {
+        "extender": ["gas-extender", "--version"],
+        "original": ["/extender", "--version"],
+        "plugin": ["gas-plugin", "--version"],
+        "configurator": ["gas-configurator", "--help"],
+        "doctor": ["gas", "doctor", "--help"],
+        # Of the Kubernetes client, which reads kubeconfigs, the image has only a part.
+        "kubeconfig": ["python", "-c", CONNECT, "/cluster/kubeconfig"],
+    }
+    containers = [at_rest(*each) for each in programs.items()]
+    containers[-1]["volumeMounts"] = [
+        {"name": "cluster", "mountPath": "/cluster", "readOnly": True},
+        # Certificates that are inside of a kubeconfig are made files of.
+        {"name": "tmp", "mountPath": "/tmp"},
+    ]
+    spec = {
+        "nodeName": real_node.name,
+        "hostNetwork": True,
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "containers": containers,
+        "volumes": [
+            {"name": "cluster", "hostPath": {"path": str(directory_with_kubeconfig(deployed, real_node))}},
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    }
+    deployed.api.create(PODS, {"metadata": {"name": "programs"}, "spec": spec})
+    ended = wait_for("the end of all", lambda: over(get_pod(deployed.api, "programs")), seconds=60)
+    said = {name: real_node.log(ended, name) for name in programs}
+    codes = {
+        status["name"]: status["state"]["terminated"]["exitCode"] for status in ended["status"]["containerStatuses"]
+    }
+    assert codes == dict.fromkeys(programs, 0), said
+    assert said["extender"] == said["original"] != ""
+
+
+def at_rest(name: str, command: list[str]) -> Object:
+    """A container of the image with as few rights as there are."""
+    return {
+        "name": name,
+        "image": "gas:0.1.0",
+        "imagePullPolicy": "Never",
+        "command": command,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def directory_with_kubeconfig(deployed: DeployedCluster, node: NodeCell) -> Path:
+    """Which needs no other file, and which anybody may read."""
+    directory = node.directory / "cluster"
+    directory.mkdir()
+    (directory / "kubeconfig").write_text(deployed.kubectl.run("config", "view", "--flatten", "--raw"))
+    (directory / "kubeconfig").chmod(0o644)
+    return directory
+
+
+def over(pod: Object) -> Object | None:
+    return pod if pod["status"]["phase"] in OVER else None
+
+
+def test_the_rights_of_deploy_are_enough_and_none_is_too_many(installed: Installed) -> None:
+    api, plane = installed.api, installed.deployed.control_plane
+    api.merge(
+        f"/api/v1/nodes/{installed.node.name}",
+        {"metadata": {"labels": {"telemetry.aware.scheduling.policy/gas-deschedule-pods-card0": "1"}}},
+    )
+    wait_for(
+        "the deschedule label",
+        lambda: "gpu.aware.scheduling/deschedule-pod" in get_pod(api, "placed")["metadata"].get("labels", {}),
+    )
+    for account, role, unseen in (
+        # It reads a pod again only when the answer to a bind was lost.
+        (EXTENDER_ACCOUNT, "gas-handler", {("get", "pods"), ("patch", "events")}),
+        # To take everything off a node, with --uninstall; an event that comes again is patched.
+        (PLUGIN_ACCOUNT, "gas-plugin", {("get", "nodes"), ("patch", "events")}),
+    ):
+        events = plane.audited(account)
+        assert refused(events) == []
+        used = set(uses(events))
+        rules = api.get(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}")["rules"]
+        given = {(verb, resource) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+        assert used <= given
+        assert given - used <= unseen
+        print(f"{role}: {len(events)} requests in the audit log, none refused")
+
+
+def test_the_replicas_elect_a_leader_with_the_rights_of_deploy(installed: Installed) -> None:
+    deployed, api = installed.deployed, installed.api
+    deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/replicas")
+    asked = deployed.pod_of("deployments", "gpu-aware-scheduling")
+    asked["metadata"]["name"] = "electing"
+    deployed.run_until_ready(extender_ports(deployed.on_this_node(asked), free_port(), free_port()))
+    lease = api.get("/apis/coordination.k8s.io/v1/namespaces/default/leases/gas-extender")
+    assert lease["spec"]["holderIdentity"]
+    assert refused(deployed.control_plane.audited(EXTENDER_ACCOUNT)) == []
+    deployed.delete("electing")
+    deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/monitoring")

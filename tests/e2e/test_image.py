@@ -1,0 +1,90 @@
+"""The image holds what the programs need, and nothing that only builds need or that makes a stranger stronger."""
+
+from __future__ import annotations
+
+import re
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.project_image import REPOSITORY, BuiltImage, built_image, files_of
+
+LARGEST = 250_000_000
+
+
+@pytest.fixture(scope="module")
+def image(binaries: Path) -> BuiltImage:
+    return built_image(binaries)
+
+
+@pytest.fixture(scope="module")
+def programs(image: BuiltImage) -> dict[str, int]:
+    """Path -> mode of every file that may be executed."""
+    return {
+        entry.name: entry.mode
+        for entry in files_of(image.archive)
+        if entry.isfile() and entry.mode & (stat.S_IXUSR | stat.S_ISUID | stat.S_ISGID)
+    }
+
+
+def test_it_is_small(image: BuiltImage) -> None:
+    print(f"image: {image.size / 1e6:.0f} MB, built in {image.seconds:.0f} s")
+    assert image.size < LARGEST
+
+
+def test_it_runs_as_nobody_by_number(image: BuiltImage) -> None:
+    """kubelet can tell that a number is not root's; of a name it cannot."""
+    user, _, group = image.configuration["User"].partition(":")
+    assert int(user) > 0
+    assert int(group) > 0
+
+
+def test_its_labels_say_what_it_is(image: BuiltImage) -> None:
+    labels = image.configuration["Labels"]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert labels["org.opencontainers.image.version"] == project["version"]
+    assert labels["org.opencontainers.image.licenses"] == project["license"]
+    for name in ("title", "description", "revision", "base.name"):
+        assert labels[f"org.opencontainers.image.{name}"]
+
+
+def test_it_has_a_health_check_and_a_program_to_start(image: BuiltImage, programs: dict[str, int]) -> None:
+    assert image.configuration["Healthcheck"]["Test"] == ["CMD", "gas-health-check"]
+    assert image.configuration["Cmd"] == ["gas-extender"]
+    for name in ("gas-extender", "gas-plugin", "gas-configurator", "gas"):
+        assert f"opt/gas/bin/{name}" in programs
+
+
+def test_no_compiler_and_no_installer_is_in_it(image: BuiltImage, programs: dict[str, int]) -> None:
+    names = {Path(path).name for path in programs}
+    tool = re.compile(r"([a-z0-9_-]+-linux-gnu-)?(gcc|g\+\+|cc|ld|as|make|pip|pip3|uv|git)(-[0-9.]+)?")
+    assert [name for name in names if tool.fullmatch(name)] == []
+    packages = {
+        found[1]
+        for entry in files_of(image.archive)
+        if (found := re.search(r"(?:site|dist)-packages/([^/]+)$", entry.name))
+    }
+    assert "gas" in packages
+    assert not packages & {"pip", "setuptools", "hatchling", "wheel", "ensurepip", "pytest", "mypy"}
+
+
+def test_no_cache_of_an_installer_is_in_it(image: BuiltImage) -> None:
+    kept = re.compile(r"(root/\.cache|var/cache/apt|var/lib/apt/lists|wheels|source)/.")
+    assert [entry.name for entry in files_of(image.archive) if kept.match(entry.name) and entry.isfile()] == []
+
+
+def test_the_code_is_compiled_for_a_root_that_nobody_can_write(image: BuiltImage) -> None:
+    names = {entry.name for entry in files_of(image.archive)}
+    ours = [name for name in names if re.search(r"site-packages/gas/[a-z_/]+\.py$", name)]
+    assert ours
+    for name in ours:
+        folder, _, file = name.rpartition("/")
+        assert any(compiled.startswith(f"{folder}/__pycache__/{file.removesuffix('py')}") for compiled in names)
+
+
+def test_no_program_of_it_changes_who_one_is(image: BuiltImage) -> None:
+    """In what a container sees: the base's own layer has some, and the next one hides them."""
+    seen = {entry.name: entry.mode for entry in files_of(image.archive) if entry.isfile()}
+    assert [name for name, mode in seen.items() if mode & (stat.S_ISUID | stat.S_ISGID)] == []
