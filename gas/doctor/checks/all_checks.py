@@ -1,0 +1,41 @@
+"""Every check, in the order in which one would look: from the scheduler to the pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from gas.doctor.checks import (
+    accounts,
+    certificates,
+    clocks,
+    extender,
+    feature_discovery,
+    node_labels,
+    node_resources,
+    placing,
+    plugins,
+    pods,
+    schedulers,
+)
+from gas.doctor.findings import Finding
+from gas.doctor.snapshot import Snapshot
+
+CHECKS: Mapping[str, tuple[str, Callable[[Snapshot], Iterator[Finding]]]] = {
+    schedulers.CHECK: ("kube-scheduler's configuration", schedulers.check_schedulers),
+    extender.CHECK: ("the extender", extender.check_extender),
+    certificates.CHECK: ("certificates", certificates.check_certificates),
+    accounts.CHECK: ("permissions in the cluster", accounts.check_accounts),
+    node_labels.CHECK: ("nodes' labels", node_labels.check_node_labels),
+    node_resources.CHECK: ("nodes' resources", node_resources.check_node_resources),
+    plugins.CHECK: ("device plugins", plugins.check_plugins),
+    feature_discovery.CHECK: ("Node Feature Discovery", feature_discovery.check_feature_discovery),
+    clocks.CHECK: ("clocks", clocks.check_clocks),
+    pods.CHECK: ("pods with GPUs", pods.check_pods),
+    placing.CHECK: ("a dry pod", placing.check_placing),
+}
+"""Name of the check -> its title and the function. A check yields nothing where there is nothing to look at."""
+
+
+def all_findings(snapshot: Snapshot) -> list[Finding]:
+    """What all checks find."""
+    return [finding for _, check in CHECKS.values() for finding in check(snapshot)]

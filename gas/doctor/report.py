@@ -1,0 +1,106 @@
+"""The findings as text for people or JSON for programs. Foreign words are shown escaped: they may hold anything."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+
+from gas.doctor.checks.all_checks import CHECKS
+from gas.doctor.findings import Finding, Level
+from gas.doctor.looked import Unseen
+from gas.doctor.snapshot import Snapshot
+
+_LONGEST = 600
+"""Characters of one text; an annotation alone may have 256 KiB."""
+
+_COLOURS = {Level.OK: "32", Level.WARNING: "33", Level.PROBLEM: "31", Level.UNKNOWN: "35"}
+_WORDS = {
+    Level.PROBLEM: ("problem", "problems"),
+    Level.WARNING: ("warning", "warnings"),
+    Level.UNKNOWN: ("not seen", "not seen"),
+    Level.OK: ("well", "well"),
+}
+_MARGIN = 10
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """0: all is well. 1: something is not. 2: nothing is known to be wrong, but something could not be looked at."""
+    levels = {finding.level for finding in findings}
+    if levels & {Level.PROBLEM, Level.WARNING}:
+        return 1
+    return 2 if Level.UNKNOWN in levels else 0
+
+
+def shown(text: str) -> str:
+    """The text with everything that is not printable escaped, such as terminal codes, and cut when it is long."""
+    cut = text[:_LONGEST] + ("…" if len(text) > _LONGEST else "")
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in cut)
+
+
+def as_text(snapshot: Snapshot, findings: Sequence[Finding], *, show_all: bool, colours: bool, width: int = 100) -> str:
+    """One block a finding, worst first; what is well in one line a check unless ``show_all``."""
+    version = "of unknown version" if isinstance(snapshot.version, Unseen) else snapshot.version
+    lines = [shown(f"{snapshot.api_url}, Kubernetes {version}"), ""]
+    for level in (Level.PROBLEM, Level.WARNING, Level.UNKNOWN):
+        for finding in findings:
+            if finding.level is level:
+                lines += [*_block(finding, colours=colours, width=width), ""]
+    for name, (title, _) in CHECKS.items():
+        well = [finding for finding in findings if finding.check == name and finding.level is Level.OK]
+        if show_all:
+            for finding in well:
+                lines += _block(finding, colours=colours, width=width)
+        elif well and all(finding.level is Level.OK for finding in findings if finding.check == name):
+            lines.append(_label(Level.OK, colours=colours) + title + (f" ({len(well)})" if len(well) > 1 else ""))
+    counts = Counter(finding.level for finding in findings)
+    total = ", ".join(f"{counts[level]} {words[counts[level] > 1]}" for level, words in _WORDS.items() if counts[level])
+    lines += ["", f"{total}." if total else "There was nothing to look at."]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(snapshot: Snapshot, findings: Sequence[Finding]) -> str:
+    """One object; ASCII only, so that no text of it can do anything to a terminal."""
+    return json.dumps(
+        {
+            "apiServer": snapshot.api_url,
+            "version": None if isinstance(snapshot.version, Unseen) else snapshot.version,
+            "exitCode": exit_code(findings),
+            "counts": {level.value: sum(finding.level is level for finding in findings) for level in Level},
+            "findings": [
+                {
+                    "check": finding.check,
+                    "level": finding.level.value,
+                    "where": finding.where[:_LONGEST],
+                    "message": finding.message[:_LONGEST],
+                    "expected": finding.expected[:_LONGEST],
+                    "found": finding.found[:_LONGEST],
+                    "mend": [command[:_LONGEST] for command in finding.mend],
+                }
+                for finding in findings
+            ],
+        },
+        indent=1,
+    )
+
+
+def _block(finding: Finding, *, colours: bool, width: int) -> list[str]:
+    lines = _wrapped(f"{finding.where}: {finding.message}", width)
+    lines[0] = _label(finding.level, colours=colours) + lines[0].lstrip()
+    for title, text in (("expected", finding.expected), ("found", finding.found)):
+        if text:
+            lines += _wrapped(f"{title}: {text}", width)
+    return lines + [f"{' ' * _MARGIN}$ {shown(command)}" for command in finding.mend]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    margin = " " * _MARGIN
+    return textwrap.wrap(
+        shown(text), width, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False
+    ) or [margin]
+
+
+def _label(level: Level, *, colours: bool) -> str:
+    label = level.value.ljust(_MARGIN)
+    return f"\x1b[{_COLOURS[level]}m{label}\x1b[0m" if colours else label

@@ -1,0 +1,129 @@
+"""The sandbox's API server with the few kinds beside its own that the doctor asks about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from gas.sandbox.access import Access, Authorize, everything_allowed
+from gas.sandbox.api_server import ApiServer
+from gas.sandbox.kinds import LEASES, NAMESPACES, NODES, PODS
+from tests.builders import container, pod_json
+
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+@dataclass
+class Beside:
+    """Objects by path; which permissions accounts lack, as ``verb resource``; ``AGENT METHOD PATH`` of each request."""
+
+    objects: dict[str, Any] = field(default_factory=dict)
+    lacking: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+
+
+def doctor_server(beside: Beside, *, authorize: Authorize = everything_allowed) -> ApiServer:
+    """As ``ApiServer``; every request is noted in ``beside.asked``."""
+    server = ApiServer(tokens={"admin": "admin", "viewer": "viewer"}, authorize=authorize)
+    inner: Callable[[Scope, Receive, Send], Awaitable[None]] = server._app
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await inner(scope, receive, send)
+            return
+        agent = dict(scope["headers"]).get(b"user-agent", b"").decode()
+        beside.asked.append(f"{agent} {scope['method']} {scope['path']}")
+        if scope["path"] == REVIEWS:
+            body = b""
+            while (message := await receive()).get("body") or message.get("more_body"):
+                body += message.get("body", b"")
+                if not message.get("more_body"):
+                    break
+            wanted = json.loads(body)["spec"]["resourceAttributes"]
+            resource = "/".join(filter(None, (wanted["resource"], wanted.get("subresource"))))
+            await _answer(send, {"status": {"allowed": f"{wanted['verb']} {resource}" not in beside.lacking}})
+        elif scope["path"] in beside.objects:
+            await _answer(send, beside.objects[scope["path"]])
+        else:
+            await inner(scope, receive, send)
+
+    server._app = app  # type: ignore[assignment]
+    return server
+
+
+async def _answer(send: Send, value: Any) -> None:
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps(value).encode()})
+
+
+def fill(server: ApiServer) -> None:
+    """Two nodes with two cards each, their plugins, an extender's pod, and a pod on card0."""
+    server.api.create(NAMESPACES, None, {"metadata": {"name": "kube-node-lease"}})
+    for name in ("gpu-1", "gpu-2"):
+        resources = {"gpu.intel.com/i915": "20", "gpu.intel.com/millicores": "2000"}
+        server.api.create(
+            NODES,
+            None,
+            {
+                "metadata": {
+                    "name": name,
+                    "labels": {"gpu.intel.com/gpu-numbers": "0.1"},
+                    "managedFields": [
+                        {
+                            "manager": "gas-plugin",
+                            "fieldsV1": {"f:metadata": {"f:labels": {"f:gpu.intel.com/gpu-numbers": {}}}},
+                        }
+                    ],
+                },
+                "status": {
+                    "capacity": resources,
+                    "allocatable": resources,
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            },
+        )
+        add_pod(server, pod_json({"name": "p", "command": ["gas-plugin"]}, name=f"gas-plugin-{name}", node=name))
+    add_pod(server, pod_json({"name": "e", "command": ["gas-extender"]}, name="gas-0", node="cp"))
+    written = {"gas-ts": "1", "gas-container-cards": "card0"}
+    add_pod(server, pod_json(container("m", i915=1, millicores=500), name="a", node="gpu-1", annotations=written))
+    lease = {"metadata": {"name": "gpu-1"}, "spec": {"holderIdentity": "gpu-1", "leaseDurationSeconds": 40}}
+    server.api.create(LEASES, "kube-node-lease", lease)
+
+
+def add_pod(server: ApiServer, built: Mapping[str, Any]) -> None:
+    """A pod that runs and is ready, when it has a node."""
+    spec = {**built["spec"], "serviceAccountName": "gas"}
+    for each in (*spec["containers"], *spec.get("initContainers", ())):
+        each.setdefault("image", "gas:1")
+    server.api.create(PODS, "default", {**built, "spec": spec})
+    if spec.get("nodeName"):
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        name = built["metadata"]["name"]
+        stored = server.api.get(PODS, "default", name).value
+        server.api.update(PODS, "default", name, {**stored, "status": status}, "status")
+
+
+def write_kubeconfig(file: Path, url: str, token: str = "admin") -> Path:
+    """With the contexts ``admin``, the current one, and ``viewer``."""
+    users = [{"name": name, "user": {"token": name}} for name in ("admin", "viewer")]
+    contexts = [{"name": name, "context": {"cluster": "c", "user": name}} for name in ("admin", "viewer")]
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": token,
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": users,
+        "contexts": contexts,
+    }
+    file.write_text(json.dumps(content))
+    return file
+
+
+def only_admin(access: Access) -> bool:
+    return access.user == "admin"

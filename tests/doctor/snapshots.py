@@ -1,0 +1,194 @@
+"""Clusters as the doctor sees them: a call names only what the case is about; all else is well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from gas.doctor.checks.all_checks import CHECKS
+from gas.doctor.findings import Finding, Level
+from gas.doctor.objects import Details, Lease, SeenNode, SeenPod
+from gas.doctor.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
+from gas.doctor.snapshot import Call, Clock, Reply, Scheduler, Snapshot
+from gas.objects import Node, Pod
+from tests.builders import container, pod_json
+
+NOW = 1_800_000_000.0
+"""2027-01-15 08:00:00 UTC."""
+
+FILE = "/etc/kubernetes/gas/scheduler-config.yaml"
+
+
+def seen_node(
+    name: str = "gpu-1",
+    *,
+    labels: Mapping[str, str] | None = None,
+    resources: Mapping[str, str] | None = None,
+    capacity: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    writer: str = "gas-plugin",
+) -> SeenNode:
+    """A node with two cards of 1000 millicores and 8 GB; names are without ``gpu.intel.com/``."""
+    labels = {"gpu-numbers": "0.1"} if labels is None else labels
+    resources = {"i915": "20", "millicores": "2000", "memory.max": "16G"} if resources is None else resources
+    full = _full(resources)
+    written: dict[str, Any] = {f"f:{label}": {} for label in _full(labels)}
+    node = {
+        "metadata": {
+            "name": name,
+            "labels": _full(labels),
+            "annotations": dict(annotations or {}),
+            "managedFields": [
+                {"manager": writer, "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": written}}}
+            ],
+        },
+        "status": {
+            "capacity": _full(capacity) if capacity is not None else full,
+            "allocatable": full,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    return SeenNode(msgspec.convert(node, Node), msgspec.convert(node, Details))
+
+
+def _full(names: Mapping[str, str]) -> dict[str, str]:
+    return {name if "/" in name else f"gpu.intel.com/{name}": value for name, value in names.items()}
+
+
+def seen_pod(
+    *containers: Mapping[str, Any],
+    ready: bool = True,
+    message: str = "",
+    spec: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> SeenPod:
+    """As `tests.builders.pod_json` has it; ``message`` is what the scheduler says about it."""
+    built = pod_json(*containers, **fields)
+    built["spec"] |= dict(spec or {})
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    if message:
+        conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message})
+    built["status"]["conditions"] = conditions
+    return SeenPod(msgspec.convert(built, Pod), msgspec.convert(built, Details))
+
+
+def program_pod(name: str, image: str, *command: str, node: str = "gpu-1", ready: bool = True) -> SeenPod:
+    """A pod that runs a program."""
+    running = (
+        {"name": "main", "image": image, "command": list(command)} if command else {"name": "main", "image": image}
+    )
+    return seen_pod(
+        running, name=name, node=node, namespace="default", phase="Running", ready=ready,
+        spec={"serviceAccountName": "account"},
+    )  # fmt: skip
+
+
+def plugin_pod(*flags: str, node: str = "gpu-1", name: str = "gas-plugin-abcde", ready: bool = True) -> SeenPod:
+    return program_pod(name, "localhost/gas:1", "gas-plugin", *flags, node=node, ready=ready)
+
+
+def intel_pod(tag: str, *arguments: str, node: str = "gpu-1") -> SeenPod:
+    built = {"name": "p", "image": f"docker.io/intel/intel-gpu-plugin:{tag}", "args": list(arguments)}
+    return seen_pod(built, name="intel-gpu-plugin-abcde", node=node, phase="Running")
+
+
+def gpu_pod(name: str = "a", *, cards: str = "", node: str | None = "gpu-1", **fields: Any) -> SeenPod:
+    """A pod that asks for a card, bound unless told otherwise; ``cards`` is what is written on it."""
+    annotations = {"gas-ts": "1", "gas-container-cards": cards} if cards else {}
+    asked = container("main", i915=fields.pop("i915", 1), millicores=fields.pop("millicores", 100))
+    return seen_pod(asked, name=name, node=node, annotations={**annotations, **fields.pop("annotations", {})}, **fields)
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    """The extender's entry in kube-scheduler's configuration as the installation writes it, with changes."""
+    return {
+        "urlPrefix": "https://127.0.0.1:9001",
+        "filterVerb": "scheduler/filter",
+        "bindVerb": "scheduler/bind",
+        "weight": 1,
+        "enableHTTPS": True,
+        "nodeCacheCapable": True,
+        "ignorable": False,
+        "managedResources": [
+            {"name": "gpu.intel.com/i915", "ignoredByScheduler": False},
+            {"name": "gpu.intel.com/xe", "ignoredByScheduler": False},
+        ],
+        "tlsConfig": {
+            "insecure": False,
+            "caFile": "/c/ca.crt",
+            "certFile": "/c/client.crt",
+            "keyFile": "/c/client.key",
+        },
+        **changes,
+    }
+
+
+def configuration(*entries: Mapping[str, Any], names: Sequence[str] = ("default-scheduler",)) -> SchedulerConfiguration:
+    built = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "extenders": list(entries),
+        "profiles": [{"schedulerName": name} for name in names],
+    }
+    return msgspec.convert(built, SchedulerConfiguration)
+
+
+def scheduler(found: Any = ..., *, name: str = "kube-scheduler.yaml", is_here: bool = True) -> Scheduler:
+    return Scheduler(
+        name=name, file=FILE, configuration=configuration(entry()) if found is ... else found, is_here=is_here
+    )
+
+
+def call(**changes: Any) -> Call:
+    """An extender that was asked and let the dry pod on the node; ``entry`` is JSON."""
+    written = msgspec.convert(changes.pop("entry", entry()), ExtenderEntry)
+    usual = Call(
+        scheduler=scheduler(),
+        entry=written,
+        tried=("127.0.0.1:9001",),
+        connected="127.0.0.1:9001",
+        reply=Reply(passed=("gpu-1",)),
+    )
+    return replace(usual, **changes)
+
+
+def lease(node: str = "gpu-1", renewed: str | None = "2027-01-15T07:59:55.000000Z") -> Lease:
+    spec = {"renewTime": renewed} if renewed else {}
+    return msgspec.convert({"metadata": {"name": node}, "spec": spec}, Lease)
+
+
+def snapshot(**changes: Any) -> Snapshot:
+    """One node, its plugin, an extender that answers, one pod on card0; nothing is wrong."""
+    usual = Snapshot(
+        now=NOW,
+        api_url="https://10.0.0.1:6443",
+        version="v1.34.4",
+        clock=Clock(before=NOW, server=NOW, after=NOW + 0.1),
+        nodes=(seen_node(),),
+        pods=(plugin_pod(), gpu_pod(cards="card0")),
+        node_leases={"gpu-1": lease()},
+        schedulers=(scheduler(),),
+        calls=(call(),),
+    )
+    return replace(usual, **changes)
+
+
+def findings(check: str, **changes: Any) -> list[Finding]:
+    """What one check finds in a cluster with changes."""
+    found = list(CHECKS[check][1](snapshot(**changes)))
+    for each in found:
+        assert each.check == check
+        assert bool(each.mend) == (each.level is not Level.OK), each
+    return found
+
+
+def levels(found: Sequence[Finding]) -> list[str]:
+    return [each.level.value for each in found]
+
+
+def worst(found: Sequence[Finding]) -> list[Finding]:
+    """Those that are not well."""
+    return [each for each in found if each.level is not Level.OK]

@@ -1,0 +1,657 @@
+"""Every check both ways: a cluster where all is well, and each thing that can be wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.doctor.checks.all_checks import CHECKS, all_findings
+from gas.doctor.findings import Level
+from gas.doctor.gather.accounts import permissions
+from gas.doctor.looked import Unseen
+from gas.doctor.objects import Container, SeenNode
+from gas.doctor.programs import Program
+from gas.doctor.report import as_json, as_text, exit_code
+from gas.doctor.snapshot import Account, Clock, Permission, Reply, ServiceSeen
+from gas.intel import names
+from tests.doctor.snapshots import (
+    NOW,
+    call,
+    configuration,
+    entry,
+    findings,
+    gpu_pod,
+    intel_pod,
+    lease,
+    plugin_pod,
+    program_pod,
+    scheduler,
+    seen_node,
+    seen_pod,
+    snapshot,
+    worst,
+)
+
+NOT_SEEN = Unseen("it may not be seen", "gas doctor --kubeconfig=FILE")
+
+
+def told(check: str, **changes: Any) -> list[tuple[str, str]]:
+    """Level and sentence of what is not well, with what was expected and found."""
+    return [
+        (each.level.value, " | ".join((each.where, each.message, each.expected, each.found, *each.mend)))
+        for each in worst(findings(check, **changes))
+    ]
+
+
+def test_a_cluster_where_all_is_well_has_nothing_but_ok() -> None:
+    found = [each for each in all_findings(snapshot()) if each.check != "certificates"]
+    assert {each.level for each in found} == {Level.OK}
+    assert {each.check for each in found} == CHECKS.keys() - {"certificates", "permissions"}
+    assert exit_code(found) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "words"),
+    [
+        pytest.param({"bindVerb": ""}, "problem", "bindVerb", id="no-bind-verb-means-no-cards"),
+        pytest.param({"filterVerb": "filter"}, "problem", "scheduler/filter", id="another-filter-verb"),
+        pytest.param({"prioritizeVerb": "scheduler/prioritize"}, "problem", "no prioritizeVerb", id="prioritize"),
+        pytest.param({"preemptVerb": "preempt"}, "problem", "no preemptVerb", id="preempt"),
+        pytest.param({"ignorable": True}, "warning", "ignorable: false", id="ignorable"),
+        pytest.param({"nodeCacheCapable": False}, "warning", "nodeCacheCapable: true", id="whole-nodes"),
+        pytest.param({"enableHTTPS": False}, "problem", "speaks TLS only", id="no-https"),
+        pytest.param({"urlPrefix": "http://127.0.0.1:9001"}, "problem", "speaks TLS only", id="plain-http"),
+        pytest.param({"tlsConfig": None}, "problem", "certFile and keyFile", id="no-client-certificate"),
+        pytest.param(
+            {"tlsConfig": {"certFile": "/c/client.crt"}}, "problem", "one of them", id="a-certificate-without-a-key"
+        ),
+        pytest.param(
+            {"tlsConfig": {"certFile": "/c", "keyFile": "/k"}}, "warning", "no caFile", id="nobody-checks-who-answers"
+        ),
+        pytest.param(
+            {"tlsConfig": {"certFile": "/c", "keyFile": "/k", "caFile": "/a", "insecure": True}},
+            "warning",
+            "insecure: true",
+            id="insecure",
+        ),
+        pytest.param(
+            {"managedResources": [{"name": "gpu.intel.com/xe"}]}, "problem", "nodes offer it", id="i915-is-offered"
+        ),
+        pytest.param(
+            {"managedResources": [{"name": "gpu.intel.com/i915"}]},
+            "warning",
+            "gpu.intel.com/xe",
+            id="xe-is-not-offered",
+        ),
+        pytest.param(
+            {
+                "managedResources": [
+                    {"name": "gpu.intel.com/i915", "ignoredByScheduler": True},
+                    {"name": "gpu.intel.com/xe"},
+                ]
+            },
+            "warning",
+            "ignoredByScheduler: true",
+            id="ignored-by-scheduler",
+        ),
+    ],
+)
+def test_an_entry_that_is_not_as_it_must_be_is_told(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = told("scheduler-configuration", schedulers=(scheduler(configuration(entry(**changes))),))
+    assert found == level
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    ("schedulers", "level", "words"),
+    [
+        pytest.param((), "unknown", "none can be seen", id="no-scheduler-in-sight"),
+        pytest.param((scheduler(None),), "problem", "without --config", id="no-configuration"),
+        pytest.param((scheduler(configuration()),), "problem", "none in", id="no-extender"),
+        pytest.param(
+            (scheduler(configuration({"urlPrefix": "https://other", "managedResources": [{"name": "x/y"}]})),),
+            "problem",
+            "none in",
+            id="another-extender",
+        ),
+        pytest.param((scheduler(configuration(entry(), entry())),), "problem", "more than one", id="two-entries"),
+        pytest.param((scheduler(NOT_SEEN),), "unknown", "may not be seen", id="unreadable"),
+        pytest.param(
+            (scheduler(), scheduler(None, name="pod kube-system/kube-scheduler-b")),
+            "problem",
+            "kube-scheduler-b",
+            id="one-of-two-control-planes-was-forgotten",
+        ),
+    ],
+)
+def test_schedulers_that_do_not_call_the_extender(schedulers: tuple[Any, ...], level: str, words: str) -> None:
+    ((found, text),) = told("scheduler-configuration", schedulers=schedulers)
+    assert found == level
+    assert words in text
+
+
+def test_beside_a_second_scheduler_with_the_extender_the_first_needs_none() -> None:
+    second = scheduler(configuration(entry(), names=("gpu-scheduler",)), name="pod gas/gpu-scheduler")
+    assert told("scheduler-configuration", schedulers=(scheduler(None), second)) == []
+
+
+def test_a_scheduler_that_does_not_start_is_told() -> None:
+    broken = program_pod("kube-scheduler-cp", "k8s/kube-scheduler:v1.34.4", "kube-scheduler", ready=False)
+    ((level, text),) = told("scheduler-configuration", pods=(broken,))
+    assert level == "problem"
+    assert "is not ready" in text
+    assert "kubectl --namespace=default logs kube-scheduler-cp" in text
+
+
+def test_a_scheduler_whose_configuration_is_a_config_map_is_mended_there() -> None:
+    from dataclasses import replace
+
+    by_map = replace(scheduler(configuration(entry(ignorable=True))), config_map=("kube-system", "scheduler; rm"))
+    ((_, text),) = told("scheduler-configuration", schedulers=(by_map,))
+    assert "kubectl --namespace=kube-system edit configmap 'scheduler; rm'" in text
+
+
+EXTENDER = program_pod("gas-0", "gas:1", "gas-extender", node="cp")
+ORIGINAL = program_pod("original-0", "docker.io/intel/gpu-extender", "/extender", node="cp")
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "words"),
+    [
+        pytest.param({"pods": (), "calls": ()}, "problem", "no pod runs an extender", id="none-runs"),
+        pytest.param(
+            {"pods": (program_pod("gas-0", "gas:1", "gas-extender", ready=False),)},
+            "problem",
+            "none is ready",
+            id="not-ready",
+        ),
+        pytest.param({"pods": (ORIGINAL,)}, "warning", "in the place of ours", id="the-original-runs"),
+        pytest.param({"pods": (EXTENDER, ORIGINAL)}, "warning", "beside ours", id="both-run"),
+        pytest.param(
+            {
+                "pods": (EXTENDER,),
+                "calls": (call(connected="", failure="127.0.0.1:9001: Connection refused", reply=None),),
+            },
+            "problem",
+            "Connection refused",
+            id="not-reached-from-the-scheduler's-machine",
+        ),
+        pytest.param(
+            {
+                "pods": (EXTENDER,),
+                "calls": (call(connected="", failure="x", reply=None, scheduler=scheduler(is_here=False)),),
+            },
+            "unknown",
+            "from this machine only",
+            id="not-reached-from-elsewhere",
+        ),
+        pytest.param({"calls": (call(reply=Reply(error="EOF")),)}, "problem", "decides nothing", id="turned-away"),
+        pytest.param(
+            {"calls": (call(reply=Reply(error="the books are not complete yet")),)}, "problem", "books", id="no-books"
+        ),
+        pytest.param(
+            {"calls": (call(reply=None, client=NOT_SEEN, not_asked="x"),)}, "unknown", "not asked", id="no-certificate"
+        ),
+        pytest.param(
+            {"calls": (call(service=ServiceSeen(name="s", namespace="n", exists=False)),)},
+            "problem",
+            "not there",
+            id="no-service",
+        ),
+        pytest.param(
+            {"calls": (call(service=ServiceSeen(name="s", namespace="n", exists=True)),)},
+            "problem",
+            "no extender that is ready",
+            id="no-endpoint",
+        ),
+    ],
+)
+def test_an_extender_that_does_not_answer(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = told("extender", **changes)
+    assert found == level
+    assert words in text
+
+
+def test_an_extender_that_is_a_pod_and_ready_is_well() -> None:
+    assert told("extender", pods=(EXTENDER,)) == []
+
+
+def account(program: Program, allowed: bool | Unseen, permission: Permission) -> Account:
+    return Account(program=program, namespace="default", name="gas", allowed={permission: allowed})
+
+
+@pytest.mark.parametrize(
+    ("permission", "allowed", "level", "words"),
+    [
+        pytest.param(
+            Permission("create", "pods/binding"),
+            False,
+            "problem",
+            "kubectl create clusterrole gas-create-pods-binding --verb=create --resource=pods/binding",
+            id="cannot-bind",
+        ),
+        pytest.param(Permission("create", "events", needed=False), False, "warning", "says less", id="no-events"),
+        pytest.param(
+            Permission("get", "leases", "coordination.k8s.io", "default"),
+            False,
+            "problem",
+            "kubectl --namespace=default create role gas-get-leases --verb=get --resource=leases.coordination.k8s.io",
+            id="no-lease",
+        ),
+        pytest.param(Permission("list", "pods"), NOT_SEEN, "unknown", "not known", id="reviews-not-allowed"),
+    ],
+)
+def test_an_account_that_may_not_do_what_it_has_to(
+    permission: Permission, allowed: bool | Unseen, level: str, words: str
+) -> None:
+    ((found, text),) = told("permissions", accounts=(account(Program.EXTENDER, allowed, permission),))
+    assert found == level
+    assert words in text
+
+
+def test_an_account_that_may_do_everything_is_well() -> None:
+    accounts = (account(Program.PLUGIN, True, Permission("list", "pods")),)
+    assert told("permissions", accounts=accounts) == []
+
+
+def test_the_permissions_follow_the_flags_of_the_program() -> None:
+    def needed(program: Program, *flags: str) -> set[str]:
+        found = permissions(program, Container(args=list(flags)), "gas")
+        return {" ".join(filter(None, (each.verb, each.resource, each.namespace, each.name))) for each in found}
+
+    plain = needed(Program.EXTENDER)
+    assert needed(Program.EXTENDER, "--leader-elect", "--lease-name=one") - plain == {
+        "create leases gas",
+        "get leases gas one",
+        "update leases gas one",
+    }
+    assert needed(Program.PLUGIN) - needed(Program.PLUGIN, "--write-node=nfd") == {
+        "get nodes",
+        "list nodes",
+        "watch nodes",
+        "patch nodes/status",
+    }
+    assert needed(Program.PLUGIN, "--resource-manager=false") == set()
+
+
+NFD = {"nfd.node.kubernetes.io/feature-labels": "gpu.intel.com/gpu-numbers,cpu-model.id"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "words"),
+    [
+        pytest.param({"nodes": NOT_SEEN}, "unknown", "may not be seen", id="nodes-not-seen"),
+        pytest.param({"nodes": (), "pods": ()}, "problem", "nothing says anything about GPUs", id="no-gpu-node"),
+        pytest.param({"only_node": "other"}, "problem", "no such node", id="no-such-node"),
+        pytest.param({"nodes": (seen_node(labels={}),)}, "problem", "no label names its cards", id="no-labels"),
+        pytest.param(
+            {"nodes": (seen_node(labels={"gpu-numbers": "0.1", "numa-gpu-map": "0-0.7"}),)},
+            "warning",
+            "'card7'",
+            id="a-label-about-a-card-that-is-not-there",
+        ),
+        pytest.param(
+            {"nodes": (seen_node(writer="nfd-master"),), "pods": ()},
+            "warning",
+            "left over",
+            id="nfd-labels-nobody-feeds",
+        ),
+        pytest.param(
+            {"nodes": (seen_node(writer="nfd-master"),), "pods": (intel_pod("0.34.1", "-resource-manager"),)},
+            "warning",
+            "left over",
+            id="labels-of-an-old-plugin-that-a-new-one-leaves",
+        ),
+        pytest.param({"nodes": (seen_node(annotations=NFD),)}, "warning", "both the plugin and", id="two-writers"),
+    ],
+)
+def test_labels_that_are_missing_senseless_or_kept_by_nobody(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = told("node-labels", **changes)
+    assert found == level
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "writer"),
+    [
+        pytest.param({}, "gas-plugin", id="by-the-plugin"),
+        pytest.param(
+            {"nodes": (seen_node(writer="kubectl-label"),), "pods": ()}, "kubectl-label; no program", id="by-hand"
+        ),
+        pytest.param(
+            {"nodes": (seen_node(writer="nfd-master"),), "pods": (plugin_pod("--write-node=nfd"),)},
+            "nfd-master",
+            id="by-nfd-for-our-plugin",
+        ),
+        pytest.param(
+            {"nodes": (seen_node(writer="nfd-master"),), "pods": (intel_pod("0.32.1", "-resource-manager"),)},
+            "nfd-master",
+            id="by-nfd-for-an-old-plugin",
+        ),
+        pytest.param({"nodes": (seen_node(writer="somebody"),)}, "somebody", id="by-another-program"),
+    ],
+)
+def test_who_wrote_the_labels_is_told(changes: dict[str, Any], writer: str) -> None:
+    (well,) = findings("node-labels", **changes)
+    assert well.level is Level.OK
+    assert f"written by {writer}" in well.message
+
+
+@pytest.mark.parametrize(
+    ("node", "level", "words"),
+    [
+        pytest.param(seen_node(resources={}), "problem", "offers none of them", id="no-device-plugin"),
+        pytest.param(
+            seen_node(resources={"i915": "0"}, capacity={"i915": "20"}),
+            "problem",
+            "lost the device plugin",
+            id="plugin-gone",
+        ),
+        pytest.param(
+            seen_node(resources={"i915": "10"}, capacity={"i915": "20"}), "warning", "unhealthy", id="unhealthy-devices"
+        ),
+        pytest.param(seen_node(resources={"i915": "5"}), "warning", "does not divide evenly", id="five-over-two-cards"),
+        pytest.param(
+            seen_node(resources={"i915": "2", "millicores": "4000"}),
+            "warning",
+            "2000",
+            id="two-thousand-millicores-a-card",
+        ),
+        pytest.param(
+            seen_node(
+                resources={"i915": "2", "memory.max": "30"},
+                annotations={"gas-card-capacity": "card0=memory.max:10;card1=memory.max:10"},
+            ),
+            "warning",
+            "memory.max is not what its cards have together",
+            id="unlike-cards-that-do-not-add-up",
+        ),
+        pytest.param(
+            seen_node(labels={"gpu-numbers": "0.1", "cards": "card0.card5"}),
+            "warning",
+            "disagree",
+            id="two-labels-disagree",
+        ),
+    ],
+)
+def test_resources_that_do_not_match_the_labels(node: SeenNode, level: str, words: str) -> None:
+    ((found, text),) = told("node-resources", nodes=(node,))
+    assert found == level
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(
+            seen_node(
+                resources={"i915": "1", "xe": "1", "memory.max": "30"},
+                annotations={"gas-card-capacity": "card0=i915:1,xe:0,memory.max:10;card1=i915:0,xe:1,memory.max:20"},
+            ),
+            id="unlike-cards-that-add-up",
+        ),
+        pytest.param(
+            seen_node(
+                resources={"i915": "2", "millicores": "1000"},
+                annotations={"gas-card-capacity": "card0=millicores:1000;card1=millicores:0"},
+            ),
+            id="an-unhealthy-card",
+        ),
+        pytest.param(seen_node(labels={"gpu-numbers": "0.1", "cards": "card0"}), id="an-old-label-that-was-cut"),
+        pytest.param(seen_node(resources={"i915": "2", "monitoring": "1"}), id="monitoring-is-not-divided"),
+    ],
+)
+def test_resources_that_match_the_labels(node: SeenNode) -> None:
+    assert told("node-resources", nodes=(node,)) == []
+
+
+BY_NFD = seen_node(writer="nfd-master")
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "words"),
+    [
+        pytest.param({"pods": NOT_SEEN}, "unknown", "may not be seen", id="pods-not-seen"),
+        pytest.param(
+            {"pods": (intel_pod("0.34.1"),)}, "problem", "ignores annotations", id="v0.34-ignores-annotations"
+        ),
+        pytest.param({"pods": (intel_pod("v0.36.0-ubi"),)}, "problem", "v0.36", id="v0.36-too"),
+        pytest.param({"pods": (intel_pod("0.32.1"),)}, "problem", "-resource-manager", id="without-resource-manager"),
+        pytest.param(
+            {"pods": (intel_pod("latest"),)}, "unknown", "does not tell which release", id="release-not-known"
+        ),
+        pytest.param(
+            {"pods": (plugin_pod("--resource-manager=false"),)}, "problem", "not to obey", id="ours-told-not-to-obey"
+        ),
+        pytest.param({"pods": (plugin_pod(ready=False),)}, "problem", "not ready", id="ours-not-ready"),
+        pytest.param({"nodes": (BY_NFD,), "pods": ()}, "unknown", "some device plugin", id="nobody-knows-which"),
+    ],
+)
+def test_device_plugins_that_do_not_obey(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = told("device-plugins", **changes)
+    assert found == level
+    assert words in text
+
+
+def test_two_plugins_for_one_resource_on_one_node() -> None:
+    pods = (plugin_pod(), intel_pod("0.32.1", "-resource-manager"))
+    ((level, text),) = told("device-plugins", pods=pods)
+    assert level == "problem"
+    assert "2 device plugins for the same cards" in text
+    assert "default/gas-plugin-abcde, default/intel-gpu-plugin-abcde" in text
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param((intel_pod("v0.32.1", "-resource-manager"),), id="an-old-plugin-that-obeys"),
+        pytest.param((), id="ours-as-a-service-of-the-machine"),
+        pytest.param((plugin_pod(), plugin_pod(node="gpu-2", name="gas-plugin-fghij")), id="one-on-each-node"),
+    ],
+)
+def test_device_plugins_that_obey(pods: tuple[Any, ...]) -> None:
+    assert told("device-plugins", nodes=(seen_node(), seen_node("gpu-2")), pods=pods) == []
+
+
+def test_nodes_without_cards_are_passed_over_although_a_plugin_runs_there() -> None:
+    bare = seen_node("cp", labels={}, resources={})
+    changes = {"nodes": (seen_node(), bare), "pods": (plugin_pod(), plugin_pod(node="cp", name="gas-plugin-cp"))}
+    for check in ("node-labels", "node-resources", "device-plugins", "clocks"):
+        assert told(check, **changes) == []
+
+
+MASTER = program_pod("nfd-master", "registry/nfd/node-feature-discovery:v0.17.0", "nfd-master", node="cp")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"pods": (plugin_pod("--write-node=nfd"),)}, ["of which no pod runs"], id="needed-and-missing"),
+        pytest.param(
+            {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": 0}, ["told nothing"], id="no-features"
+        ),
+        pytest.param(
+            {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": NOT_SEEN}, ["may not"], id="not-seen"
+        ),
+        pytest.param(
+            {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": 3}, [], id="needed-and-there"
+        ),
+        pytest.param({"pods": (plugin_pod(),)}, [], id="not-needed"),
+    ],
+)
+def test_node_feature_discovery(changes: dict[str, Any], expected: list[str]) -> None:
+    found = told("feature-discovery", **changes)
+    assert len(found) == len(expected)
+    assert all(words in text for words, (_, text) in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, [], id="all-agree"),
+        pytest.param({"clock": NOT_SEEN}, ["may not"], id="not-told"),
+        pytest.param(
+            {"clock": Clock(before=NOW, server=NOW + 60, after=NOW), "node_leases": {}},
+            ["60 s ahead"],
+            id="server-ahead",
+        ),
+        pytest.param({"clock": Clock(before=NOW, server=NOW - 3, after=NOW)}, [], id="within-the-tolerance"),
+        pytest.param(
+            {"clock": Clock(before=NOW, server=NOW - 31, after=NOW), "node_leases": {}},
+            ["30 s behind"],
+            id="server-behind",
+        ),
+        pytest.param({"node_leases": NOT_SEEN}, ["may not"], id="heartbeats-not-seen"),
+        pytest.param({"node_leases": {"gpu-1": lease(renewed="2027-01-15T08:01:00Z")}}, ["future"], id="node-ahead"),
+        pytest.param(
+            {"node_leases": {"gpu-1": lease(renewed="2027-01-15T07:50:00Z")}}, ["600 s ago"], id="node-behind"
+        ),
+        pytest.param({"node_leases": {"gpu-1": lease(renewed="nonsense")}}, [], id="no-time-at-all"),
+        pytest.param({"node_leases": {}}, [], id="no-heartbeat"),
+    ],
+)
+def test_clocks(changes: dict[str, Any], expected: list[str]) -> None:
+    found = told("clocks", **changes)
+    assert len(found) == len(expected), found
+    assert all(words in text for words, (_, text) in zip(expected, found, strict=True))
+
+
+UNREADABLE = {"gas-container-cards": "card0;card1"}
+DAMAGED_RECEIPT = {"gas-allocated-cards": "nonsense"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "level", "words"),
+    [
+        pytest.param((gpu_pod(),), "problem", "without cards written on it", id="bound-without-cards"),
+        pytest.param((gpu_pod(annotations=UNREADABLE),), "problem", "cannot be read", id="unreadable"),
+        pytest.param(
+            (gpu_pod(cards="card0", annotations=DAMAGED_RECEIPT),), "warning", "receipt", id="damaged-receipt"
+        ),
+        pytest.param((gpu_pod(cards="card9"),), "warning", "'card9'", id="a-card-that-the-node-does-not-have"),
+        pytest.param((gpu_pod(i915="-1"),), "problem", "makes no sense", id="a-need-that-makes-no-sense"),
+        pytest.param(
+            (gpu_pod("a", cards="card0", millicores=600), gpu_pod("b", cards="card0", millicores=600)),
+            "problem",
+            "hold more of it than it has",
+            id="two-on-one-card",
+        ),
+        pytest.param(
+            (gpu_pod(node=None, message='Post "https://127.0.0.1:9001/scheduler/filter": EOF'),),
+            "problem",
+            "could not decide",
+            id="waits-for-the-extender",
+        ),
+        pytest.param((gpu_pod(node=None, i915="-1"),), "warning", "no node can ever take it", id="never-fits"),
+        pytest.param(
+            (gpu_pod(node=None, spec={"schedulerName": "other"}),), "problem", "default-scheduler", id="wrong-scheduler"
+        ),
+    ],
+)
+def test_pods_that_are_not_as_they_should_be(pods: tuple[Any, ...], level: str, words: str) -> None:
+    ((found, text),) = told("pods", pods=pods)
+    assert found == level
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(gpu_pod(cards="card1"), id="written-and-believed"),
+        pytest.param(gpu_pod(phase="Failed"), id="ended"),
+        pytest.param(gpu_pod(node=None, message="0/1 nodes: no card has 5.0 GB free"), id="waits-for-room"),
+        pytest.param(seen_pod({"name": "no-gpu"}), id="no-gpu"),
+    ],
+)
+def test_pods_that_are_as_they_should_be(pod: Any) -> None:
+    assert told("pods", pods=(pod,)) == []
+
+
+def test_of_very_many_pods_only_some_are_told_one_by_one() -> None:
+    pods = tuple(gpu_pod(f"a-{number}") for number in range(50))
+    found = told("pods", pods=pods)
+    assert len(found) == 21
+    assert "30 more have such troubles" in found[-1][1]
+
+
+def test_with_one_node_pods_of_others_are_left_out() -> None:
+    assert told("pods", nodes=(seen_node(), seen_node("gpu-2")), pods=(gpu_pod(),), only_node="gpu-2") == []
+
+
+REFUSED = Reply(failed={"gpu-1": "no card has 1 i915 free"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "words"),
+    [
+        pytest.param({"calls": ()}, "unknown", "would fit on 1 of 1 nodes", id="not-asked"),
+        pytest.param({"calls": (call(reply=REFUSED),)}, "problem", "1 have room", id="refused-though-there-is-room"),
+        pytest.param(
+            {
+                "calls": (call(reply=REFUSED),),
+                "nodes": (seen_node(resources={"i915": "2"}),),
+                "pods": (gpu_pod(cards="card0", millicores=0), gpu_pod("b", cards="card1", millicores=0)),
+            },
+            "warning",
+            "no node has room",
+            id="all-cards-are-taken",
+        ),
+    ],
+)
+def test_a_dry_pod_that_is_not_placed(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = told("dry-pod", **changes)
+    assert found == level
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="placed"),
+        pytest.param({"dry_pod": False, "calls": ()}, id="not-wanted"),
+        pytest.param({"nodes": (seen_node(resources={}),), "calls": ()}, id="no-cards-to-ask-about"),
+    ],
+)
+def test_a_dry_pod_that_is_placed_or_not_asked_about(changes: dict[str, Any]) -> None:
+    assert told("dry-pod", **changes) == []
+
+
+TEXTS = st.text(max_size=80) | st.sampled_from(
+    ["0.1", "Z1", "card0", "card0=i915:1", "-1", "9" * 40, "1e400", "\x1b[2J"]
+)
+LABELS = ("gpu-numbers", "gpu-numbers2", "cards", "numa-gpu-map", "pci-groups", "xe-links", "gas-disable-card0")
+
+
+@given(
+    labels=st.dictionaries(st.sampled_from(LABELS), TEXTS),
+    capacity=TEXTS,
+    resources=st.dictionaries(st.sampled_from(["i915", "xe", "tiles", "millicores", "memory.max", "x"]), TEXTS),
+    written=st.dictionaries(st.sampled_from([*names.WRITTEN_ANNOTATIONS]), TEXTS),
+    image=TEXTS,
+    arguments=st.lists(TEXTS, max_size=3),
+    message=TEXTS,
+)
+def test_whatever_is_written_in_a_cluster_no_check_fails_and_nothing_of_it_reaches_a_terminal(
+    *,
+    labels: dict[str, str],
+    capacity: str,
+    resources: dict[str, str],
+    written: dict[str, str],
+    image: str,
+    arguments: list[str],
+    message: str,
+) -> None:
+    node = seen_node(labels=labels, resources=resources, annotations={"gas-card-capacity": capacity})
+    pods = (
+        gpu_pod("a", annotations=written),
+        gpu_pod("b", node=None, message=message),
+        seen_pod({"name": "p", "image": image, "args": arguments}, node="gpu-1"),
+        intel_pod("0.32.1", *arguments),
+    )
+    seen = snapshot(nodes=(node,), pods=pods)
+    found = all_findings(seen)
+    text = as_text(seen, found, show_all=True, colours=False) + as_json(seen, found)
+    assert all(letter.isprintable() or letter == "\n" for letter in text)

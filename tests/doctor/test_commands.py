@@ -1,0 +1,27 @@
+"""The command ``gas`` and what it can be asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas import __main__ as gas
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        pytest.param([], 2, "expected a command, found none", id="nothing"),
+        pytest.param(["nonsense"], 2, "found 'nonsense'", id="unknown"),
+        pytest.param(["--help"], 0, "doctor    looks at a cluster", id="help"),
+        pytest.param(["doctor", "--help"], 0, "--control-plane DIR", id="help-of-the-doctor"),
+        pytest.param(["doctor", "--version"], 0, "gas doctor ", id="version"),
+        pytest.param(["doctor", "extra"], 2, "unexpected argument", id="an-argument-too-many"),
+    ],
+)
+def test_commands(
+    arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["gas", *arguments])
+    assert gas.main() == code
+    printed = capsys.readouterr()
+    assert words in printed.out + printed.err

@@ -1,0 +1,83 @@
+"""The pages on the doctor, security and operation keep up with the code and with what is deployed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gas.doctor.checks.all_checks import CHECKS
+from gas.doctor.findings import Level
+from gas.doctor.flags import FLAG_GROUPS
+from gas.doctor.report import as_json
+from scripts.reference import metrics
+from tests.doctor.snapshots import snapshot
+from tests.e2e.test_doctor import DOCTOR_RULES
+
+ROOT = Path(__file__).parents[2]
+DOCTOR = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+OPERATE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+ALERTS = yaml.safe_load((ROOT / "deploy/components/monitoring/alerts.yaml").read_text(encoding="utf-8"))
+
+
+def first_cells(page: str) -> list[str]:
+    return re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+
+
+def test_the_page_has_every_check_and_no_other() -> None:
+    table = DOCTOR.partition("## What is looked at")[2].partition("##")[0]
+    assert first_cells(table) == list(CHECKS)
+
+
+def test_the_page_has_every_level() -> None:
+    table = DOCTOR.partition("| level |")[2].partition("##")[0]
+    assert set(first_cells(table)) == set(Level)
+
+
+def test_the_page_uses_only_flags_that_exist() -> None:
+    known = {flag.name for group in FLAG_GROUPS.values() for flag in group}
+    assert set(re.findall(r"gas doctor --?([a-z-]+)", DOCTOR)) <= known
+
+
+def test_the_role_on_the_page_is_the_one_that_the_end_to_end_tests_run_under() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", DOCTOR, re.DOTALL)
+    assert yaml.safe_load(block)["rules"] == list(DOCTOR_RULES)
+
+
+def test_the_json_on_the_page_has_the_form_of_the_real_one() -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", DOCTOR, re.DOTALL)
+    told, real = json.loads(block), json.loads(as_json(snapshot(), []))
+    assert told.keys() == real.keys()
+    assert told["counts"].keys() == real["counts"].keys()
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for group in ALERTS["spec"]["groups"] for rule in group["rules"]], ids=lambda rule: rule["alert"]
+)
+def test_the_page_on_operation_has_the_alert(rule: dict[str, str]) -> None:
+    assert rule["alert"] in first_cells(OPERATE)
+
+
+def test_the_page_on_operation_has_no_alert_that_is_not_deployed() -> None:
+    deployed = {rule["alert"] for group in ALERTS["spec"]["groups"] for rule in group["rules"]}
+    assert {each for each in first_cells(OPERATE) if each.startswith("GAS")} == deployed
+
+
+def test_the_page_on_operation_names_only_metrics_that_exist() -> None:
+    known = {row[0] for rows in metrics().values() for row in rows}
+    assert set(re.findall(r"gas_(?:extender|plugin)_\w+", OPERATE)) <= known
+
+
+@pytest.mark.parametrize("page", ["doctor", "migrate", "operate", "security", "upgrade"])
+def test_a_page_names_only_manifests_that_are_there(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert all((ROOT / each.rstrip(".")).exists() for each in re.findall(r"\bdeploy/[\w/.-]+", text))
+
+
+def test_what_the_doctor_tells_to_apply_is_there() -> None:
+    for program in (ROOT / "gas" / "doctor").rglob("*.py"):
+        for each in re.findall(r"--kustomize (deploy/[\w/.-]+)", program.read_text(encoding="utf-8")):
+            assert (ROOT / each / "kustomization.yaml").exists()

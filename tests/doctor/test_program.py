@@ -1,0 +1,421 @@
+"""The whole command: against the sandbox's API server and the real extender, with a control plane's files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import platform
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configurator.flags import parse_flags as parse_configurator_flags
+from configurator.program import run as configure
+from gas.doctor.program import run
+from gas.sandbox.api_server import ApiServer
+from gas.sandbox.certificates import Authority, Validity
+from gas.sandbox.extender_process import RunningExtender, running_extender
+from gas.sandbox.kinds import NODES, PODS
+from tests.builders import container, pod_json
+from tests.doctor.sandbox_cluster import REVIEWS, Beside, add_pod, doctor_server, fill, only_admin, write_kubeconfig
+from tests.doctor.snapshots import entry, findings, worst
+
+KUBEADM = Path(__file__).parents[1] / "configurator" / "kubeadm"
+
+
+class Doctor:
+    """Calls ``gas doctor`` on one cluster, whose control plane's files are in a directory of the test."""
+
+    def __init__(self, directory: Path, server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+        self.directory = directory
+        self.server = server
+        self._capsys = capsys
+        self.kubeconfig = write_kubeconfig(directory / "kubeconfig", server.url)
+        self.control_plane = directory / "etc" / "kubernetes"
+        (self.control_plane / "manifests").mkdir(parents=True)
+        (self.control_plane / "gas").mkdir()
+
+    async def __call__(self, *flags: str) -> tuple[int, str]:
+        """Exit code and what was printed."""
+        here = (f"--kubeconfig={self.kubeconfig}", f"--control-plane={self.control_plane}")
+        code = await asyncio.to_thread(run, [*here, *flags])
+        return code, self.printed()
+
+    def printed(self) -> str:
+        """Since the last time."""
+        printed = self._capsys.readouterr()
+        return printed.out + printed.err
+
+    async def findings(self, *flags: str) -> tuple[int, list[dict[str, Any]]]:
+        """Exit code, and what is not well."""
+        code, text = await self("-o=json", *flags)
+        report = json.loads(text)
+        assert report["exitCode"] == code
+        return code, [each for each in report["findings"] if each["level"] != "ok"]
+
+    def write_scheduler(self, extender: RunningExtender, **changes: Any) -> None:
+        """A static pod and its configuration, with the extender in it; the certificates lie beside."""
+        address = extender.address
+        for source, name in (
+            (address.authority, "ca.crt"),
+            (address.certificate, "client.crt"),
+            (address.key, "client.key"),
+        ):
+            target = self.control_plane / "gas" / name
+            target.write_bytes(source.read_bytes())
+            target.chmod(0o600)
+        tls = {"caFile": "/gas/ca.crt", "certFile": "/gas/client.crt", "keyFile": "/gas/client.key"}
+        listed = entry(**{"urlPrefix": address.url, "tlsConfig": tls, **changes})
+        written = {"apiVersion": "v1", "kind": "KubeSchedulerConfiguration", "extenders": [listed]}
+        (self.control_plane / "gas" / "scheduler.yaml").write_text(json.dumps(written))
+        self.write_manifest("--config=/gas/scheduler.yaml")
+
+    def write_manifest(self, *flags: str) -> None:
+        running = {
+            "name": "kube-scheduler",
+            "image": "registry/kube-scheduler:v1.34.4",
+            "command": ["kube-scheduler", *flags],
+            "volumeMounts": [{"name": "gas", "mountPath": "/gas"}],
+        }
+        volume = {"name": "gas", "hostPath": {"path": "/etc/kubernetes/gas"}}
+        pod = {"kind": "Pod", "metadata": {"name": "s"}, "spec": {"containers": [running], "volumes": [volume]}}
+        (self.control_plane / "manifests" / "kube-scheduler.yaml").write_text(json.dumps(pod))
+
+
+@pytest.fixture
+def beside() -> Beside:
+    return Beside()
+
+
+@pytest.fixture
+async def doctor(tmp_path: Path, beside: Beside, capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Doctor]:
+    async with doctor_server(beside) as server:
+        fill(server)
+        yield Doctor(tmp_path, server, capsys)
+
+
+async def test_a_cluster_where_all_is_well_and_what_breaks_it(doctor: Doctor, beside: Beside, tmp_path: Path) -> None:
+    """One extender for many looks, as starting it takes longer than all of them."""
+    kubeconfig_of_extender = doctor.server.url
+    doctor.server.surroundings.tokens = None
+    async with running_extender(tmp_path, kubeconfig_of_extender, ()) as extender:
+        doctor.write_scheduler(extender)
+
+        code, text = await doctor()
+        assert (code, text.splitlines()[-1].endswith(" well.")) == (0, True), text
+        code, text = await doctor("--all")
+        assert code == 0
+        assert "gas-extender needs" in text
+        assert f"{extender.address.url} would let it on 2 of 2 nodes" in " ".join(text.split())
+        asked = {each.removeprefix("gas-doctor ") for each in beside.asked if each.startswith("gas-doctor ")}
+        assert {each for each in asked if not each.startswith("GET ")} == {f"POST {REVIEWS}"}  # a question as well
+        assert len(asked) > 5
+
+        doctor.write_scheduler(extender, ignorable=True)
+        code, found = await doctor.findings()
+        assert (code, [each["check"] for each in found]) == (1, ["scheduler-configuration"])
+
+        stranger = Authority("stranger")
+        doctor.write_scheduler(extender)
+        stranger.write(doctor.control_plane / "gas")
+        code, found = await doctor.findings()
+        assert code == 1
+        assert [each["check"] for each in found if each["level"] == "problem"] == ["certificates"]
+        assert "stranger" not in found[0]["found"]
+        assert "does not believe" in found[0]["message"]
+
+        doctor.write_scheduler(extender)
+        stranger.write_client(doctor.control_plane / "gas", common_name="system:kube-scheduler")
+        code, found = await doctor.findings()
+        assert code == 1
+        assert "decides nothing" in found[0]["message"]
+
+        tls = {"caFile": "/gas/ca.crt", "certFile": "/gas/client.crt", "keyFile": "/gas/client.key"}
+        doctor.write_scheduler(extender, tlsConfig={**tls, "serverName": "gas-service.default.svc"})
+        code, found = await doctor.findings()
+        assert code == 1
+        assert "not for the address that kube-scheduler calls" in found[0]["message"]
+        assert found[0]["found"] == "localhost, 127.0.0.1"
+
+        doctor.write_scheduler(extender)
+        beside.lacking.add("create pods/binding")
+        code, found = await doctor.findings()
+        assert code == 1
+        assert [each["check"] for each in found] == ["permissions"]
+        assert found[0]["mend"][0].startswith("kubectl create clusterrole gas-create-pods-binding ")
+        beside.lacking.clear()
+
+        add_pod(doctor.server, pod_json(container("m", i915=1), name="forged", node="gpu-1"))
+        code, found = await doctor.findings()
+        assert [each["where"] for each in found] == ["pod default/forged on node gpu-1"]
+        assert (await doctor.findings("--node=gpu-2"))[0] == 0
+
+    doctor.write_scheduler(extender)
+    code, found = await doctor.findings("--node=gpu-2", "--timeout=2s")
+    assert code == 1
+    assert [each["check"] for each in found] == ["extender", "dry-pod"]
+    assert "was not reached" in found[0]["message"]
+
+
+async def test_without_the_control_planes_files_what_could_not_be_seen_is_told(doctor: Doctor) -> None:
+    code, found = await doctor.findings()
+    assert code == 2
+    assert {each["level"] for each in found} == {"unknown"}
+    assert {each["check"] for each in found} == {"scheduler-configuration", "dry-pod"}
+
+
+async def test_a_user_who_may_see_little_is_told_which_permissions_are_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with doctor_server(Beside(), authorize=only_admin) as server:
+        fill(server)
+        doctor = Doctor(tmp_path, server, capsys)
+        code, found = await doctor.findings("--context=viewer")
+        assert code == 2
+        sentences = [each["message"] for each in found]
+        assert any('does not let viewer list nodes: give its role the verb "list"' in each for each in sentences)
+        assert any("does not let viewer list pods" in each for each in sentences)
+        assert (await doctor("--context=nobody"))[0] == 2
+
+
+async def test_an_api_server_that_is_away_is_one_sentence(doctor: Doctor) -> None:
+    await doctor.server.pause()
+    code, text = await doctor("--timeout=1s")
+    assert code == 2
+    assert len(text.splitlines()) == 1
+    assert f"cannot connect to the API server at {doctor.server.url}" in text
+    code, text = await doctor("--timeout=1s", "-o=json")
+    assert json.loads(text.splitlines()[0])["exitCode"] == 2
+
+
+async def test_a_configuration_in_a_config_map_is_read(doctor: Doctor, beside: Beside) -> None:
+    written = {"kind": "KubeSchedulerConfiguration", "extenders": [entry(ignorable=True)]}
+    beside.objects["/api/v1/namespaces/default/configmaps/gas-scheduler"] = {"data": {"c.yaml": json.dumps(written)}}
+    running = {
+        "name": "s",
+        "command": ["kube-scheduler", "--config=/etc/s/c.yaml"],
+        "volumeMounts": [{"name": "c", "mountPath": "/etc/s"}],
+    }
+    built = pod_json(running, name="gpu-scheduler", node="cp")
+    built["spec"]["volumes"] = [{"name": "c", "configMap": {"name": "gas-scheduler"}}]
+    add_pod(doctor.server, built)
+    _, found = await doctor.findings()
+    (ignorable,) = [each for each in found if each["check"] == "scheduler-configuration"]
+    assert ignorable["where"] == "ConfigMap default/gas-scheduler, key c.yaml"
+    assert ignorable["mend"] == [
+        "kubectl --namespace=default edit configmap gas-scheduler   # ignorable: false; then restart kube-scheduler"
+    ]
+
+
+async def test_a_service_without_ready_endpoints_is_told(doctor: Doctor, beside: Beside) -> None:
+    doctor.write_manifest("--config=/gas/scheduler.yaml")
+    listed = entry(urlPrefix="https://gas-service.nowhere.svc.cluster.local:9001")
+    written = {"kind": "KubeSchedulerConfiguration", "extenders": [listed]}
+    (doctor.control_plane / "gas" / "scheduler.yaml").write_text(json.dumps(written))
+    code, found = await doctor.findings("--timeout=1s")
+    assert code == 1
+    assert "a Service that is not there" in found[0]["message"]
+    beside.objects["/api/v1/namespaces/nowhere/services/gas-service"] = {
+        "metadata": {"name": "gas-service"},
+        "spec": {"clusterIP": "None", "ports": [{"port": 9001}]},
+    }
+    slices = "/apis/discovery.k8s.io/v1/namespaces/nowhere/endpointslices"
+    beside.objects[slices] = {
+        "items": [
+            {"endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": False}}], "ports": [{"port": 9001}]}
+        ]
+    }
+    _, found = await doctor.findings("--timeout=1s")
+    assert "no extender that is ready" in found[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param("kind: [", "no YAML", id="no-yaml"),
+        pytest.param("kind: Policy\nextenders: []\n", "expected kind KubeSchedulerConfiguration", id="another-kind"),
+        pytest.param("a: 1\n---\nb: 2\n", "found 2", id="two-documents"),
+        pytest.param("extenders: 7\nkind: KubeSchedulerConfiguration\n", "Expected", id="wrong-types"),
+        pytest.param("\tkind: x\n", "no YAML", id="tabs"),
+        pytest.param("", "found 0", id="empty"),
+    ],
+)
+async def test_a_damaged_configuration_is_told_and_nothing_else_suffers(
+    doctor: Doctor, content: str, words: str
+) -> None:
+    doctor.write_manifest("--config=/gas/scheduler.yaml")
+    (doctor.control_plane / "gas" / "scheduler.yaml").write_text(content)
+    code, found = await doctor.findings()
+    assert code == 2
+    (told,) = [each for each in found if each["check"] == "scheduler-configuration"]
+    assert words in told["message"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        pytest.param("kind: [", "no manifest of a pod", id="no-yaml"),
+        pytest.param(
+            '{"spec": {"containers": [{"name": "etcd", "command": ["etcd"]}]}}', "no kube-scheduler", id="etcd"
+        ),
+        pytest.param("[]", "no manifest of a pod", id="a-list"),
+    ],
+)
+async def test_a_damaged_manifest_is_told(doctor: Doctor, manifest: str, words: str) -> None:
+    (doctor.control_plane / "manifests" / "kube-scheduler.yaml").write_text(manifest)
+    _, found = await doctor.findings()
+    assert words in found[0]["message"]
+
+
+async def test_files_that_the_manifest_does_not_mount_are_told(doctor: Doctor) -> None:
+    doctor.write_manifest("--config=/elsewhere/scheduler.yaml")
+    _, found = await doctor.findings()
+    assert "no hostPath of it is mounted there" in found[0]["message"]
+
+
+async def test_static_pods_of_other_control_planes_count_as_this_one_when_they_are_started_alike(
+    doctor: Doctor,
+) -> None:
+    doctor.write_manifest("--config=/gas/scheduler.yaml")
+    written = {"kind": "KubeSchedulerConfiguration", "extenders": [entry(urlPrefix="https://127.0.0.1:1")]}
+    (doctor.control_plane / "gas" / "scheduler.yaml").write_text(json.dumps(written))
+    mirror = {"kubernetes.io/config.mirror": "hash"}
+    for node, flags in (
+        (platform.node().lower(), ["--config=/old.yaml"]),  # of the manifest that is here, whatever is told of it
+        ("cp-2", ["--config=/gas/scheduler.yaml"]),
+        ("cp-3", ["--config=/other.yaml"]),
+        ("cp-4", []),
+    ):
+        running = {"name": "s", "command": ["kube-scheduler", *flags]}
+        add_pod(doctor.server, pod_json(running, name=f"kube-scheduler-{node}", node=node, annotations=mirror))
+    _, text = await doctor("-o=json", "--timeout=1s")
+    found = [each for each in json.loads(text)["findings"] if each["check"] == "scheduler-configuration"]
+    told = {each["where"].removeprefix("pod default/kube-scheduler-"): each["level"] for each in found}
+    assert told == {"/etc/kubernetes/gas/scheduler.yaml": "ok", "cp-2": "ok", "cp-3": "unknown", "cp-4": "problem"}
+
+
+async def test_a_scheduler_without_a_configuration_is_a_problem(doctor: Doctor) -> None:
+    doctor.write_manifest()
+    code, found = await doctor.findings()
+    assert code == 1
+    assert found[0]["found"] == "it is started without --config"
+    assert found[0]["mend"] == ["sudo gas-configurator   # on the control-plane node"]
+
+
+async def test_without_the_libraries_for_it_files_are_not_looked_at_and_all_else_is(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doctor.write_manifest("--config=/gas/scheduler.yaml")
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    code, found = await doctor.findings()
+    assert code == 2
+    assert "needs ruamel.yaml" in found[0]["message"]
+    assert found[0]["mend"][0].startswith("python -m pip install 'gas[tools]'")
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    (told,) = worst(findings("certificates"))
+    assert "needs cryptography" in told.message
+
+
+async def test_certificates_that_end_have_ended_or_do_not_fit(doctor: Doctor) -> None:
+    """The files are looked at although no extender answers."""
+    gas = doctor.control_plane / "gas"
+    authority = Authority()
+    authority.write(gas)
+    tls = {name: f"/gas/{file}" for name, file in (("caFile", "ca.crt"), ("certFile", "c.crt"), ("keyFile", "c.key"))}
+    written = {
+        "kind": "KubeSchedulerConfiguration",
+        "extenders": [entry(urlPrefix="https://127.0.0.1:1", tlsConfig=tls)],
+    }
+    (gas / "scheduler.yaml").write_text(json.dumps(written))
+    doctor.write_manifest("--config=/gas/scheduler.yaml")
+
+    async def told() -> list[str]:
+        _, found = await doctor.findings("--timeout=1s")
+        return [each["message"] for each in found if each["check"] == "certificates"]
+
+    assert any("cannot be read: No such file" in each for each in await told())
+    authority.write_client(gas, "c", validity=Validity.days(-1))
+    assert await told() == ["the certificate that kube-scheduler shows has ended"]
+    now = datetime.now(UTC)
+    authority.write_client(gas, "c", validity=Validity(now - timedelta(days=300), now + timedelta(days=10)))
+    assert [each.partition(" in ")[0] for each in await told()] == ["the certificate that kube-scheduler shows ends"]
+    authority.write_client(gas, "c", validity=Validity.days(10))
+    assert await told() == []  # a short life, of which most is left
+    authority.write_server(gas, "c")
+    assert await told() == ["it is not for client authentication, so the extender refuses it"]
+    authority.write_client(gas, "c")
+    (gas / "c.key").chmod(0o644)
+    _, found = await doctor.findings("--timeout=1s")
+    (readable,) = [each for each in found if each["check"] == "certificates"]
+    assert readable["message"].startswith("others than its owner may use kube-scheduler's key")
+    assert readable["mend"] == ["sudo chmod 0600 /etc/kubernetes/gas/c.key"]
+    authority.write_client(gas, "other")
+    (gas / "c.key").write_bytes((gas / "other.key").read_bytes())
+    assert await told() == ["it is not the private key of /etc/kubernetes/gas/c.crt"]
+    (gas / "c.crt").write_bytes((gas / "ca.crt").read_bytes())
+    assert any("not the private key" in each for each in await told())
+    (gas / "c.crt").write_text("nonsense")
+    assert await told() == ["there is no PEM certificate in it"]
+
+
+async def test_what_the_configurator_writes_is_well(doctor: Doctor) -> None:
+    """From a manifest as kubeadm wrote it; no extender runs there."""
+    manifest = doctor.control_plane / "manifests" / "kube-scheduler.yaml"
+    manifest.write_bytes((KUBEADM / "1.30" / "kube-scheduler.yaml").read_bytes())
+    directory = doctor.directory
+    files = {"m": manifest, "d": doctor.control_plane, "cert-dir": directory / "certs", "b": directory / "backups"}
+    files["pki-dir"] = directory / "pki"
+    asked = [*(f"--{name}={path}" for name, path in files.items()), "--url=https://127.0.0.1:1"]
+    configure(parse_configurator_flags(asked), user=0, now=datetime.now(UTC), say=lambda _: None, coloured=False)
+    # The manifest has the test's own paths in it, so the machine's root is as it is.
+    here = (f"--kubeconfig={doctor.kubeconfig}", f"--manifest={manifest}", "-o=json", "--timeout=1s")
+    assert await asyncio.to_thread(run, here) == 1
+    found = json.loads(doctor.printed())["findings"]
+    told = {
+        (each["check"], each["level"]) for each in found if each["check"] in ("scheduler-configuration", "certificates")
+    }
+    assert told == {("scheduler-configuration", "ok"), ("certificates", "ok")}
+    assert any("Connection refused" in each["message"] for each in found if each["check"] == "extender")
+
+
+async def test_hostile_names_and_annotations_do_nothing_to_a_terminal(doctor: Doctor) -> None:
+    stored = doctor.server.api.get(NODES, None, "gpu-1").value
+    evil = "\x1b]0;owned\x07\u202e" + "x" * 100_000
+    metadata = {**stored["metadata"], "annotations": {"gas-card-capacity": evil}}
+    doctor.server.api.update(NODES, None, "gpu-1", {**stored, "metadata": metadata})
+    message = f"\x1b[2J{evil}"
+    waiting = pod_json(container("m", i915=1), name="waits")
+    add_pod(doctor.server, waiting)
+    pods = doctor.server.api
+    pod = pods.get(PODS, "default", "waits").value
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    pods.update(PODS, "default", "waits", {**pod, "status": {"phase": "Pending", "conditions": [condition]}}, "status")
+    for flags in (("--all",), ("-o=json",)):
+        _, text = await doctor(*flags)
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert "x" * 700 not in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        pytest.param(["--nonsense"], "unknown flag '--nonsense'", id="unknown-flag"),
+        pytest.param(["-o=yaml"], "expected text or json", id="unknown-format"),
+        pytest.param(["--timeout=0"], "expected a time over 0", id="no-time"),
+        pytest.param(["--manifest=a", "--scheduler-config=b"], "expected one of them", id="two-sources"),
+        pytest.param(["--node=A B"], "expected a Kubernetes name", id="no-name"),
+        pytest.param(["--kubeconfig=/nonexistent/file"], "there is no such file", id="no-kubeconfig"),
+    ],
+)
+def test_usage_that_makes_no_sense_is_a_sentence(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(flags) == 2
+    text = capsys.readouterr().err
+    assert words in text
+    assert len(text.splitlines()) == 1

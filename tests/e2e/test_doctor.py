@@ -1,0 +1,198 @@
+"""``gas doctor`` on a real cluster: well where all is well, and the right sentence about each thing that is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gas.sandbox.fake_sysfs import FLEX_170, fake_gpus
+from tests.e2e.accounts import FULL_RULES, Rule, add_account
+from tests.e2e.gpu_node import GpuNode
+from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.pods import PODS, cards_of, container, delete_now, get_pod, pod
+from tests.e2e.scheduler import extender_entry
+from tests.e2e.waiting import wait_for
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ROLE = f"{RBAC}/clusterroles/gas-extender"
+CARDS = fake_gpus(FLEX_170, 2)
+
+DOCTOR_RULES: tuple[Rule, ...] = (
+    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["configmaps", "serviceaccounts", "services"], "verbs": ["get"]},
+    {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]},
+    {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeatures"], "verbs": ["list"]},
+    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+)
+"""All that the doctor needs of the cluster's API: questions, of which the last is put with the verb create."""
+
+
+class Doctor:
+    """Runs the command as an administrator would, with kube-scheduler's own configuration."""
+
+    def __init__(self, gpu_node: GpuNode, directory: Path, account: KubeApi) -> None:
+        self._account = account
+        self._cluster = gpu_node.cluster
+        self._directory = directory
+        self.configuration = directory / "scheduler-config.json"
+        self.configure()
+
+    def configure(self, **changes: Any) -> None:
+        """What kube-scheduler's configuration says, with changes in the extender's entry."""
+        cluster = self._cluster
+        client = cluster.authority.client("doctors-client")
+        entry = extender_entry(cluster.service.port, cluster.authority, client, ignorable=False) | changes
+        content = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "extenders": [entry],
+        }
+        self.configuration.write_text(json.dumps(content))
+
+    def __call__(
+        self, *flags: str, api: KubeApi | None = None
+    ) -> tuple[int, list[dict[str, Any]], list[dict[str, Any]]]:
+        """Exit code, what is not well, and what is."""
+        kubeconfig = write_kubeconfig(self._directory / "doctor.kubeconfig", api or self._account)
+        command = [sys.executable, "-m", "gas", "doctor", f"--kubeconfig={kubeconfig}", "-o=json"]
+        command += [f"--scheduler-config={self.configuration}", *flags]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ})
+        assert answer.stdout, answer.stderr
+        found = json.loads(answer.stdout)["findings"]
+        return (
+            answer.returncode,
+            [each for each in found if each["level"] != "ok"],
+            [each for each in found if each["level"] == "ok"],
+        )
+
+    def wait_until_well(self) -> list[dict[str, Any]]:
+        """Kubelet and plugin need a moment to agree. Answers what is well."""
+
+        def look() -> list[dict[str, Any]] | None:
+            code, found, well = self()
+            last[:] = found
+            return well if code == 0 else None
+
+        last: list[dict[str, Any]] = []
+        try:
+            return wait_for("nothing that is not well", look, seconds=30, every=1)
+        except TimeoutError:
+            raise AssertionError(last) from None
+
+
+@pytest.fixture
+def doctor(gpu_node: GpuNode, tmp_path: Path) -> Doctor:
+    """As a user who may ask and nothing else, so that nothing can be changed by looking."""
+    return Doctor(gpu_node, tmp_path, add_account(gpu_node.api, "gas-doctor", "gas-doctor", DOCTOR_RULES))
+
+
+@contextmanager
+def changed_role(api: KubeApi, rules: tuple[Object, ...]) -> Iterator[None]:
+    api.merge(ROLE, {"rules": list(rules)})
+    try:
+        yield
+    finally:
+        api.merge(ROLE, {"rules": list(FULL_RULES)})
+        for kind in ("clusterroles", "clusterrolebindings"):  # what mending has made
+            api.delete(f"{RBAC}/{kind}/gas-extender-create-pods-binding")
+
+
+def test_a_healthy_cluster_has_exit_code_0_and_each_thing_that_breaks_is_told(
+    gpu_node: GpuNode, doctor: Doctor, binaries: Path, tmp_path: Path
+) -> None:
+    api = gpu_node.api
+    kubectl = Kubectl(binaries / "kubectl", write_kubeconfig(tmp_path / "admin.kubeconfig", api))
+
+    def mend(found: list[dict[str, Any]]) -> None:
+        """Run the commands as they stand, as kubectl with an administrator's kubeconfig."""
+        for command in found[0]["mend"]:
+            program, *arguments = shlex.split(command, comments=True)
+            assert program == "kubectl"
+            kubectl.run(*arguments)
+
+    gpu_node.start(CARDS, "--shared-dev-num=10")
+    gpu_node.cluster.restart_scheduler(ignorable=False)
+    gpu_node.create(pod("placed", container(i915=1, millicores=500)))
+    wait_for("the pod has cards", lambda: cards_of(get_pod(api, "placed")))
+    well = doctor.wait_until_well()
+    assert {each["check"] for each in well} == {
+        "scheduler-configuration",
+        "extender",
+        "certificates",
+        "permissions",
+        "node-labels",
+        "node-resources",
+        "device-plugins",
+        "feature-discovery",
+        "clocks",
+        "pods",
+        "dry-pod",
+    }
+    (labels,) = [each["message"] for each in well if each["check"] == "node-labels"]
+    assert "card0, card1; written by gas-plugin" in labels
+    assert any("would let it on 1 of 1 nodes" in each["message"] for each in well)
+    doctor.configure(ignorable=True, bindVerb="")
+    code, found, _ = doctor()
+    assert (code, sorted(each["found"] for each in found)) == (1, ["ignorable: true", "no bindVerb"])
+    doctor.configure(urlPrefix="https://127.0.0.1:1")
+    code, found, _ = doctor()
+    assert code == 1
+    assert [each["check"] for each in found] == ["extender", "dry-pod"]
+    assert "Connection refused" in found[0]["message"]
+    doctor.configure()
+
+    without_binding = tuple(rule for rule in FULL_RULES if "pods/binding" not in rule["resources"])
+    with changed_role(api, without_binding):
+        code, found, _ = wait_for("the role is read", lambda: told if (told := doctor())[0] else None)
+        assert code == 1
+        assert [each["message"] for each in found] == ["gas-extender may not create pods/binding in the whole cluster"]
+        mend(found)
+        doctor.wait_until_well()
+
+    nobodys = pod("nobodys", container(i915=1))
+    nobodys["spec"]["nodeName"] = "a-node-that-is-not-there"
+    api.create(PODS, nobodys)
+    code, found, _ = doctor()
+    assert code == 1
+    assert [each["where"] for each in found] == ["pod default/nobodys on node a-node-that-is-not-there"]
+    delete_now(api, "nobodys")
+    doctor.wait_until_well()
+
+    adopted = pod("adopted", container(i915=1))
+    adopted["spec"]["nodeName"] = gpu_node.node.name
+    gpu_node.create(adopted)
+    wait_for("the plugin's receipt", lambda: get_pod(api, "adopted")["metadata"].get("annotations"))
+    doctor.wait_until_well()
+    delete_now(api, "adopted")
+
+    gpu_node.stop_plugin()
+    told = wait_for("kubelet has noticed", lambda: [each for each in doctor()[1] if each["check"] == "node-resources"])
+    assert [each["level"] for each in told] == ["problem"]
+    assert "lost the device plugin" in told[0]["message"]
+
+    gpu_node.extender.program.kill()
+    code, found, _ = doctor("--timeout=2s")
+    assert code == 1
+    assert any("decides nothing" in each["message"] or "not reached" in each["message"] for each in found)
+    delete_now(api, "placed")
+
+
+def test_a_user_without_rights_is_told_which_are_missing(gpu_node: GpuNode, tmp_path: Path) -> None:
+    doctor = Doctor(gpu_node, tmp_path, add_account(gpu_node.api, "nobody", "nobody", ()))
+    code, found, _ = doctor("--timeout=2s")
+    assert code in (1, 2)
+    told = [each["message"] for each in found if each["level"] == "unknown"]
+    for resource in ("nodes", "pods"):
+        rule = f'give its role the verb "list" on resource "{resource}" in the whole cluster'
+        assert any(rule in each for each in told), told
