@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 
 from gas.daemon.logs import VERBOSE
 from gas.plugin.affinity_mask import AFFINITY_MASK, affinity_mask
@@ -16,29 +14,21 @@ from gas.plugin.container_answer import ContainerAnswer, Presentation, container
 from gas.plugin.device_ids import DeviceId
 from gas.plugin.device_server import AllocateRequest
 from gas.plugin.gpu import Gpu
-from gas.plugin.listing import listing_of
-from gas.plugin.match import Match, Wish
+from gas.plugin.look_up import LookUp
+from gas.plugin.match import Match
 from gas.plugin.matching import Matching
 from gas.plugin.metrics import Metrics
-from gas.plugin.pod_resources import PodResources
+from gas.plugin.other_cards import why_other_cards
 
 logger = logging.getLogger(__name__)
-
-LISTING_WITHIN = 0.25
-"""Seconds for each question to kubelet while it waits for us."""
-
-WATCH_WITHIN = 0.2
-"""Seconds that the watch gets to show a pod that kubelet has and we do not. All three waits end before
-`gas.plugin.device_server.ANSWER_WITHIN`."""
 
 
 class Answers:
     """The decisions behind the servers of all resources of cards.
 
-    matching   whose a call is
-    resources  kubelet's PodResources, asked while kubelet waits; its timeout is LISTING_WITHIN
-    watches    whether the watch shows this node's pods, so that it is worth to wait for it
-    gpus       the cards of this node as they are now
+    matching  whose a call is
+    look_up   the same, made sure while kubelet waits
+    gpus      the cards of this node as they are now
 
     `last_call` is when kubelet last began or ended a call, by ``clock``: nothing may be listed just then.
     """
@@ -46,11 +36,10 @@ class Answers:
     def __init__(
         self,
         matching: Matching,
-        resources: PodResources,
+        look_up: LookUp,
         metrics: Metrics,
         *,
         gpus: Callable[[], Collection[Gpu]],
-        watches: Callable[[], bool],
         policy: AllocationPolicy = AllocationPolicy.NONE,
         presentation: Presentation | None = None,
         on_allocated: Callable[[], None] = lambda: None,
@@ -58,33 +47,26 @@ class Answers:
     ) -> None:
         self.last_call = float("-inf")
         self._matching = matching
-        self._resources = resources
+        self._look_up = look_up
         self._metrics = metrics
         self._gpus = gpus
-        self._watches = watches
         self._policy = policy
         self._presentation = presentation or Presentation()
         self._on_allocated = on_allocated
         self._clock = clock
-        self._shown = asyncio.Event()
-
-    def pods_changed(self) -> None:
-        """The watch has shown something."""
-        self._shown.set()
-        self._shown = asyncio.Event()
+        self._doubt = ""
 
     async def prefer(self, request: PreferredRequest) -> Sequence[DeviceId]:
         """The ids of the cards that were decided for this container, as far as they are offered; then the policy's."""
         self.last_call = self._clock()
-        wish = self._matching.prefer(request)
-        if wish.confidence is not Confidence.KNOWN:
-            wish = await self._looked_up(request, wish)
+        wish, self._doubt = await self._look_up.wish(request)
         ids = preferred_ids(self._policy, request, decided=wish.ids, spared=wish.spared)
         self.last_call = self._clock()
-        logger.debug(
-            "prefers devices for a container",
-            extra={"ids": _texts(ids), "whose": _whose(wish.match), "confidence": wish.confidence.value},
-        )
+        fields = {"ids": _texts(ids), "whose": _whose(wish.match), "confidence": wish.confidence.value}
+        if self._doubt:
+            logger.info("guesses for which container kubelet asks", extra={**fields, "because": self._doubt})
+        else:
+            logger.debug("prefers devices for a container", extra=fields)
         return ids
 
     def allocate(self, request: AllocateRequest) -> ContainerAnswer:
@@ -97,26 +79,6 @@ class Answers:
         mask = _mask(match, gpus)
         env = {} if mask is None else {AFFINITY_MASK: mask}
         return container_answer(request.resource, gpus, self._presentation, env=env)
-
-    async def _looked_up(self, request: PreferredRequest, wish: Wish) -> Wish:
-        """The same with what kubelet says of its pods at this moment, and what the watch shows in the next."""
-        if wish.match is not None and wish.one_entry_suffices:
-            namespace, _, name = wish.match.pod.key.partition("/")
-            if (found := await self._resources.pod(namespace, name)) is not None:
-                wish = self._matching.prefer(request, listing=listing_of((found,)))
-                if wish.confidence is Confidence.KNOWN:
-                    return wish
-        listing = listing_of(await self._resources.pods() or ())
-        if not listing:
-            return wish
-        wish = self._matching.prefer(request, listing=listing)
-        if self._watches():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(WATCH_WITHIN):
-                    while wish.confidence is not Confidence.KNOWN and self._matching.strangers(listing):
-                        await self._shown.wait()
-                        wish = self._matching.prefer(request, listing=listing)
-        return wish
 
     def _tell(self, request: AllocateRequest, match: Match | None) -> None:
         """Count and log what a container got."""
@@ -136,7 +98,16 @@ class Answers:
             fields["confidence"] = match.confidence.value
             if match.given is not None:
                 fields["decided"] = ",".join(map(str, match.given.cards))
+        if because := self._because(match, outcome):
+            fields["because"] = because
         logger.log(level, "%s", _SENTENCES[outcome], extra=fields)
+
+    def _because(self, match: Match | None, outcome: str) -> str:
+        """Why it is a guess, or is not what was decided; empty when it is neither."""
+        doubt, self._doubt = self._doubt, ""
+        if match is None or match.confidence is not Confidence.KNOWN:
+            return doubt or "kubelet did not ask which"
+        return why_other_cards(match) if outcome == "otherwise" else ""
 
 
 _SENTENCES = {

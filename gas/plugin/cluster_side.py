@@ -16,12 +16,13 @@ from gas.cluster.own_node import patch_node_status
 from gas.cluster.pods import patch_pod_annotations
 from gas.cluster.watch import Watch
 from gas.objects import Node
-from gas.plugin.answers import LISTING_WITHIN, Answers
+from gas.plugin.answers import Answers
 from gas.plugin.container_answer import Presentation
 from gas.plugin.flag_table import WriteNode
 from gas.plugin.flags import Flags
 from gas.plugin.gpu import Gpu
 from gas.plugin.listing import listing_of
+from gas.plugin.look_up import LookUp
 from gas.plugin.matching import Matching
 from gas.plugin.metrics import Metrics
 from gas.plugin.node_writer import NodeWriter
@@ -37,7 +38,7 @@ FIRST_LIST = 1.0
 """Seconds that the first list of pods gets before devices are offered without it."""
 
 LISTED_WITHIN = 2.0
-"""Seconds for kubelet's answer when nobody waits for ours."""
+"""Seconds for kubelet's answer; while it waits for ours `gas.plugin.look_up.LOOK_UP_WITHIN` ends earlier."""
 
 
 class ClusterSide:
@@ -60,18 +61,21 @@ class ClusterSide:
         self._metrics = metrics
         self._node = flags.node_name
         socket = flags.kubelet_dir / "pod-resources" / "kubelet.sock"
-        self._quick_resources = PodResources(socket, timeout=LISTING_WITHIN)
         self._resources = PodResources(socket, timeout=LISTED_WITHIN)
         self.events = Events(api, component="gas-plugin", instance=flags.node_name)
         self.pods = PodsOfNode(self._pods_changed)
         self.matching = Matching(self.pods)
         self.pod_watch = Watch(api, paths.pods(), NodePod, self.pods, field_selector=f"spec.nodeName={flags.node_name}")
+        self._look_up = LookUp(
+            self.matching,
+            self._resources,
+            watches=lambda: self.pod_watch.synced.is_set() and self.pod_watch.refused is None,
+        )
         self.answers = Answers(
             self.matching,
-            self._quick_resources,
+            self._look_up,
             metrics,
             gpus=gpus,
-            watches=lambda: self.pod_watch.synced.is_set() and self.pod_watch.refused is None,
             policy=flags.allocation_policy,
             presentation=presentation,
             on_allocated=self._allocated,
@@ -107,12 +111,11 @@ class ClusterSide:
         if not self.pod_watch.synced.is_set():
             logger.warning("the pods of this node are not known yet; its cards are offered all the same")
         asked = time.monotonic()
-        if listed := await self._quick_resources.pods():
+        if listed := await self._resources.pods():
             self.matching.learn(listing_of(listed), asked=asked)
 
     async def close(self) -> None:
-        """End the connections to kubelet."""
-        await self._quick_resources.close()
+        """End the connection to kubelet."""
         await self._resources.close()
 
     def tell_node(self, reason: str, message: str) -> None:
@@ -122,7 +125,7 @@ class ClusterSide:
         self.events.post(involved, severity="Warning", reason=reason, message=message)
 
     def _pods_changed(self) -> None:
-        self.answers.pods_changed()
+        self._look_up.pods_changed()
 
     def _allocated(self) -> None:
         self.receipts.look_soon()

@@ -16,6 +16,7 @@ from grpc import aio
 from gas.errors import GasError
 from gas.intel.names import PREFIX
 from gas.plugin.allocation_policy import PreferredRequest
+from gas.plugin.calls import Calls
 from gas.plugin.container_answer import ContainerAnswer
 from gas.plugin.device_ids import ALL_CARDS, DeviceId, known_ids
 from gas.plugin.device_lists import Device
@@ -29,7 +30,10 @@ from gas.plugin.plugin_socket import PluginSocket
 logger = logging.getLogger(__name__)
 
 FINISH = 1.0
-"""Seconds for a call that is being answered while the server closes."""
+"""Seconds for the pod in the middle of whose calls the server is closed."""
+
+BETWEEN_CALLS = 0.1
+"""Seconds without a call after which no pod is in the middle of its calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,7 @@ class DeviceServer:
         plain_answer: Allocate,
         prefer: Prefer | None = None,
         on_answered: OnAnswered = lambda method, outcome, seconds: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
         self.devices: tuple[Device, ...] | None = None
@@ -95,6 +100,7 @@ class DeviceServer:
         self._on_answered = on_answered
         self._news = asyncio.Event()
         self._closing = False
+        self._calls = Calls(clock)
         self._serving: tuple[aio.Server, PluginSocket] | None = None
         self._ending: asyncio.Task[None] | None = None
 
@@ -137,14 +143,19 @@ class DeviceServer:
         """Stop listening, and end kubelet's watch. When this is cancelled the end goes on, and may be awaited again."""
         if self._serving is not None:
             (server, socket), self._serving = self._serving, None
-            self._closing = True
-            self._tell_news()
             socket.remove()
-            self._ending = asyncio.create_task(server.stop(FINISH))
+            self._ending = asyncio.create_task(self._end(server))
         if self._ending is not None:
             # Not awaited itself: before Python 3.12 what gRPC does in there may swallow that we are cancelled.
             await asyncio.wait({self._ending})
             self._ending.result()
+
+    async def _end(self, server: aio.Server) -> None:
+        # With its watch kubelet ends the connection, and for good the pod in the middle of whose calls it is.
+        await self._calls.pause(lasting=BETWEEN_CALLS, within=FINISH)
+        self._closing = True
+        self._tell_news()
+        await server.stop(FINISH)
 
     async def watched(self) -> AsyncIterator[api.ListAndWatchResponse]:
         """Every state of the devices from now until `close`, as kubelet's watch sees it."""
@@ -178,8 +189,9 @@ class DeviceServer:
                     must_include=frozenset(known_ids(asked.must_include_deviceIDs)),
                     size=asked.allocation_size,
                 )
-                async with asyncio.timeout(ANSWER_WITHIN):
-                    ids = [str(id_) for id_ in await self._prefer(request)]
+                with self._calls.answering():
+                    async with asyncio.timeout(ANSWER_WITHIN):
+                        ids = [str(id_) for id_ in await self._prefer(request)]
         except Exception:
             outcome = Outcome.FELL_BACK
             logger.exception("no preference for a container of %s: kubelet chooses its devices", self.resource_name)
@@ -196,7 +208,8 @@ class DeviceServer:
                 logger.warning("kubelet gives %s, which this plugin never offered", ", ".join(sorted(unknown)))
             request = AllocateRequest(resource=self.resource, ids=ids)
             try:
-                answer = _encoded(self._allocate(request))
+                with self._calls.answering():
+                    answer = _encoded(self._allocate(request))
                 outcome = Outcome.DECIDED
             except Exception:
                 logger.exception("a container of %s gets just the devices that kubelet chose", self.resource_name)

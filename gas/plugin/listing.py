@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gas.plugin.device_ids import DeviceId
@@ -23,6 +23,23 @@ Listing = Mapping[str, ContainerIds]
 
 def listing_of(pods: Iterable[PodDevices]) -> Listing:
     """The same, from the answer of kubelet's PodResources: of all pods or of some."""
-    return {
-        f"{pod.namespace}/{pod.name}": {container.name: container.ids for container in pod.containers} for pod in pods
-    }
+    return _PodsByKey({f"{pod.namespace}/{pod.name}": pod for pod in pods})
+
+
+class _PodsByKey(Listing):
+    """An entry is made when it is looked at."""
+
+    def __init__(self, pods: Mapping[str, PodDevices]) -> None:
+        self._pods = pods
+
+    def __getitem__(self, key: str) -> ContainerIds:
+        return {container.name: container.ids for container in self._pods[key].containers}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._pods
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pods)
+
+    def __len__(self) -> int:
+        return len(self._pods)

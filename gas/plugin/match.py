@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gas.placement.choice import Given
 from gas.placement.need import Role
+from gas.plugin.allocation_policy import PreferredRequest
 from gas.plugin.confidence import Confidence
 from gas.plugin.device_ids import DeviceId
 from gas.plugin.listing import Ids
@@ -19,6 +20,7 @@ class Match:
     want       its place, name and role, the resource and how many ids
     given      the cards, and the tiles of them, decided for it; None when nothing is known to be
     hierarchy  its ``ZE_FLAT_DEVICE_HIERARCHY``
+    question   kubelet's GetPreferredAllocation for these devices; None when it made none
     """
 
     pod: PodOfNode
@@ -26,6 +28,7 @@ class Match:
     given: Given | None
     hierarchy: str | None
     confidence: Confidence
+    question: PreferredRequest | None
 
 
 @dataclass(frozen=True, slots=True)

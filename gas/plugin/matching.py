@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gas.cards import Card
@@ -71,7 +71,9 @@ class Matching:
     What makes 3 and 4 sure is a listing **taken while kubelet waits for the answer**: kubelet takes up pods one by one
     and lists a pod from that moment on, not before, so of all that wait for their devices only the right one is in
     it. Where `Wish.one_entry_suffices`, it is enough to ask for that pod: ``prefer(request, listing={key: …})``. When
-    it is still not sure and the listing has `strangers`, the watch will show the pod in a moment.
+    it is still not sure and the listing has `strangers`, the watch will show the pod in a moment. (A pod that kubelet
+    has just refused for reasons of its own keeps its own entry until that is written, some milliseconds; it is mistaken
+    for the right one if nothing else that waits is known then, and the receipts tell.)
 
     A wrong guess between pods that nothing distinguishes exchanges their cards: every container has as many cards as
     it wants, each of the pods gets a receipt, and what contradicts a later listing is forgotten here.
@@ -94,10 +96,11 @@ class Matching:
         """
         self._refresh()
         if listing:
-            self._take_in(listing, settled_before=float("inf"))
+            waiting = [progress for progress in self._progress.values() if not progress.pod.is_admitted]
+            self._take_in(listing, waiting, settled_before=float("inf"))
         candidate, confidence = self._whose(request, listing or None)
         self._asked = _Preferred(request, candidate, confidence)
-        match = _match(candidate, confidence)
+        match = _match(candidate, confidence, request)
         ids = wished_ids(match.given.cards, request) if match and match.given else ()
         spared = self._spared(request) if len(ids) < request.size else NO_IDS
         return Wish(ids, spared.difference(ids), match)
@@ -111,11 +114,12 @@ class Matching:
         call = Allocation(resource, ids)
         asked, self._asked = self._asked, None
         if asked is not None and asked.leads_to(call):
-            candidate, confidence = asked.candidate, asked.confidence
+            candidate, confidence, question = asked.candidate, asked.confidence, asked.request
         else:
             candidate, confidence = self._whose(call, None)
+            question = None
         self._note(candidate, ids, confidence, now=now)
-        return _match(candidate, confidence)
+        return _match(candidate, confidence, question)
 
     def learn(self, listing: Listing, *, asked: float) -> None:
         """Compare the memory with a listing taken between calls, and with the first one before serving.
@@ -123,7 +127,7 @@ class Matching:
         asked  when kubelet was asked for it, by the clock of `allocate`
         """
         self._refresh()
-        self._take_in(listing, settled_before=asked - SETTLED)
+        self._take_in(listing, self._progress.values(), settled_before=asked - SETTLED)
 
     def kubelet_restarted(self) -> None:
         """Kubelet begins anew, with the pods it has not finished; what it had chosen it still knows."""
@@ -159,8 +163,8 @@ class Matching:
             else:
                 progress.pod = pod
 
-    def _take_in(self, listing: Listing, *, settled_before: float) -> None:
-        for progress in self._progress.values():
+    def _take_in(self, listing: Listing, of: Iterable[Progress], *, settled_before: float) -> None:
+        for progress in of:
             if (containers := listing.get(progress.pod.key)) is not None:
                 progress.take_in(containers, is_settled=progress.answered_at <= settled_before)
         if self._current is not None and self._current.is_fresh:
@@ -194,6 +198,8 @@ class Matching:
 
     def _out_of_order(self, call: Call, listing: Listing | None) -> Iterator[_Candidate]:
         """Containers that would be next if something was missed."""
+        if listing is not None:
+            self._take_in(listing, self._progress.values(), settled_before=float("inf"))
         for progress in self._progress.values():
             if not _is_in(listing, progress):
                 continue
@@ -248,8 +254,8 @@ def _is_in(listing: Listing | None, progress: Progress) -> bool:
     return listing is None or progress.pod.key in listing
 
 
-def _match(candidate: _Candidate | None, confidence: Confidence) -> Match | None:
+def _match(candidate: _Candidate | None, confidence: Confidence, question: PreferredRequest | None) -> Match | None:
     if candidate is None:
         return None
     pod, want = candidate.progress.pod, candidate.want
-    return Match(pod, want, pod.decided_for(want.index), pod.hierarchies[want.index], confidence)
+    return Match(pod, want, pod.decided_for(want.index), pod.hierarchies[want.index], confidence, question)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, overload
 
 import grpc
 from grpc import aio
@@ -30,7 +32,12 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
+TOO_OFTEN_PAUSE = 0.02
+"""Seconds until kubelet is asked again that was asked too often: it allows 10 questions at once and 100 a second."""
+
 _Answer = TypeVar("_Answer")
+_Ask = Callable[[float], Awaitable[_Answer]]
+"""Makes a call that may take so many seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,7 @@ class PodDevices:
 
     namespace: str
     name: str
-    containers: tuple[ContainerDevices, ...]
+    containers: Sequence[ContainerDevices]
 
 
 class PodResources:
@@ -76,7 +83,7 @@ class PodResources:
 
         For about a second after its own start kubelet answers, truthfully or not, that there are none.
         """
-        answer = await self._asked(self._kubelet.List(api.ListPodResourcesRequest(), timeout=self._timeout))
+        answer = await self._told(lambda timeout: self._kubelet.List(api.ListPodResourcesRequest(), timeout=timeout))
         return None if answer is None else tuple(map(_pod_devices, answer.pod_resources))
 
     async def pod(self, namespace: str, name: str) -> PodDevices | None:
@@ -88,7 +95,7 @@ class PodResources:
             return None
         request = api.GetPodResourcesRequest(pod_namespace=namespace, pod_name=name)
         try:
-            answer = await self._kubelet.Get(request, timeout=self._timeout)
+            answer = await self._asked(lambda timeout: self._kubelet.Get(request, timeout=timeout))
         except aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED or "disabled" in (error.details() or ""):
                 self._tells_single_pods = False
@@ -97,18 +104,17 @@ class PodResources:
 
     async def allocatable(self) -> Mapping[str, frozenset[str]] | None:
         """Resource without prefix -> the ids that kubelet counts as healthy; None when it does not answer."""
-        answer = await self._asked(
-            self._kubelet.GetAllocatableResources(api.AllocatableResourcesRequest(), timeout=self._timeout)
-        )
+        request = api.AllocatableResourcesRequest()
+        answer = await self._told(lambda timeout: self._kubelet.GetAllocatableResources(request, timeout=timeout))
         return None if answer is None else _by_resource(answer.devices)
 
     async def close(self) -> None:
         """End the connection."""
         await self._channel.close()
 
-    async def _asked(self, call: Awaitable[_Answer]) -> _Answer | None:
+    async def _told(self, ask: _Ask[_Answer]) -> _Answer | None:
         try:
-            answer = await call
+            answer = await self._asked(ask)
         except aio.AioRpcError as error:
             why = f"{error.code().name}: {error.details()}"
             if self._away is None:
@@ -120,23 +126,58 @@ class PodResources:
             self._away = None
         return answer
 
+    async def _asked(self, ask: _Ask[_Answer]) -> _Answer:
+        """Kubelet's answer. Raises AioRpcError."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._timeout
+        while True:
+            try:
+                return await ask(max(end - clock(), 0.0))
+            except aio.AioRpcError as error:
+                if not _is_asked_too_often(error):
+                    raise
+            await asyncio.sleep(TOO_OFTEN_PAUSE)
+
+
+def _is_asked_too_often(error: aio.AioRpcError) -> bool:
+    # An answer that is too large has the same code.
+    return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "rate limit" in (error.details() or "")
+
+
+class _Containers(Sequence[ContainerDevices]):
+    """Of one pod of kubelet's answer, decoded when they are looked at: of the hundreds of a node few ever are."""
+
+    def __init__(self, pod: api.PodResources) -> None:
+        self._pod = pod
+
+    def __len__(self) -> int:
+        return len(self._decoded)
+
+    @overload
+    def __getitem__(self, index: int) -> ContainerDevices: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ContainerDevices, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> ContainerDevices | tuple[ContainerDevices, ...]:
+        return self._decoded[index]
+
+    def __iter__(self) -> Iterator[ContainerDevices]:
+        return iter(self._decoded)
+
+    @cached_property
+    def _decoded(self) -> tuple[ContainerDevices, ...]:
+        return tuple(map(_container_devices, self._pod.containers))
+
 
 def _pod_devices(pod: api.PodResources) -> PodDevices:
-    return PodDevices(
-        namespace=pod.namespace,
-        name=pod.name,
-        containers=tuple(
-            ContainerDevices(
-                name=container.name,
-                ids={
-                    resource: frozenset(ids)
-                    for resource, texts in _by_resource(container.devices).items()
-                    if (ids := known_ids(texts))
-                },
-            )
-            for container in pod.containers
-        ),
-    )
+    return PodDevices(namespace=pod.namespace, name=pod.name, containers=_Containers(pod))
+
+
+def _container_devices(container: api.ContainerResources) -> ContainerDevices:
+    by_resource = _by_resource(container.devices).items()
+    ids = {resource: frozenset(ids) for resource, texts in by_resource if (ids := known_ids(texts))}
+    return ContainerDevices(name=container.name, ids=ids)
 
 
 def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset[str]]:

@@ -51,7 +51,9 @@ class State(StrEnum):
 class Times:
     """Seconds.
 
-    look      between two looks at the sockets
+    look      between two looks at the sockets while kubelet watches
+    seek      the same while it does not: after its start kubelet takes its pods up within a second, and refuses for
+              good those whose devices it cannot find then
     register  for kubelet's answer; within it kubelet connects to us, for which it allows itself 10
     watch     until kubelet has asked for the devices
     count     between two questions what kubelet's books say
@@ -62,7 +64,8 @@ class Times:
     retry     the longest pause between two registrations
     """
 
-    look: float = 0.2
+    look: float = 0.5
+    seek: float = 0.05
     register: float = 12.0
     watch: float = 3.0
     count: float = 3.0
@@ -153,7 +156,7 @@ class Registration:
                 return f"{self._kubelet} is another one: kubelet has restarted or ended"
             if not socket.is_there():
                 return f"{socket.path} is gone, or another plugin's"
-            await asyncio.sleep(self._times.look)
+            await asyncio.sleep(self._times.look if self.state is State.WATCHED else self._times.seek)
 
     async def _registration_ends(self) -> str:
         while True:
@@ -224,7 +227,7 @@ class Registration:
     async def _kubelet_there(self) -> SocketIdentity:
         while (kubelet := socket_identity(self._kubelet)) is None:
             self._report(f"there is no {self._kubelet}: kubelet has not started, or has its plugins elsewhere")
-            await asyncio.sleep(self._times.look)
+            await asyncio.sleep(self._times.seek)
         return kubelet
 
     def _report(self, trouble: str) -> None:

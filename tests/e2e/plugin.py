@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import sys
 from pathlib import Path
 
@@ -20,6 +21,9 @@ PLUGIN_RULES: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
 )
 """All that the plugin needs of the cluster's API."""
+
+
+_GIVEN = re.compile(r' ids=(?P<ids>\S+) .*?(?:because="(?P<because>[^"]*)")?$')
 
 
 class Plugin:
@@ -50,6 +54,7 @@ class Plugin:
         ]
         repository = str(Path(__file__).parents[2])
         self.program = node.program("plugin", command, env={"PYTHONUNBUFFERED": "1", "PYTHONPATH": repository})
+        self._log_start = self.program.log.stat().st_size if self.program.log.exists() else 0
 
     def start(self, *, seconds: float = 30) -> None:
         """Until kubelet watches its cards."""
@@ -66,6 +71,17 @@ class Plugin:
         """The value of a sample, named with its labels as ``/metrics`` writes it; 0 while there is none."""
         lines = self.plain("/metrics")[1].splitlines()
         return float(dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#")).get(sample, 0))
+
+    def causes(self) -> dict[frozenset[str], str]:
+        """Ids that went to a container, and why as a guess or otherwise than decided; empty: neither.
+
+        By its own record since it was made, through all starts; of ids given again the last time counts.
+        """
+        with self.program.log.open("rb") as log:
+            log.seek(self._log_start)
+            lines = log.read().decode(errors="replace").splitlines()
+        given = [match for line in lines if " kubelet gives " in line and (match := _GIVEN.search(line))]
+        return {frozenset(match["ids"].split(",")): match["because"] or "" for match in given}
 
     def plain(self, path: str) -> tuple[int, str]:
         """Status and text of a GET on the plain port. A plugin that cannot be reached is an OSError."""

@@ -11,11 +11,12 @@ import grpc
 import pytest
 from grpc import aio
 
+from gas.plugin import device_server
 from gas.plugin.allocation_policy import PreferredRequest
 from gas.plugin.container_answer import ContainerAnswer, DeviceNode, Mount, NoSuchCards
 from gas.plugin.device_ids import DeviceId, known_ids
 from gas.plugin.device_lists import Device
-from gas.plugin.device_server import AllocateRequest, DeviceServer, Outcome
+from gas.plugin.device_server import BETWEEN_CALLS, AllocateRequest, DeviceServer, Outcome
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
 from gas.plugin.plugin_socket import is_served
@@ -338,3 +339,51 @@ async def test_who_closes_can_be_cancelled_at_any_moment(socket_directory: Path,
                 await closing
         await server.close()  # the end went on all the same
         assert not await is_served(path)
+
+
+async def test_it_does_not_end_in_the_middle_of_a_pod(socket_directory: Path) -> None:
+    """Kubelet would end that pod for good."""
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    now = 0.0
+
+    async def slow(request: PreferredRequest) -> Sequence[DeviceId]:
+        asked.set()
+        await may_answer.wait()
+        return known_ids(["card1-0"])
+
+    async def still_watched_after(seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        await asyncio.sleep(0.05)
+        return server.streams == 1
+
+    async with served(socket_directory, prefer=slow, clock=lambda: now) as (server, kubelet):
+        stream = kubelet.ListAndWatch(api.Empty())
+        await next_of(stream)
+        asking = asyncio.create_task(_preferred(kubelet))
+        await asyncio.wait_for(asked.wait(), PATIENCE)
+        closing = asyncio.create_task(server.close())
+        assert await still_watched_after(2 * BETWEEN_CALLS)
+        may_answer.set()
+        assert await asking == ["card1-0"]
+        assert await still_watched_after(0.9 * BETWEEN_CALLS)
+        answer = await kubelet.Allocate(allocate_request("card1-0"))
+        assert len(answer.container_responses) == 1
+        assert await still_watched_after(0.9 * BETWEEN_CALLS)
+        now += 0.2 * BETWEEN_CALLS
+        assert await next_of(stream) is None
+        await closing
+
+
+async def test_it_ends_at_last_though_kubelet_calls_on(socket_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_server, "FINISH", 0.1)
+    async with served(socket_directory, prefer=_takes_forever) as (server, kubelet):
+        asking = asyncio.create_task(_preferred(kubelet))
+        await asyncio.sleep(0.1)
+        await asyncio.wait_for(server.close(), PATIENCE)
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+async def _preferred(kubelet: DevicePluginStub) -> list[str]:
+    answer = await kubelet.GetPreferredAllocation(preferred_request("card0-0 card1-0", 1))
+    return list(answer.container_responses[0].deviceIDs)

@@ -81,6 +81,16 @@ def test_a_pod_with_a_status_is_asked_for_again(listing: Listing | None, expecte
     assert named(node.prefer(1, slots(2), listing=listing).match) == expected
 
 
+def test_of_pods_with_a_status_the_one_that_has_no_devices_is_asked_for_again() -> None:
+    node = Node(
+        *(node_pod(ONE, name=name, annotations=decided(card, ts=ts), phase="Running")
+          for name, card, ts in (("has", "card0", 1), ("lost", "card1", 2)))
+    )  # fmt: skip
+    listing: Listing = {"default/has": {"c": {"i915": ids("card0-0")}}, "default/lost": {"c": {}}}
+
+    assert named(node.prefer(1, ids("card0-1", "card1-0"), listing=listing).match) == ("lost", "c", "known")
+
+
 def test_a_listing_makes_sure_of_a_pod_that_was_begun_as_a_guess() -> None:
     both = (container("x", i915=1), container("y", i915=1))
     node = Node(*(node_pod(*both, name=name, annotations=decided("card0|card1")) for name in "ab"))

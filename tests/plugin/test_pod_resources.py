@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
 from grpc import aio
 
+from gas.plugin import pod_resources
 from gas.plugin.device_ids import known_ids
 from gas.plugin.kubelet_api import podresources_v1_pb2 as api
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import (
@@ -29,6 +31,8 @@ class Lister(PodResourcesListerServicer):
         self.gets: str | None = None
         """What ``Get`` answers as error; None: it answers."""
         self.asked = 0
+        self.too_often = 0
+        """How many questions are refused because there were too many."""
 
     async def List(  # noqa: N802 -- kubelet's name
         self,
@@ -37,6 +41,9 @@ class Lister(PodResourcesListerServicer):
     ) -> api.ListPodResourcesResponse:
         if self.refuses:
             await context.abort(grpc.StatusCode.INTERNAL, "no luck")
+        if self.too_often:
+            self.too_often -= 1
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         return api.ListPodResourcesResponse(pod_resources=self.pods)
 
     async def Get(  # noqa: N802 -- kubelet's name
@@ -45,6 +52,9 @@ class Lister(PodResourcesListerServicer):
         context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
     ) -> api.GetPodResourcesResponse:
         self.asked += 1
+        if self.too_often:
+            self.too_often -= 1
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         for pod in self.pods if self.gets is None else ():
             if (pod.namespace, pod.name) == (request.pod_namespace, request.pod_name):
                 return api.GetPodResourcesResponse(pod_resources=pod)
@@ -80,6 +90,11 @@ async def asking(path: Path) -> AsyncIterator[PodResources]:
         await client.close()
 
 
+def plain(pods: Iterable[PodDevices] | None) -> list[PodDevices] | None:
+    """With their containers as a tuple, to be compared."""
+    return None if pods is None else [replace(pod, containers=tuple(pod.containers)) for pod in pods]
+
+
 def devices(resource: str, *ids: str) -> api.ContainerDevices:
     return api.ContainerDevices(resource_name=resource, device_ids=ids)
 
@@ -107,7 +122,7 @@ async def test_pods_and_containers_are_decoded_in_kubelets_order(socket_director
     ]
     path = socket_directory / "k.sock"
     async with served(path, lister), asking(path) as kubelet:
-        assert await kubelet.pods() == (
+        assert plain(await kubelet.pods()) == [
             PodDevices(
                 namespace="default",
                 name="two",
@@ -117,7 +132,7 @@ async def test_pods_and_containers_are_decoded_in_kubelets_order(socket_director
                 ),
             ),
             PodDevices(namespace="other", name="none", containers=()),
-        )
+        ]
 
 
 async def test_allocatable_ids_are_gathered_by_resource(socket_directory: Path) -> None:
@@ -201,11 +216,10 @@ async def test_one_pod_can_be_asked_for(socket_directory: Path) -> None:
     lister.pods = [api.PodResources(namespace="default", name="one", containers=[container])]
     path = socket_directory / "k.sock"
     async with served(path, lister), asking(path) as kubelet:
-        assert await kubelet.pod("default", "one") == PodDevices(
-            namespace="default",
-            name="one",
-            containers=(ContainerDevices(name="c", ids={"i915": frozenset(known_ids(["card1-0"]))}),),
-        )
+        found = await kubelet.pod("default", "one")
+        assert found is not None
+        assert (found.namespace, found.name) == ("default", "one")
+        assert tuple(found.containers) == (ContainerDevices(name="c", ids={"i915": frozenset(known_ids(["card1-0"]))}),)
         assert await kubelet.pod("default", "other") is None
         assert await kubelet.pod("default", "one") is not None
 
@@ -217,4 +231,46 @@ async def test_a_kubelet_that_does_not_tell_of_single_pods_is_asked_once(socket_
     async with served(path, lister), asking(path) as kubelet:
         assert await kubelet.pod("default", "one") is None
         assert await kubelet.pod("default", "one") is None
+    assert lister.asked == 1
+
+
+async def test_kubelet_is_asked_again_after_it_was_asked_too_often(socket_directory: Path) -> None:
+    """It allows 10 questions at once and 100 a second, which starting pods can exceed."""
+    lister = Lister()
+    lister.pods = [api.PodResources(namespace="default", name="one")]
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        lister.too_often = 3
+        assert plain(await kubelet.pods()) == [PodDevices(namespace="default", name="one", containers=())]
+        lister.too_often = 3
+        assert await kubelet.pod("default", "one") is not None
+
+
+async def test_it_is_not_asked_longer_than_the_timeout(socket_directory: Path) -> None:
+    lister = Lister()
+    lister.too_often = 10**9
+    path = socket_directory / "k.sock"
+    kubelet = PodResources(path, timeout=0.2)
+    async with served(path, lister):
+        assert await asyncio.wait_for(kubelet.pods(), PATIENCE) is None
+    await kubelet.close()
+
+
+async def test_an_answer_that_is_too_large_is_not_asked_for_again(
+    socket_directory: Path,
+) -> None:
+    class Large(Lister):
+        async def Get(  # noqa: N802 -- kubelet's name
+            self,
+            request: api.GetPodResourcesRequest,
+            context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
+        ) -> api.GetPodResourcesResponse:
+            self.asked += 1
+            pod = api.PodResources(namespace="n" * (pod_resources.LARGEST_ANSWER + 1), name="large")
+            return api.GetPodResourcesResponse(pod_resources=pod)
+
+    lister = Large()
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        assert await kubelet.pod("default", "large") is None
     assert lister.asked == 1

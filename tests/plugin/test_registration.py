@@ -18,7 +18,7 @@ from tests.plugin.scripted_kubelet import ScriptedKubelet, devices_of, eventuall
 
 I915 = "gpu.intel.com/i915"
 CARDS = (Device(id="card0-0", healthy=True), Device(id="card1-0", healthy=True))
-QUICK = Times(look=0.01, watch=5.0, count=3600.0, recount=0.05, settle=0.02, other=0.05, retry=0.1)
+QUICK = Times(look=0.01, seek=0.01, watch=5.0, count=3600.0, recount=0.05, settle=0.02, other=0.05, retry=0.1)
 
 
 def nothing(request: AllocateRequest) -> ContainerAnswer:
@@ -146,6 +146,18 @@ async def test_after_kubelets_restart_the_plugin_listens_anew_and_registers(sock
         await eventually(lambda: is_watched(registration, times=2))
         await eventually(lambda: kubelet.told)
         assert [device.ID for device in kubelet.told[I915][0]] == ["card0-0", "card1-0"]
+
+
+async def test_a_kubelet_that_starts_is_looked_for_more_often_than_one_that_watches(socket_directory: Path) -> None:
+    """It gives the plugin less than a second before it refuses pods."""
+    assert Times().seek + Times().settle < 0.2
+    registration = plugin(socket_directory, *CARDS, times=replace(QUICK, look=3600.0, retry=3600.0))
+    async with kubelet_in(socket_directory) as kubelet, running(registration):
+        await eventually(lambda: is_watched(registration))
+        await kubelet.stop()
+        await eventually(lambda: registration.trouble and "does not answer" in registration.trouble)
+        await kubelet.start()
+        await eventually(lambda: is_watched(registration, times=2))
 
 
 async def test_a_kubelet_that_restarts_between_two_looks_is_noticed(socket_directory: Path) -> None:

@@ -1,0 +1,96 @@
+"""For whom kubelet asks, made sure while it waits: by its own list of pods, and by the watch that shows them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from typing import NamedTuple
+
+from gas.plugin.allocation_policy import PreferredRequest
+from gas.plugin.confidence import Confidence
+from gas.plugin.listing import Listing, listing_of
+from gas.plugin.match import Wish
+from gas.plugin.matching import Matching
+from gas.plugin.pod_resources import PodResources
+
+LOOK_UP_WITHIN = 0.7
+"""Seconds for all of it. Ends before `gas.plugin.device_server.ANSWER_WITHIN`: an answer that is a guess is better
+than none."""
+
+
+_LATE = "kubelet did not say in time which pods it has"
+
+
+class Finding(NamedTuple):
+    """What to answer.
+
+    doubt  the clause that says why it is a guess; empty when it is none
+    """
+
+    wish: Wish
+    doubt: str
+
+
+class LookUp:
+    """Asks no more than it must: nobody when memory is sure, for one pod when only one can be meant, else for all.
+
+    matching   whose a call is
+    resources  kubelet's PodResources
+    watches    whether the watch shows this node's pods, so that it is worth to wait for it
+    """
+
+    def __init__(self, matching: Matching, resources: PodResources, *, watches: Callable[[], bool]) -> None:
+        self._matching = matching
+        self._resources = resources
+        self._watches = watches
+        self._shown = asyncio.Event()
+        self._in_vain: frozenset[str] = frozenset()
+
+    def pods_changed(self) -> None:
+        """The watch has shown something."""
+        self._shown.set()
+        self._shown = asyncio.Event()
+
+    async def wish(self, request: PreferredRequest) -> Finding:
+        """Never raises for what kubelet or the watch do not say."""
+        found = _finding(self._matching.prefer(request), _LATE)
+        if not found.doubt:
+            return found
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_UP_WITHIN), aclosing(self._surer_and_surer(request, found.wish)) as more:
+                async for found in more:
+                    if not found.doubt:
+                        break
+        return found
+
+    async def _surer_and_surer(self, request: PreferredRequest, wish: Wish) -> AsyncGenerator[Finding, None]:
+        if wish.match is not None and wish.one_entry_suffices:
+            namespace, _, name = wish.match.pod.key.partition("/")
+            if (entry := await self._resources.pod(namespace, name)) is not None:
+                yield _finding(self._matching.prefer(request, listing=listing_of((entry,))), _LATE)
+        listing = listing_of(await self._resources.pods() or ())
+        if not listing:
+            yield _finding(wish, "kubelet does not say which pods it has")
+            return
+        wish = self._matching.prefer(request, listing=listing)
+        while strangers := self._to_be_shown(listing):
+            yield _finding(wish, f"the watch has not shown {', '.join(sorted(strangers))}, which kubelet has")
+            try:
+                await self._shown.wait()
+            except asyncio.CancelledError:
+                self._in_vain = self._matching.strangers(listing)
+                raise
+            wish = self._matching.prefer(request, listing=listing)
+        none = "no pod that kubelet has wants this"
+        yield _finding(wish, "several containers of kubelet's pods can be meant" if wish.match else none)
+
+    def _to_be_shown(self, listing: Listing) -> frozenset[str]:
+        """A pod that was once waited for in vain is not waited for again, since kubelet waits as long."""
+        strangers = self._matching.strangers(listing)
+        self._in_vain &= strangers
+        return strangers - self._in_vain if self._watches() else frozenset()
+
+
+def _finding(wish: Wish, doubt: str) -> Finding:
+    return Finding(wish, "" if wish.confidence is Confidence.KNOWN else doubt)

@@ -1,0 +1,163 @@
+"""A cluster for the chart: what it makes as an administrator installs it, and its pods on a real node."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import cached_property
+from pathlib import Path
+
+import yaml
+
+from tests.e2e.certificates import Authority
+from tests.e2e.deployed import AuditedControlPlane, DeployedCluster, is_ready
+from tests.e2e.helm import CHART, Helm
+from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.node_cell import NodeCell
+from tests.e2e.programs import ProgramError
+from tests.e2e.waiting import wait_for
+
+NAMESPACE = "gpu"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+_NOT_THE_CHARTS = ("Event", "Lease")
+"""What others make all the time."""
+
+
+class PolicyControlPlane(AuditedControlPlane):
+    """Whose API server has mutating policies, which in Kubernetes 1.34 are off."""
+
+    def _api_server_command(self, binaries: Path, authority: Authority) -> list[str]:
+        return [
+            *super()._api_server_command(binaries, authority),
+            "--feature-gates=MutatingAdmissionPolicy=true",
+            "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+        ]
+
+
+class ChartCluster(DeployedCluster):
+    """No kube-scheduler runs but those that the chart brings. The release lives in the namespace `NAMESPACE`."""
+
+    def __init__(self, directory: Path, binaries: Path) -> None:
+        super().__init__(directory, binaries)
+        self.control_plane = PolicyControlPlane(directory, binaries, self.authority)
+        self.api: KubeApi = self.control_plane.admin
+        kubeconfig = write_kubeconfig(directory / "admin.kubeconfig", self.api)
+        self.kubectl = Kubectl(binaries / "kubectl", kubeconfig)
+        self.helm = Helm(binaries / "helm", kubeconfig, directory)
+
+    def start(self) -> None:
+        self.control_plane.start()
+        authority = self.authority.certificate.read_text()
+        self.control_plane.add_namespace(NAMESPACE)
+        for namespace in ("default", NAMESPACE):
+            self.api.create(
+                f"/api/v1/namespaces/{namespace}/configmaps",
+                {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": authority}},
+            )
+        self.add_prometheus_kinds()
+        self._add_cert_manager_kinds()
+
+    def install(self, verb: str, *arguments: str, values: str | None = None) -> str:
+        """``verb`` is install or upgrade; what Helm says."""
+        return self.helm.run(verb, "gas", str(CHART), f"--namespace={NAMESPACE}", *arguments, values=values)
+
+    def everything(self) -> set[str]:
+        """``Kind/namespace/name`` of every object in the cluster, but for those that come and go by themselves."""
+        found = set()
+        for path, kind in self._kinds.items():
+            for each in self.api.items(path):
+                metadata = each["metadata"]
+                found.add(f"{kind}/{metadata.get('namespace', '')}/{metadata['name']}")
+        return found
+
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        """The path and the kind of everything that can be listed and deleted."""
+        groups = {"/api/v1": self.api.get("/api/v1")}
+        versions = [each for group in self.api.get("/apis")["groups"] for each in group["versions"]]
+        for path in (f"/apis/{version['groupVersion']}" for version in versions):
+            groups[path] = self.api.get(path)
+        return {
+            f"{path}/{resource['name']}": resource["kind"]
+            for path, listed in groups.items()
+            for resource in listed["resources"]
+            if {"list", "delete"} <= set(resource["verbs"]) and resource["kind"] not in _NOT_THE_CHARTS
+        }
+
+    def secret(self, name: str) -> dict[str, bytes]:
+        """What one of the release's namespace holds."""
+        data = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}").get("data") or {}
+        return {key: base64.b64decode(text) for key, text in data.items()}
+
+    def workload(self, kind: str, name: str) -> Object:
+        """``kind`` as in paths: deployments, daemonsets."""
+        return self.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/{kind}/{name}")
+
+    def jobs(self) -> list[Object]:
+        return self.api.items(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
+
+    def runnable(self, template: Object, name: str, *, hosts: Sequence[str] = ()) -> Object:
+        """The pod of a template as it can run here, see `tests.e2e.deployed`.
+
+        hosts  names that lead to this machine, as the cluster's DNS would make them lead to a Service
+        """
+        pod = {"metadata": {"name": name, "labels": template["metadata"]["labels"]}, "spec": deepcopy(template["spec"])}
+        spec = pod["spec"]
+        spec["hostNetwork"] = True
+        if hosts:
+            spec["hostAliases"] = [{"ip": "127.0.0.1", "hostnames": list(hosts)}]
+        address = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.api.port)}
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            container.setdefault("env", []).extend({"name": key, "value": value} for key, value in address.items())
+        return pod
+
+    def run(self, pod: Object, node: NodeCell) -> Object:
+        """Create a pod on the node, past every scheduler."""
+        placed = deepcopy(pod)
+        placed["spec"]["nodeName"] = node.name
+        return self.api.create(PODS, placed)
+
+    def pod(self, name: str) -> Object:
+        return self.api.get(f"{PODS}/{name}")
+
+    def wait_until_ready(self, name: str, node: NodeCell, *, since: float, seconds: float = 60) -> float:
+        """The seconds between then and now."""
+        try:
+            wait_for(f"pod {name} ready", lambda: is_ready(self.pod(name)), seconds=seconds, every=0.05)
+        except TimeoutError as error:
+            raise ProgramError(f"{error}\n{self._logs(name, node)}") from None
+        return time.monotonic() - since
+
+    def wait_until_succeeded(self, name: str, node: NodeCell) -> str:
+        """What its one container has printed."""
+        wait_for(
+            f"the end of pod {name}",
+            lambda: self.pod(name)["status"]["phase"] in ("Succeeded", "Failed"),
+            seconds=60,
+            every=0.05,
+        )
+        if self.pod(name)["status"]["phase"] != "Succeeded":
+            raise ProgramError(f"pod {name} has failed\n{self._logs(name, node)}")
+        return self._logs(name, node)
+
+    def _logs(self, name: str, node: NodeCell) -> str:
+        pod = self.pod(name)
+        names = [container["name"] for container in pod["spec"]["containers"]]
+        return "\n".join([*(node.log(pod, each) for each in names), str(pod["status"].get("containerStatuses", ""))])
+
+    def _add_cert_manager_kinds(self) -> None:
+        """cert-manager's own definitions, without the labels that its chart fills in."""
+        for kind in ("certificates", "issuers", "clusterissuers"):
+            file = self.binaries / f"crd-{kind}.yaml"
+            if not file.exists():
+                raise ProgramError(f"{file} is missing; run tests/e2e/set-up.sh first")
+            definition = yaml.load(file.read_text(), Loader=yaml.CSafeLoader)
+            definition["metadata"] = {"name": definition["metadata"]["name"]}
+            self.api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        for kind in ("certificates", "issuers"):
+            path = f"/apis/cert-manager.io/v1/{kind}"
+            wait_for(f"the kind of {kind}", lambda path=path: self._is_served(path))  # type: ignore[misc]

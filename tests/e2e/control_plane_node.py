@@ -1,0 +1,200 @@
+"""A control-plane node as kubeadm makes it, as far as kube-scheduler goes: a static pod that a real kubelet runs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import stat
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.kube_api import KubeApi, RefusedError
+from tests.e2e.node_cell import NodeCell
+from tests.e2e.ports import free_port
+from tests.e2e.programs import ProgramError
+from tests.e2e.waiting import wait_for
+
+REPOSITORY = Path(__file__).parents[2]
+STATIC_PODS = "/api/v1/namespaces/kube-system/pods"
+
+_CLUSTER = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: {version}
+scheduler:
+  extraArgs:
+  - name: secure-port
+    value: "{port}"
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {{advertiseAddress: 192.0.2.1}}
+"""
+
+State = dict[str, tuple[int, int, int, int, bytes]]
+"""Path below /etc -> kind and mode, owner, group, number of names, content."""
+
+
+class ControlPlaneNode:
+    """The node's ``/etc`` is a copy of the machine's, in the node's own mounts; nothing outside is written.
+
+    `start` it on a node that is ready. Commands run as an administrator of the node runs them: as root, in ``/``.
+    """
+
+    def __init__(self, cluster: Cluster, node: NodeCell, binaries: Path) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._binaries = binaries
+        self._runs = 0
+        self.etc = node.directory / "etc"
+        self.manifest = self.etc / "kubernetes/manifests/kube-scheduler.yaml"
+
+    def start(self) -> None:
+        """Until kubelet runs the kube-scheduler of the manifest that kubeadm wrote."""
+        self._own_etc()
+        _write_kubeconfig(self.etc / "kubernetes/scheduler.conf", self._cluster.control_plane.scheduler)
+        _write_kubeconfig(self.etc / "kubernetes/admin.conf", self._cluster.api)
+        self._write_manifest()
+        self._import_scheduler()
+        configuration = self._node.directory / "kubelet.json"
+        options = {**json.loads(configuration.read_text()), "staticPodPath": "/etc/kubernetes/manifests"}
+        configuration.write_text(json.dumps(options, indent=1))
+        self._node.restart_kubelet()
+        self.wait_for_scheduler("kubeadm's own", with_configuration=False)
+
+    def run(self, *command: str) -> str:
+        """What it prints. Raises ProgramError when it does not end well."""
+        self._runs += 1
+        status = self._node.directory / f"command-{self._runs}.status"
+        with_status = ["sh", "-c", '"$@"; echo $? >"$0"', str(status), *command]
+        program = self._node.program(f"command-{self._runs}", with_status, env={"PYTHONPATH": str(REPOSITORY)})
+        program.start()
+        wait_for(f"the end of {command[0]}", lambda: not program.is_running, seconds=120, every=0.05)
+        if status.read_text() != "0\n":
+            raise ProgramError(f"{' '.join(command)} ended with {status.read_text()}{program.log_tail()}")
+        return program.log_text()
+
+    def configurator(self, *flags: str) -> str:
+        return self.run(sys.executable, "-m", "configurator", *flags)
+
+    def add_host(self, name: str) -> None:
+        """Let the name lead to this machine, in pods with the host's network as well."""
+        with (self.etc / "hosts").open("a") as hosts:
+            hosts.write(f"127.0.0.1 {name}\n")
+
+    def files(self) -> State:
+        """Everything below /etc."""
+        found = {}
+        for path in sorted(self.etc.rglob("*")):
+            status = path.lstat()
+            content = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
+            found[str(path.relative_to(self.etc))] = (
+                status.st_mode,
+                status.st_uid,
+                status.st_gid,
+                status.st_nlink if stat.S_ISREG(status.st_mode) else 1,
+                content,
+            )
+        return found
+
+    def wait_for_scheduler(self, sentence: str, *, with_configuration: bool) -> None:
+        """Until the API server shows kube-scheduler's pod running, started with a configuration file or without."""
+
+        def runs() -> bool:
+            pod = self._pod()
+            if pod is None:
+                return False
+            has_flag = any(word.startswith("--config=") for word in pod["spec"]["containers"][0]["command"])
+            states = pod["status"].get("containerStatuses", ())
+            return has_flag == with_configuration and any("running" in each["state"] for each in states)
+
+        try:
+            wait_for(f"kube-scheduler, {sentence}", runs, seconds=90, every=0.2)
+        except TimeoutError as error:
+            raise ProgramError(f"{error}\n{self._scheduler_log()}") from None
+
+    def _scheduler_log(self) -> str:
+        """The last lines of each of its starts."""
+        files = (self._node.directory / "log/pods").glob("kube-system_kube-scheduler-*/kube-scheduler/*.log")
+        return "\n".join(f"{file.parent.parent.name}\n{file.read_text()[-3000:]}" for file in sorted(files))
+
+    def _pod(self) -> dict[str, Any] | None:
+        try:
+            return self._cluster.api.get(f"{STATIC_PODS}/kube-scheduler-{self._node.name}")
+        except RefusedError as refused:
+            if refused.status == 404:
+                return None
+            raise
+
+    def _own_etc(self) -> None:
+        self.run("cp", "--archive", "/etc", str(self.etc))
+        self.run("rm", "-rf", str(self.etc / "kubernetes"), str(self.etc / "certs"))
+        self.run("mount", "--bind", str(self.etc), "/etc")
+        (self.etc / "kubernetes/manifests").mkdir(parents=True)
+
+    def _write_manifest(self) -> None:
+        """By the kubeadm of the same release, on a port of this run's own."""
+        version = self.run(str(self._binaries / "kubeadm"), "version", "-o", "short").split()[-1]
+        configuration = self._node.directory / "kubeadm.yaml"
+        configuration.write_text(_CLUSTER.format(version=version, port=free_port()))
+        program = str(self._binaries / "kubeadm")
+        self.run(program, "init", "phase", "control-plane", "scheduler", "--config", str(configuration))
+
+    def _import_scheduler(self) -> None:
+        """The built kube-scheduler, as an image by the name that the manifest has."""
+        manifest = YAML(typ="safe").load(self.manifest.read_text())
+        image = manifest["spec"]["containers"][0]["image"]
+        archive = self._node.directory / "kube-scheduler.tar"
+        _write_image(archive, image, self._binaries / "kube-scheduler")
+        self._node.containerd.import_image(archive)
+
+
+def _write_kubeconfig(file: Path, api: KubeApi) -> None:
+    """With all that it needs inside, since it is mounted into a container alone."""
+    authority = base64.b64encode(api.authority.read_bytes()).decode()
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "e2e",
+        "clusters": [{"name": "e2e", "cluster": {"server": api.url, "certificate-authority-data": authority}}],
+        "users": [{"name": "user", "user": {"token": api.token}}],
+        "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "user"}}],
+    }
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(content))
+
+
+def _write_image(archive: Path, name: str, program: Path) -> None:
+    """An image of one program and the libraries that it needs, in the form of ``docker save``."""
+    layer = archive.with_suffix(".layer")
+    needed = subprocess.run(["ldd", program], capture_output=True, text=True)
+    libraries = re.findall(r"/\S+", needed.stdout) if needed.returncode == 0 else []  # else it needs none
+    with tarfile.open(layer, "w") as opened:
+        opened.add(program.resolve(), f"bin/{program.name}")
+        for library in libraries:
+            opened.add(Path(library).resolve(), library.lstrip("/"))
+    digest = hashlib.sha256(layer.read_bytes()).hexdigest()
+    configuration = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Env": ["PATH=/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    with tarfile.open(archive, "w") as opened:
+        opened.add(layer, "layer.tar")
+        for entry, content in (("config.json", configuration), ("manifest.json", manifest)):
+            text = json.dumps(content).encode()
+            header = tarfile.TarInfo(entry)
+            header.size = len(text)
+            opened.addfile(header, io.BytesIO(text))
+    layer.unlink()

@@ -1,0 +1,59 @@
+"""Helm as an administrator runs it, and what docs/chart.md tells it to install."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from tests.e2e.kube_api import Object
+from tests.e2e.programs import ProgramError
+
+REPOSITORY = Path(__file__).parents[2]
+CHART = REPOSITORY / "deploy/chart"
+PAGE = REPOSITORY / "docs/chart.md"
+
+_DOCUMENTED = re.compile(r"^```yaml\n# values: (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def documented_values() -> dict[str, str]:
+    """Each block of values on the page about the chart, by the name in its first line."""
+    return dict(_DOCUMENTED.findall(PAGE.read_text(encoding="utf-8")))
+
+
+class Helm:
+    """The program, with one kubeconfig and files of its own instead of the user's."""
+
+    def __init__(self, program: Path, kubeconfig: Path, directory: Path) -> None:
+        self._program = program
+        self._kubeconfig = kubeconfig
+        self._directory = directory
+        homes = {f"HELM_{name}_HOME": str(directory / f"helm-{name.lower()}") for name in ("CACHE", "CONFIG", "DATA")}
+        self._env = {**os.environ, **homes}
+
+    def run(self, *arguments: str, values: str | None = None) -> str:
+        """What it prints. Raises ProgramError, with everything that it said, when it fails.
+
+        values  the content of a file of values
+        """
+        command = [str(self._program), f"--kubeconfig={self._kubeconfig}", *arguments]
+        if values is not None:
+            file = self._directory / "values.yaml"
+            file.write_text(values)
+            command.append(f"--values={file}")
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=self._env)
+        if done.returncode != 0:
+            raise ProgramError(f"helm {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def template(self, *arguments: str, values: str | None = None, kubernetes: str = "1.34.4") -> str:
+        """The chart's objects, without asking a cluster, as for this release of Kubernetes."""
+        return self.run("template", "gas", str(CHART), f"--kube-version={kubernetes}", *arguments, values=values)
+
+
+def objects(rendered: str) -> list[Object]:
+    """Those of a YAML text with several documents."""
+    return [each for each in yaml.safe_load_all(rendered) if each is not None]

@@ -1,0 +1,80 @@
+"""Extender and plugin installed by deploy/ and running from the project's image."""
+
+from __future__ import annotations
+
+import base64
+
+from gas.sandbox.fake_sysfs import FLEX_170, fake_gpus, write_tree
+from tests.e2e.deployed import DEPLOY, DeployedCluster, extender_ports, plugin_ports
+from tests.e2e.images import BUSYBOX
+from tests.e2e.kube_api import KubeApi, Object
+from tests.e2e.node_cell import NodeCell
+from tests.e2e.pods import PODS, container, get_pod, pod
+from tests.e2e.ports import free_port
+from tests.e2e.waiting import wait_for
+
+
+class Installed:
+    """deploy/overlays/monitoring applied, extender and plugin running from the image as pods of the real node."""
+
+    def __init__(self, deployed: DeployedCluster, node: NodeCell) -> None:
+        self.deployed = deployed
+        self.api: KubeApi = deployed.api
+        self.node = node
+        self.metrics_port = free_port()
+        self.plugin_port = free_port()
+        self.tree = node.directory / "tree"
+
+    def apply(self) -> None:
+        """As docs/deploy.md has it: the certificates, then everything else at once."""
+        serving = self.deployed.authority.server("gas-service")
+        files = {"tls.crt": serving.certificate, "tls.key": serving.key, "ca.crt": self.deployed.authority.certificate}
+        data = {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}
+        self.api.create(
+            "/api/v1/namespaces/default/secrets",
+            {"metadata": {"name": "extender-secret"}, "type": "kubernetes.io/tls", "data": data},
+        )
+        self.deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/monitoring")
+
+    def start_extender(self) -> None:
+        asked = self.deployed.pod_of("deployments", "gpu-aware-scheduling")
+        runnable = extender_ports(self.deployed.on_this_node(asked), self.deployed.extender_port, self.metrics_port)
+        self.extender_seconds = self.deployed.run_until_ready(runnable)
+
+    def start_plugin(self) -> None:
+        write_tree(self.tree, fake_gpus(FLEX_170, 2), character_devices=True)
+        asked = self.deployed.pod_of("daemonsets", "gas-plugin")
+        runnable = plugin_ports(
+            self.deployed.on_this_node(asked, f"--prefix={self.tree}", "--shared-dev-num=2"), self.plugin_port
+        )
+        spec = runnable["spec"]
+        spec["nodeName"] = self.node.name
+        # In place of the machine's own cards, and at the same path, by which kubelet finds the device nodes.
+        spec["volumes"].append({"name": "tree", "hostPath": {"path": str(self.tree), "type": "Directory"}})
+        spec["containers"][0]["volumeMounts"].append({"name": "tree", "mountPath": str(self.tree), "readOnly": True})
+        # The machine may have none, and shall not be given any.
+        spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] != "dri"]
+        mounts = spec["containers"][0]["volumeMounts"]
+        spec["containers"][0]["volumeMounts"] = [mount for mount in mounts if mount["name"] != "dri"]
+        self.plugin_seconds = self.deployed.run_until_ready(runnable)
+
+    def run_gpu_pod(self, name: str, *, millicores: int = 500, node: str | None = None) -> Object:
+        """The pod once it runs; with a node it goes there past scheduler and extender."""
+        self.create_gpu_pod(name, millicores=millicores, node=node)
+        wait_for(f"pod {name} running", lambda: get_pod(self.api, name)["status"]["phase"] == "Running", seconds=60)
+        return get_pod(self.api, name)
+
+    def create_gpu_pod(self, name: str, *, millicores: int, node: str | None = None) -> None:
+        written = pod(name, container(i915=1, millicores=millicores))
+        written["spec"] |= {
+            "hostNetwork": True,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            **({"nodeName": node} if node else {}),
+        }
+        written["spec"]["containers"][0] |= {
+            "image": BUSYBOX.name,
+            "imagePullPolicy": "Never",
+            "command": ["/bin/sleep", "100000"],
+        }
+        self.api.create(PODS, written)

@@ -1,0 +1,460 @@
+"""The Helm chart, installed by a real Helm into a real API server, and its pods on a real kubelet."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography import x509
+
+from configurator.flags import parse_flags
+from tests.e2e.cell import missing_for_cells
+from tests.e2e.chart_cluster import NAMESPACE, PODS, ChartCluster
+from tests.e2e.deployed import DEPLOY, refused
+from tests.e2e.helm import CHART, documented_values, objects
+from tests.e2e.kube_api import Object, RefusedError
+from tests.e2e.node_cell import NodeCell
+from tests.e2e.pods import cards_of, container, pod
+from tests.e2e.ports import free_port
+from tests.e2e.program_image import write_program_image
+from tests.e2e.programs import ProgramError
+from tests.e2e.project_image import built_image
+from tests.e2e.waiting import wait_for
+
+DOCUMENTED = documented_values()
+KUBERNETES = {"before-1.30": "1.29.14"}
+"""The release that documented values are for, where it is not the one of these tests."""
+OVERLAYS = {
+    "both": "",
+    "extender": "plugin.enabled=false",
+    "plugin": "extender.enabled=false",
+    "replicas": "extender.replicas=2",
+    "nfd": "plugin.flags.write-node=nfd",
+    "annotations": "monitoring.annotations=true",
+    "monitoring": (
+        "monitoring.podMonitors.enabled=true,monitoring.rules.enabled=true,monitoring.dashboard.enabled=true"
+    ),
+    "original-certificates": "plugin.enabled=false,certificates.clusterAuthority=true",
+}
+"""Each overlay of deploy/, and the values that make the chart the same."""
+SECRETS = ("gas-authority", "extender-secret", "gas-scheduler-client")
+
+
+@pytest.fixture(scope="module")
+def chart(binaries: Path) -> Iterator[ChartCluster]:
+    """A cluster in which nothing is installed yet."""
+    with tempfile.TemporaryDirectory(prefix="gas-chart-") as directory:
+        cluster = ChartCluster(Path(directory), binaries)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def machine(chart: ChartCluster) -> Iterator[NodeCell]:
+    """A real node with the images of the project and of kube-scheduler, by the names that the chart gives them."""
+    if (reason := missing_for_cells()) is not None:
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="gas-node-") as directory:
+        node = NodeCell(Path(directory), chart.binaries, chart.api)
+        try:
+            node.start()
+            node.containerd.import_image(built_image(chart.binaries).archive)
+            version = chart.api.get("/version")["gitVersion"]
+            archive = Path(directory) / "kube-scheduler.tar"
+            write_program_image(archive, f"registry.k8s.io/kube-scheduler:{version}", chart.binaries / "kube-scheduler")
+            node.containerd.import_image(archive)
+            yield node
+        finally:
+            node.stop()
+
+
+@pytest.mark.parametrize("name", ["defaults", *DOCUMENTED])
+def test_documented_values_are_well_and_the_api_server_takes_what_they_make(chart: ChartCluster, name: str) -> None:
+    values, kubernetes = DOCUMENTED.get(name, ""), KUBERNETES.get(name, "1.34.4")
+    said = chart.helm.run("lint", "--strict", f"--kube-version={kubernetes}", str(CHART), values=values)
+    assert "0 chart(s) failed" in said
+    rendered = chart.helm.template(f"--namespace={NAMESPACE}", values=values, kubernetes=kubernetes)
+    assert rendered == chart.helm.template(f"--namespace={NAMESPACE}", values=values, kubernetes=kubernetes)
+    said = chart.kubectl.run("apply", "--dry-run=server", "-f", "-", text=rendered)
+    assert said.count("created (server dry run)") == len(objects(rendered))
+    assert "Warning" not in said
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_chart_makes_what_the_overlay_makes(chart: ChartCluster, overlay: str) -> None:
+    """Object for object and field for field, but for Helm's labels and the one name that the policy knows better."""
+    made = _by_name(objects(chart.helm.template("--namespace=default", "--set", OVERLAYS[overlay])))
+    applied = _by_name(objects(chart.kubectl.run("kustomize", DEPLOY / "overlays" / overlay)))
+    for found in (made, applied):
+        if (policy := found.get("ValidatingAdmissionPolicy/gas-plugin-own-node-only")) is not None:
+            (condition,) = policy["spec"]["matchConditions"]
+            assert "system:serviceaccount:" in condition.pop("expression")
+    assert made == applied
+
+
+def test_every_overlay_is_compared() -> None:
+    assert set(OVERLAYS) == {file.parent.name for file in DEPLOY.glob("overlays/*/kustomization.yaml")}
+
+
+def _by_name(found: list[Object]) -> dict[str, Object]:
+    return {f"{each['kind']}/{each['metadata']['name']}": _comparable(each) for each in found}
+
+
+def _comparable(written: Object) -> Object:
+    labels = written["metadata"]["labels"]
+    for name in ("instance", "version", "managed-by"):
+        labels.pop(f"app.kubernetes.io/{name}", None)
+    labels.pop("helm.sh/chart", None)
+    # kustomize takes policies for objects of a namespace; the API server does not mind.
+    if written["kind"].startswith("ValidatingAdmissionPolicy"):
+        written["metadata"].pop("namespace", None)
+    if written["kind"] in ("Deployment", "DaemonSet"):
+        _sort_volumes(written)
+    if "data" in written:
+        written["data"] = {key: text.strip() for key, text in written["data"].items()}
+    cleaned = _without_nothing(written)
+    assert isinstance(cleaned, dict)
+    return cleaned
+
+
+def _without_nothing(value: object) -> object:
+    """Without fields that say nothing: null, and empty lists."""
+    if isinstance(value, dict):
+        return {key: _without_nothing(each) for key, each in value.items() if each is not None and each != []}
+    return [_without_nothing(each) for each in value] if isinstance(value, list) else value
+
+
+def _sort_volumes(workload: Object) -> None:
+    """Their order means nothing."""
+    spec = workload["spec"]["template"]["spec"]
+    for named in (spec["volumes"], *(each["volumeMounts"] for each in spec["containers"])):
+        named.sort(key=lambda each: each["name"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        pytest.param("extender.replica=2", "additional properties 'replica' not allowed", id="a typo"),
+        pytest.param("extender.replicas=two", "'/extender/replicas': got string, want integer", id="a wrong type"),
+        pytest.param(
+            "extender.flags.enableAllowList=true", "additional properties 'enableAllowList'", id="a flag's typo"
+        ),
+        pytest.param("extender.flags.v=high", "got string, want integer", id="a flag's type"),
+        pytest.param("extender.flags.cert=/tmp/x", "additional properties 'cert' not allowed", id="the chart's flag"),
+        pytest.param("plugin.flags.shared-dev-num=0", "minimum: got 0, want 1", id="out of range"),
+        pytest.param("certificates.source=hook", "value must be one of", id="an unknown choice"),
+        pytest.param("image.digest=sha256:12", "does not match pattern", id="half a digest"),
+        pytest.param("nameOverride=Not_A_Name", "does not match pattern", id="no name"),
+        pytest.param("extender.enabled=false,plugin.enabled=false", "there is nothing to install", id="nothing"),
+        pytest.param("extender.enabled=false,scheduler.enabled=true", "is there to ask the extender", id="no extender"),
+        pytest.param("scheduler.otherGPUPods=refuse", "no scheduler would be left for GPU pods", id="no scheduler"),
+        pytest.param(
+            "certificates.clusterAuthority=true,certificates.source=job", "goes with certificates.source", id="no key"
+        ),
+    ],
+)
+def test_values_that_make_no_sense_are_refused_with_a_sentence(
+    chart: ChartCluster, setting: str, sentence: str
+) -> None:
+    before = chart.everything() if setting == "extender.replica=2" else None
+    with pytest.raises(ProgramError) as error:
+        chart.install("install", "--set", setting)
+    assert sentence in str(error.value)
+    if before is not None:
+        assert chart.everything() == before
+
+
+def test_a_cluster_without_admission_policies_is_told(chart: ChartCluster) -> None:
+    with pytest.raises(ProgramError, match=r"set plugin\.admissionPolicy\.enabled=false"):
+        chart.helm.template(kubernetes="1.29.14")
+    with pytest.raises(ProgramError, match="the API server does not serve MutatingAdmissionPolicy"):
+        chart.helm.run(
+            "template", "gas", str(CHART), "--kube-version=1.34.4", "--set", "scheduler.enabled=true",
+            "--set", "scheduler.otherGPUPods=send", "--dry-run=client",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "tag", "version"),
+    [("v1.22.17", "v1.22.17", "v1beta2"), ("v1.24.3-gke.100", "v1.24.3", "v1beta3"), ("v1.36.0+k3s1", "v1.36.0", "v1")],
+)
+def test_the_second_scheduler_is_of_the_clusters_release(
+    chart: ChartCluster, kubernetes: str, tag: str, version: str
+) -> None:
+    values = "{scheduler: {enabled: true}, plugin: {admissionPolicy: {enabled: false}}}"
+    found = _by_name(objects(chart.helm.template(values=values, kubernetes=kubernetes)))
+    (running,) = found["Deployment/gas-scheduler"]["spec"]["template"]["spec"]["containers"]
+    assert running["image"] == f"registry.k8s.io/kube-scheduler:{tag}"
+    configuration = yaml.safe_load(found["ConfigMap/gas-scheduler"]["data"]["scheduler-config.yaml"])
+    assert configuration["apiVersion"] == f"kubescheduler.config.k8s.io/{version}"
+
+
+def test_two_releases_share_no_name(chart: ChartCluster) -> None:
+    values = DOCUMENTED["monitoring"] + "\nscheduler: {enabled: true, otherGPUPods: refuse, replicas: 2}"
+    replicas = "extender.replicas=2"
+    first = _by_name(objects(chart.helm.template("--set", replicas, values=values)))
+    second = _by_name(objects(chart.helm.template("--set", f"{replicas},nameOverride=other", values=values)))
+    assert len(first) == len(second) > 30
+    assert not first.keys() & second.keys()
+    selectors = [
+        each["spec"]["selector"]["matchLabels"]["app"]
+        for each in (*first.values(), *second.values())
+        if each["kind"] in ("Deployment", "DaemonSet")
+    ]
+    assert len(selectors) == len(set(selectors)) == 6
+
+
+def test_install_upgrade_roll_back_uninstall(chart: ChartCluster) -> None:
+    own: dict[str, Object] = {
+        f"/api/v1/namespaces/{NAMESPACE}/secrets": {"metadata": {"name": "extender-secret"}, "type": "Opaque"},
+        f"/api/v1/namespaces/{NAMESPACE}/configmaps": {"metadata": {"name": "somebodys"}},
+        PODS: pod("somebodys", annotations={"gas-container-cards": "card0"}),
+    }
+    for path, written in own.items():
+        chart.api.create(path, written)
+    before = chart.everything()
+
+    notes = chart.install("install", values=DOCUMENTED["monitoring"])
+    _look_at_commands(notes)
+    assert "gas-configurator --url=https://gas-service.gpu.svc.cluster.local:9001 --secret=gpu/extender-secret" in notes
+    first = chart.workload("deployments", "gpu-aware-scheduling")["spec"]
+    installed = chart.everything()
+
+    chart.install("upgrade", values=DOCUMENTED["replicas"])
+    upgraded = chart.workload("deployments", "gpu-aware-scheduling")["spec"]
+    assert (upgraded["replicas"], upgraded["strategy"]["type"]) == (2, "RollingUpdate")
+    assert "--leader-elect" in upgraded["template"]["spec"]["containers"][0]["args"]
+    changed = chart.everything()
+    assert {"PodDisruptionBudget/gpu/gpu-aware-scheduling", "Role/gpu/gas-leader"} <= changed - installed
+    assert "PrometheusRule/gpu/gas" in installed - changed
+
+    chart.helm.run("rollback", "gas", "1", f"--namespace={NAMESPACE}")
+    assert chart.workload("deployments", "gpu-aware-scheduling")["spec"] == first
+    assert {each for each in chart.everything() if "sh.helm.release" not in each} == {
+        each for each in installed if "sh.helm.release" not in each
+    }
+
+    chart.helm.run("uninstall", "gas", f"--namespace={NAMESPACE}")
+    assert chart.everything() == before
+    for path, written in own.items():
+        chart.api.delete(f"{path}/{written['metadata']['name']}")
+
+
+def test_a_secret_of_somebody_else_is_not_overwritten(chart: ChartCluster) -> None:
+    secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+    chart.api.create(secrets, {"metadata": {"name": "extender-secret"}, "data": {"tls.crt": "bm9uZQ=="}})
+    before = chart.everything()
+    with pytest.raises(ProgramError, match='Secret "extender-secret" in namespace "gpu" exists and cannot be imported'):
+        chart.install("install", values=DOCUMENTED["job"])
+    assert chart.secret("extender-secret") == {"tls.crt": b"none"}
+    assert chart.everything() == before
+    chart.api.delete(f"{secrets}/extender-secret")
+
+
+def test_it_takes_the_place_of_applied_manifests(chart: ChartCluster) -> None:
+    before = chart.everything()
+    secret = {"metadata": {"name": "extender-secret"}, "data": {"tls.crt": "bm9uZQ=="}}
+    chart.api.create("/api/v1/namespaces/default/secrets", secret)
+    chart.kubectl.run("apply", "-k", DEPLOY / "overlays/replicas")
+    path = "/apis/apps/v1/namespaces/default/deployments/gpu-aware-scheduling"
+    applied = chart.api.get(path)
+    with pytest.raises(ProgramError, match="exists and cannot be imported into the current release"):
+        chart.helm.run("install", "gas", str(CHART), "--namespace=default")
+    chart.helm.run("install", "gas", str(CHART), "--namespace=default", "--take-ownership")
+    taken = chart.api.get(path)
+    assert taken["metadata"]["uid"] == applied["metadata"]["uid"]
+    assert taken["spec"]["replicas"] == 1
+    chart.helm.run("uninstall", "gas", "--namespace=default")
+    chart.kubectl.run("delete", "--ignore-not-found", "-k", DEPLOY / "overlays/replicas")
+    chart.api.delete("/api/v1/namespaces/default/secrets/extender-secret")
+    assert chart.everything() == before
+
+
+def _look_at_commands(notes: str) -> None:
+    """Each command of the configurator that the notes tell has flags that it knows."""
+    commands = [line.strip() for line in notes.splitlines() if line.startswith("  gas-configurator")]
+    assert commands
+    for command in commands:
+        parse_flags(shlex.split(command)[1:])
+
+
+@pytest.mark.parametrize("name", ["job", "cert-manager"])
+def test_the_notes_bring_made_certificates_to_a_static_pod(chart: ChartCluster, name: str) -> None:
+    _look_at_commands(chart.install("install", "--dry-run=server", values=DOCUMENTED[name]))
+
+
+class Running:
+    """The release with a second scheduler, its pods running on the node."""
+
+    def __init__(self, chart: ChartCluster, machine: NodeCell) -> None:
+        self.chart = chart
+        self.machine = machine
+        self.ports = [free_port() for _ in range(3)]
+        port, metrics, scheduler = self.ports
+        self.values = yaml.safe_dump(
+            {
+                "extender": {"port": port, "metricsPort": metrics, "service": {"port": port}},
+                "scheduler": {"enabled": True, "port": scheduler},
+            }
+        )
+        self.seconds: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Extender and scheduler first, so that they have to wait for their certificates."""
+        chart, machine = self.chart, self.machine
+        self.before = chart.everything()
+        notes = chart.install("install", values=self.values)
+        assert "schedulerName: gas-scheduler" in notes
+        started = time.monotonic()
+        for name, hosts in (("gpu-aware-scheduling", ()), ("gas-scheduler", ("gas-service.gpu.svc.cluster.local",))):
+            template = chart.workload("deployments", name)["spec"]["template"]
+            chart.run(chart.runnable(template, name, hosts=hosts), machine)
+        wait_for("kubelet looks for the certificates", lambda: self._misses("gpu-aware-scheduling"))
+        assert [chart.secret(name) for name in SECRETS] == [{}, {}, {}]
+        self.said = self.run_job("certificates")
+        for name in ("gpu-aware-scheduling", "gas-scheduler"):
+            self.seconds[name] = chart.wait_until_ready(name, machine, since=started)
+
+    def run_job(self, name: str) -> str:
+        (job,) = self.chart.jobs()
+        self.chart.run(self.chart.runnable(job["spec"]["template"], name), self.machine)
+        return self.chart.wait_until_succeeded(name, self.machine)
+
+    def _misses(self, name: str) -> bool:
+        events = self.chart.api.items(f"/api/v1/namespaces/{NAMESPACE}/events")
+        return any(
+            event["involvedObject"]["name"] == name and "references non-existent secret key" in event["message"]
+            for event in events
+        )
+
+
+@pytest.fixture(scope="module")
+def running(chart: ChartCluster, machine: NodeCell) -> Running:
+    release = Running(chart, machine)
+    release.start()
+    return release
+
+
+def test_the_second_scheduler_places_a_pod_that_names_it(running: Running) -> None:
+    print("seconds until ready, waiting for certificates included:", running.seconds)
+    api = running.chart.api
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "110", "gpu.intel.com/i915": "2"}
+    ready = [{"type": "Ready", "status": "True"}]
+    node = api.create("/api/v1/nodes", {"metadata": {"name": "n1", "labels": {"gpu.intel.com/gpu-numbers": "0.1"}}})
+    node["status"] = {"capacity": resources, "allocatable": resources, "conditions": ready}
+    api.merge("/api/v1/nodes/n1/status", node)
+    for name in ("first", "second"):
+        wanted = pod(name, container(i915=1))
+        wanted["spec"]["schedulerName"] = "gas-scheduler"
+        api.create(PODS, wanted)
+    wait_for("both are bound", lambda: all(running.chart.pod(name)["spec"].get("nodeName") for name in _BOTH))
+    placed = [running.chart.pod(name) for name in _BOTH]
+    assert {each["spec"]["nodeName"] for each in placed} == {"n1"}
+    assert {cards_of(each) for each in placed} == {"card0", "card1"}
+
+
+_BOTH = ("first", "second")
+
+
+def test_the_certificates_are_for_the_service_and_for_the_scheduler_alone(running: Running) -> None:
+    authority, serving, client = (running.chart.secret(name) for name in SECRETS)
+    names = x509.load_pem_x509_certificate(serving["tls.crt"]).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    assert "gas-service.gpu.svc.cluster.local" in names.value.get_values_for_type(x509.DNSName)
+    assert serving["ca.crt"] == client["ca.crt"] == authority["tls.crt"]
+    assert running.said.count("a new") == 3
+
+
+def test_certificates_survive_another_run_an_upgrade_and_a_rollback(running: Running) -> None:
+    chart = running.chart
+    made = [chart.secret(name) for name in SECRETS]
+    assert running.run_job("certificates-again").strip().startswith("nothing to renew")
+    chart.install(
+        "upgrade", "--set", "extender.flags.v=2,certificates.extraNames={more.example}", values=running.values
+    )
+    assert [chart.secret(name) for name in SECRETS] == made
+    # Another name to be served by is another certificate, of the same authority, and another Job.
+    assert "extender-secret: a new certificate" in running.run_job("certificates-more")
+    authority, serving, client = (chart.secret(name) for name in SECRETS)
+    assert (authority, client) == (made[0], made[2])
+    assert serving != made[1]
+    chart.helm.run("rollback", "gas", "1", f"--namespace={NAMESPACE}")
+    assert [chart.secret(name) for name in SECRETS] == [authority, serving, client]
+    assert running.run_job("certificates-back").strip().startswith("nothing to renew")
+
+
+def test_gpu_pods_that_name_another_scheduler_are_refused_or_sent(running: Running) -> None:
+    chart, wanted = running.chart, pod("elsewhere", container(i915=1))
+    dry = f"{PODS}?dryRun=All"
+    chart.install("upgrade", "--set", "scheduler.otherGPUPods=refuse", values=running.values)
+
+    def is_refused() -> str | None:
+        try:
+            chart.api.create(dry, wanted)
+        except RefusedError as error:
+            return error.message
+        return None
+
+    assert "schedulerName: gas-scheduler into the pod's spec" in wait_for("the policy", is_refused)
+    named = pod("named", init=[container("first", xe=1)])
+    with pytest.raises(RefusedError, match="placed by the scheduler gas-scheduler"):
+        chart.api.create(dry, named)
+    named["spec"]["schedulerName"] = "gas-scheduler"
+    chart.api.create(dry, named)
+    chart.api.create(dry, pod("without-gpus"))
+
+    chart.install("upgrade", "--set", "scheduler.otherGPUPods=send", values=running.values)
+    wait_for("no pod is refused any more", lambda: is_refused() is None)
+    wait_for("pods are sent", lambda: chart.api.create(dry, wanted)["spec"]["schedulerName"] == "gas-scheduler")
+    assert chart.api.create(dry, pod("without-gpus"))["spec"]["schedulerName"] == "default-scheduler"
+    elsewhere = pod("other", container(i915=1))
+    elsewhere["spec"]["schedulerName"] = "somebodys"
+    assert chart.api.create(dry, elsewhere)["spec"]["schedulerName"] == "somebodys"
+
+
+def test_the_plugin_may_change_its_own_node_only_in_this_namespace_too(running: Running) -> None:
+    api = running.chart.api
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/gas-plugin/token"
+    stolen = api.as_user(api.create(path, {"spec": {}})["status"]["token"])
+    with pytest.raises(RefusedError, match="does not say on which node the plugin runs"):
+        stolen.merge("/api/v1/nodes/n1/status", {"metadata": {"labels": {"gpu.intel.com/cards": "card0"}}})
+
+
+def test_clean_up_takes_off_the_node_what_the_plugin_has_written(running: Running) -> None:
+    chart, machine = running.chart, running.machine
+    path = f"/api/v1/nodes/{machine.name}"
+    chart.api.merge(f"{path}/status", {"metadata": {"labels": {"gpu.intel.com/gpu-numbers": "0.1", "other": "stays"}}})
+    notes = chart.install("upgrade", "--set", "plugin.cleanUp=true", values=running.values)
+    assert "helm uninstall --namespace=gpu gas" in notes
+    cleaning = chart.runnable(chart.workload("daemonsets", "gas-plugin")["spec"]["template"], "cleaning")
+    # The machine may have no /dev/dri, and shall not be given any.
+    cleaning["spec"]["volumes"] = [each for each in cleaning["spec"]["volumes"] if each["name"] != "dri"]
+    chart.run(cleaning, machine)
+    chart.wait_until_ready("cleaning", machine, since=time.monotonic())
+    labels = chart.api.get(path)["metadata"]["labels"]
+    assert "gpu.intel.com/gpu-numbers" not in labels
+    assert labels["other"] == "stays"
+
+
+def test_no_request_was_refused_and_nothing_is_left(running: Running) -> None:
+    chart = running.chart
+    for account in ("gpu-aware-scheduling-service-account", "gas-scheduler", "gas-certificates"):
+        events = chart.control_plane.audited(f"system:serviceaccount:{NAMESPACE}:{account}")
+        assert events
+        assert refused(events) == []
+        print(f"{account}: {len(events)} requests in the audit log, none refused")
+    for each in chart.api.items(PODS):
+        chart.api.delete(f"{PODS}/{each['metadata']['name']}", gracePeriodSeconds="0")
+    chart.api.delete("/api/v1/nodes/n1")
+    chart.helm.run("uninstall", "gas", f"--namespace={NAMESPACE}")
+    left = chart.everything() - running.before
+    assert {each for each in left if not each.startswith("Pod/")} == set()

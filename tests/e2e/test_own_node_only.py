@@ -1,0 +1,138 @@
+"""With the plugin's token nobody changes more than its own node, and of that only what is about GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.deployed import DEPLOY, DeployedCluster, deployed_cluster
+from tests.e2e.kube_api import KubeApi, Object, RefusedError
+from tests.e2e.pods import PODS, pod
+from tests.e2e.waiting import wait_for
+
+POLICY = "gas-plugin-own-node-only"
+NODE = "own-node"
+CONDITION = {"type": "Ready", "status": "True", "reason": "MadeUp"}
+
+
+@pytest.fixture(scope="module")
+def deployed(binaries: Path) -> Iterator[DeployedCluster]:
+    with deployed_cluster(binaries) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def stolen(deployed: DeployedCluster) -> KubeApi:
+    """The API with the token of one node's plugin."""
+    deployed.api.create("/api/v1/nodes", {"metadata": {"name": NODE, "labels": {"kubernetes.io/arch": "amd64"}}})
+    deployed.api.create("/api/v1/nodes", {"metadata": {"name": "other-node"}})
+    status = {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}, "conditions": [CONDITION]}
+    deployed.api.merge(f"/api/v1/nodes/{NODE}/status", {"status": status})
+    deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/plugin")
+    plugin = deployed.pod_of("daemonsets", "gas-plugin")
+    placed = pod("placed")
+    for written in (plugin, placed):
+        written["spec"]["nodeName"] = NODE
+    deployed.api.create(PODS, placed)
+    token = _token(deployed.api, deployed.api.create(PODS, plugin))
+    wait_for("the policy at work", lambda: is_refused(token))
+    return token
+
+
+def is_refused(token: KubeApi) -> bool:
+    """The API server takes a policy up a moment after it was created."""
+    try:
+        token.merge("/api/v1/nodes/other-node/status", LABEL)
+    except RefusedError as refused:
+        return POLICY in refused.message
+    return False
+
+
+def _token(api: KubeApi, bound_to: Object | None) -> KubeApi:
+    """The API with a token of the plugin's account, bound to a pod as kubelet's are, or to nothing."""
+    specification: Object = {}
+    if bound_to is not None:
+        name, uid = bound_to["metadata"]["name"], bound_to["metadata"]["uid"]
+        specification["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+    path = "/api/v1/namespaces/default/serviceaccounts/gas-plugin/token"
+    return api.as_user(api.create(path, {"spec": specification})["status"]["token"])
+
+
+def metadata(**changes: object) -> Object:
+    return {"metadata": changes}
+
+
+LABEL = metadata(labels={"gpu.intel.com/cards": "card0"})
+OTHER_ADDRESS = {"type": "InternalIP", "address": "203.0.113.9"}
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}
+
+
+def test_the_plugin_may_not_change_another_node(deployed: DeployedCluster, stolen: KubeApi) -> None:
+    with pytest.raises(RefusedError, match="the plugin on node own-node may change that node and its pods only"):
+        stolen.merge("/api/v1/nodes/other-node/status", LABEL)
+    stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(labels={"gpu.intel.com/tried": "1"}))
+
+
+def test_the_plugin_may_not_change_pods_of_another_node(deployed: DeployedCluster, stolen: KubeApi) -> None:
+    elsewhere = pod("elsewhere")
+    elsewhere["spec"]["nodeName"] = "other-node"
+    nowhere = pod("nowhere")
+    nowhere["spec"]["nodeSelector"] = {"there-is": "none"}
+    for written in (elsewhere, nowhere):
+        deployed.api.create(PODS, written)
+    for name in ("elsewhere", "nowhere"):
+        with pytest.raises(RefusedError, match="may change that node and its pods only"):
+            stolen.merge(f"{PODS}/{name}", metadata(annotations={"gas-allocated-cards": "card1"}))
+
+
+def test_a_token_that_names_no_node_may_change_nothing(deployed: DeployedCluster, stolen: KubeApi) -> None:
+    assert stolen
+    with pytest.raises(RefusedError, match="does not say on which node the plugin runs"):
+        _token(deployed.api, None).merge(f"/api/v1/nodes/{NODE}/status", LABEL)
+
+
+@pytest.mark.parametrize(
+    ("patch", "sentence"),
+    [
+        pytest.param(metadata(labels={"kubernetes.io/arch": None}), "labels", id="a label goes"),
+        pytest.param(metadata(labels={"kubernetes.io/arch": "arm64"}), "labels", id="a label changes"),
+        pytest.param(metadata(annotations={"anything": "1"}), "annotations", id="an annotation"),
+        pytest.param(metadata(finalizers=["example.com/stays"]), "finalizers", id="a finalizer"),
+        pytest.param({"status": {"capacity": {"cpu": "1000"}}}, "resources", id="capacity of something else"),
+        pytest.param({"status": {"allocatable": {"cpu": None}}}, "resources", id="allocatable of something else"),
+        pytest.param({"status": {"conditions": None}}, "nothing else of a status", id="conditions"),
+        pytest.param({"status": {"addresses": [OTHER_ADDRESS]}}, "nothing else of a status", id="addresses"),
+    ],
+)
+def test_of_its_node_the_plugin_may_change_only_what_is_about_gpus(
+    deployed: DeployedCluster, stolen: KubeApi, patch: Object, sentence: str
+) -> None:
+    with pytest.raises(RefusedError, match=sentence) as error:
+        stolen.merge(f"/api/v1/nodes/{NODE}/status", patch)
+    assert POLICY in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("patch", "sentence"),
+    [
+        pytest.param(metadata(labels={"app": "stolen"}), "labels", id="a label"),
+        pytest.param(metadata(annotations={"gas-container-cards": "card1"}), "annotations", id="the decision"),
+        pytest.param(metadata(ownerReferences=[OWNER]), "owners", id="an owner"),
+        pytest.param({"spec": {"activeDeadlineSeconds": 1}}, "spec", id="how long it may run"),
+    ],
+)
+def test_of_a_pod_the_plugin_may_change_only_the_receipt(
+    deployed: DeployedCluster, stolen: KubeApi, patch: Object, sentence: str
+) -> None:
+    with pytest.raises(RefusedError, match=sentence) as error:
+        stolen.merge(f"{PODS}/placed", patch)
+    assert POLICY in error.value.message
+    stolen.merge(f"{PODS}/placed", metadata(annotations={"gas-allocated-cards": "card0"}))
+
+
+def test_others_are_not_concerned(deployed: DeployedCluster, stolen: KubeApi) -> None:
+    deployed.api.merge(f"/api/v1/nodes/{NODE}/status", metadata(labels={"anything": "goes"}))
+    with pytest.raises(RefusedError):
+        stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(labels={"anything": "else"}))

@@ -1,0 +1,294 @@
+"""When kubelet is asked what it has given, what is written on pods, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gas.cluster.errors import Forbidden
+from gas.errors import GasError
+from gas.plugin.allocation_policy import PreferredRequest
+from gas.plugin.listing import NO_IDS
+from gas.plugin.matching import Matching
+from gas.plugin.pod_objects import NodePod
+from gas.plugin.pod_resources import ContainerDevices, PodDevices, PodResources
+from gas.plugin.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, ReceiptWriter
+from gas.plugin.receipts import Receipt
+from gas.plugin.waiting_pods import PodOfNode, PodsOfNode
+from tests.builders import container
+from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
+from tests.plugin.scripted_kubelet import eventually
+
+ONE = container("c", i915=1)
+A = node_pod(ONE, name="a", started=True, annotations=decided("card0"))
+B = node_pod(ONE, name="b", started=True, annotations=decided("card0"))
+RECEIPT = {"gas-allocated-cards": "card1"}
+
+
+class Kubelet(PodResources):
+    """Has given these ids to the container ``c`` of each pod; None: it does not answer.
+
+    asked         how often it was
+    before_answer called with each question
+    """
+
+    def __init__(self, **given: str) -> None:
+        self.given: dict[str, str] | None = given
+        self.asked = 0
+        self.before_answer: Callable[[], None] = lambda: None
+
+    async def pods(self) -> tuple[PodDevices, ...] | None:
+        self.asked += 1
+        self.before_answer()
+        if self.given is None:
+            return None
+        return tuple(_entry(name, text) for name, text in self.given.items())
+
+
+def _entry(name: str, text: str) -> PodDevices:
+    given = {"i915": ids(*text.split(","))} if text else {}
+    return PodDevices(namespace="default", name=name, containers=(ContainerDevices(name="c", ids=given),))
+
+
+class Pods:
+    """The API's side: what was patched, as (name, annotations); ``refuses`` is the error of every patch."""
+
+    def __init__(self) -> None:
+        self.patched: list[tuple[str, Mapping[str, str | None]]] = []
+        self.refuses: GasError | None = None
+        self.tries = 0
+
+    async def patch(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> bool:
+        self.tries += 1
+        if self.refuses is not None:
+            raise self.refuses
+        assert namespace == "default"
+        self.patched.append((name, annotations))
+        return True
+
+
+class Node:
+    """A writer whose clock stands still; ``told`` are the pods and sentences of receipts."""
+
+    def __init__(self, kubelet: Kubelet, *pods: NodePod, interval: float = 3600.0, quiet: float = 0.0) -> None:
+        self.kubelet = kubelet
+        self.api = Pods()
+        self.pods = PodsOfNode()
+        self.pods.replaced(list(pods))
+        self.matching = Matching(self.pods)
+        self.now = 1000.0
+        self.last_call = float("-inf")
+        self.told: list[tuple[str, str]] = []
+        self.writer = ReceiptWriter(
+            self.pods,
+            self.matching,
+            kubelet,
+            self.api.patch,
+            last_call=lambda: self.last_call,
+            on_receipt=self._tell,
+            interval=interval,
+            quiet=quiet,
+            clock=lambda: self.now,
+        )
+
+    def _tell(self, pod: PodOfNode, found: Receipt) -> None:
+        self.told.append((pod.key, found.sentence))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.writer.run())
+        try:
+            yield
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_difference_is_told_and_written_on_its_pod_alone() -> None:
+    node = Node(Kubelet(a="card1-0", b="card0-0"), A, B)
+    await node.writer.look()
+    assert node.api.patched == [("a", RECEIPT)]
+    assert [key for key, _ in node.told] == ["default/a"]
+    assert (node.writer.written, node.writer.finished) == (1, 1)
+
+
+async def test_until_the_watch_shows_it_a_receipt_is_neither_written_nor_told_again() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    await node.writer.look()
+    node.now += WRITE_AGAIN - 0.1
+    await node.writer.look()
+    assert len(node.api.patched) == len(node.told) == 1
+
+
+async def test_a_receipt_that_the_watch_never_shows_is_written_again_but_told_once() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    await node.writer.look()
+    node.now += WRITE_AGAIN
+    await node.writer.look()
+    assert len(node.api.patched) == 2
+    assert len(node.told) == 1
+
+
+async def test_a_receipt_that_somebody_took_away_is_written_at_once() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    await node.writer.look()
+    node.pods.changed(node_pod(ONE, name="a", started=True, annotations=decided("card0") | RECEIPT))
+    await node.writer.look()
+    assert len(node.api.patched) == 1
+    node.pods.changed(A)
+    await node.writer.look()
+    assert len(node.api.patched) == 2
+
+
+async def test_another_difference_is_told_too() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    await node.writer.look()
+    node.kubelet.given = {"a": "card2-0"}
+    node.now += WRITE_AGAIN
+    await node.writer.look()
+    assert [annotations for _, annotations in node.api.patched] == [RECEIPT, {"gas-allocated-cards": "card2"}]
+    assert len(node.told) == 2
+
+
+async def test_a_receipt_that_says_nothing_true_is_taken_away() -> None:
+    forged = {"gas-allocated-init-cards": "card7"}
+    node = Node(Kubelet(a="card0-0"), node_pod(ONE, name="a", started=True, annotations=decided("card0") | forged))
+    await node.writer.look()
+    ((_, annotations),) = node.api.patched
+    assert annotations["gas-allocated-init-cards"] is None
+
+
+@pytest.mark.parametrize(
+    "given", [pytest.param(None, id="does-not-answer"), pytest.param({}, id="says-nothing-after-its-start")]
+)
+async def test_nothing_is_compared_while_kubelet(given: dict[str, str] | None) -> None:
+    node = Node(Kubelet(), A)
+    node.kubelet.given = given
+    await node.writer.look()
+    assert node.told == []
+    assert node.writer.finished == 0
+
+
+async def test_a_pod_that_changes_while_kubelet_is_asked_waits_for_the_next_comparison() -> None:
+    """Another pod of the same name may have come meanwhile."""
+    node = Node(Kubelet(a="card1-0"), A)
+    other = node_pod(ONE, name="a", uid="other", started=True, annotations=decided("card1"))
+    node.kubelet.before_answer = lambda: node.pods.replaced([other])
+    await node.writer.look()
+    assert node.told == []
+
+
+async def test_a_pod_in_the_middle_waits() -> None:
+    """As when kubelet, after its restart, asks again for the init containers of a pod that had a status."""
+    init = (container("i", i915=1), container("j", i915=1))
+    pod = node_pod(container("c"), name="a", init=init, started=True, annotations=decided("", init="card0|card0"))
+    node = Node(Kubelet(a=""), pod)
+    offered = tuple(sorted(slots(2)))
+    request = PreferredRequest(resource="i915", offered=offered, must_include=NO_IDS, size=1)
+    node.matching.prefer(request, listing={"default/a": {"c": {}}})
+    node.matching.allocate("i915", ids("card1-0"), now=node.now)
+    await node.writer.look()
+    assert node.told == []
+    node.matching.allocate("i915", ids("card1-0"), now=node.now)
+    await node.writer.look()
+    assert [key for key, _ in node.told] == ["default/a"]
+
+
+async def test_matching_learns_what_kubelet_says() -> None:
+    waiting = node_pod(ONE, name="a", annotations=decided("card0"))
+    node = Node(Kubelet(a="card1-0"), waiting)
+    await node.writer.look()
+    request = PreferredRequest(resource="i915", offered=tuple(sorted(slots(2))), must_include=NO_IDS, size=1)
+    assert node.matching.prefer(request).match is None
+
+
+async def test_what_cannot_be_written_is_a_trouble_and_tried_again() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    node.api.refuses = GasError("the API server is away")
+    await node.writer.look()
+    assert node.writer.trouble == "cannot write on pods which cards they were given: the API server is away"
+    assert len(node.told) == 1
+    node.api.refuses = None
+    await node.writer.look()
+    assert node.api.patched == [("a", RECEIPT)]
+    assert node.writer.trouble is None
+
+
+async def test_the_same_trouble_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(Kubelet(a="card1-0", b="card1-0"), A, B)
+    node.api.refuses = GasError("the API server is away")
+    await node.writer.look()
+    await node.writer.look()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_while_a_rule_is_missing_differences_are_told_and_writing_rests() -> None:
+    node = Node(Kubelet(a="card1-0", b="card1-0"), A, B)
+    node.api.refuses = Forbidden("Forbidden", "a webhook does not like it")
+    await node.writer.look()
+    await node.writer.look()
+    assert node.api.tries == 1
+    assert len(node.told) == 2
+    node.now += FORBIDDEN_PAUSE
+    node.api.refuses = None
+    await node.writer.look()
+    assert len(node.api.patched) == 2
+
+
+async def test_of_pods_that_are_gone_nothing_is_kept() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    await node.writer.look()
+    gone = [weakref.ref(pod) for pod in node.pods]
+    node.pods.replaced([])
+    await node.writer.look()
+    gc.collect()
+    assert [pod() for pod in gone] == [None]
+    node.pods.replaced([A])
+    await node.writer.look()
+    assert len(node.told) == 2
+
+
+async def test_after_an_allocate_it_looks_soon() -> None:
+    node = Node(Kubelet(a="card0-0"), A)
+    async with node.running():
+        await eventually(lambda: node.writer.finished == 1)
+        node.writer.look_soon()
+        await eventually(lambda: node.writer.finished == 2)
+
+
+async def test_it_looks_every_few_seconds_without_being_told() -> None:
+    node = Node(Kubelet(a="card0-0"), A, interval=0.01)
+    async with node.running():
+        await eventually(lambda: node.writer.finished >= 3)
+
+
+async def test_kubelet_is_not_asked_while_it_gives_away() -> None:
+    """Asked between its choice of ids and the end of Allocate, kubelet 1.34 may forget that they are taken."""
+    node = Node(Kubelet(a="card0-0"), A, quiet=0.01)
+    node.last_call = node.now
+    async with node.running():
+        await asyncio.sleep(0.05)
+        assert node.kubelet.asked == 0
+        node.now += 1
+        await eventually(lambda: node.writer.finished)
+
+
+async def test_what_nobody_expected_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(Kubelet(a="card0-0"), A, interval=0.01)
+    answers = itertools.chain([RuntimeError("unexpected")], itertools.repeat(None))
+
+    def before_answer() -> None:
+        if (error := next(answers)) is not None:
+            raise error
+
+    node.kubelet.before_answer = before_answer
+    async with node.running():
+        await eventually(lambda: node.writer.finished)
+    assert "could not be compared" in caplog.text

@@ -1,0 +1,38 @@
+"""In which order the parts of the plugin end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gas.plugin.device_server import DeviceServer
+from gas.sandbox.fake_sysfs import FLEX_170, fake_gpus
+from tests.plugin.node_of_sandbox import sandbox_node
+
+
+async def test_while_kubelet_is_still_answered_the_pods_of_the_node_are_still_watched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the pod in the middle would wait for a watch that is no more, and then get any cards."""
+    close = DeviceServer.close
+    watched: list[bool] = []
+
+    async def observed_close(server: DeviceServer) -> None:
+        await close(server)
+        watched.append(_is_running("Watch.run"))
+
+    async with sandbox_node(*fake_gpus(FLEX_170, 1)) as node, node.running_plugin():
+        assert _is_running("Watch.run")
+        monkeypatch.setattr(DeviceServer, "close", observed_close)
+    assert watched
+    assert all(watched)
+    assert not _is_running("Watch.run")
+
+
+def _is_running(function: str) -> bool:
+    """Whether a task of this function is there that nobody has told to end."""
+    return any(
+        getattr(task.get_coro(), "__qualname__", "") == function and not task.cancelling()
+        for task in asyncio.all_tasks()
+    )
