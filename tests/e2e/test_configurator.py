@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,15 @@ def machine(gpu_node: GpuNode, binaries: Path) -> ControlPlaneNode:
     cluster.api.create(PODS, pod("before"))
     wait_for("a pod is bound by kubeadm's kube-scheduler", lambda: "before" in cards_by_pod(cluster.api), seconds=60)
     return machine
+
+
+def test_kubeadm_writes_what_the_fast_tests_work_on(machine: ControlPlaneNode) -> None:
+    lines = machine.manifest.read_text().splitlines()
+    written = "\n".join(line for line in lines if "--secure-port=" not in line)  # this run's own port
+    found = re.search(r"kube-scheduler:v(1\.\d+)\.\d+", written)
+    assert found is not None
+    committed = REPOSITORY / "tests/configurator/kubeadm" / found[1] / "kube-scheduler.yaml"
+    assert written == re.sub(r"kube-scheduler:v[\d.]+", found[0], committed.read_text()).rstrip("\n")
 
 
 def test_scheduler_calls_the_extender_with_what_the_configurator_made_and_undo_brings_all_back(

@@ -1,0 +1,200 @@
+"""What a run changed, kept so that it can be taken back: a directory for each run, with the files as they were.
+
+backup_2026-05-04_1f2e3d4c/
+  record.json                                    what was changed, and whether the run came to its end
+  etc/kubernetes/manifests/kube-scheduler.yaml   a file as it was
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from configurator.errors import ConfiguratorError, FileTrouble
+from configurator.files import Change, FileState, read_state
+
+RECORD = "record.json"
+_PREFIX = "backup_"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """Digests of a file before and after the run, None where there was none, and how it was."""
+
+    path: Path
+    digest_before: str | None
+    digest_after: str | None
+    mode: int
+    user: int
+    group: int
+    secret: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """One run's.
+
+    complete     whether the run came to its end; else it was cut short between two files
+    directories  that the run made, outer ones first
+    """
+
+    directory: Path
+    complete: bool
+    files: tuple[RecordedFile, ...]
+    directories: tuple[Path, ...]
+
+    @classmethod
+    def write(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], now: datetime) -> Self:
+        """Before anything is changed; it says that the run is not complete. Raises ConfiguratorError."""
+        directory = root / f"{_PREFIX}{now:%Y-%m-%d}_{now:%H%M%S}{secrets.token_hex(3)}"
+        files = tuple(_recorded(change) for change in changes)
+        backup = cls(directory, False, files, tuple(directories))
+        try:
+            root.mkdir(mode=0o755, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700)
+            for change in changes:
+                if change.before is not None:
+                    _store(directory / _inside(change.path), change.before)
+            backup._write_record(complete=False)
+        except BaseException as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise ConfiguratorError(
+                    f"no backup can be written to {root}: {error.strerror}; nothing was changed"
+                ) from None
+            raise
+        return backup
+
+    def mark_complete(self) -> None:
+        self._write_record(complete=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.directory)
+
+    def undoing(self) -> list[Change]:
+        """The changes that bring back what was before, the last one first.
+
+        Raises ConfiguratorError when a file is neither as this run left it nor as it was before: somebody edited
+        it, and that would be lost.
+        """
+        made = []
+        for file in reversed(self.files):
+            current = read_state(file.path)
+            digest = None if current is None else current.digest
+            if digest not in (file.digest_before, file.digest_after):
+                what = "is gone" if current is None else "was changed"
+                raise ConfiguratorError(
+                    f"{file.path} {what} since {self.directory.name}; nothing was taken back. "
+                    f"What was there before is in {self.directory}: put it back by hand where it still fits"
+                )
+            before = self._before(file)
+            if current != before:
+                made.append(Change(file.path, current, before, file.secret))
+        return made
+
+    def _before(self, file: RecordedFile) -> FileState | None:
+        if file.digest_before is None:
+            return None
+        stored = read_state(self.directory / _inside(file.path))
+        if stored is None or stored.digest != file.digest_before:
+            raise FileTrouble(
+                self.directory / _inside(file.path), "is not what was stored there; nothing was taken back"
+            )
+        return FileState(stored.content, file.mode, file.user, file.group)
+
+    def _write_record(self, *, complete: bool) -> None:
+        record = {
+            "version": 1,
+            "complete": complete,
+            "directories": [str(directory) for directory in self.directories],
+            "files": [
+                {
+                    "path": str(file.path),
+                    "before": file.digest_before,
+                    "after": file.digest_after,
+                    "mode": file.mode,
+                    "user": file.user,
+                    "group": file.group,
+                    "secret": file.secret,
+                }
+                for file in self.files
+            ],
+        }
+        unfinished = self.directory / f"{RECORD}.unfinished"
+        with unfinished.open("w") as opened:
+            json.dump(record, opened, indent=1)
+            opened.flush()
+            os.fsync(opened.fileno())
+        unfinished.rename(self.directory / RECORD)
+
+
+def backups(root: Path) -> list[Backup]:
+    """Those below a directory, the newest first. Raises FileTrouble for one that somebody else could have written."""
+    if not root.is_dir():
+        return []
+    found = [path for path in root.glob(_PREFIX + "*") if (path / RECORD).exists()]
+    return [
+        read_backup(path) for path in sorted(found, key=lambda path: (path / RECORD).lstat().st_mtime_ns, reverse=True)
+    ]
+
+
+def read_backup(directory: Path) -> Backup:
+    """Raises FileTrouble when it is damaged, or when somebody else could have written it."""
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise FileTrouble(directory, "could have been written by somebody else: it is not used; see who owns it")
+    state = read_state(directory / RECORD)
+    try:
+        record: dict[str, Any] = json.loads(state.content if state is not None else b"")
+        files = tuple(
+            RecordedFile(
+                path=Path(each["path"]),
+                digest_before=each["before"],
+                digest_after=each["after"],
+                mode=int(each["mode"]),
+                user=int(each["user"]),
+                group=int(each["group"]),
+                secret=bool(each["secret"]),
+            )
+            for each in record["files"]
+        )
+        return Backup(directory, bool(record["complete"]), files, tuple(Path(each) for each in record["directories"]))
+    except (ValueError, KeyError, TypeError):
+        raise FileTrouble(directory / RECORD, "cannot be read: it is damaged") from None
+
+
+def _recorded(change: Change) -> RecordedFile:
+    before = change.before or FileState(b"", 0, 0, 0)
+    after = change.after
+    return RecordedFile(
+        path=change.path,
+        digest_before=None if change.before is None else before.digest,
+        digest_after=None if after is None else hashlib.sha256(after.content).hexdigest(),
+        mode=before.mode,
+        user=before.user,
+        group=before.group,
+        secret=change.secret,
+    )
+
+
+def _store(path: Path, state: FileState) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as opened:  # noqa: PTH123 -- a descriptor has no path
+        opened.write(state.content)
+        opened.flush()
+        os.fsync(descriptor)
+
+
+def _inside(path: Path) -> Path:
+    """Where a file is stored below a backup's directory."""
+    return path.relative_to(path.anchor)

@@ -1,0 +1,279 @@
+"""Which certificates a run keeps, which it signs anew, and the files that follow from that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from configurator.certificates import (
+    AUTHORITY_NAME,
+    CLIENT_NAME,
+    RENEWAL,
+    Pair,
+    common_name,
+    day,
+    is_authority,
+    is_for,
+    is_signed_by,
+    mint_authority,
+    mint_client,
+    mint_server,
+    read_certificates,
+    read_pair,
+    serves,
+    why_not_valid,
+)
+from configurator.errors import BadCertificate, ConfiguratorError
+from configurator.extender_secret import SecretName, secret_manifest
+from configurator.files import FileState, WantedFile
+
+AUTHORITY_CERTIFICATE = "ca.crt"
+AUTHORITY_KEY = "ca.key"
+SERVING_CERTIFICATE = "server.crt"
+SERVING_KEY = "server.key"
+SECRET = "extender-secret.yaml"  # noqa: S105 -- the name of a file
+CLIENT_CERTIFICATE = "client.crt"
+CLIENT_KEY = "client.key"
+
+Read = Callable[[Path], FileState | None]
+"""What a file holds that may be written later; None: it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenPair:
+    """Files of a certificate and its key that somebody else signed, and of the authority that did."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateRequest:
+    """What is asked for.
+
+    client_directory  of what kube-scheduler reads: its client pair, and whom it believes
+    own_directory     of what only the configurator reads: its authority, the serving pair, the Secret
+    cluster_authority certificate and key of the authority that signs; None: a small one of our own
+    given_client, given_serving   used as they are; None: one is signed
+    names             for the serving certificate; the first is the host that kube-scheduler calls
+    client_owner      numbers of the user and group that kube-scheduler runs as; None: root
+    """
+
+    client_directory: Path
+    own_directory: Path
+    cluster_authority: tuple[Path, Path] | None
+    given_client: GivenPair | None
+    given_serving: GivenPair | None
+    names: Sequence[str]
+    client_owner: tuple[int, int] | None
+    secret: SecretName
+
+
+@dataclass(slots=True)
+class CertificatePlan:
+    """The files, in the order in which they are to be written, and sentences about what is new."""
+
+    files: list[WantedFile] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def contents(self, directory: Path) -> list[bytes]:
+        """Of the files in a directory that hold no secret."""
+        return [file.content for file in self.files if file.path.parent == directory and not file.secret]
+
+
+def plan_certificates(
+    request: CertificateRequest, *, read: Read, read_input: Callable[[Path], bytes], now: datetime
+) -> CertificatePlan:
+    """Raises BadCertificate for files that cannot be used, ConfiguratorError for files that are somebody else's."""
+    return _Planner(request, read, read_input, now).plan()
+
+
+class _Planner:
+    def __init__(
+        self, request: CertificateRequest, read: Read, read_input: Callable[[Path], bytes], now: datetime
+    ) -> None:
+        self._request = request
+        self._read = read
+        self._read_input = read_input
+        self._now = now
+        self._result = CertificatePlan()
+        self._signing: Pair | None = None
+
+    def plan(self) -> CertificatePlan:
+        request = self._request
+        serving, serving_authority = self._serving()
+        client, client_authority = self._client()
+        own, clients = request.own_directory, request.client_directory
+        manifest = secret_manifest(
+            request.secret, certificate=serving.chain, key=serving.key_text, authority=client_authority
+        )
+        self._add(own / SECRET, manifest, secret=True)
+        self._refuse_strange_authority(clients / AUTHORITY_CERTIFICATE, serving_authority)
+        self._add(clients / AUTHORITY_CERTIFICATE, serving_authority)
+        self._add(clients / CLIENT_CERTIFICATE, client.chain)
+        self._add(clients / CLIENT_KEY, client.key_text, secret=True, owner=request.client_owner)
+        return self._result
+
+    def _add(self, path: Path, content: bytes, *, secret: bool = False, owner: tuple[int, int] | None = None) -> None:
+        mode = 0o600 if secret else 0o644
+        self._result.files.append(WantedFile(path=path, content=content, mode=mode, owner=owner, secret=secret))
+
+    def _note(self, sentence: str) -> None:
+        self._result.notes.append(sentence)
+
+    def _serving(self) -> tuple[Pair, bytes]:
+        """The pair that the extender serves with, and the authority that kube-scheduler has to believe."""
+        request = self._request
+        if request.given_serving is not None:
+            pair, authority = self._given(request.given_serving, ExtendedKeyUsageOID.SERVER_AUTH)
+            if not serves(pair.certificate, request.names[0]):
+                raise BadCertificate(
+                    request.given_serving.certificate, f"is not for {request.names[0]}, which kube-scheduler calls"
+                )
+            return pair, authority
+        signing = self._authority()
+        files = request.own_directory / SERVING_CERTIFICATE, request.own_directory / SERVING_KEY
+        kept = self._kept(*files, signing, ExtendedKeyUsageOID.SERVER_AUTH, request.names)
+        pair = kept or mint_server(signing, request.names, self._now)
+        if kept is None:
+            self._note(f"a serving certificate for {request.names[0]}, valid until {_end(pair)}")
+        self._add(files[0], pair.chain)
+        self._add(files[1], pair.key_text, secret=True)
+        return pair, signing.chain
+
+    def _client(self) -> tuple[Pair, bytes]:
+        """The pair that kube-scheduler shows, and the authority that the extender has to believe."""
+        request = self._request
+        files = request.client_directory / CLIENT_CERTIFICATE, request.client_directory / CLIENT_KEY
+        if request.given_client is not None:
+            pair, authority = self._given(request.given_client, ExtendedKeyUsageOID.CLIENT_AUTH)
+            self._refuse_strange_client(files[0], pair.chain, None)
+            return pair, authority
+        signing = self._authority()
+        self._refuse_strange_client(files[0], None, signing)
+        kept = self._kept(*files, signing, ExtendedKeyUsageOID.CLIENT_AUTH, ())
+        pair = kept or mint_client(signing, self._now)
+        if kept is None:
+            self._note(f"a client certificate for {CLIENT_NAME}, valid until {_end(pair)}")
+        return pair, signing.chain
+
+    def _authority(self) -> Pair:
+        """Who signs what is not given; its own files are planned when it is ours."""
+        if self._signing is None:
+            paths = self._request.cluster_authority
+            self._signing = self._own_authority() if paths is None else self._cluster_authority(*paths)
+        return self._signing
+
+    def _cluster_authority(self, certificate: Path, key: Path) -> Pair:
+        pair = read_pair(certificate, self._read_input(certificate), key, self._read_input(key))
+        if not pair.is_authority:
+            raise BadCertificate(certificate, "is not the certificate of an authority, so it cannot sign others")
+        if (problem := why_not_valid(pair.certificate, self._now)) is not None:
+            raise BadCertificate(certificate, problem)
+        return pair
+
+    def _own_authority(self) -> Pair:
+        directory = self._request.own_directory
+        paths = directory / AUTHORITY_CERTIFICATE, directory / AUTHORITY_KEY
+        certificate, key = self._read(paths[0]), self._read(paths[1])
+        pair = None
+        if certificate is not None and key is not None:
+            pair = read_pair(paths[0], certificate.content, paths[1], key.content)
+            if not pair.is_authority:
+                raise BadCertificate(paths[0], "is not the certificate of an authority; move it away, and run again")
+            if pair.certificate.not_valid_after_utc - self._now < RENEWAL:
+                pair = None
+        elif certificate is not None or key is not None:
+            present, absent = paths if certificate is not None else reversed(paths)
+            raise ConfiguratorError(
+                f"{present} is there without {absent}: bring both from the machine where the configurator ran first, "
+                "or move the one away, which makes a new authority"
+            )
+        if pair is None:
+            pair = mint_authority(self._now)
+            self._note(f"an authority of its own, {AUTHORITY_NAME}, valid until {_end(pair)}")
+        self._add(paths[0], pair.chain)
+        self._add(paths[1], pair.key_text, secret=True)
+        return pair
+
+    def _kept(
+        self,
+        certificate_file: Path,
+        key_file: Path,
+        signing: Pair,
+        usage: x509.ObjectIdentifier,
+        names: Sequence[str],
+    ) -> Pair | None:
+        """What an earlier run signed, if it still serves its purpose for long enough; None: sign another."""
+        certificate, key = self._read(certificate_file), self._read(key_file)
+        if certificate is None or key is None:
+            return None
+        try:
+            pair = read_pair(certificate_file, certificate.content, key_file, key.content)
+        except BadCertificate as bad:
+            self._note(f"what was there is replaced: {bad}")
+            return None
+        found = pair.certificate
+        lasts = found.not_valid_after_utc - self._now >= RENEWAL and found.not_valid_before_utc <= self._now
+        good = (
+            lasts
+            and is_signed_by(found, signing.certificate)
+            and is_for(found, usage)
+            and not is_authority(found)
+            and all(serves(found, name) for name in names)
+        )
+        return pair if good else None
+
+    def _given(self, given: GivenPair, usage: x509.ObjectIdentifier) -> tuple[Pair, bytes]:
+        """A pair from somebody else, if everything about it fits, with its authority's text."""
+        text = self._read_input(given.certificate)
+        pair = read_pair(given.certificate, text, given.key, self._read_input(given.key))
+        if (problem := why_not_valid(pair.certificate, self._now)) is not None:
+            raise BadCertificate(given.certificate, problem)
+        if pair.is_authority:
+            raise BadCertificate(given.certificate, "is an authority's; whoever holds its key can sign anything")
+        if not is_for(pair.certificate, usage):
+            wanted = "a server" if usage == ExtendedKeyUsageOID.SERVER_AUTH else "a client"
+            raise BadCertificate(given.certificate, f"may not be used by {wanted} (extended key usage)")
+        authority_text = self._read_input(given.authority)
+        authorities = read_certificates(given.authority, authority_text)
+        chain = [*read_certificates(given.certificate, text)[1:], *authorities]
+        if not any(is_signed_by(pair.certificate, each) for each in chain):
+            raise BadCertificate(given.certificate, f"was not signed by the authority in {given.authority}")
+        if (problem := why_not_valid(authorities[0], self._now)) is not None:
+            raise BadCertificate(given.authority, problem)
+        return pair, authority_text
+
+    def _refuse_strange_client(self, path: Path, wanted: bytes | None, signing: Pair | None) -> None:
+        """A client certificate that is there already is only replaced if it is ours, or a copy of the authority's."""
+        state = self._read(path)
+        if state is None or state.content == wanted:
+            return
+        found = read_certificates(path, state.content)[0]
+        if is_authority(found):
+            self._note(f"{path} was an authority's own certificate, whose key can sign anything: it is replaced")
+            return
+        ours = common_name(found.issuer) == AUTHORITY_NAME or common_name(found.subject) == CLIENT_NAME
+        if not ours and (signing is None or not is_signed_by(found, signing.certificate)):
+            raise ConfiguratorError(
+                f"{path} is a certificate for {common_name(found.subject)!r} that the configurator did not make; "
+                "move it away, or name another directory with -cert-dir"
+            )
+
+    def _refuse_strange_authority(self, path: Path, wanted: bytes) -> None:
+        state = self._read(path)
+        if state is None or state.content == wanted:
+            return
+        found = read_certificates(path, state.content)[0]
+        if not is_authority(found):
+            raise ConfiguratorError(f"{path} is not an authority's certificate; move it away, and run again")
+
+
+def _end(pair: Pair) -> str:
+    return day(pair.certificate.not_valid_after_utc)

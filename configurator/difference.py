@@ -1,0 +1,65 @@
+"""What a run would change, as text for people: a unified diff, red and green where a terminal shows it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+from configurator.certificates import described
+from configurator.files import Change, FileState
+
+_RED, _GREEN, _BOLD, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
+
+
+def difference(changes: Iterable[Change], *, coloured: bool) -> str:
+    """Every change in turn. Of a file with a private key only that it changes, of a certificate what it says.
+
+    What a file holds cannot do anything to the terminal: control characters are shown as numbers.
+    """
+    lines = [line for change in changes for line in _one(change)]
+    if coloured:
+        lines = [_coloured(line) for line in lines]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _one(change: Change) -> Iterator[str]:
+    path = _visible(str(change.path))
+    before, after = change.before, change.after
+    yield f"--- {path if before is not None else '(not there)'}"
+    yield f"+++ {path if after is not None else '(not there)'}"
+    if before is not None and after is not None and before.mode != after.mode:
+        yield f"-mode {before.mode:04o}"
+        yield f"+mode {after.mode:04o}"
+    if change.secret:
+        if before is not None and (after is None or before.content != after.content):
+            yield "-(a private key, not shown)"
+        if after is not None and (before is None or before.content != after.content):
+            yield f"+(a private key, not shown; mode {after.mode:04o})"
+        return
+    body = difflib.unified_diff(_lines(before), _lines(after), n=3, lineterm="")
+    yield from list(body)[2:]
+
+
+def _lines(state: FileState | None) -> list[str]:
+    if state is None:
+        return []
+    if (certificates := described(state.content)) is not None:
+        return [_visible(line) for line in certificates]
+    text = state.content.decode("utf-8", "backslashreplace")
+    lines = [_visible(line) for line in text.split("\n")]
+    if lines[-1]:
+        lines[-1] += "  (no end of line)"
+    else:
+        lines.pop()
+    return lines
+
+
+def _visible(text: str) -> str:
+    return "".join(each if each.isprintable() or each == "\t" else f"\\x{ord(each):02x}" for each in text)
+
+
+def _coloured(line: str) -> str:
+    if line.startswith(("---", "+++")):
+        return f"{_BOLD}{line}{_PLAIN}"
+    colour = {"-": _RED, "+": _GREEN}.get(line[:1])
+    return f"{colour}{line}{_PLAIN}" if colour else line

@@ -1,0 +1,78 @@
+"""Which release a kube-scheduler is, and which versions of its configuration that release reads."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from configurator.errors import ConfiguratorError
+
+OLDEST = 22
+"""The oldest minor release of Kubernetes 1 that is supported."""
+
+GROUP = "kubescheduler.config.k8s.io"
+
+_READ_BY = {"v1beta1": (19, 22), "v1beta2": (22, 27), "v1beta3": (23, 28), "v1": (25, None)}
+"""Version of the configuration -> the first and the last minor release that reads it; None: no last one is known."""
+
+_TAG = re.compile(r"v?1\.(?P<minor>[0-9]{1,3})\.[0-9]{1,3}([-+_.][A-Za-z0-9_.+-]*)?", re.ASCII)
+_GIVEN = re.compile(r"v?1\.(?P<minor>[0-9]{1,3})(\.[0-9]{1,3})?([-+_][A-Za-z0-9_.+-]*)?", re.ASCII)
+
+
+class UnknownVersion(ConfiguratorError):
+    """Nothing says which release a kube-scheduler is, or it is one that is not supported."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KubernetesVersion:
+    """A minor release: ``KubernetesVersion(34)`` is 1.34."""
+
+    minor: int
+
+    @classmethod
+    def of_image(cls, image: str, *, name: str) -> Self:
+        """From the tag of an image such as ``registry.k8s.io/kube-scheduler:v1.34.4``. Raises UnknownVersion."""
+        tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+        if (match := _TAG.fullmatch(tag)) is None:
+            raise UnknownVersion(
+                f"{name}: the image {image[:200]!r} does not say which release of Kubernetes it is; "
+                "say it with --kubernetes-version, such as --kubernetes-version=1.34"
+            )
+        return cls._supported(int(match["minor"]), name)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """``1.34``, ``v1.34.4`` -> 1.34. Raises ValueError with what was expected, in words."""
+        if (match := _GIVEN.fullmatch(text)) is None:
+            raise ValueError("a release of Kubernetes such as 1.34")
+        try:
+            return cls._supported(int(match["minor"]), "it")
+        except UnknownVersion:
+            raise ValueError(f"a release of Kubernetes from 1.{OLDEST} on") from None
+
+    @classmethod
+    def _supported(cls, minor: int, name: str) -> Self:
+        if minor < OLDEST:
+            raise UnknownVersion(f"{name} is of Kubernetes 1.{minor}; expected 1.{OLDEST} or later")
+        return cls(minor)
+
+    def reads(self, api_version: str) -> bool:
+        """Whether this release reads configurations of an ``apiVersion``, written with its group."""
+        group, _, version = api_version.partition("/")
+        if group != GROUP or version not in _READ_BY:
+            return False
+        first, last = _READ_BY[version]
+        return first <= self.minor and (last is None or self.minor <= last)
+
+    @property
+    def newest_api_version(self) -> str:
+        """The ``apiVersion`` for a new configuration.
+
+        The newest that the release reads, because a kube-scheduler without any configuration has the defaults of that
+        one: with another, its plugins would count otherwise than before.
+        """
+        return next(f"{GROUP}/{name}" for name in reversed(_READ_BY) if self.reads(f"{GROUP}/{name}"))
+
+    def __str__(self) -> str:
+        return f"1.{self.minor}"

@@ -1,0 +1,191 @@
+"""What a run would change: every file of the machine is read, none is written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from configurator.certificate_plan import CertificateRequest, GivenPair, plan_certificates
+from configurator.certificates import is_authority, read_certificates
+from configurator.errors import ConfiguratorError, FileTrouble
+from configurator.files import Change, FileState, WantedFile, changes, read_input, read_state
+from configurator.flag_table import DEFAULT_TEMPLATE
+from configurator.flags import Flags
+from configurator.host_names import serving_names
+from configurator.scheduler_configuration import (
+    SchedulerConfiguration,
+    extender_host,
+    merged_configuration,
+    new_configuration,
+    same_certificate_elsewhere,
+)
+from configurator.scheduler_flags import CONFIG
+from configurator.scheduler_manifest import CERTIFICATES_VOLUME, SchedulerManifest
+from configurator.yaml_document import YamlDocument
+
+BUILT_IN_TEMPLATE = Path(__file__).with_name("default-scheduler-config.yaml")
+CONFIGURATION_DIRECTORY = Path("/etc/kubernetes")
+CERTIFICATE_DIRECTORY = Path("/etc/certs")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """changes   in the order in which they are to be made: the manifest, which kubelet acts on, is the last
+    notes     sentences about what is new, and why
+    warnings  sentences about what the administrator should know or do
+    """
+
+    changes: Sequence[Change]
+    notes: Sequence[str]
+    warnings: Sequence[str]
+    cluster_signs: bool
+
+
+class _Files:
+    """Files that may be written, each read once, so that what was seen is what the plan is about."""
+
+    def __init__(self) -> None:
+        self.found: dict[Path, FileState | None] = {}
+
+    def read(self, path: Path) -> FileState | None:
+        if path not in self.found:
+            self.found[path] = read_state(path)
+        return self.found[path]
+
+
+def make_plan(flags: Flags, now: datetime) -> Plan:
+    """Raises ConfiguratorError when something is not as it has to be."""
+    files = _Files()
+    state = files.read(flags.manifest)
+    if state is None:
+        raise FileTrouble(flags.manifest, "is not there; name kube-scheduler's static pod manifest with -m")
+    document = YamlDocument.parse(str(flags.manifest), state.content)
+    manifest = SchedulerManifest.read(document, flags.kubernetes_version)
+    certificates = flags.certificate_directory or _certificates_in_use(manifest) or CERTIFICATE_DIRECTORY
+    target, configuration, is_new = _configuration(flags, manifest, files)
+    _refuse_misplaced(flags, certificates, target)
+
+    cluster_authority, given_client = _signing(flags)
+    owner = None if manifest.runs_as is None else (manifest.runs_as.user, manifest.runs_as.group)
+    request = CertificateRequest(
+        client_directory=certificates,
+        own_directory=flags.own_directory,
+        cluster_authority=cluster_authority,
+        given_client=given_client,
+        given_serving=flags.given_serving,
+        names=serving_names(extender_host(configuration), flags.more_names),
+        client_owner=owner,
+        secret=flags.secret,
+    )
+    certificate_plan = plan_certificates(request, read=files.read, read_input=read_input, now=now)
+    read_by_scheduler = [configuration.document.content, *certificate_plan.contents(certificates)]
+    wired = manifest.wired(configuration=target, certificates=certificates, fingerprint=_fingerprint(read_by_scheduler))
+    wanted = [
+        *certificate_plan.files,
+        WantedFile(path=target, content=configuration.document.content),
+        WantedFile(path=flags.manifest, content=wired.content),
+    ]
+    for file in wanted:
+        files.read(file.path)
+    made = changes(wanted, files.found)
+    warnings = []
+    if flags.template is not None and not is_new and made:
+        warnings.append(f"there is a configuration already, so only the extenders of {flags.template} are taken")
+    if cluster_authority is None:
+        warnings += [_about_other(address, request) for address in same_certificate_elsewhere(configuration)]
+    return Plan(
+        changes=made,
+        notes=certificate_plan.notes,
+        warnings=warnings,
+        cluster_signs=cluster_authority is not None,
+    )
+
+
+def _configuration(
+    flags: Flags, manifest: SchedulerManifest, files: _Files
+) -> tuple[Path, SchedulerConfiguration, bool]:
+    """The file that kube-scheduler will read, what it will hold, and whether there was none before."""
+    template = _template(flags)
+    target = (flags.configuration_directory or CONFIGURATION_DIRECTORY) / (flags.template or DEFAULT_TEMPLATE).name
+    base = target
+    if (given := manifest.flags.values.get(CONFIG)) is not None:
+        in_use = manifest.on_host(given)
+        if in_use is None:
+            raise ConfiguratorError(
+                f"{manifest.document.name} has --{CONFIG}={given}, which is not a file of this machine that the pod "
+                "mounts, so that the extender cannot be added to it; mount it from the host, and run again"
+            )
+        base = in_use
+        target = in_use if flags.configuration_directory is None else target
+        if files.read(base) is None:
+            raise FileTrouble(base, f"is not there, although kube-scheduler is told to read it with --{CONFIG}={given}")
+    existing = files.read(base)
+    if existing is None:
+        carried = manifest.flags.configuration(minor=manifest.version.minor)
+        return target, new_configuration(template, version=manifest.version, url=flags.url, carried=carried), True
+    found = SchedulerConfiguration(YamlDocument.parse(str(base), existing.content))
+    return target, merged_configuration(found, template, version=manifest.version, url=flags.url), False
+
+
+def _template(flags: Flags) -> SchedulerConfiguration:
+    path = flags.template
+    if path is None:
+        path = DEFAULT_TEMPLATE.absolute() if DEFAULT_TEMPLATE.exists() else BUILT_IN_TEMPLATE
+    return SchedulerConfiguration(YamlDocument.parse(str(path), read_input(path)))
+
+
+def _certificates_in_use(manifest: SchedulerManifest) -> Path | None:
+    """Where an earlier run put them; another one's mount at the same place is none."""
+    names = {mount.name for mount in manifest.mounts}
+    return manifest.certificates if CERTIFICATES_VOLUME in names else None
+
+
+def _signing(flags: Flags) -> tuple[tuple[Path, Path] | None, GivenPair | None]:
+    """The authority to sign with, if it is not our own, and the client pair to use, if one is given."""
+    certificate, key = flags.signing
+    if not flags.is_signing_named:
+        return (flags.signing if flags.cluster_authority else None), None
+    if flags.cluster_authority or is_authority(read_certificates(certificate, read_input(certificate))[0]):
+        return (certificate, key), None
+    if flags.client_authority is None:
+        raise ConfiguratorError(
+            f"{certificate} is a client certificate: name the authority that signed it, --client-ca"
+        )
+    return None, GivenPair(certificate, key, flags.client_authority)
+
+
+def _refuse_misplaced(flags: Flags, certificates: Path, target: Path) -> None:
+    manifests = flags.manifest.parent
+    places = {
+        "-d": target.parent,
+        "-cert-dir": certificates,
+        "--pki-dir": flags.own_directory,
+        "-b": flags.backups,
+    }
+    for flag, place in places.items():
+        if place is not None and place.resolve().is_relative_to(manifests.resolve()):
+            raise ConfiguratorError(
+                f"{flag} {place} is in the manifests' directory, where kubelet runs what it finds; name another"
+            )
+    if flags.own_directory.resolve().is_relative_to(certificates.resolve()):
+        raise ConfiguratorError(
+            f"--pki-dir {flags.own_directory} holds the authority's private key, and -cert-dir {certificates} is "
+            "mounted into kube-scheduler's container; name another for one of them"
+        )
+
+
+def _fingerprint(contents: Sequence[bytes]) -> str:
+    digest = hashlib.sha256()
+    for content in contents:
+        digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()[:16]
+
+
+def _about_other(address: str, request: CertificateRequest) -> str:
+    return (
+        f"kube-scheduler shows its new client certificate to {address} as well, which has to trust "
+        f"{request.own_directory}/ca.crt now; with --cluster-ca it need not"
+    )

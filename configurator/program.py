@@ -1,0 +1,146 @@
+"""One run of the configurator: look, show or change, and say what is left to do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import datetime
+
+from configurator.backup import Backup, backups, read_backup
+from configurator.certificate_plan import SECRET
+from configurator.certificates import CLIENT_NAME
+from configurator.difference import difference
+from configurator.errors import ConfiguratorError
+from configurator.files import read_input
+from configurator.flags import Flags
+from configurator.lock import locked
+from configurator.plan import Plan, make_plan
+from configurator.secret_application import apply_secret
+from configurator.transaction import commit, missing_directories, remove_left_over
+from gas.errors import GasError
+
+Say = Callable[[str], None]
+"""Tell the administrator one line, or several."""
+
+
+def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> None:
+    """Do what the flags ask for. Raises GasError; then nothing was changed, unless the sentence says so.
+
+    user      number of the user who runs it
+    coloured  whether the difference is shown in colours
+    """
+    for warning in flags.warnings:
+        say(f"note: {warning}")
+    if flags.dry_run:
+        _show(make_plan(flags, now), say, coloured=coloured)
+        return
+    if user != 0:
+        raise ConfiguratorError("only root can change the control plane's files: run it as root, or look with -dry-run")
+    with locked(flags.manifest.parent.parent):
+        if flags.undo:
+            _undo(flags, say)
+        else:
+            _change(flags, now, say)
+    if flags.apply_secret:
+        _apply(flags, say)
+
+
+def _apply(flags: Flags, say: Say) -> None:
+    file = flags.own_directory / SECRET
+    try:
+        asyncio.run(apply_secret(flags.kubeconfig, flags.secret, read_input(file)))
+    except GasError as error:
+        raise ConfiguratorError(
+            f"all files are as they should be, but the Secret {flags.secret} could not be put into the cluster: "
+            f"{error}; run again, or kubectl apply -f {file}"
+        ) from error
+    say(f"the Secret {flags.secret} is in the cluster")
+
+
+def _show(plan: Plan, say: Say, *, coloured: bool) -> None:
+    _tell(plan, say)
+    if plan.changes:
+        say(difference(plan.changes, coloured=coloured).rstrip("\n"))
+        say(f"dry run: {len(plan.changes)} file(s) would be changed, nothing was")
+    else:
+        say("dry run: nothing would be changed")
+
+
+def _change(flags: Flags, now: datetime, say: Say) -> None:
+    _take_back_what_was_cut_short(flags, say)
+    plan = make_plan(flags, now)
+    remove_left_over([change.path for change in plan.changes], flags.manifest.parent)
+    _tell(plan, say)
+    if not plan.changes:
+        say("nothing to change")
+        return
+    directories = missing_directories(plan.changes)
+    backup = None
+    if flags.backups is not None:
+        backup = Backup.write(flags.backups, plan.changes, directories, now)
+    try:
+        commit(
+            plan.changes,
+            manifests=flags.manifest.parent,
+            directories=directories,
+            finish=backup.mark_complete if backup is not None else lambda: None,
+        )
+    except BaseException:
+        if backup is not None and not read_backup(backup.directory).complete:
+            backup.remove()
+        raise
+    for change in plan.changes:
+        say(f"{'changed' if change.before is not None else 'made'} {change.path}")
+    if backup is not None:
+        say(f"as it was before: {backup.directory}; --undo brings it back")
+    _tell_what_is_left(flags, plan, say)
+
+
+def _take_back_what_was_cut_short(flags: Flags, say: Say) -> None:
+    found = backups(flags.backups) if flags.backups is not None else []
+    if found and not found[0].complete:
+        _bring_back(found[0], flags, say)
+        say(f"an earlier run was cut short; what it had changed was taken back first ({found[0].directory.name})")
+
+
+def _undo(flags: Flags, say: Say) -> None:
+    found = backups(flags.backups) if flags.backups is not None else []
+    if not found:
+        raise ConfiguratorError(f"{flags.backups} holds no backup of a run, so there is nothing to take back")
+    _bring_back(found[0], flags, say)
+    say(f"took back {found[0].directory.name}")
+    if len(found) > 1:
+        say(f"the run before it can be taken back as well: {found[1].directory.name}")
+    say(f"a Secret {flags.secret} in the cluster stays; kubectl delete secret --namespace={flags.secret.namespace} "
+        f"{flags.secret.name} deletes it")  # fmt: skip
+
+
+def _bring_back(backup: Backup, flags: Flags, say: Say) -> None:
+    made = backup.undoing()
+    remove_left_over([file.path for file in backup.files], flags.manifest.parent)
+    commit(made, manifests=flags.manifest.parent)
+    for directory in reversed(backup.directories):
+        with contextlib.suppress(OSError):  # somebody else has put something there
+            directory.rmdir()
+    backup.remove()
+    for change in made:
+        say(f"{'brought back' if change.after is not None else 'removed'} {change.path}")
+
+
+def _tell(plan: Plan, say: Say) -> None:
+    for note in plan.notes:
+        say(f"new: {note}")
+    for warning in plan.warnings:
+        say(f"note: {warning}")
+
+
+def _tell_what_is_left(flags: Flags, plan: Plan, say: Say) -> None:
+    secret = flags.own_directory / SECRET
+    if not flags.apply_secret and any(change.path == secret for change in plan.changes):
+        say(f"next: kubectl apply -f {secret}, which gives the extender its certificates")
+    if plan.cluster_signs:
+        say(
+            "note: the cluster's authority signs every kubelet's certificate too; start the extender with "
+            f"--allowed-names={CLIENT_NAME}"
+        )

@@ -1,0 +1,110 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from configurator.__main__ import main
+from configurator.flag_table import FLAG_GROUPS
+from configurator.flags import help_text, parse_flags
+from gas.daemon.go_flags import UsageError
+
+
+def test_defaults_are_the_originals() -> None:
+    flags = parse_flags([])
+    assert flags.backups == Path("/etc/kubernetes")
+    assert flags.manifest == Path("/etc/kubernetes/manifests/kube-scheduler.yaml")
+    assert flags.signing == (Path("/etc/kubernetes/pki/ca.crt"), Path("/etc/kubernetes/pki/ca.key"))
+    assert not flags.dry_run
+
+
+def test_flags_of_the_original_with_one_dash() -> None:
+    line = "-b /b -cert c -key k -cert-dir /certs -d /d/ -f f.yaml -m /m/x.yaml -dry-run"
+    flags = parse_flags(line.split(" "))
+    assert flags.signing == (Path.cwd() / "c", Path.cwd() / "k")
+    assert (flags.backups, flags.certificate_directory) == (Path("/b"), Path("/certs"))
+    assert (flags.configuration_directory, flags.template) == (Path("/d"), Path.cwd() / "f.yaml")
+    assert (flags.manifest, flags.dry_run) == (Path("/m/x.yaml"), True)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        pytest.param(["-cert=x"], "-cert and -key belong together", id="half a pair"),
+        pytest.param(["--serving-cert=x"], "belong together: name all three", id="a third of the serving pair"),
+        pytest.param(["--client-ca=x"], "which is not named", id="an authority of nothing"),
+        pytest.param(["-cert=x", "-key=y", "--client-ca=z", "--cluster-ca"], "name one", id="two wishes"),
+        pytest.param(["--undo", "--dry-run"], "--undo goes with neither", id="undo to look at"),
+        pytest.param(["--undo", "-b=/dev/null"], "needs the directory of the backups", id="undo of nothing"),
+        pytest.param(["--url=http://x"], "expected https://HOST:PORT", id="an address without TLS"),
+        pytest.param(["--url=https://x:9001/path"], "nothing behind it", id="an address with a path"),
+        pytest.param(["--url=https://a b:9001"], "expected https://HOST:PORT", id="an address with a space"),
+        pytest.param(["--url=https://x:99999"], "expected https://HOST:PORT", id="a port that cannot be"),
+        pytest.param(["--san=a,,b"], "with commas between them", id="an empty name"),
+        pytest.param(["--san=a\nb"], "with commas between them", id="a name of two lines"),
+        pytest.param(["--secret=name"], "NAMESPACE/NAME", id="a Secret without namespace"),
+        pytest.param(["--secret=a/b\nc: d"], "NAMESPACE/NAME", id="a Secret that would be YAML"),
+        pytest.param(["--kubernetes-version=1.21"], "a release of Kubernetes from 1.22 on", id="an old release"),
+        pytest.param(["--kubernetes-version=new"], "a release of Kubernetes such as", id="no release"),
+        pytest.param(["-m="], "expected a path", id="no path"),
+        pytest.param(["--color=red"], "auto, always or never", id="another colour"),
+        pytest.param(["-dryrun"], "did you mean --dry-run?", id="a typo"),
+        pytest.param(["now"], "expected only flags", id="no flag"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_a_sentence(words: list[str], sentence: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_flags(words)
+    assert sentence in str(refused.value)
+
+
+def test_help_names_every_flag() -> None:
+    for group in FLAG_GROUPS.values():
+        for flag in group:
+            assert f"-{flag.name} " in help_text() or f"-{flag.name}\n" in help_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_it_in_order(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.setattr("configurator.program.run", stopped)
+    monkeypatch.setattr(sys, "argv", ["gas-configurator"])
+    try:
+        assert main() == 130
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert capsys.readouterr().err == "gas-configurator: stopped; no file was left half-way, run it again to go on\n"
+
+
+def configurator(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "configurator", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        pytest.param(["--version"], 0, id="asked for its version"),
+        pytest.param(["--nonsense"], 2, id="bad usage"),
+        pytest.param(["-m=/none/kube-scheduler.yaml", "-dry-run"], 1, id="refused"),
+    ],
+)
+def test_exit_code_and_one_sentence(words: list[str], code: int) -> None:
+    ended = configurator(*words)
+    assert ended.returncode == code
+    assert (ended.stderr.count("\n"), ended.stdout.count("\n")) == ((0, 1) if code == 0 else (1, 0))
+    assert (ended.stderr or ended.stdout).startswith("gas-configurator")

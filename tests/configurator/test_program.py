@@ -1,0 +1,494 @@
+"""Whole runs: what is changed, what is left alone, and how it is taken back."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from configurator.errors import ConfiguratorError, FileTrouble
+from configurator.flag_table import DEFAULT_TEMPLATE
+from configurator.plan import BUILT_IN_TEMPLATE
+from configurator.transaction import STAGED
+from configurator.yaml_document import YamlDocument
+from tests.configurator.control_plane_files import NEWEST, RELEASES, ControlPlaneFiles, kubeadm_manifest
+from tests.configurator.test_scheduler_configuration import IN_USE, ORIGINAL_WITH_ANOTHER
+
+
+class _Indented(yaml.SafeDumper):
+    """Lists are indented below their keys."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def configuration(files: ControlPlaneFiles) -> YamlDocument:
+    return YamlDocument.parse("configuration", files.configuration.read_bytes())
+
+
+def use_configuration(files: ControlPlaneFiles, path: Path, text: str = IN_USE) -> None:
+    """Make kube-scheduler one that has a configuration already."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    manifest = kubeadm_manifest(NEWEST)
+    manifest = manifest.replace("    image:", f"    - --config={path}\n    image:")
+    manifest = manifest.replace(
+        "    volumeMounts:\n", f"    volumeMounts:\n    - mountPath: {path}\n      name: mine\n"
+    )
+    manifest = manifest.replace("  volumes:\n", f"  volumes:\n  - hostPath:\n      path: {path}\n    name: mine\n")
+    files.write_manifest(manifest)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_undo_brings_back_every_byte_of_every_release(files: ControlPlaneFiles, release: str) -> None:
+    files.write_manifest(kubeadm_manifest(release))
+    before = files.state()
+    files.run()
+    assert files.state().keys() > before.keys()
+    assert files.run() == "nothing to change"
+    files.run("--undo")
+    assert files.state() == before
+
+
+def test_effects_of_the_contract(files: ControlPlaneFiles) -> None:
+    files.run()
+    manifest = YamlDocument.parse("manifest", files.manifest.read_bytes())
+    container = manifest.get("spec", "containers", 0)
+    assert manifest.get("spec", "dnsPolicy") == "ClusterFirstWithHostNet"
+    assert container["command"][-1] == f"--config={files.configuration}"
+    assert [mount["mountPath"] for mount in container["volumeMounts"]][1:] == [str(files.configuration), "/host/certs"]
+    paths = [volume["hostPath"]["path"] for volume in manifest.get("spec", "volumes")]
+    assert paths[1:] == [str(files.configuration), str(files.certificates)]
+    assert configuration(files).text == BUILT_IN_TEMPLATE.read_text()
+    assert {path.name for path in files.certificates.iterdir()} == {"client.crt", "client.key", "ca.crt"}
+    assert files.manifest.stat().st_mode & 0o777 == 0o600
+
+
+class TestDryRun:
+    def test_changes_nothing_and_leaves_nothing(self, files: ControlPlaneFiles) -> None:
+        before = files.state()
+        said = files.run("-dry-run")
+        assert files.state() == before
+        assert said.endswith("dry run: 10 file(s) would be changed, nothing was")
+        assert "+    - --config=" in said
+
+    def test_needs_no_root(self, files: ControlPlaneFiles) -> None:
+        assert "+  dnsPolicy: ClusterFirstWithHostNet" in files.run("-dry-run", user=1000)
+
+    def test_shows_no_private_key(self, files: ControlPlaneFiles) -> None:
+        assert "PRIVATE KEY" not in files.run("-dry-run")
+        files.run()
+        (files.certificates / "client.key").write_bytes(b"-----BEGIN PRIVATE KEY-----\nsecret")
+        said = files.run("-dry-run")
+        assert "-(a private key, not shown)" in said
+        assert "secret" not in said.replace("extender-secret", "")
+
+    def test_is_coloured_when_asked(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        files.write_manifest(
+            files.manifest.read_text().replace("dnsPolicy: ClusterFirstWithHostNet", "dnsPolicy: Default")
+        )
+        said = files.run("-dry-run", coloured=True)
+        assert "\x1b[31m-  dnsPolicy: Default\x1b[0m" in said
+        assert "\x1b[32m+  dnsPolicy: ClusterFirstWithHostNet\x1b[0m" in said
+        assert "\x1b" not in files.run("-dry-run")
+
+    def test_says_what_a_certificate_is_for(self, files: ControlPlaneFiles) -> None:
+        said = files.run("-dry-run")
+        assert "+subject: CN=kube-scheduler" in said
+        assert "+valid: 2026-05-04 to 2027-05-04" in said
+        assert "+names: gas-service.default.svc.cluster.local, gas-service.default.svc," in said
+
+    def test_what_a_file_holds_cannot_reach_the_terminal(self, files: ControlPlaneFiles) -> None:
+        files.write_manifest(files.manifest.read_text().replace("status: {}", "# \u202eevil\nstatus: {}"))
+        said = files.run("-dry-run")
+        assert "\\x202eevil" in said
+
+    def test_says_so_when_all_is_done(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        assert files.run("-dry-run") == "dry run: nothing would be changed"
+
+
+def test_only_root_may_change(files: ControlPlaneFiles) -> None:
+    before = files.state()
+    for more in ((), ("--undo",)):
+        with pytest.raises(ConfiguratorError, match="only root can change"):
+            files.run(*more, user=1000)
+    assert files.state() == before
+
+
+class TestConfigurationInUse:
+    def test_is_merged_into_where_it_is(self, files: ControlPlaneFiles) -> None:
+        path = files.etc / "scheduler/mine.yaml"
+        use_configuration(files, path)
+        before = files.state()
+        files.run(f"-cert-dir={files.certificates}", places=False)
+        assert "example.com/disk" in path.read_text()
+        assert "gpu.intel.com/i915" in path.read_text()
+        assert not files.configuration.exists()
+        manifest = files.manifest.read_text()
+        assert manifest.count("--config") == 1
+        assert "schedulerconfig" not in manifest
+        assert files.run(f"-cert-dir={files.certificates}", places=False) == "nothing to change"
+        files.run("--undo")
+        assert files.state() == before
+
+    def test_goes_where_d_says(self, files: ControlPlaneFiles) -> None:
+        path = files.etc / "scheduler/mine.yaml"
+        use_configuration(files, path)
+        files.run()
+        assert path.read_text() == IN_USE
+        assert "MostAllocated" in files.configuration.read_text()
+        assert f"--config={files.configuration}" in files.manifest.read_text()
+        assert str(path) in files.manifest.read_text()  # its mount stays; nothing is lost
+        assert files.run() == "nothing to change"
+
+    def test_change_of_it_alone_restarts_the_scheduler(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        fingerprint = re.findall("fingerprint: (.*)", files.manifest.read_text())
+        files.configuration.write_text(files.configuration.read_text() + "parallelism: 4\n")
+        files.run()
+        assert re.findall("fingerprint: (.*)", files.manifest.read_text()) != fingerprint
+
+    def test_after_kubeadm_wrote_the_manifest_anew_it_is_found_again(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        files.configuration.write_text(files.configuration.read_text() + "parallelism: 4\n")
+        files.write_manifest(kubeadm_manifest(NEWEST))
+        files.run()
+        assert configuration(files).get("parallelism") == 4
+        assert len(configuration(files).get("extenders")) == 1
+
+    def test_that_is_not_of_this_machine_is_refused(self, files: ControlPlaneFiles) -> None:
+        files.write_manifest(
+            kubeadm_manifest(NEWEST).replace("    image:", "    - --config=/etc/inside.yaml\n    image:")
+        )
+        with pytest.raises(ConfiguratorError, match="is not a file of this machine that the pod mounts"):
+            files.run()
+
+    def test_that_is_not_there_is_refused(self, files: ControlPlaneFiles) -> None:
+        path = files.etc / "scheduler/mine.yaml"
+        use_configuration(files, path)
+        path.unlink()
+        with pytest.raises(FileTrouble, match=r"mine\.yaml is not there, although kube-scheduler is told to read it"):
+            files.run()
+
+    def test_flags_that_it_would_silence_are_in_the_new_one(self, files: ControlPlaneFiles) -> None:
+        files.write_manifest(kubeadm_manifest(NEWEST).replace("    image:", "    - --profiling=false\n    image:"))
+        files.run()
+        assert configuration(files).get("enableProfiling") is False
+
+
+class TestTemplate:
+    def test_of_the_working_directory_is_the_default(self, files: ControlPlaneFiles) -> None:
+        path = Path.cwd() / DEFAULT_TEMPLATE
+        path.parent.mkdir(parents=True)
+        path.write_text(ORIGINAL_WITH_ANOTHER)
+        files.run()
+        assert "other-service" in files.configuration.read_text()
+
+    def test_name_of_the_file_is_kept(self, files: ControlPlaneFiles) -> None:
+        path = files.root / "scheduler-config-two.yaml"
+        path.write_text(ORIGINAL_WITH_ANOTHER)
+        files.run(f"-f={path}")
+        assert (files.etc / "scheduler-config-two.yaml").exists()
+        assert not files.configuration.exists()
+
+    def test_of_which_only_the_extenders_are_taken_is_told(self, files: ControlPlaneFiles) -> None:
+        use_configuration(files, files.etc / "mine.yaml")
+        path = files.root / "two.yaml"
+        path.write_text(ORIGINAL_WITH_ANOTHER)
+        assert "so only the extenders of" in files.run(f"-f={path}", "-dry-run")
+
+    def test_that_is_not_there_is_refused(self, files: ControlPlaneFiles) -> None:
+        with pytest.raises(FileTrouble, match=r"none\.yaml cannot be read: No such file"):
+            files.run("-f=none.yaml")
+
+
+def test_directory_of_certificates_stays_where_an_earlier_run_put_it(files: ControlPlaneFiles) -> None:
+    elsewhere = files.etc / "scheduler-certs"
+    files.run(f"-cert-dir={elsewhere}")
+    before = files.state()
+    assert files.run(f"-d={files.etc}", places=False) == "nothing to change"
+    assert files.state() == before
+
+
+def test_rootless_scheduler_can_read_its_key(files: ControlPlaneFiles) -> None:
+    user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (994, 992)
+    context = f"    securityContext: {{runAsUser: {user or 994}, runAsGroup: {group or 992}}}\n"
+    files.write_manifest(kubeadm_manifest(NEWEST).replace("    imagePullPolicy", context + "    imagePullPolicy"))
+    files.run()
+    found = (files.certificates / "client.key").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (user, group, 0o600)
+    assert (files.certificates).stat().st_mode & 0o777 == 0o755
+
+
+class TestUndo:
+    def test_without_a_run_there_is_nothing_to_take_back(self, files: ControlPlaneFiles) -> None:
+        with pytest.raises(ConfiguratorError, match="holds no backup of a run"):
+            files.run("--undo")
+
+    def test_goes_back_run_by_run(self, files: ControlPlaneFiles) -> None:
+        states = [files.state()]
+        files.run()
+        states.append(files.settings())
+        files.run("--url=https://127.0.0.1:9001")
+        said = files.run("--undo")
+        assert "the run before it can be taken back as well" in said
+        assert files.settings() == states[1]
+        files.run("--undo")
+        assert files.state() == states[0]
+
+    @pytest.mark.parametrize("name", ["manifest", "configuration"])
+    def test_refuses_when_a_file_was_edited_since(self, files: ControlPlaneFiles, name: str) -> None:
+        files.run()
+        path: Path = getattr(files, name)
+        path.write_text(path.read_text() + "# mine\n")
+        before = files.state()
+        with pytest.raises(ConfiguratorError, match=r"was changed since backup_.*put it back by hand"):
+            files.run("--undo")
+        assert files.state() == before
+
+    def test_refuses_when_a_file_is_gone_that_was_there(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        files.manifest.unlink()
+        with pytest.raises(ConfiguratorError, match="is gone since"):
+            files.run("--undo")
+
+    def test_brings_back_mode_and_content_of_what_was_there(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        os.chmod(files.certificates / "client.key", 0o644)  # noqa: PTH101
+        before = files.settings()
+        files.run()
+        assert (files.certificates / "client.key").stat().st_mode & 0o777 == 0o600
+        files.run("--undo")
+        assert files.settings() == before
+
+    def test_directory_with_something_else_in_it_stays(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        (files.certificates / "other.crt").write_text("x")
+        files.run("--undo")
+        assert [path.name for path in files.certificates.iterdir()] == ["other.crt"]
+
+    def test_record_that_others_could_have_written_is_not_used(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        files.backups()[0].chmod(0o777)
+        with pytest.raises(FileTrouble, match="could have been written by somebody else"):
+            files.run("--undo")
+
+    def test_stored_file_that_is_damaged_is_not_brought_back(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        stored = next(files.backups()[0].rglob("kube-scheduler.yaml"))
+        stored.write_text("half")
+        before = files.settings()
+        with pytest.raises(FileTrouble, match="is not what was stored there; nothing was taken back"):
+            files.run("--undo")
+        assert files.settings() == before
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", '{"files": [{}], "complete": true, "directories": []}'])
+    def test_record_that_is_damaged_is_refused(self, files: ControlPlaneFiles, text: str) -> None:
+        files.run()
+        (files.backups()[0] / "record.json").write_text(text)
+        with pytest.raises(FileTrouble, match="it is damaged"):
+            files.run("--undo")
+
+
+class TestBackups:
+    def test_hold_each_file_as_it_was(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        (backup,) = files.backups()
+        stored = backup / files.manifest.relative_to("/")
+        assert stored.read_text() == kubeadm_manifest(NEWEST)
+        assert backup.stat().st_mode & 0o777 == 0o700
+        assert json.loads((backup / "record.json").read_text())["complete"] is True
+
+    def test_are_not_made_when_nothing_changes(self, files: ControlPlaneFiles) -> None:
+        files.run()
+        files.run()
+        assert len(files.backups()) == 1
+
+    def test_may_be_left_out(self, files: ControlPlaneFiles) -> None:
+        files.run("-b=/dev/null")
+        assert files.backups() == []
+
+    def test_that_cannot_be_made_stop_the_run(self, files: ControlPlaneFiles) -> None:
+        (files.root / "file").write_text("x")
+        before = files.state()
+        with pytest.raises(ConfiguratorError, match=r"no backup can be written to .*nothing was changed"):
+            files.run(f"-b={files.root}/file/below")
+        assert files.state() == before
+
+
+class TestFilesThatAreNotOrdinary:
+    def test_manifest_that_is_a_link_is_refused(self, files: ControlPlaneFiles) -> None:
+        target = files.root / "real.yaml"
+        files.manifest.rename(target)
+        files.manifest.symlink_to(target)
+        before = files.state()
+        with pytest.raises(FileTrouble, match=r"is a link to .*real\.yaml; name the file itself"):
+            files.run()
+        assert files.state() == before
+
+    def test_manifest_with_a_second_name_is_refused(self, files: ControlPlaneFiles) -> None:
+        os.link(files.manifest, files.root / "other.yaml")
+        with pytest.raises(FileTrouble, match="has a second name"):
+            files.run()
+
+    def test_link_in_the_place_of_a_certificate_is_refused(self, files: ControlPlaneFiles) -> None:
+        files.certificates.mkdir()
+        (files.certificates / "client.key").symlink_to("/etc/passwd")
+        with pytest.raises(FileTrouble, match="is a link to /etc/passwd"):
+            files.run()
+
+    def test_link_to_nowhere_in_the_place_of_the_configuration_is_refused(self, files: ControlPlaneFiles) -> None:
+        files.configuration.symlink_to("nowhere")
+        with pytest.raises(FileTrouble, match="is a link to nowhere"):
+            files.run()
+
+    def test_pipe_does_not_hang_it(self, files: ControlPlaneFiles) -> None:
+        files.manifest.unlink()
+        os.mkfifo(files.manifest)
+        with pytest.raises(FileTrouble, match="is not an ordinary file"):
+            files.run()
+
+    def test_directory_is_refused(self, files: ControlPlaneFiles) -> None:
+        files.configuration.mkdir()
+        with pytest.raises(FileTrouble, match="is not an ordinary file"):
+            files.run()
+
+    def test_manifest_that_is_not_there_is_refused(self, files: ControlPlaneFiles) -> None:
+        files.manifest.unlink()
+        with pytest.raises(FileTrouble, match="is not there; name kube-scheduler's static pod manifest with -m"):
+            files.run()
+
+    def test_windows_line_ends_stay(self, files: ControlPlaneFiles) -> None:
+        files.write_manifest(kubeadm_manifest(NEWEST).replace("\n", "\r\n"))
+        before = files.state()
+        files.run()
+        text = files.manifest.read_bytes().decode()
+        assert text.count("\r\n") == text.count("\n") > kubeadm_manifest(NEWEST).count("\n")
+        assert files.run() == "nothing to change"
+        files.run("--undo")
+        assert files.state() == before
+
+    @pytest.mark.parametrize(
+        "form", ["JSON on one line", "JSON", "indented lists", "tabs in comments", "no last newline"]
+    )
+    def test_other_ways_to_write_it_are_as_good(self, files: ControlPlaneFiles, form: str) -> None:
+        text = kubeadm_manifest(NEWEST)
+        pod = yaml.safe_load(text)
+        written = {
+            "JSON on one line": json.dumps(pod),
+            "JSON": json.dumps(pod, indent=4),
+            "indented lists": yaml.dump(pod, Dumper=_Indented, indent=8),
+            "tabs in comments": text.replace("\n    - --", " #\twhy\n    - --"),
+            "no last newline": text.rstrip("\n"),
+        }[form]
+        assert yaml.safe_load(written) == pod
+        files.write_manifest(written)
+        before = files.state()
+        files.run()
+        after = yaml.safe_load(files.manifest.read_text())
+        assert after["spec"]["containers"][0]["command"][-1].startswith("--config=")
+        assert {volume["name"] for volume in after["spec"]["volumes"]} == {"kubeconfig", "schedulerconfig", "certdir"}
+        if form.startswith("JSON"):
+            json.loads(files.manifest.read_text())
+        assert files.run() == "nothing to change"
+        files.run("--undo")
+        assert files.state() == before
+
+    @pytest.mark.parametrize("length", range(0, 1950, 150))
+    def test_manifest_that_is_cut_anywhere_is_never_half_changed(self, files: ControlPlaneFiles, length: int) -> None:
+        text = kubeadm_manifest(NEWEST)[:length]
+        files.write_manifest(text)
+        before = files.state()
+        with contextlib.suppress(ConfiguratorError):
+            files.run()
+            files.run("--undo")
+        assert files.state() == before
+
+
+class TestPlacesThatKubeletReads:
+    @pytest.mark.parametrize("flag", ["-d", "-cert-dir", "--pki-dir", "-b"])
+    @pytest.mark.parametrize("below", ["", "/deeper"])
+    def test_hold_nothing_but_the_manifest(self, files: ControlPlaneFiles, flag: str, below: str) -> None:
+        with pytest.raises(ConfiguratorError, match="where kubelet runs what it finds"):
+            files.run(f"{flag}={files.manifests}{below}")
+
+    def test_link_to_them_is_seen_through(self, files: ControlPlaneFiles) -> None:
+        (files.root / "innocent").symlink_to(files.manifests)
+        with pytest.raises(ConfiguratorError, match="where kubelet runs what it finds"):
+            files.run(f"-b={files.root}/innocent")
+
+    def test_no_unfinished_file_is_ever_in_them(
+        self, files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: set[str] = set()
+        rename = Path.rename
+
+        def look(path: Path, target: Path) -> Path:
+            seen.update(each.name for each in files.manifests.iterdir())
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", look)
+        files.run()
+        files.run("--undo")
+        assert seen == {"kube-scheduler.yaml"}
+
+
+class TestTwoRunsAtOnce:
+    def test_second_is_told_and_changes_nothing(self, files: ControlPlaneFiles) -> None:
+        before = files.state()
+        descriptor = os.open(files.etc, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with pytest.raises(ConfiguratorError, match="another configurator is at work"):
+                files.run()
+            assert "would be changed" in files.run("-dry-run")
+        finally:
+            os.close(descriptor)
+        assert files.state() == before
+
+    def test_file_that_somebody_edits_meanwhile_is_not_lost(
+        self, files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fsync, edited = os.fsync, files.manifest.read_text() + "# edited\n"
+
+        def edit(descriptor: int) -> None:
+            files.manifest.write_text(edited)
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", edit)
+        with pytest.raises(FileTrouble, match="was changed by somebody else just now; run again"):
+            files.run()
+        assert files.manifest.read_text() == edited
+        assert not files.configuration.exists()
+        assert not files.certificates.exists()
+
+
+def test_staged_files_of_a_run_that_was_killed_are_removed(files: ControlPlaneFiles) -> None:
+    left = files.etc / f"{STAGED}0123456789abcdef"
+    left.write_text("x")
+    files.run()
+    assert not left.exists()
+
+
+def test_what_is_left_to_do_is_said_once(files: ControlPlaneFiles) -> None:
+    assert f"next: kubectl apply -f {files.own}/extender-secret.yaml" in files.run()
+    files.configuration.write_text(files.configuration.read_text() + "parallelism: 4\n")
+    assert "next:" not in files.run()
+
+
+def test_secret_that_cannot_be_applied_leaves_the_files_and_says_what_to_do(files: ControlPlaneFiles) -> None:
+    with pytest.raises(ConfiguratorError, match=r"all files are as they should be, but the Secret .*kubectl apply -f"):
+        files.run("--apply-secret", f"--kubeconfig={files.root}/none")
+    assert files.run() == "nothing to change"
+
+
+def test_old_flags_of_the_original_are_accepted(files: ControlPlaneFiles) -> None:
+    assert "note: flag --gas-depl has no effect" in files.run("-gas-depl", "x.yaml", "-dry-run")

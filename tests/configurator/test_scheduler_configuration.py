@@ -1,0 +1,230 @@
+"""kube-scheduler's configuration: a new one, and one that is in use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from configurator.errors import BadConfiguration
+from configurator.kubernetes_version import KubernetesVersion
+from configurator.plan import BUILT_IN_TEMPLATE
+from configurator.scheduler_configuration import (
+    SchedulerConfiguration,
+    extender_host,
+    merged_configuration,
+    new_configuration,
+    same_certificate_elsewhere,
+)
+from configurator.yaml_document import YamlDocument
+from tests.configurator.test_yaml_document import added
+
+URL = "https://gas-service.default.svc.cluster.local:9001"
+BUILT_IN = BUILT_IN_TEMPLATE.read_text()
+ORIGINAL_WITH_ANOTHER = """\
+apiVersion: kubescheduler.config.k8s.io/XVERSIONX
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: /etc/kubernetes/scheduler.conf
+extenders:
+  - urlPrefix: "https://other-service.default.svc.cluster.local:9001"
+    prioritizeVerb: "scheduler/prioritize"
+    filterVerb: "scheduler/filter"
+    weight: 1
+    enableHTTPS: true
+    managedResources:
+      - name: "telemetry/scheduling"
+        ignoredByScheduler: true
+    ignorable: true
+    tlsConfig:
+      insecure: false
+      certFile: "/host/certs/client.crt"
+      keyFile: "/host/certs/client.key"
+  - urlPrefix: "https://gas-service.default.svc.cluster.local:9001"
+    filterVerb: "scheduler/filter"
+    bindVerb: "scheduler/bind"
+    weight: 1
+    enableHTTPS: true
+    managedResources:
+      - name: "gpu.intel.com/i915"
+        ignoredByScheduler: false
+    ignorable: true
+    tlsConfig:
+      insecure: false
+      certFile: "/host/certs/client.crt"
+      keyFile: "/host/certs/client.key"
+    nodeCacheCapable: true
+"""
+OWN = {
+    "urlPrefix": URL,
+    "filterVerb": "scheduler/filter",
+    "bindVerb": "scheduler/bind",
+    "weight": 1,
+    "enableHTTPS": True,
+    "managedResources": [
+        {"name": "gpu.intel.com/i915", "ignoredByScheduler": False},
+        {"name": "gpu.intel.com/xe", "ignoredByScheduler": False},
+    ],
+    "ignorable": False,
+    "nodeCacheCapable": True,
+    "tlsConfig": {
+        "insecure": False,
+        "certFile": "/host/certs/client.crt",
+        "keyFile": "/host/certs/client.key",
+        "caFile": "/host/certs/ca.crt",
+    },
+}
+IN_USE = """\
+# ours since 2021
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:            # two of them
+- schedulerName: default-scheduler
+- schedulerName: packing
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated}}
+extenders:
+- urlPrefix: http://127.0.0.1:8888/
+  filterVerb: filter
+  managedResources: [{name: example.com/disk}]
+  nodeCacheCapable: true
+parallelism: 8
+"""
+
+
+def configuration(text: str) -> SchedulerConfiguration:
+    return SchedulerConfiguration(YamlDocument.parse("config.yaml", text.encode()))
+
+
+def new(text: str, minor: int = 34, url: str | None = None, **carried: Any) -> SchedulerConfiguration:
+    return new_configuration(
+        configuration(text),
+        version=KubernetesVersion(minor),
+        url=url,
+        carried={(key,): carried[key] for key in carried},
+    )
+
+
+def merged(existing: str, template: str = BUILT_IN, minor: int = 34, url: str | None = None) -> SchedulerConfiguration:
+    return merged_configuration(
+        configuration(existing), configuration(template), version=KubernetesVersion(minor), url=url
+    )
+
+
+def test_built_in_configuration_is_the_contracts() -> None:
+    assert new(BUILT_IN).document.text == BUILT_IN
+    assert new(BUILT_IN).extenders == [OWN]
+
+
+@pytest.mark.parametrize(
+    ("minor", "version"), [(22, "v1beta2"), (23, "v1beta3"), (24, "v1beta3"), (25, "v1"), (34, "v1"), (36, "v1")]
+)
+@pytest.mark.parametrize("template", [BUILT_IN, ORIGINAL_WITH_ANOTHER], ids=["built-in", "the original's"])
+def test_version_is_what_the_release_reads(template: str, minor: int, version: str) -> None:
+    assert new(template, minor).document.get("apiVersion") == f"kubescheduler.config.k8s.io/{version}"
+
+
+def test_file_of_the_original_gets_what_it_lacks_and_keeps_the_rest() -> None:
+    found = new(ORIGINAL_WITH_ANOTHER)
+    assert found.extenders[1] == {**OWN, "ignorable": True}
+    assert found.extenders[0] == configuration(ORIGINAL_WITH_ANOTHER).extenders[0]
+    assert same_certificate_elsewhere(found) == ["https://other-service.default.svc.cluster.local:9001"]
+
+
+def test_flags_that_kube_scheduler_ignores_now_are_in_the_file() -> None:
+    assert new(BUILT_IN, enableProfiling=False).document.text == BUILT_IN + "enableProfiling: false\n"
+
+
+def test_address_may_be_named() -> None:
+    found = new(BUILT_IN, url="https://127.0.0.1:9001")
+    assert found.document.text == BUILT_IN.replace(URL, "https://127.0.0.1:9001")
+    assert extender_host(found) == "127.0.0.1"
+    assert extender_host(new(BUILT_IN, url="https://[fd00::1]:9001")) == "fd00::1"
+
+
+def test_extender_is_added_beside_others_and_everything_else_stays() -> None:
+    found = merged(IN_USE)
+    assert found.extenders == [*configuration(IN_USE).extenders, OWN]
+    lines = added(IN_USE, found.document.text)
+    assert lines[0] == f'- urlPrefix: "{URL}"\n'
+    assert merged(found.document.text).document.text == found.document.text
+
+
+def test_extenders_are_added_to_a_configuration_without_any() -> None:
+    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    assert merged(text).extenders == [OWN]
+    assert merged(text + "extenders: []\n").extenders == [OWN]
+    assert merged(text + "extenders:\n").extenders == [OWN]
+
+
+def test_settings_of_an_entry_that_is_there_are_kept() -> None:
+    text = ORIGINAL_WITH_ANOTHER.replace("XVERSIONX", "v1").replace("weight: 1", "weight: 5")
+    text = text.replace(URL, "https://127.0.0.1:9001")
+    found = merged(text)
+    assert found.extenders[1] == {**OWN, "ignorable": True, "weight": 5, "urlPrefix": "https://127.0.0.1:9001"}
+    assert len(added(text, found.document.text)) == 3  # the second resource, and who is believed
+    assert merged(text, url=URL).extenders[1]["urlPrefix"] == URL
+
+
+def test_other_extenders_of_the_file_are_added_once() -> None:
+    once = merged(IN_USE, ORIGINAL_WITH_ANOTHER)
+    assert [entry["urlPrefix"] for entry in once.extenders] == [
+        "http://127.0.0.1:8888/",
+        URL,
+        "https://other-service.default.svc.cluster.local:9001",
+    ]
+    assert merged(once.document.text, ORIGINAL_WITH_ANOTHER).document.text == once.document.text
+
+
+@pytest.mark.parametrize(
+    ("version", "minor", "after"),
+    [
+        pytest.param("v1beta3", 25, "v1beta3", id="read by the release: stays"),
+        pytest.param("v1beta3", 29, "v1", id="no longer read: the newest"),
+        pytest.param("v1", 24, "v1beta3", id="not yet read: the newest that is"),
+    ],
+)
+def test_version_of_a_configuration_in_use(version: str, minor: int, after: str) -> None:
+    found = merged(IN_USE.replace("k8s.io/v1", f"k8s.io/{version}"), minor=minor)
+    assert found.document.get("apiVersion") == f"kubescheduler.config.k8s.io/{after}"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param('{"kind": "Policy", "apiVersion": "v1"}', "is a Policy", id="a policy"),
+        pytest.param(
+            "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n", "expected a Kube", id="kubelet's"
+        ),
+        pytest.param(IN_USE.replace("extenders:", "extenders: 5 #"), "not valid YAML", id="half edited"),
+        pytest.param(IN_USE + "  x: [", "is not valid YAML", id="half-written"),
+        pytest.param(IN_USE.replace("urlPrefix", "url"), "without urlPrefix", id="an entry without address"),
+        pytest.param(IN_USE.replace("filterVerb", "bindVerb"), "several extenders that bind", id="another that binds"),
+        pytest.param(
+            IN_USE.replace("example.com/disk", "gpu.intel.com/i915").replace("filterVerb", "bindVerb"),
+            "manages GPUs in another way",
+            id="another that manages GPUs",
+        ),
+        pytest.param(
+            ORIGINAL_WITH_ANOTHER.replace("XVERSIONX", "v1").replace("telemetry/scheduling", "gpu.intel.com/xe"),
+            "has 2 extenders that manage",
+            id="two that manage GPUs",
+        ),
+    ],
+)
+def test_what_kube_scheduler_would_refuse_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(Exception, match=r"config\.yaml") as refused:
+        merged(text)
+    assert sentence in str(refused.value)
+
+
+def test_file_without_our_extender_is_no_template() -> None:
+    with pytest.raises(BadConfiguration, match=r"has no extender that manages gpu\.intel\.com/i915"):
+        new(IN_USE)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9001", "https://", "https://[::1", "gas-service:9001"])
+def test_address_that_cannot_be_called_with_tls_is_refused(url: str) -> None:
+    with pytest.raises(BadConfiguration, match="expected https://HOST:PORT"):
+        extender_host(configuration(BUILT_IN.replace(URL, url)))

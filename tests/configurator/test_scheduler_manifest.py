@@ -1,0 +1,313 @@
+"""kube-scheduler's manifest: those that kubeadm wrote, and those that are something else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from configurator.errors import ConfiguratorError, NotAScheduler
+from configurator.kubernetes_version import KubernetesVersion, UnknownVersion
+from configurator.scheduler_flags import SchedulerFlags
+from configurator.scheduler_manifest import FINGERPRINT, Identity, SchedulerManifest
+from configurator.yaml_document import YamlDocument
+from tests.configurator.control_plane_files import NEWEST, RELEASES, kubeadm_manifest
+from tests.configurator.test_yaml_document import added
+
+CONFIG = Path("/etc/kubernetes/scheduler-config.yaml")
+CERTS = Path("/etc/certs")
+
+
+def read(text: str, version: KubernetesVersion | None = None) -> SchedulerManifest:
+    return SchedulerManifest.read(YamlDocument.parse("kube-scheduler.yaml", text.encode()), version)
+
+
+def wired(text: str, *, config: Path = CONFIG, certificates: Path = CERTS, fingerprint: str = "1") -> str:
+    return read(text).wired(configuration=config, certificates=certificates, fingerprint=fingerprint).text
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_only_the_extenders_parts_are_added_to_what_kubeadm_wrote(release: str) -> None:
+    text = kubeadm_manifest(release)
+    assert str(read(text).version) == release
+    assert added(text, wired(text)) == [
+        "  annotations:\n",
+        f'    {FINGERPRINT}: "1"\n',
+        "    - --config=/etc/kubernetes/scheduler-config.yaml\n",
+        "    - mountPath: /etc/kubernetes/scheduler-config.yaml\n",
+        "      name: schedulerconfig\n",
+        "      readOnly: true\n",
+        "    - mountPath: /host/certs\n",
+        "      name: certdir\n",
+        "      readOnly: true\n",
+        "  - hostPath:\n",
+        "      path: /etc/kubernetes/scheduler-config.yaml\n",
+        "      type: File\n",
+        "    name: schedulerconfig\n",
+        "  - hostPath:\n",
+        "      path: /etc/certs\n",
+        "      type: Directory\n",
+        "    name: certdir\n",
+        "  dnsPolicy: ClusterFirstWithHostNet\n",
+    ]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_twice_is_once(release: str) -> None:
+    once = wired(kubeadm_manifest(release))
+    assert wired(once) == once
+
+
+def test_another_fingerprint_is_all_that_changes_when_the_files_do() -> None:
+    once = wired(kubeadm_manifest(NEWEST))
+    again = wired(once, fingerprint="2")
+    assert again == once.replace(f'{FINGERPRINT}: "1"', f'{FINGERPRINT}: "2"') != once
+
+
+def test_other_places_take_the_place_of_those_before() -> None:
+    once = wired(kubeadm_manifest(NEWEST))
+    again = wired(once, certificates=Path("/etc/kubernetes/certs"))
+    assert again == once.replace("path: /etc/certs", "path: /etc/kubernetes/certs")
+
+
+def test_what_the_original_left_is_taken_over() -> None:
+    original = """\
+apiVersion: v1
+kind: Pod
+spec:
+    containers:
+        - command: [kube-scheduler, --leader-elect=true, --config=/etc/kubernetes/scheduler-config.yaml]
+          image: registry.k8s.io/kube-scheduler:v1.28.1
+          volumeMounts:
+            - {mountPath: /etc/kubernetes/scheduler-config.yaml, name: schedulerconfig, readOnly: true}
+            - {mountPath: /host/certs, name: certdir, readOnly: true}
+    dnsPolicy: ClusterFirstWithHostNet
+    volumes:
+        - hostPath: {path: /etc/kubernetes/scheduler-config.yaml}
+          name: schedulerconfig
+        - hostPath: {path: /etc/certs/}
+          name: certdir
+metadata:
+    name: kube-scheduler
+"""
+    assert added(original, wired(original)) == ["    annotations:\n", f'      {FINGERPRINT}: "1"\n']
+
+
+def test_flags_of_the_original_policy_are_taken_away() -> None:
+    text = kubeadm_manifest("1.22").replace(
+        "    - --port=0\n",
+        "    - --policy-configmap=scheduler-extender-policy\n"
+        "    - --policy-configmap-namespace\n    - kube-system\n    - --port=0\n",
+    )
+    assert wired(text) == wired(kubeadm_manifest("1.22"))
+
+
+def test_policy_of_somebody_else_is_refused() -> None:
+    text = kubeadm_manifest("1.22").replace("--port=0", "--policy-config-file=/etc/policy.json")
+    with pytest.raises(ConfiguratorError, match="--policy-config-file, which cannot be carried"):
+        wired(text)
+
+
+def test_configuration_that_is_mounted_already_is_left_where_it_is() -> None:
+    text = wired(kubeadm_manifest(NEWEST), config=Path("/opt/scheduler.yaml"))
+    text = text.replace("--config=/opt/scheduler.yaml", "--config=/in/pod.yaml").replace(
+        "mountPath: /opt/scheduler.yaml", "mountPath: /in/pod.yaml"
+    )
+    assert read(text).on_host("/in/pod.yaml") == Path("/opt/scheduler.yaml")
+    assert wired(text, config=Path("/opt/scheduler.yaml")) == text
+
+
+def test_flag_and_value_as_two_words() -> None:
+    text = kubeadm_manifest(NEWEST).replace("    - --leader-elect=true\n", "    - --config\n    - /old.yaml\n")
+    with pytest.raises(ConfiguratorError):  # the word after it would be taken for its value
+        read(text).document.with_value(("spec", "containers", 0, "command", 5, "x"), "y")
+    assert "    - --config=/etc/kubernetes/scheduler-config.yaml\n    image" in wired(text).replace(
+        "- --bind", "--bind"
+    )
+    assert "/old.yaml" not in wired(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        pytest.param("/a/b.yaml", Path("/host/a/b.yaml"), id="below a directory"),
+        pytest.param("/a/deep/b.yaml", Path("/elsewhere/b.yaml"), id="the innermost mount counts"),
+        pytest.param("/a/../a/b.yaml", Path("/host/a/b.yaml"), id="roundabout"),
+        pytest.param("/ab/c", None, id="a name that only begins alike"),
+        pytest.param("/sub/x", Path("/host/part/x"), id="subPath"),
+        pytest.param("/empty/x", None, id="not of the host"),
+    ],
+)
+def test_path_in_the_pod_is_found_on_the_host(path: str, found: Path | None) -> None:
+    text = """\
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - image: kube-scheduler:v1.30.0
+    command: [kube-scheduler]
+    volumeMounts:
+    - {name: deep, mountPath: /a/deep/}
+    - {name: a, mountPath: /a}
+    - {name: a, mountPath: /sub, subPath: part}
+    - {name: empty, mountPath: /empty}
+    - {name: a, mountPath: /expr, subPathExpr: $(X)}
+  volumes:
+  - {name: a, hostPath: {path: /host/a}}
+  - {name: deep, hostPath: {path: /elsewhere/}}
+  - {name: empty, emptyDir: {}}
+"""
+    text = (
+        text.replace("{path: /host/a}", "{path: /host/a/}")
+        if found != Path("/host/part/x")
+        else text.replace("/host/a}", "/host}")
+    )
+    assert read(text).on_host(path) == found
+
+
+KUBEADM = kubeadm_manifest(NEWEST)
+IMAGE = re.compile(r"kube-scheduler:v1[0-9.]+")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param(KUBEADM.replace("kind: Pod", "kind: Deployment"), "holds a 'Deployment'", id="not a pod"),
+        pytest.param(
+            KUBEADM.replace("- kube-scheduler\n", "- kube-apiserver\n").replace("kube-scheduler:v", "kube-apiserver:v"),
+            "has no container that runs kube-scheduler",
+            id="another component",
+        ),
+        pytest.param(
+            KUBEADM.replace("- kube-scheduler\n", "- /usr/bin/volcano-scheduler\n"),
+            "has no container that runs kube-scheduler",
+            id="another scheduler",
+        ),
+        pytest.param(
+            KUBEADM.replace("    - kube-scheduler\n", "    - sh\n    - -c\n    - kube-scheduler --v=2\n"),
+            "starts kube-scheduler through another program",
+            id="through a shell",
+        ),
+        pytest.param(KUBEADM.partition("  containers:")[0], "no mapping at spec", id="cut after spec"),
+        pytest.param(KUBEADM.partition("    image:")[0], "names no image", id="cut after the flags"),
+        pytest.param(KUBEADM.partition("  volumes:")[0], "which is not among its volumes", id="cut before the volumes"),
+        pytest.param(KUBEADM.replace("- kube-scheduler\n", "- kube-scheduler\n    - 5\n"), "not text", id="a number"),
+    ],
+)
+def test_what_is_no_kube_scheduler_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(NotAScheduler) as refused:
+        wired(text)
+    assert sentence in str(refused.value)
+    assert "expected the static pod manifest of a kube-scheduler, named with -m" in str(refused.value)
+
+
+def test_places_that_are_taken_are_not_taken_twice() -> None:
+    other = KUBEADM.replace(
+        "    - mountPath: ", "    - mountPath: /host/certs\n      name: kubeconfig\n    - mountPath: ", 1
+    )
+    with pytest.raises(ConfiguratorError, match="mounts 'kubeconfig' at /host/certs already"):
+        wired(other)
+    named = KUBEADM.replace("name: kubeconfig", "name: certdir")
+    with pytest.raises(ConfiguratorError, match="has a volume 'certdir' for something else"):
+        wired(named)
+
+
+@pytest.mark.parametrize(
+    ("image", "release"),
+    [
+        pytest.param("registry.k8s.io/kube-scheduler:v1.34.4", "1.34", id="kubeadm's"),
+        pytest.param("localhost:5000/mirror/kube-scheduler:v1.22.17", "1.22", id="a registry with a port"),
+        pytest.param("x/kube-scheduler:v1.29.15@sha256:" + "0" * 64, "1.29", id="tag and digest"),
+        pytest.param("x/hardened-kubernetes:v1.30.2-rke2r1-build2024", "1.30", id="a distribution's tag"),
+        pytest.param("x/kube-scheduler:v1.25.0-alpha.1.5_abc", "1.25", id="a build"),
+        pytest.param("x/kube-scheduler-arm64:1.99.0", "1.99", id="later than any that is known: as the newest"),
+    ],
+)
+def test_release_is_read_from_the_image(image: str, release: str) -> None:
+    assert str(KubernetesVersion.of_image(image, name="x")) == release
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "kube-scheduler",
+        "kube-scheduler:latest",
+        "x/kube-scheduler@sha256:" + "0" * 64,
+        "x:v2.1.0",
+        "reg:5000/a",
+        "x:v1.34",
+    ],
+)
+def test_image_without_a_release_is_refused(image: str) -> None:
+    with pytest.raises(UnknownVersion, match="say it with --kubernetes-version"):
+        KubernetesVersion.of_image(image, name="x")
+
+
+def test_release_before_the_oldest_is_refused() -> None:
+    with pytest.raises(UnknownVersion, match=r"is of Kubernetes 1\.21; expected 1\.22 or later"):
+        read(IMAGE.sub("kube-scheduler:v1.21.14", KUBEADM))
+
+
+def test_release_may_be_said() -> None:
+    assert read(IMAGE.sub("kube-scheduler:mine", KUBEADM), KubernetesVersion(30)).version == KubernetesVersion(30)
+
+
+@pytest.mark.parametrize(
+    ("release", "api_versions"),
+    [
+        pytest.param(22, ["v1beta1", "v1beta2"], id="1.22"),
+        pytest.param(23, ["v1beta2", "v1beta3"], id="1.23"),
+        pytest.param(24, ["v1beta2", "v1beta3"], id="1.24"),
+        pytest.param(25, ["v1beta2", "v1beta3", "v1"], id="1.25"),
+        pytest.param(27, ["v1beta2", "v1beta3", "v1"], id="1.27"),
+        pytest.param(28, ["v1beta3", "v1"], id="1.28"),
+        pytest.param(29, ["v1"], id="1.29"),
+        pytest.param(36, ["v1"], id="1.36"),
+    ],
+)
+def test_versions_of_the_configuration_that_a_release_reads(release: int, api_versions: list[str]) -> None:
+    version = KubernetesVersion(release)
+    group = "kubescheduler.config.k8s.io"
+    assert [
+        name for name in ("v1beta1", "v1beta2", "v1beta3", "v1") if version.reads(f"{group}/{name}")
+    ] == api_versions
+    assert version.newest_api_version == f"{group}/{api_versions[-1]}"
+
+
+def test_user_of_a_rootless_control_plane_is_seen() -> None:
+    text = KUBEADM.replace(
+        "    name: kube-scheduler\n    ",
+        "    securityContext: {runAsUser: 994, runAsGroup: 992}\n    name: kube-scheduler\n    ",
+    )
+    assert read(text).runs_as == Identity(994, 992)
+    assert read(KUBEADM).runs_as is None
+
+
+def test_flags_that_a_file_would_silence_are_carried_into_it() -> None:
+    words = [
+        "kube-scheduler",
+        "--profiling=false",
+        "--kube-api-qps",
+        "100",
+        "--kubeconfig=/k",
+        "--v=2",
+        "--leader-elect",
+    ]
+    flags = SchedulerFlags.read(words)
+    assert flags.configuration(minor=34) == {
+        ("clientConnection", "kubeconfig"): "/k",
+        ("clientConnection", "qps"): 100,
+        ("enableProfiling",): False,
+    }
+
+
+def test_switch_without_a_value_hides_no_flag() -> None:
+    flags = SchedulerFlags.read(["kube-scheduler", "--authentication-skip-lookup", "--config=/x", "--leader-elect"])
+    assert flags.values == {"authentication-skip-lookup": "true", "config": "/x", "leader-elect": "true"}
+
+
+def test_port_without_tls_that_was_closed_stays_closed() -> None:
+    flags = SchedulerFlags.read(["kube-scheduler", "--port=0"])
+    assert flags.configuration(minor=22) == {("healthzBindAddress",): "", ("metricsBindAddress",): ""}
+    assert flags.configuration(minor=23) == {}
