@@ -24,6 +24,7 @@ class Installed:
         self.metrics_port = free_port()
         self.plugin_port = free_port()
         self.tree = node.directory / "tree"
+        self.features = node.directory / "features.d"
 
     def apply(self) -> None:
         """As docs/deploy.md has it: the certificates, then everything else at once."""
@@ -42,20 +43,23 @@ class Installed:
         self.extender_seconds = self.deployed.run_until_ready(runnable)
 
     def start_plugin(self) -> None:
-        write_tree(self.tree, fake_gpus(FLEX_170, 2), character_devices=True)
+        """With made-up cards, at the same path as on the node, by which kubelet finds the device nodes."""
+        if not self.tree.exists():
+            write_tree(self.tree, fake_gpus(FLEX_170, 2), character_devices=True)
         asked = self.deployed.pod_of("daemonsets", "gas-plugin")
         runnable = plugin_ports(
             self.deployed.on_this_node(asked, f"--prefix={self.tree}", "--shared-dev-num=2"), self.plugin_port
         )
         spec = runnable["spec"]
         spec["nodeName"] = self.node.name
-        # In place of the machine's own cards, and at the same path, by which kubelet finds the device nodes.
         spec["volumes"].append({"name": "tree", "hostPath": {"path": str(self.tree), "type": "Directory"}})
         spec["containers"][0]["volumeMounts"].append({"name": "tree", "mountPath": str(self.tree), "readOnly": True})
-        # The machine may have none, and shall not be given any.
-        spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] != "dri"]
-        mounts = spec["containers"][0]["volumeMounts"]
-        spec["containers"][0]["volumeMounts"] = [mount for mount in mounts if mount["name"] != "dri"]
+        for volume in spec["volumes"]:
+            # Nothing is made on the machine that the tests run on.
+            if volume["name"] == "dri":
+                volume["hostPath"]["path"] = str(self.tree / "dev/dri")
+            if volume["name"] == "features":
+                volume["hostPath"]["path"] = str(self.features)
         self.plugin_seconds = self.deployed.run_until_ready(runnable)
 
     def run_gpu_pod(self, name: str, *, millicores: int = 500, node: str | None = None) -> Object:

@@ -29,6 +29,18 @@ def test_the_api_server_takes_the_overlay(deployed: DeployedCluster, overlay: st
     assert "Warning" not in said
 
 
+def test_the_api_server_takes_the_configurator_and_the_objects_for_kube_scheduler(deployed: DeployedCluster) -> None:
+    deployed.kubectl.run("apply", "--dry-run=server", "-k", DEPLOY / "configurator")
+    objects = [
+        file
+        for file in sorted(DEPLOY.glob("extender-configuration/*.yaml"))
+        if "KubeSchedulerConfiguration" not in {each["kind"] for each in yaml.safe_load_all(file.read_text())}
+    ]
+    assert len(objects) == 3
+    for file in objects:
+        deployed.kubectl.run("apply", "--dry-run=server", "-f", file)
+
+
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_the_api_server_takes_each_component_in_a_kustomization_of_ones_own(
     deployed: DeployedCluster, component: str, tmp_path: Path

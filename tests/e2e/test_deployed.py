@@ -102,6 +102,7 @@ def test_the_health_check_of_the_image_tells_whether_the_program_answers(install
         installed.node.execute(extender, "gasext", "env", f"GAS_HEALTH_PORT={free_port()}", *check)
 
 
+NFD_LABEL = "intel.feature.node.kubernetes.io/gpu"
 CONNECT = """
 import asyncio, sys
 from gas.cluster.connection import connect
@@ -220,3 +221,17 @@ def test_the_replicas_elect_a_leader_with_the_rights_of_deploy(installed: Instal
     assert refused(deployed.control_plane.audited(EXTENDER_ACCOUNT)) == []
     deployed.delete("electing")
     deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/monitoring")
+
+
+def test_with_nfd_the_plugin_needs_nothing_of_nodes(installed: Installed) -> None:
+    deployed, api = installed.deployed, installed.api
+    api.merge(f"/api/v1/nodes/{installed.node.name}", {"metadata": {"labels": {NFD_LABEL: "true"}}})
+    deployed.delete("gas-plugin")
+    deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/nfd")
+    before = len(deployed.control_plane.audited(PLUGIN_ACCOUNT))
+    installed.start_plugin()
+    (file,) = installed.features.iterdir()
+    assert "gpu.intel.com/millicores=2000\n" in file.read_text()
+    events = deployed.control_plane.audited(PLUGIN_ACCOUNT)[before:]
+    assert refused(events) == []
+    assert not [resource for _, resource in uses(events) if resource.startswith("nodes")]
