@@ -27,6 +27,10 @@ def wired(text: str, *, config: Path = CONFIG, certificates: Path = CERTS, finge
     return read(text).wired(configuration=config, certificates=certificates, fingerprint=fingerprint).text
 
 
+def test_there_is_a_manifest_of_every_supported_release() -> None:
+    assert tuple(f"1.{minor}" for minor in range(22, 37)) == RELEASES
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_only_the_extenders_parts_are_added_to_what_kubeadm_wrote(release: str) -> None:
     text = kubeadm_manifest(release)

@@ -17,9 +17,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.e2e.cluster import Cluster
+from tests.e2e.deployed import DeployedCluster
 from tests.e2e.kube_api import KubeApi, RefusedError
 from tests.e2e.node_cell import NodeCell
-from tests.e2e.ports import free_port
+from tests.e2e.ports import own_address
 from tests.e2e.programs import ProgramError
 from tests.e2e.waiting import wait_for
 
@@ -32,8 +33,8 @@ kind: ClusterConfiguration
 kubernetesVersion: {version}
 scheduler:
   extraArgs:
-  - name: secure-port
-    value: "{port}"
+  - name: bind-address
+    value: {address}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -47,14 +48,16 @@ State = dict[str, tuple[int, int, int, int, bytes]]
 class ControlPlaneNode:
     """The node's ``/etc`` is a copy of the machine's, in the node's own mounts; nothing outside is written.
 
-    `start` it on a node that is ready. Commands run as an administrator of the node runs them: as root, in ``/``.
+    Its kube-scheduler listens on ``address``. `start` it on a node that is ready. Commands run as an administrator of
+    the node runs them: as root, in ``/``.
     """
 
-    def __init__(self, cluster: Cluster, node: NodeCell, binaries: Path) -> None:
+    def __init__(self, cluster: Cluster | DeployedCluster, node: NodeCell, binaries: Path) -> None:
         self._cluster = cluster
         self._node = node
         self._binaries = binaries
         self._runs = 0
+        self.address = own_address()
         self.etc = node.directory / "etc"
         self.manifest = self.etc / "kubernetes/manifests/kube-scheduler.yaml"
 
@@ -142,10 +145,10 @@ class ControlPlaneNode:
         (self.etc / "kubernetes/manifests").mkdir(parents=True)
 
     def _write_manifest(self) -> None:
-        """By the kubeadm of the same release, on a port of this run's own."""
+        """By the kubeadm of the same release, on an address of this run's own."""
         version = self.run(str(self._binaries / "kubeadm"), "version", "-o", "short").split()[-1]
         configuration = self._node.directory / "kubeadm.yaml"
-        configuration.write_text(_CLUSTER.format(version=version, port=free_port()))
+        configuration.write_text(_CLUSTER.format(version=version, address=self.address))
         program = str(self._binaries / "kubeadm")
         self.run(program, "init", "phase", "control-plane", "scheduler", "--config", str(configuration))
 
