@@ -59,7 +59,7 @@ def shake_hands(certificate: Path, key: Path) -> None:
     serving = NamedClients(ssl.PROTOCOL_TLS_SERVER)
     serving.verify_mode = ssl.CERT_REQUIRED
     serving.sslobject_class = CheckedConnection
-    serving.allowed = frozenset({ALLOWED})
+    serving.allowed = frozenset(ALLOWED.split(","))
     serving.load_verify_locations(certificate)
     serving.load_cert_chain(certificate, key)
     calling = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -81,6 +81,10 @@ def shake_hands(certificate: Path, key: Path) -> None:
 
 def test_the_scheduler_of_the_original_may_call(tmp_path: Path) -> None:
     shake_hands(*kubeadm_authority(tmp_path, "kubernetes"))
+
+
+def test_a_scheduler_with_a_certificate_that_our_configurator_had_the_authority_sign_may_call(tmp_path: Path) -> None:
+    shake_hands(*kubeadm_authority(tmp_path, "kube-scheduler"))
 
 
 def test_another_certificate_of_the_authority_may_not(tmp_path: Path) -> None:
