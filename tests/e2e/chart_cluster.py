@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import http.client
+import json
+import ssl
 import time
 from collections.abc import Sequence
 from copy import deepcopy
@@ -25,6 +29,7 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 _NOT_THE_CHARTS = ("Event", "Lease")
 """What others make all the time."""
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 
 class PolicyControlPlane(AuditedControlPlane):
@@ -68,25 +73,34 @@ class ChartCluster(DeployedCluster):
     def everything(self) -> set[str]:
         """``Kind/namespace/name`` of every object in the cluster, but for those that come and go by themselves."""
         found = set()
-        for path, kind in self._kinds.items():
-            for each in self.api.items(path):
-                metadata = each["metadata"]
-                found.add(f"{kind}/{metadata.get('namespace', '')}/{metadata['name']}")
+        context = ssl.create_default_context(cafile=self.api.authority)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.api.port, timeout=30, context=context)
+        headers = {"Authorization": f"Bearer {self.api.token}", "Accept": _METADATA}
+        with contextlib.closing(connection):
+            for path, kind in self._kinds.items():
+                connection.request("GET", path, headers=headers)
+                for each in json.loads(connection.getresponse().read())["items"] or ():
+                    metadata = each["metadata"]
+                    found.add(f"{kind}/{metadata.get('namespace', '')}/{metadata['name']}")
         return found
 
     @cached_property
     def _kinds(self) -> dict[str, str]:
-        """The path and the kind of everything that can be listed and deleted."""
-        groups = {"/api/v1": self.api.get("/api/v1")}
-        versions = [each for group in self.api.get("/apis")["groups"] for each in group["versions"]]
-        for path in (f"/apis/{version['groupVersion']}" for version in versions):
-            groups[path] = self.api.get(path)
-        return {
-            f"{path}/{resource['name']}": resource["kind"]
-            for path, listed in groups.items()
-            for resource in listed["resources"]
-            if {"list", "delete"} <= set(resource["verbs"]) and resource["kind"] not in _NOT_THE_CHARTS
-        }
+        """The path and the kind of everything that can be listed and deleted, each in one version."""
+        groups = [["v1"]]
+        for group in self.api.get("/apis")["groups"]:
+            groups.append([version["groupVersion"] for version in group["versions"]])
+        found = {}
+        for versions in groups:
+            known: set[str] = set()
+            for version in versions:
+                path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+                for resource in self.api.get(path)["resources"]:
+                    kind = resource["kind"]
+                    if {"list", "delete"} <= set(resource["verbs"]) and kind not in {*known, *_NOT_THE_CHARTS}:
+                        known.add(kind)
+                        found[f"{path}/{resource['name']}"] = kind
+        return found
 
     def secret(self, name: str) -> dict[str, bytes]:
         """What one of the release's namespace holds."""

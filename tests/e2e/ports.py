@@ -1,9 +1,10 @@
-"""TCP ports on loopback: free ones to give out, and who listens on one."""
+"""TCP ports on loopback: free ones to give out, addresses with all ports free, and who listens on one."""
 
 from __future__ import annotations
 
 import random
 import socket
+from ipaddress import IPv4Address
 from pathlib import Path
 
 _LISTEN = "0A"
@@ -26,6 +27,11 @@ def free_port() -> int:
         _given.add(port)
         return port
     raise OSError(f"100 ports between {_BELOW_EPHEMERAL.start} and {_BELOW_EPHEMERAL.stop} were tried; all in use")
+
+
+def own_address() -> str:
+    """Of this machine, for a program whose port cannot be chosen: all of 127.0.0.0/8 is here."""
+    return str(IPv4Address(random.randrange(int(IPv4Address("127.1.0.1")), int(IPv4Address("127.255.0.0")))))
 
 
 def is_listening(pid: int, port: int) -> bool:

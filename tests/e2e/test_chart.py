@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import shlex
+import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,14 +21,15 @@ from configurator.flags import parse_flags
 from tests.e2e.cell import missing_for_cells
 from tests.e2e.chart_cluster import NAMESPACE, PODS, ChartCluster
 from tests.e2e.deployed import DEPLOY, refused
-from tests.e2e.helm import CHART, documented_values, objects
-from tests.e2e.kube_api import Object, RefusedError
+from tests.e2e.helm import CHART, PAGE, documented_values, objects
+from tests.e2e.kube_api import KubeApi, Object, RefusedError
 from tests.e2e.node_cell import NodeCell
 from tests.e2e.pods import cards_of, container, pod
 from tests.e2e.ports import free_port
 from tests.e2e.program_image import write_program_image
 from tests.e2e.programs import ProgramError
 from tests.e2e.project_image import built_image
+from tests.e2e.test_deploy_page import follow
 from tests.e2e.waiting import wait_for
 
 DOCUMENTED = documented_values()
@@ -82,7 +88,6 @@ def test_documented_values_are_well_and_the_api_server_takes_what_they_make(char
     said = chart.helm.run("lint", "--strict", f"--kube-version={kubernetes}", str(CHART), values=values)
     assert "0 chart(s) failed" in said
     rendered = chart.helm.template(f"--namespace={NAMESPACE}", values=values, kubernetes=kubernetes)
-    assert rendered == chart.helm.template(f"--namespace={NAMESPACE}", values=values, kubernetes=kubernetes)
     said = chart.kubectl.run("apply", "--dry-run=server", "-f", "-", text=rendered)
     assert said.count("created (server dry run)") == len(objects(rendered))
     assert "Warning" not in said
@@ -118,15 +123,15 @@ def _comparable(written: Object) -> Object:
         written["metadata"].pop("namespace", None)
     if written["kind"] in ("Deployment", "DaemonSet"):
         _sort_volumes(written)
-    if "data" in written:
-        written["data"] = {key: text.strip() for key, text in written["data"].items()}
     cleaned = _without_nothing(written)
     assert isinstance(cleaned, dict)
     return cleaned
 
 
 def _without_nothing(value: object) -> object:
-    """Without fields that say nothing: null, and empty lists."""
+    """Without what says nothing: null, empty lists, and the line ends that kustomize adds to texts."""
+    if isinstance(value, str):
+        return " ".join(value.split())
     if isinstance(value, dict):
         return {key: _without_nothing(each) for key, each in value.items() if each is not None and each != []}
     return [_without_nothing(each) for each in value] if isinstance(value, list) else value
@@ -156,6 +161,9 @@ def _sort_volumes(workload: Object) -> None:
         pytest.param("extender.enabled=false,plugin.enabled=false", "there is nothing to install", id="nothing"),
         pytest.param("extender.enabled=false,scheduler.enabled=true", "is there to ask the extender", id="no extender"),
         pytest.param("scheduler.otherGPUPods=refuse", "no scheduler would be left for GPU pods", id="no scheduler"),
+        pytest.param(
+            "scheduler.enabled=true,scheduler.name=default-scheduler", "would place the same pods", id="a taken name"
+        ),
         pytest.param(
             "certificates.clusterAuthority=true,certificates.source=job", "goes with certificates.source", id="no key"
         ),
@@ -190,11 +198,20 @@ def test_the_second_scheduler_is_of_the_clusters_release(
     chart: ChartCluster, kubernetes: str, tag: str, version: str
 ) -> None:
     values = "{scheduler: {enabled: true}, plugin: {admissionPolicy: {enabled: false}}}"
-    found = _by_name(objects(chart.helm.template(values=values, kubernetes=kubernetes)))
-    (running,) = found["Deployment/gas-scheduler"]["spec"]["template"]["spec"]["containers"]
+    found = objects(chart.helm.template(values=values, kubernetes=kubernetes))
+    deployment, configuration = (
+        next(each for each in found if (each["kind"], each["metadata"]["name"]) == (kind, "gas-scheduler"))
+        for kind in ("Deployment", "ConfigMap")
+    )
+    (running,) = deployment["spec"]["template"]["spec"]["containers"]
     assert running["image"] == f"registry.k8s.io/kube-scheduler:{tag}"
-    configuration = yaml.safe_load(found["ConfigMap/gas-scheduler"]["data"]["scheduler-config.yaml"])
-    assert configuration["apiVersion"] == f"kubescheduler.config.k8s.io/{version}"
+    written = yaml.safe_load(configuration["data"]["scheduler-config.yaml"])
+    assert written["apiVersion"] == f"kubescheduler.config.k8s.io/{version}"
+
+
+def test_the_output_is_the_same_each_time(chart: ChartCluster) -> None:
+    values = DOCUMENTED["second-scheduler"]
+    assert chart.helm.template(values=values) == chart.helm.template(values=values)
 
 
 def test_two_releases_share_no_name(chart: ChartCluster) -> None:
@@ -259,23 +276,63 @@ def test_a_secret_of_somebody_else_is_not_overwritten(chart: ChartCluster) -> No
     chart.api.delete(f"{secrets}/extender-secret")
 
 
-def test_it_takes_the_place_of_applied_manifests(chart: ChartCluster) -> None:
+def test_the_commands_of_the_page(chart: ChartCluster, tmp_path: Path) -> None:
+    """Read from the page and run in order, the taking over of applied manifests last."""
+    install, go_on, take_over, uninstall = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    checkout, programs = tmp_path / "checkout", tmp_path / "bin"
+    programs.mkdir()
+    for program in ("helm", "kubectl"):
+        (programs / program).symlink_to(chart.binaries / program)
+    shutil.copytree(DEPLOY, checkout / "deploy")
+    path, kubeconfig = f"{programs}:/usr/bin:/bin", str(chart.kubectl.kubeconfig)
+    env = {"PATH": path, "KUBECONFIG": kubeconfig, "HOME": str(tmp_path)}
     before = chart.everything()
+
+    assert "gas-configurator --url=" in follow(install, checkout, env)
+    plugin = chart.api.get("/apis/apps/v1/namespaces/default/daemonsets/gas-plugin")
+    (running,) = plugin["spec"]["template"]["spec"]["containers"]
+    assert (running["image"], running["args"]) == ("registry.example/gas:0.1.0", ["--shared-dev-num=10"])
+    assert "Rollback was a success" in follow(go_on, checkout, env)
+    with _rolled_out(chart.api, "/apis/apps/v1/namespaces/default/daemonsets/gas-plugin"):
+        assert 'release "gas" uninstalled' in follow(uninstall, checkout, env)
+    assert chart.everything() == before
+
     secret = {"metadata": {"name": "extender-secret"}, "data": {"tls.crt": "bm9uZQ=="}}
     chart.api.create("/api/v1/namespaces/default/secrets", secret)
     chart.kubectl.run("apply", "-k", DEPLOY / "overlays/replicas")
-    path = "/apis/apps/v1/namespaces/default/deployments/gpu-aware-scheduling"
-    applied = chart.api.get(path)
+    applied = chart.everything()
+    deployment = "/apis/apps/v1/namespaces/default/deployments/gpu-aware-scheduling"
+    uid = chart.api.get(deployment)["metadata"]["uid"]
     with pytest.raises(ProgramError, match="exists and cannot be imported into the current release"):
         chart.helm.run("install", "gas", str(CHART), "--namespace=default")
-    chart.helm.run("install", "gas", str(CHART), "--namespace=default", "--take-ownership")
-    taken = chart.api.get(path)
-    assert taken["metadata"]["uid"] == applied["metadata"]["uid"]
-    assert taken["spec"]["replicas"] == 1
+    follow(take_over, checkout, env)
+    taken = chart.api.get(deployment)
+    assert (taken["metadata"]["uid"], taken["spec"]["replicas"]) == (uid, 1)
     chart.helm.run("uninstall", "gas", "--namespace=default")
+    assert "Secret/default/extender-secret" in chart.everything() < applied
     chart.kubectl.run("delete", "--ignore-not-found", "-k", DEPLOY / "overlays/replicas")
     chart.api.delete("/api/v1/namespaces/default/secrets/extender-secret")
     assert chart.everything() == before
+
+
+@contextmanager
+def _rolled_out(api: KubeApi, path: str) -> Iterator[None]:
+    """Say of a DaemonSet that its controller, which is not there, has seen each change and found no node for it."""
+    over = threading.Event()
+
+    def say() -> None:
+        while not over.wait(0.2):
+            with contextlib.suppress(RefusedError):  # it is gone
+                generation = api.get(path)["metadata"]["generation"]
+                api.merge(f"{path}/status", {"status": {"observedGeneration": generation}})
+
+    thread = threading.Thread(target=say)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _look_at_commands(notes: str) -> None:
@@ -389,7 +446,6 @@ def test_certificates_survive_another_run_an_upgrade_and_a_rollback(running: Run
     assert serving != made[1]
     chart.helm.run("rollback", "gas", "1", f"--namespace={NAMESPACE}")
     assert [chart.secret(name) for name in SECRETS] == [authority, serving, client]
-    assert running.run_job("certificates-back").strip().startswith("nothing to renew")
 
 
 def test_gpu_pods_that_name_another_scheduler_are_refused_or_sent(running: Running) -> None:
@@ -397,14 +453,14 @@ def test_gpu_pods_that_name_another_scheduler_are_refused_or_sent(running: Runni
     dry = f"{PODS}?dryRun=All"
     chart.install("upgrade", "--set", "scheduler.otherGPUPods=refuse", values=running.values)
 
-    def is_refused() -> str | None:
+    def refusal(of: Object) -> str | None:
         try:
-            chart.api.create(dry, wanted)
+            chart.api.create(dry, of)
         except RefusedError as error:
             return error.message
         return None
 
-    assert "schedulerName: gas-scheduler into the pod's spec" in wait_for("the policy", is_refused)
+    assert "schedulerName: gas-scheduler into the pod's spec" in wait_for("the policy", lambda: refusal(wanted))
     named = pod("named", init=[container("first", xe=1)])
     with pytest.raises(RefusedError, match="placed by the scheduler gas-scheduler"):
         chart.api.create(dry, named)
@@ -413,12 +469,12 @@ def test_gpu_pods_that_name_another_scheduler_are_refused_or_sent(running: Runni
     chart.api.create(dry, pod("without-gpus"))
 
     chart.install("upgrade", "--set", "scheduler.otherGPUPods=send", values=running.values)
-    wait_for("no pod is refused any more", lambda: is_refused() is None)
-    wait_for("pods are sent", lambda: chart.api.create(dry, wanted)["spec"]["schedulerName"] == "gas-scheduler")
-    assert chart.api.create(dry, pod("without-gpus"))["spec"]["schedulerName"] == "default-scheduler"
     elsewhere = pod("other", container(i915=1))
     elsewhere["spec"]["schedulerName"] = "somebodys"
+    wait_for("no pod is refused any more", lambda: refusal(elsewhere) is None)
     assert chart.api.create(dry, elsewhere)["spec"]["schedulerName"] == "somebodys"
+    wait_for("pods are sent", lambda: chart.api.create(dry, wanted)["spec"]["schedulerName"] == "gas-scheduler")
+    assert chart.api.create(dry, pod("without-gpus"))["spec"]["schedulerName"] == "default-scheduler"
 
 
 def test_the_plugin_may_change_its_own_node_only_in_this_namespace_too(running: Running) -> None:

@@ -30,6 +30,9 @@
 {{- if and $values.scheduler.enabled (not $values.extender.enabled) -}}
 {{- fail "scheduler.enabled is true and extender.enabled is not: the second scheduler is there to ask the extender" -}}
 {{- end -}}
+{{- if and $values.scheduler.enabled (eq $values.scheduler.name "default-scheduler") -}}
+{{- fail "scheduler.name is default-scheduler, the name of the cluster's own: two schedulers would place the same pods" -}}
+{{- end -}}
 {{- if and (ne $values.scheduler.otherGPUPods "allow") (not $values.scheduler.enabled) -}}
 {{- fail (printf "scheduler.otherGPUPods is %s, and scheduler.enabled is not true: no scheduler would be left for GPU pods" $values.scheduler.otherGPUPods) -}}
 {{- end -}}
