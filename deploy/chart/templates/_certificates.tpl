@@ -17,7 +17,7 @@ spec:
     - name: certificates
       image: {{ include "gas.image" (dict "image" .Values.image "tag" .Chart.AppVersion) }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
-      command: [/opt/gas/bin/python, /gas/certificates.py]
+      command: [/opt/gas/bin/python, -m, configurator.cluster_certificates]
       args:
         - --namespace={{ .Release.Namespace }}
         - --authority={{ $names.authority }}
@@ -28,12 +28,6 @@ spec:
         {{- toYaml .Values.certificates.job.resources | nindent 8 }}
       securityContext:
         {{- include "gas.restricted" . | nindent 8 }}
-      volumeMounts:
-        - {name: program, mountPath: /gas, readOnly: true}
-  volumes:
-    - name: program
-      configMap:
-        name: {{ $names.certificates }}
   {{- $extender := .Values.extender }}
   {{- with $extender.nodeSelector }}
   nodeSelector:

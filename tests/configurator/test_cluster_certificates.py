@@ -1,41 +1,26 @@
-"""The program of the chart that signs certificates, over Secrets in memory."""
+"""Certificates that are kept in Secrets, over Secrets in memory."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
-from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from configurator.cluster_certificates import TRIES, Data, Secret, Wanted, renew
 from gas.cluster.errors import ApiRefused
-from tests.deploy.manifests import DEPLOY
 
-FILE = DEPLOY / "chart/files/certificates.py"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("gas-service.gpu.svc.cluster.local", "localhost", "127.0.0.1")
 
 
-def _load() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("chart_certificates", FILE)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["chart_certificates"] = module  # where dataclasses look for their module
-    specification.loader.exec_module(module)
-    return module
-
-
-PROGRAM: Any = _load()
-WANTED = PROGRAM.Wanted(authority="authority", serving="serving", client="client", names=NAMES)
+WANTED = Wanted(authority="authority", serving="serving", client="client", names=NAMES)
 
 
 @dataclass
@@ -47,10 +32,10 @@ class Memory:
     writes: int = 0
     before_a_write: Callable[[], None] = lambda: None
 
-    async def get(self, name: str) -> Any:
-        return PROGRAM.Secret(dict(self.data[name]), str(self.versions[name]))
+    async def get(self, name: str) -> Secret:
+        return Secret(dict(self.data[name]), str(self.versions[name]))
 
-    async def put(self, name: str, version: str, data: dict[str, bytes]) -> None:
+    async def put(self, name: str, version: str, data: Data) -> None:
         self.before_a_write()
         if version != str(self.versions[name]):
             raise ApiRefused(409, "Conflict", "the object has been modified")
@@ -68,13 +53,13 @@ class Memory:
 @pytest.fixture
 async def filled() -> Memory:
     secrets = Memory()
-    await PROGRAM.renew(secrets, WANTED, NOW)
+    await renew(secrets, WANTED, NOW)
     return secrets
 
 
 async def test_three_empty_secrets_become_an_authority_and_two_certificates_of_it() -> None:
     secrets = Memory()
-    said = await PROGRAM.renew(secrets, WANTED, NOW)
+    said = await renew(secrets, WANTED, NOW)
     assert [sentence.split(",")[0] for sentence in said] == [
         "Secret authority: a new authority",
         "Secret serving: a new certificate",
@@ -94,13 +79,13 @@ async def test_three_empty_secrets_become_an_authority_and_two_certificates_of_i
 
 async def test_what_is_good_stays_as_it_is(filled: Memory) -> None:
     before, writes = dict(filled.data), filled.writes
-    assert await PROGRAM.renew(filled, WANTED, NOW + timedelta(days=270)) == []
+    assert await renew(filled, WANTED, NOW + timedelta(days=270)) == []
     assert (filled.data, filled.writes) == (before, writes)
 
 
 async def test_certificates_that_end_within_90_days_are_signed_anew_by_the_same_authority(filled: Memory) -> None:
     before = dict(filled.data)
-    said = await PROGRAM.renew(filled, WANTED, NOW + timedelta(days=276))
+    said = await renew(filled, WANTED, NOW + timedelta(days=276))
     assert len(said) == 2
     assert filled.data["authority"] == before["authority"]
     for name in ("serving", "client"):
@@ -110,15 +95,15 @@ async def test_certificates_that_end_within_90_days_are_signed_anew_by_the_same_
 
 async def test_an_authority_that_ends_is_made_anew_with_all_that_it_signed(filled: Memory) -> None:
     before = dict(filled.data)
-    assert len(await PROGRAM.renew(filled, WANTED, NOW + timedelta(days=3600))) == 3
+    assert len(await renew(filled, WANTED, NOW + timedelta(days=3600))) == 3
     assert all(filled.data[name] != before[name] for name in before)
     filled.certificate("client").verify_directly_issued_by(filled.certificate("authority"))
 
 
 async def test_another_name_needs_another_serving_certificate_and_nothing_else(filled: Memory) -> None:
     before = dict(filled.data)
-    more = PROGRAM.Wanted(authority="authority", serving="serving", client="client", names=(*NAMES, "more.example"))
-    assert len(await PROGRAM.renew(filled, more, NOW)) == 1
+    more = Wanted(authority="authority", serving="serving", client="client", names=(*NAMES, "more.example"))
+    assert len(await renew(filled, more, NOW)) == 1
     assert (filled.data["authority"], filled.data["client"]) == (before["authority"], before["client"])
     assert filled.data["serving"] != before["serving"]
 
@@ -142,28 +127,28 @@ async def test_what_cannot_be_used_is_replaced(
     else:
         changed[key] = content
     filled.change(name, changed)
-    said = await PROGRAM.renew(filled, WANTED, NOW)
+    said = await renew(filled, WANTED, NOW)
     assert sentence in "\n".join(said)
     filled.certificate("serving").verify_directly_issued_by(filled.certificate("authority"))
-    assert await PROGRAM.renew(filled, WANTED, NOW) == []
+    assert await renew(filled, WANTED, NOW) == []
 
 
 async def test_a_key_of_another_certificate_is_replaced(filled: Memory) -> None:
     filled.change("serving", {**filled.data["serving"], "tls.key": filled.data["client"]["tls.key"]})
-    assert "is not the private key of" in "\n".join(await PROGRAM.renew(filled, WANTED, NOW))
-    assert await PROGRAM.renew(filled, WANTED, NOW) == []
+    assert "is not the private key of" in "\n".join(await renew(filled, WANTED, NOW))
+    assert await renew(filled, WANTED, NOW) == []
 
 
 async def test_a_client_certificate_does_not_serve(filled: Memory) -> None:
     filled.change("serving", dict(filled.data["client"]))
-    assert len(await PROGRAM.renew(filled, WANTED, NOW)) == 1
+    assert len(await renew(filled, WANTED, NOW)) == 1
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
 async def test_two_at_once_end_with_one_authority(at: int) -> None:
     """The other one does all of its work while this one is about to write for the first, second or third time."""
     secrets, other = Memory(), Memory()
-    await PROGRAM.renew(other, WANTED, NOW)
+    await renew(other, WANTED, NOW)
     count = 0
 
     def the_other_is_faster() -> None:
@@ -174,7 +159,7 @@ async def test_two_at_once_end_with_one_authority(at: int) -> None:
         count += 1
 
     secrets.before_a_write = the_other_is_faster
-    await PROGRAM.renew(secrets, WANTED, NOW)
+    await renew(secrets, WANTED, NOW)
     for name in ("serving", "client"):
         secrets.certificate(name).verify_directly_issued_by(secrets.certificate("authority"))
     assert secrets.data["authority"] == other.data["authority"]
@@ -184,8 +169,8 @@ async def test_somebody_who_changes_them_all_the_time_is_told() -> None:
     secrets = Memory()
     secrets.before_a_write = lambda: secrets.change("authority", {})
     with pytest.raises(ApiRefused, match="has been modified"):
-        await PROGRAM.renew(secrets, WANTED, NOW)
-    assert secrets.versions["authority"] == 1 + PROGRAM.TRIES
+        await renew(secrets, WANTED, NOW)
+    assert secrets.versions["authority"] == 1 + TRIES
 
 
 async def test_a_refusal_is_told_at_once() -> None:
@@ -199,7 +184,7 @@ async def test_a_refusal_is_told_at_once() -> None:
 
     secrets.before_a_write = refuse
     with pytest.raises(ApiRefused, match="403"):
-        await PROGRAM.renew(secrets, WANTED, NOW)
+        await renew(secrets, WANTED, NOW)
     assert asked == 1
 
 
@@ -207,7 +192,12 @@ def test_without_a_cluster_it_ends_with_a_sentence() -> None:
     arguments = ("--namespace=gpu", "--authority=a", "--serving=s", "--client=c", "--names=n")
     environment = {**os.environ, "KUBECONFIG": "/nonexistent/kubeconfig", "HOME": "/nonexistent"}
     environment.pop("KUBERNETES_SERVICE_HOST", None)
-    done = subprocess.run([sys.executable, FILE, *arguments], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-m", "configurator.cluster_certificates", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("certificates: ")
     assert "Traceback" not in done.stderr

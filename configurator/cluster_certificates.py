@@ -1,6 +1,7 @@
 """Signs the certificates of the extender and of its client, and keeps them in the Secrets that the chart made.
 
-Run in the project's image by the chart's Job, and by its CronJob later: what is good for 90 days yet stays as it is.
+``python -m configurator.cluster_certificates``, which the chart's Job runs, and its CronJob later: what is good for 90
+days yet stays as it is.
 """
 
 from __future__ import annotations
