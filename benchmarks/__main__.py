@@ -1,28 +1,71 @@
-"""``python -m benchmarks``: every benchmark, as a table of ratios."""
+"""``python -m benchmarks [NAME …] [--full] [--write]``: the benchmarks, as tables of ratios."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import time
+from collections.abc import Callable, Mapping
 
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.filter import SIZE, Result, measure
+from benchmarks import filter as filter_benchmark
+from benchmarks import page, plugin
+from benchmarks.bind import bind
+from benchmarks.churn import churn
+from benchmarks.cold_start import cold_start
+from benchmarks.growth import growth
+from benchmarks.http_versions import http_versions
+from benchmarks.placement import placement
+from benchmarks.real_cluster import ComponentsMissing
+from benchmarks.results import Results
+from benchmarks.scheduling import scheduling
+
+BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
+    "filter": lambda _full: filter_benchmark.warm(),
+    "shapes": lambda _full: filter_benchmark.shapes(),
+    "growth": lambda _full: growth(),
+    "placement": lambda _full: placement(),
+    "churn": lambda _full: churn(),
+    "http": lambda _full: http_versions(),
+    "bind": lambda _full: bind(),
+    "scheduling": lambda full: scheduling(full=full),
+    "cold-start": lambda full: cold_start(full=full),
+}
+"""Name -> the measurement; its argument is whether it shall have its full size."""
 
 
-def table(results: list[Result]) -> Table:
-    """One row for each figure; medians in milliseconds."""
-    title = f"{SIZE.nodes:,} nodes of 8 cards, {SIZE.pods:,} placed pods; medians of runs in turn"
-    rows = Table(title=title, title_justify="left")
-    for heading in ("what", "gas", "bare extender", "ratio", "goal"):
-        rows.add_column(heading, justify="left" if heading == "what" else "right")
-    for result in results:
-        goal = "" if result.goal is None else f"≤ {result.goal:g}"
-        rows.add_row(
-            result.what, f"{1e3 * result.ours:.2f} ms", f"{1e3 * result.bare:.2f} ms", f"{result.ratio:.2f}", goal
-        )
-    return rows
+PLUGIN = "plugin"
+"""The device plugin's; it prints its own tables."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Timed results, as tables of ratios.")
+    known = [*BENCHMARKS, PLUGIN]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all of them by default")
+    parser.add_argument(
+        "--full", action="store_true", help="full sizes and every variant, where the default is smaller"
+    )
+    parser.add_argument("--write", action="store_true", help="also write the tables and plots into docs/performance.md")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in known]:
+        parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(known)}")
+    console = Console(width=150, highlight=False)
+    for name in arguments.names or known:
+        if name == PLUGIN:
+            asyncio.run(plugin.run(console))
+            continue
+        started = time.monotonic()
+        try:
+            results = BENCHMARKS[name](arguments.full)
+        except ComponentsMissing as missing:
+            console.print(f"{name}: {missing}\n", markup=False)
+            continue
+        console.print(results.table())
+        console.print(f"{name} took {time.monotonic() - started:.0f} s\n")
+        if arguments.write:
+            page.write(results)
 
 
 if __name__ == "__main__":
-    Console(width=110).print(table(asyncio.run(measure())))
+    main()

@@ -1,47 +1,90 @@
 """The extender to compare with: the same server, TLS and decoding, but it answers every name and keeps no books.
 
-Run as ``python -m benchmarks.bare_extender PORT CERT KEY CACERT``; it serves until SIGTERM.
+It binds with one write, with the annotations that a pod of one card would get. Run as ``python -m
+benchmarks.bare_extender``; it serves until SIGTERM.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import signal
-import sys
+import time
 from pathlib import Path
 
+from gas.cluster.binding import bind_pod
+from gas.cluster.connection import ApiServer, connect
 from gas.daemon.listening import listen
 from gas.daemon.serving import SCHEDULER_KEEP_ALIVE, Port, serve
+from gas.errors import GasError
 from gas.extender.metrics import Metrics
-from gas.extender.server import extender_app
-from gas.extender.tls import CertificateFiles, ServingCertificates
-from gas.extender.wire import decode_filter, encode_binding_result, encode_filter_result
+from gas.extender.server import Verb, extender_app
+from gas.extender.tls import ALPN, CertificateFiles, ServingCertificates
+from gas.extender.wire import decode_binding, decode_filter, encode_binding_result, encode_filter_result
+from gas.intel import names
 
 
 async def answer_all(body: bytes) -> bytes:
     """Every node passes."""
-    return encode_filter_result(node_names=decode_filter(body).node_names or [])
+    args = decode_filter(body)
+    if args.nodes is None:
+        return encode_filter_result(node_names=args.node_names or [])
+    return encode_filter_result(node_names=[sent.node.name for sent in args.nodes], nodes=args.nodes)
 
 
 async def bind_nothing(_body: bytes) -> bytes:
-    return encode_binding_result(error="the bare extender binds nothing")
+    return encode_binding_result(error="the bare extender was given no cluster")
 
 
-async def run(port: int, files: CertificateFiles) -> None:
+def bind_in(api: ApiServer) -> Verb:
+    async def bind(body: bytes) -> bytes:
+        args = decode_binding(body)
+        annotations = {names.CONTAINER_CARDS: "card0", names.TIMESTAMP: str(time.time_ns())}
+        try:
+            await bind_pod(
+                api,
+                namespace=args.pod_namespace,
+                name=args.pod_name,
+                uid=args.pod_uid,
+                node=args.node,
+                annotations=annotations,
+            )
+        except GasError as error:
+            return encode_binding_result(error=str(error))
+        return encode_binding_result()
+
+    return bind
+
+
+async def run(arguments: argparse.Namespace) -> None:
     metrics = Metrics("bare")
-    app = extender_app(
-        filter_nodes=answer_all, bind_pod=bind_nothing, metrics=metrics, max_body=64 * 2**20, body_timeout=10
-    )
+    files = CertificateFiles(arguments.cert, arguments.key, arguments.cacert)
+    alpn = [arguments.http] if arguments.http else ALPN
     shutdown = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shutdown.set)
-    with listen("127.0.0.1", port, flag="port") as socket:
-        context = ServingCertificates(files, metrics).context
-        await serve(
-            [Port(app=app, socket=socket, tls=context, keep_alive=SCHEDULER_KEEP_ALIVE)], shutdown, graceful_timeout=1
+    with listen("127.0.0.1", arguments.port, flag="port") as socket:
+        context = ServingCertificates(files, metrics, alpn=alpn).context
+        api = await connect(str(arguments.kubeconfig), explicit=True) if arguments.kubeconfig else None
+        app = extender_app(
+            filter_nodes=answer_all,
+            bind_pod=bind_nothing if api is None else bind_in(api),
+            metrics=metrics,
+            max_body=64 * 2**20,
+            body_timeout=10,
         )
+        port = Port(app=app, socket=socket, tls=context, keep_alive=SCHEDULER_KEEP_ALIVE)
+        try:
+            await serve([port], shutdown, graceful_timeout=1)
+        finally:
+            if api is not None:
+                await api.close()
 
 
 if __name__ == "__main__":
-    own_port, *paths = sys.argv[1:]
-    cert, key, cacert = map(Path, paths)
-    asyncio.run(run(int(own_port), CertificateFiles(cert, key, cacert)))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    for name in ("cert", "key", "cacert"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--kubeconfig", type=Path, help="where to bind; without it nothing is bound")
+    parser.add_argument("--http", choices=("h2", "http/1.1"), help="the only version to speak; else what ours offers")
+    asyncio.run(run(parser.parse_args()))

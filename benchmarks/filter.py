@@ -2,178 +2,169 @@
 
 from __future__ import annotations
 
-import asyncio
-import http.client
 import json
-import signal
-import socket
-import statistics
-import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from itertools import count, cycle, islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import NamedTuple
-from urllib.parse import urlsplit
+from collections.abc import Iterator, Sequence
+from itertools import count, cycle, repeat
+from typing import Any
 
-from benchmarks.clusters import Size, node_names, nodes, placed_pods, pod
-from gas.sandbox.api_client import ApiClient
-from gas.sandbox.api_server import ApiServer
-from gas.sandbox.extender_client import ExtenderAddress
-from gas.sandbox.extender_process import running_extender
-from gas.sandbox.kinds import NODES, PODS
+from benchmarks.clusters import CARDS, Size, node_names, nodes, pod
+from benchmarks.drivers import Pair, at_once, medians
+from benchmarks.feed import event
+from benchmarks.results import Figure, Goal, Results
+from benchmarks.stage import Stage, stage
+from gas.intel import names
 
 SIZE = Size(nodes=5000, pods=20_000)
-ROUNDS = 15
-SETTLE = 0.3
+ROUNDS = 25
+CHURN_ROUNDS = 15
+SETTLE = 0.1
 """Seconds until a change of nodes has reached the extender."""
 
-DISABLED = "telemetry.aware.scheduling.benchmark/gas-disable-card7"
+SETTLE_PODS = 3.0
+"""Seconds until thousands of pods have."""
+
 ONE_CARD = {"i915": 1, "millicores": 300, "memory.max": 10**9}
+DISABLED = names.TELEMETRY_PREFIX + "benchmark/" + names.DISABLE_CARD + "card7"
+FULL_CARD = {"i915": 1, "memory.max": 16 * 10**9}
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Medians in seconds, and what the design holds the ratio against (None: nothing)."""
+def warm() -> Results:
+    """A shape that was asked for before, with more and more names, and over several connections."""
+    figures = []
+    all_names = node_names(SIZE)
+    with stage(SIZE) as running:
+        pair = running.pair()
+        for number, goal in ((1, None), (100, None), (500, None), (5000, Goal(2))):
+            body = question(all_names[:number])
+            figures.append(_figure(f"{number:,} name{'s' * (number > 1)}, warm", pair, body, goal))
+        figures.append(_figure("5,000 names, a shape never seen", pair, unseen(all_names), Goal(100)))
+        figures += [
+            _in_churn(running, pair, changed, goal) for changed, goal in ((1, None), (10, Goal(2.5)), (100, None))
+        ]
+        body = question(all_names)
+        for connections in (2, 8):
+            pairs = [running.pair() for _ in range(connections)]
+            ours, bare = at_once(pairs, body, ROUNDS)
+            figures.append(Figure(f"5,000 names, {connections} connections at once", ours, bare))
+            for each in pairs:
+                each.close()
+        body = _whole_nodes()
+        figures.append(_figure("500 whole nodes in the body, warm", pair, body, None))
+        _make_unlike(running)
+        figures.append(_figure("5,000 names, never seen, no two nodes alike", pair, unseen(all_names), Goal(100)))
+        pair.close()
+    title = f"`filter` over HTTP/1.1 and TLS: {SIZE.nodes:,} nodes of {CARDS} cards, {SIZE.pods:,} placed pods; medians"
+    return Results("filter", title, figures)
 
-    what: str
-    ours: float
-    bare: float
-    goal: float | None = None
 
-    @property
-    def ratio(self) -> float:
-        return self.ours / self.bare
-
-
-class Driver:
-    """kube-scheduler's side: one connection that is kept alive."""
-
-    def __init__(self, address: ExtenderAddress) -> None:
-        where = urlsplit(address.url)
-        self._connection = http.client.HTTPSConnection(
-            where.hostname or "", where.port, context=address.ssl_context(), timeout=60
+def shapes() -> Results:
+    """What pods ask for: one shape or many in turn, cards, tiles and wishes."""
+    figures = []
+    all_names = node_names(SIZE)
+    with stage(SIZE) as running:
+        pair = running.pair()
+        for number in (1, 10, 1000):
+            bodies = [question(all_names, ONE_CARD | {"millicores": 200 + each}) for each in range(number)]
+            for body in bodies:
+                pair.ours.ask("filter", body)
+            figures.append(_figure(f"{number:,} shape{'s' * (number > 1)} in turn", pair, cycle(bodies), None))
+        for cards in (1, 2, 4, 8):
+            amounts = {"i915": cards, "millicores": 100 * cards}
+            figures += _warm_and_cold(f"{cards} card{'s' * (cards > 1)}", pair, amounts)
+        figures += _warm_and_cold("2 cards with 4 tiles", pair, {"i915": 2, names.TILES: 4})
+        figures += _warm_and_cold(
+            "2 containers on the same card", pair, {"i915": 1}, {names.SAME_GPU: "main,other"}, containers=2
         )
-
-    def ask(self, body: bytes) -> float:
-        """Seconds from the first byte out to the last byte in."""
-        started = time.perf_counter()
-        self._connection.request("POST", "/scheduler/filter", body, {"Content-Type": "application/json"})
-        answer = self._connection.getresponse()
-        text = answer.read()
-        took = time.perf_counter() - started
-        if answer.status != http.HTTPStatus.OK or not json.loads(text).get("NodeNames"):
-            raise RuntimeError(f"expected nodes to pass, found {answer.status}: {text[:300]!r}")
-        return took
+        figures += _warm_and_cold("4 cards of one NUMA node", pair, {"i915": 4}, {names.ALLOCATE_SINGLE_NUMA: "1"})
+        _fill_half(running)
+        figures.append(_figure("half of the nodes full", pair, question(all_names, FULL_CARD), None))
+        figures.append(_figure("half of the nodes full, never seen", pair, unseen(all_names, FULL_CARD), None))
+        pair.close()
+    title = f"`filter` of 5,000 names: {SIZE.nodes:,} nodes of {CARDS} cards, {SIZE.pods:,} placed pods; medians"
+    return Results("shapes", title, figures)
 
 
-class Pair(NamedTuple):
-    """What is compared."""
-
-    ours: Driver
-    bare: Driver
-
-
-async def measure() -> list[Result]:
-    """All figures of the filter, on one cluster in one run."""
-    with TemporaryDirectory(prefix="gas-bench-") as name:
-        directory = Path(name)
-        async with ApiServer() as server, ApiClient(server.url) as client:
-            for node in nodes(SIZE):
-                server.api.create(NODES, None, node)
-            for placed in placed_pods(SIZE, seed=1):
-                server.api.create(PODS, "default", placed)
-            async with (
-                running_extender(directory, server.url, ()) as extender,
-                _bare_extender(directory) as bare_port,
-            ):
-                return await _compare(client, Pair(Driver(extender.address), Driver(_at(extender.address, bare_port))))
+def question(
+    names_asked: Sequence[str],
+    amounts: dict[str, int] | None = None,
+    annotations: dict[str, str] | None = None,
+    *,
+    containers: int = 1,
+) -> bytes:
+    """The body of a filter."""
+    asked = pod("asked", amounts or ONE_CARD)
+    asked["metadata"] |= {"uid": "benchmark", "annotations": annotations or {}}
+    if containers == 2:
+        asked["spec"]["containers"].append(asked["spec"]["containers"][0] | {"name": "other"})
+    return json.dumps({"Pod": asked, "Nodes": None, "NodeNames": list(names_asked)}).encode()
 
 
-async def _compare(client: ApiClient, pair: Pair) -> list[Result]:
-    names = node_names(SIZE)
-    results = []
-    for number, goal in ((1, None), (100, None), (500, None), (5000, 2.0)):
-        body = _body(ONE_CARD, names[:number])
-        await asyncio.to_thread(pair.ours.ask, body)  # the first time is another figure
-        results.append(await _paired(f"filter, {number:,} names, warm", pair, cycle([body]), goal))
-    results.append(
-        await _paired(
-            "filter, 5,000 names, a shape never seen",
-            pair,
-            (_body(ONE_CARD | {"millicores": number}, names) for number in count(301)),
-            100.0,
-        )
-    )
-    body = _body(ONE_CARD, names)
-    for changed, goal in ((1, None), (10, 2.5), (100, None)):
-        results.append(await _in_churn(client, pair, body, changed, goal))
-    full = _body({"i915": 1, "memory.max": 16 * 10**9}, names)
-    await asyncio.to_thread(pair.ours.ask, full)
-    results.append(await _paired("filter, 5,000 names, most cards too full, warm", pair, cycle([full]), None))
-    return results
+def unseen(names_asked: Sequence[str], amounts: dict[str, int] | None = None, **wishes: Any) -> Iterator[bytes]:
+    """The same question for a little more memory each time."""
+    asked = amounts or ONE_CARD
+    bytes_each = asked.get("memory.max", 10**9)
+    return (question(names_asked, asked | {"memory.max": bytes_each - each}, **wishes) for each in count(1))
 
 
-async def _paired(what: str, pair: Pair, bodies: Iterable[bytes], goal: float | None) -> Result:
-    """In turn, so that a slow moment of the machine meets both."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for body in islice(bodies, ROUNDS):
-        times[0].append(await asyncio.to_thread(pair.ours.ask, body))
-        times[1].append(await asyncio.to_thread(pair.bare.ask, body))
-    return Result(what, statistics.median(times[0]), statistics.median(times[1]), goal)
+def _figure(what: str, pair: Pair, bodies: bytes | Iterator[bytes], goal: Goal | None) -> Figure:
+    if isinstance(bodies, bytes):
+        pair.ours.ask("filter", bodies)  # the first time is another figure
+        bodies = repeat(bodies)
+    ours, bare = medians(pair, bodies, ROUNDS)
+    return Figure(what, ours, bare, goal=goal)
 
 
-async def _in_churn(client: ApiClient, pair: Pair, body: bytes, changed: int, goal: float | None) -> Result:
-    times: tuple[list[float], list[float]] = ([], [])
-    for turn in range(ROUNDS):
-        value = None if turn % 2 else "yes"
-        for number in range(changed):
-            patch = {"metadata": {"labels": {DISABLED: value}}}
-            await client.patch(f"/api/v1/nodes/node-{number:05}", patch)
-        await asyncio.sleep(SETTLE)
-        times[0].append(await asyncio.to_thread(pair.ours.ask, body))
-        times[1].append(await asyncio.to_thread(pair.bare.ask, body))
-    what = f"filter, 5,000 names, after {changed} changed node{'s' if changed > 1 else ''}"
-    return Result(what, statistics.median(times[0]), statistics.median(times[1]), goal)
+def _warm_and_cold(
+    what: str, pair: Pair, amounts: dict[str, int], annotations: dict[str, str] | None = None, *, containers: int = 1
+) -> list[Figure]:
+    all_names = node_names(SIZE)
+    body = question(all_names, amounts, annotations, containers=containers)
+    cold = unseen(all_names, amounts, annotations=annotations, containers=containers)
+    return [_figure(what, pair, body, None), _figure(f"{what}, never seen", pair, cold, None)]
 
 
-def _body(amounts: dict[str, int], names: Sequence[str]) -> bytes:
-    asked = pod("asked", amounts)
-    asked["metadata"]["uid"] = "benchmark"
-    return json.dumps({"Pod": asked, "Nodes": None, "NodeNames": list(names)}).encode()
+def _in_churn(running: Stage, pair: Pair, changed: int, goal: Goal | None) -> Figure:
+    """Each question after so many nodes have changed, by a label of one card."""
+    body = question(node_names(SIZE))
+    changing = nodes(Size(changed, 0))
+    ours, bare = [], []
+    for turn in range(CHURN_ROUNDS):
+        labels = {DISABLED: "yes"} if turn % 2 else {}
+        said = [
+            each | {"metadata": each["metadata"] | {"labels": each["metadata"]["labels"] | labels}} for each in changing
+        ]
+        running.tell("nodes", (event("MODIFIED", each) for each in said))
+        time.sleep(SETTLE)
+        once = medians(pair, [body], 1)
+        ours.append(once[0])
+        bare.append(once[1])
+    what = f"5,000 names, after {changed} changed node{'s' * (changed > 1)}"
+    return Figure(what, sorted(ours)[len(ours) // 2], sorted(bare)[len(bare) // 2], goal=goal)
 
 
-@asynccontextmanager
-async def _bare_extender(directory: Path) -> AsyncIterator[int]:
-    """Its port; certificates are those that are in the directory already."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    paths = [str(directory / name) for name in ("server.crt", "server.key", "ca.crt")]
-    command = [sys.executable, "-m", "benchmarks.bare_extender", str(port), *paths]
-    process = await asyncio.create_subprocess_exec(*command)
-    try:
-        async with asyncio.timeout(30):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                except OSError:
-                    await asyncio.sleep(0.05)
-                    continue
-                writer.close()
-                break
-        yield port
-    finally:
-        process.send_signal(signal.SIGTERM)
-        await process.wait()
+def _fill_half(running: Stage) -> None:
+    """Every second node gets a pod on each card that leaves no memory for FULL_CARD."""
+    all_names = node_names(SIZE)
+    running.tell("pods", (_placed(number, all_names[number], 10**9) for number in range(1, SIZE.nodes, 2)))
+    time.sleep(SETTLE_PODS)
 
 
-def _at(address: ExtenderAddress, port: int) -> ExtenderAddress:
-    return ExtenderAddress(
-        url=f"https://127.0.0.1:{port}",
-        authority=address.authority,
-        certificate=address.certificate,
-        key=address.key,
-    )
+def _make_unlike(running: Stage) -> None:
+    """Every node gets a pod of a size of its own, so that no two are in the same state."""
+    running.tell("pods", (_placed(number, name, 10**6 + number) for number, name in enumerate(node_names(SIZE))))
+    time.sleep(SETTLE_PODS)
+
+
+def _placed(number: int, node: str, memory_each: int) -> bytes:
+    """The event of a pod that is bound to a node and holds something of all its cards."""
+    placed = pod(f"more-{number}", {"i915": CARDS, "memory.max": CARDS * memory_each})
+    cards = ",".join(f"card{number}" for number in range(CARDS))
+    placed["metadata"] |= {"uid": placed["metadata"]["name"], "annotations": {names.CONTAINER_CARDS: cards}}
+    placed["spec"]["nodeName"] = node
+    return event("ADDED", placed)
+
+
+def _whole_nodes() -> bytes:
+    asked = pod("asked", ONE_CARD)
+    return json.dumps({"Pod": asked, "Nodes": {"items": nodes(Size(500, 0))}, "NodeNames": None}).encode()

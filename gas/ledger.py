@@ -13,6 +13,10 @@ from gas.errors import GasError
 from gas.placement.choice import Held
 from gas.placement.inventory import UNUSED, Use
 
+BooksState = tuple[object, ...]
+"""What is booked on one node: each card, its amounts by name and its tiles, all in order and in one row. Thousands of
+them are kept, and so they are a fifth of the size of sets in sets."""
+
 
 class State(enum.Enum):
     """RESERVED: decided here, not yet seen bound. HELD: the cluster's own objects say so."""
@@ -156,6 +160,19 @@ class Ledger:
             return UNUSED
         tiles = {card: frozenset(counts) for card, counts in books.tiles.items()}
         return Use(amounts=books.amounts, tiles=tiles)
+
+    def state(self, node: str) -> BooksState:
+        """The value of `use`: equal for nodes on which the same is booked, by whomever."""
+        books = self._nodes.get(node)
+        if books is None:
+            return ()
+        row: list[object] = []
+        for card in sorted(books.amounts):
+            row.append(card)
+            for name_and_amount in sorted(books.amounts[card].items()):
+                row += name_and_amount
+            row.append(tuple(sorted(books.tiles.get(card, ()))))
+        return tuple(row)
 
     def holders(self, node: str) -> Mapping[Card, int]:
         """How many pods hold each card of a node."""

@@ -33,7 +33,7 @@ class _Page(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """All objects of a kind at one moment.
+    """All objects of a kind at one moment, or those that matter.
 
     version      the resourceVersion from which a watch continues
     undecodable  how many objects were left out because they could not be read
@@ -50,6 +50,7 @@ class Lister(Generic[T]):
     path            of the collection
     object_type     msgspec struct of one object
     field_selector  as the API knows it, ``spec.nodeName!=``
+    keep            which objects matter; the others are dropped page by page, so that they never fill the memory
     """
 
     def __init__(
@@ -60,10 +61,12 @@ class Lister(Generic[T]):
         *,
         page_size: int = PAGE_SIZE,
         field_selector: str | None = None,
+        keep: Callable[[T], bool] | None = None,
     ) -> None:
         self._api = api
         self._path = path
         self._page_size = page_size
+        self._keep = keep
         self._query = {"fieldSelector": field_selector} if field_selector else {}
         self._page = msgspec.json.Decoder(_Page[object_type])  # type: ignore[valid-type]  # a type of run time
         self._raw_page = msgspec.json.Decoder(_Page[msgspec.Raw])
@@ -95,7 +98,7 @@ class Lister(Generic[T]):
             body = await self._api.request("GET", self._path, query=query, timeout=_PAGE_TIMEOUT)
             contact()
             metadata, items, unread = self._decode(body)
-            objects += items
+            objects += items if self._keep is None else filter(self._keep, items)
             undecodable += unread
             if not metadata.continue_:
                 return Listing(metadata.resource_version, objects, undecodable)

@@ -30,6 +30,9 @@ _LIFE = (300, 600)
 _WORTH_WHILE = 5.0
 """Seconds. A watch that ends sooner is followed by a pause."""
 
+_TURN = 0.02
+"""Seconds of taking in events after which others get their turn: a chunk can hold thousands."""
+
 _FORBIDDEN_PAUSE = 30.0
 _VERSION_FROM_THE_FUTURE = "Too large resource version"
 """What a server says whose data was set back, by a restored backup. It would say so for ever."""
@@ -59,7 +62,8 @@ class Watch(Generic[T]):
           ^        |
           `--------`--(the server knows that version no more: 410)
 
-    While the API server is away it is tried again for ever, after waits that grow to 10 s.
+    While the API server is away it is tried again for ever, after waits that grow to 10 s. With ``keep`` the handler
+    is told only about objects of which it says yes; what it says of one object must not change.
 
     synced        set once the first complete list was handed over
     last_contact  when the API server was last heard of, by ``time.monotonic()``; when made, before that
@@ -79,6 +83,7 @@ class Watch(Generic[T]):
         *,
         page_size: int = PAGE_SIZE,
         field_selector: str | None = None,
+        keep: Callable[[T], bool] | None = None,
         silence: float = _SILENCE,
         forbidden_pause: float = _FORBIDDEN_PAUSE,
         backoff: Backoff | None = None,
@@ -93,7 +98,8 @@ class Watch(Generic[T]):
         self._api = api
         self._path = path
         self._handler = handler
-        self._lister = Lister(api, path, object_type, page_size=page_size, field_selector=field_selector)
+        self._keep = keep
+        self._lister = Lister(api, path, object_type, page_size=page_size, field_selector=field_selector, keep=keep)
         self._decoder = EventDecoder(object_type, f"the watch of {path}")
         self._selector = {"fieldSelector": field_selector} if field_selector else {}
         self._silence = silence
@@ -159,18 +165,20 @@ class Watch(Generic[T]):
             lines = LineSplitter()
             async for chunk in chunks:
                 self._heard()
+                turn = time.monotonic()
                 for line in lines.feed(chunk):
                     self._take(line)
+                    if time.monotonic() - turn >= _TURN:
+                        await asyncio.sleep(0)
+                        turn = time.monotonic()
 
     def _take(self, line: bytes) -> None:
         event = self._decoder.decode(line)
         if isinstance(event, Unreadable):
             self._skip(event)
             return
-        if event.type == "DELETED":
-            self._tell(self._handler.deleted, event.object)
-        elif event.type != "BOOKMARK":
-            self._tell(self._handler.changed, event.object)
+        if event.type != "BOOKMARK" and (self._keep is None or self._keep(event.object)):
+            self._tell(self._handler.deleted if event.type == "DELETED" else self._handler.changed, event.object)
         self._version = event.object.metadata.resource_version or self._version
 
     def _skip(self, event: Unreadable) -> None:

@@ -28,7 +28,7 @@ from gas.extender.filter import Filter
 from gas.extender.flags import Flags
 from gas.extender.metrics import Metrics
 from gas.extender.nodes import Nodes
-from gas.extender.pods import Pods
+from gas.extender.pods import Pods, asks_for_gpu
 from gas.extender.readiness import Readiness
 from gas.extender.refusals import PodRefusal, Refusals
 from gas.extender.verdicts import Verdicts
@@ -77,7 +77,7 @@ class Extender:
             on_correction=self._corrected,
             on_trouble=self._tell_trouble,
         )
-        self.pod_watch = Watch(api, paths.pods(), Pod, self.pods)
+        self.pod_watch = Watch(api, paths.pods(), Pod, self.pods, keep=asks_for_gpu)
         self.node_watch = Watch(api, paths.nodes(), Node, self.nodes)
         self.election = (
             LeaderElection(
@@ -115,7 +115,7 @@ class Extender:
             self.refusals,
             expected_binds,
             metrics,
-            facts=self.nodes.facts,
+            nodes=self.nodes,
             allowlist=flags.allowlist,
             denylist=flags.denylist,
             why_not_ready=self._why_not_answer,
@@ -222,7 +222,7 @@ class Extender:
 
     async def _catch_up(self) -> None:
         """List the pods once more: the last binds of the old leader may still be on their way to our watch."""
-        lister = Lister(self._api, paths.pods(), Pod)
+        lister = Lister(self._api, paths.pods(), Pod, keep=asks_for_gpu)
         while True:
             await self.pod_watch.synced.wait()
             try:

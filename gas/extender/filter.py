@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gas.daemon.logs import VERBOSE
 from gas.extender.expected_binds import ExpectedBinds
 from gas.extender.metrics import Metrics
+from gas.extender.nodes import Nodes
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
-from gas.extender.verdicts import Verdict, Verdicts
+from gas.extender.verdicts import FITS, FITS_PREFERRED, Verdict, Verdicts
 from gas.extender.wire import BadRequest, FilterArgs, decode_filter, encode_filter_result
-from gas.intel.inventory import NodeFacts, read_node
+from gas.intel.inventory import NodeFacts
 from gas.intel.need import BadNeed, read_need
 from gas.ledger import Ledger
 from gas.objects import Pod
@@ -42,7 +43,7 @@ class Filter:
         expected_binds: ExpectedBinds,
         metrics: Metrics,
         *,
-        facts: Facts,
+        nodes: Nodes,
         allowlist: bool,
         denylist: bool,
         why_not_ready: Callable[[], str | None],
@@ -53,7 +54,7 @@ class Filter:
         self._refusals = refusals
         self._expected_binds = expected_binds
         self._metrics = metrics
-        self._facts = facts
+        self._nodes = nodes
         self._allowlist = allowlist
         self._denylist = denylist
         self._why_not_ready = why_not_ready
@@ -93,31 +94,42 @@ class Filter:
         if not need.wants_cards:
             return list(names or ()), {}
         if args.nodes is None:
-            verdicts = await self._verdicts.of(need, names or ())
-            facts = self._facts
+            names = names or []
+            verdicts = await self._verdicts.of(need, names)
+            facts: Facts = self._nodes.facts
         else:
-            sent = {sent.node.name: read_node(sent.node) for sent in args.nodes}
             # Believed as sent: an autoscaler asks about nodes that are not there yet.
+            sent = self._nodes.as_sent(each.node for each in args.nodes)
             verdicts = await self._verdicts.as_sent(need, sent)
+            names = list(sent)
             facts = sent.get
-        failed = {name: verdict.sentence for name, verdict in verdicts.items() if verdict.refusal is not None}
+        different = set(verdicts)
+        if different == {FITS}:
+            self._expect_bind(args.pod)
+            return names, {}
+        answers = dict(zip(names, verdicts, strict=True))
+        failed = {name: verdict.sentence for name, verdict in answers.items() if verdict.refusal is not None}
         if failed:
             self._count(verdicts)
-        if len(failed) == len(verdicts):
-            self._remember(args.pod, need, verdicts, facts)
+        if len(failed) == len(answers):
+            self._remember(args.pod, need, answers, facts)
             return [], failed
-        if args.pod.uid:  # a question made by hand has none, and no bind follows it
-            self._expected_binds.passed(args.pod.uid)
-        preferred = [name for name, verdict in verdicts.items() if verdict.preferred]
-        if not preferred:
-            return [name for name, verdict in verdicts.items() if verdict.refusal is None], failed
-        for name, verdict in verdicts.items():
-            if verdict.refusal is None and not verdict.preferred:
-                failed[name] = str(PreferredElsewhere())
-        return preferred, failed
+        self._expect_bind(args.pod)
+        if FITS_PREFERRED not in different:
+            return [name for name, verdict in answers.items() if verdict.refusal is None], failed
+        elsewhere = str(PreferredElsewhere())
+        failed.update((name, elsewhere) for name, verdict in answers.items() if verdict is FITS)
+        return [name for name, verdict in answers.items() if verdict.preferred], failed
 
-    def _count(self, verdicts: Mapping[str, Verdict]) -> None:
-        kinds = Counter(verdict.refusal.kind for verdict in verdicts.values() if verdict.refusal is not None)
+    def _expect_bind(self, pod: Pod) -> None:
+        if pod.uid:  # a question made by hand has none, and no bind follows it
+            self._expected_binds.passed(pod.uid)
+
+    def _count(self, verdicts: Sequence[Verdict]) -> None:
+        kinds: Counter[str] = Counter()
+        for verdict, count in Counter(verdicts).items():
+            if verdict.refusal is not None:
+                kinds[verdict.refusal.kind] += count
         for kind, count in kinds.items():
             self._metrics.refusals.labels(kind).inc(count)
         if limits := kinds[SearchLimitHit.kind]:

@@ -20,8 +20,9 @@ logger = logging.getLogger(__name__)
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: forward secrecy and authenticated encryption only. TLS 1.3 has nothing else."""
 
-ALPN = ("h2", "http/1.1")
-"""Go's client keeps only two idle HTTP/1.1 connections, so that without HTTP/2 most binds pay for a handshake."""
+ALPN = ("http/1.1",)
+"""Go's client keeps only two idle HTTP/1.1 connections, so that some binds pay for a handshake; over HTTP/2 every
+request would pay for frames and header tables in Python, which is more (docs/performance.md, HTTP)."""
 
 LOOK_PERIOD = 5.0
 """Seconds between two looks at the certificate files."""

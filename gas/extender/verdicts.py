@@ -1,31 +1,35 @@
-"""Whether a need fits a node, remembered until the node changes."""
+"""Whether a need fits a node, remembered for nodes in equal states."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import cast
 
 from gas.extender.effort import Effort
+from gas.extender.node_states import NodeStates
 from gas.extender.nodes import Nodes
 from gas.intel.inventory import NodeFacts
-from gas.ledger import Ledger
+from gas.ledger import BooksState, Ledger
 from gas.placement.choice import Choice
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import NoTimeLeft, Refusal, SearchLimitHit, UnknownNode
 
 MOST_NEEDS = 1024
-MOST_VERDICTS = 1_000_000
-"""Different needs remembered, and verdicts of all of them, about 60 bytes each; beyond that the need that was asked
+MOST_VERDICTS = 500_000
+"""Different needs remembered, and verdicts of all of them, about 100 bytes each; beyond that the need that was asked
 about longest ago is forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """The short answer for one node: it fits, it fits on the preferred card, or the refusal and its sentence."""
+    """The short answer for one node: it fits, it fits on the preferred card, or the refusal and its sentence.
+
+    Nodes with the same answer share one verdict, so they are compared and counted by identity.
+    """
 
     preferred: bool = False
     refusal: Refusal | None = None
@@ -37,9 +41,9 @@ FITS_PREFERRED = Verdict(preferred=True)
 
 
 class Verdicts:
-    """Answers `place` for named nodes. Pods of one template share a need and most nodes have not changed since.
+    """Answers `place` for named nodes. Pods of one template share a need, and most nodes are alike.
 
-    A node's verdicts are forgotten when its labels, its resources or its books change; nothing else enters them.
+    What is remembered is the verdict of a state, not of a node: a node that changes only gets another state.
     """
 
     def __init__(self, nodes: Nodes, ledger: Ledger, *, balanced: str | None, step_limit: int) -> None:
@@ -47,39 +51,61 @@ class Verdicts:
         self._ledger = ledger
         self._balanced = balanced
         self._step_limit = step_limit
-        self._remembered: OrderedDict[PodNeed, dict[str, Verdict]] = OrderedDict()
+        self._states = NodeStates(nodes, ledger)
+        self._remembered: OrderedDict[PodNeed, dict[int, Verdict]] = OrderedDict()
 
     def forget(self, node: str) -> None:
         """The node or its books changed."""
-        for verdicts in self._remembered.values():
-            verdicts.pop(node, None)
+        self._states.forget(node)
 
-    async def of(self, need: PodNeed, names: Iterable[str]) -> dict[str, Verdict]:
-        """The verdict of each named node, by name; a name that comes twice is answered once."""
+    async def of(self, need: PodNeed, names: Sequence[str]) -> list[Verdict]:
+        """The verdict of each named node, in their order."""
         known = self._known(need)
-        verdicts = {name: known.get(name) for name in names}
-        effort = Effort(self._step_limit)
-        for name, verdict in verdicts.items():
-            if verdict is None:
-                verdicts[name] = await effort.spend(partial(self._judge, need, name))
-        return cast(dict[str, Verdict], verdicts)
+        verdicts = self._states.look_up(names, known)
+        if None in set(verdicts):
+            effort = Effort(self._step_limit)
+            for at, name in enumerate(names):
+                if verdicts[at] is None:
+                    verdicts[at] = known.get(self._states.of(name))
+                if verdicts[at] is None:
+                    verdicts[at] = await effort.spend(partial(self._judge, known, need, name))
+        return cast(list[Verdict], verdicts)
 
-    async def as_sent(self, need: PodNeed, nodes: Mapping[str, NodeFacts]) -> dict[str, Verdict]:
-        """The same for nodes that somebody describes, with what is booked under their names. Not remembered."""
-        effort = Effort(self._step_limit)
-        return {
-            name: await effort.spend(partial(self._judge_as_sent, need, name, facts)) for name, facts in nodes.items()
-        }
+    async def as_sent(self, need: PodNeed, nodes: Mapping[str, NodeFacts]) -> list[Verdict]:
+        """The same for nodes that somebody describes, with what is booked under their names.
 
-    def _known(self, need: PodNeed) -> dict[str, Verdict]:
-        if (known := self._remembered.get(need)) is not None:
-            self._remembered.move_to_end(need)
-            return known
-        while self._remembered and len(self._remembered) >= min(MOST_NEEDS, MOST_VERDICTS // (len(self._nodes) or 1)):
+        Nodes described alike, with the same booked, share a verdict, but nothing is remembered for the next question.
+        """
+        effort = Effort(self._step_limit)
+        alike: dict[tuple[int, BooksState], Verdict] = {}
+        verdicts = []
+        for name, facts in nodes.items():
+            state = (id(facts), self._ledger.state(name))  # all facts live as long as this question
+            if (verdict := alike.get(state)) is None:
+                verdict = await effort.spend(partial(self._judge_as_sent, need, name, facts))
+                if not isinstance(verdict.refusal, SearchLimitHit | NoTimeLeft):
+                    alike[state] = verdict
+            verdicts.append(verdict)
+        return verdicts
+
+    def _known(self, need: PodNeed) -> dict[int, Verdict]:
+        """What is remembered of a need, by state; states that no node is in any more are dropped now and then."""
+        known = self._remembered.pop(need, {})
+        if len(known) > self._states.most:
+            in_use = self._states.in_use()
+            known = {state: verdict for state, verdict in known.items() if state in in_use}
+        if not known:
+            self._make_room()
+        self._remembered[need] = known
+        return known
+
+    def _make_room(self) -> None:
+        while self._remembered and (
+            len(self._remembered) >= MOST_NEEDS or sum(map(len, self._remembered.values())) >= MOST_VERDICTS
+        ):
             self._remembered.popitem(last=False)
-        return self._remembered.setdefault(need, {})
 
-    def _judge(self, need: PodNeed, node: str, step_limit: int) -> Verdict:
+    def _judge(self, known: dict[int, Verdict], need: PodNeed, node: str, step_limit: int) -> Verdict:
         """Ask placement, and remember what is final: not a name without a node, not a search with less effort."""
         facts = self._nodes.facts(node)
         if facts is None:
@@ -88,7 +114,7 @@ class Verdicts:
             return as_verdict(NoTimeLeft())
         verdict = as_verdict(self._place(need, node, facts, step_limit))
         if step_limit == self._step_limit or not isinstance(verdict.refusal, SearchLimitHit):
-            self._known(need)[node] = verdict
+            known[self._states.of(node)] = verdict
         return verdict
 
     def _judge_as_sent(self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int) -> Verdict:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -82,6 +82,7 @@ async def watching(
     handler: Recorder | None = None,
     page_size: int = 500,
     field_selector: str | None = None,
+    keep: Callable[[Pod], bool] | None = None,
     silence: float = 30.0,
     backoff: Backoff | None = None,
 ) -> AsyncIterator[tuple[Watch[Pod], Recorder]]:
@@ -94,6 +95,7 @@ async def watching(
             recorder,
             page_size=page_size,
             field_selector=field_selector,
+            keep=keep,
             silence=silence,
             forbidden_pause=0.05,
             backoff=backoff or Backoff(first=0.01, longest=0.05),
@@ -146,6 +148,31 @@ async def test_an_empty_cluster_is_a_complete_list_too(tmp_path: Path) -> None:
     async with ScriptedServer(empty) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
         assert recorder.told == [("replaced",)]
+
+
+async def test_objects_that_do_not_matter_are_dropped_from_list_and_watch_but_their_versions_count(
+    tmp_path: Path,
+) -> None:
+    steps = (
+        page(7, pod("no-a", 1), pod("yes-b", 2), after="p2"),
+        page(7, pod("no-c", 3)),
+        stream(
+            event("ADDED", pod("yes-d", 8)),
+            event("MODIFIED", pod("no-a", 9)),
+            event("DELETED", pod("yes-b", 10)),
+            event("DELETED", pod("no-c", 11)),
+            end="clean",
+        ),
+        stream(),
+    )
+
+    def keep(obj: Pod) -> bool:
+        return obj.metadata.name.startswith("yes")
+
+    async with ScriptedServer(*steps) as server, watching(server, tmp_path, keep=keep) as (_, recorder):
+        await until(lambda: len(server.seen) == 4)
+        assert recorder.told == [("replaced", "yes-b"), ("changed", "yes-d"), ("deleted", "yes-b")]
+        assert versions(server)[-1] == "11"
 
 
 async def test_a_selector_goes_with_list_and_watch(tmp_path: Path) -> None:
@@ -342,6 +369,21 @@ async def test_a_missing_permission_is_named_once_and_tried_again_slowly(
         await until(lambda: watch.refused is None)
         assert recorder.told == [("replaced", "a")]
     assert caplog.text.count(f'the verb "{forbidden}"') == 1
+
+
+async def test_others_get_their_turn_while_many_events_are_taken_in(tmp_path: Path) -> None:
+    class Slow(Recorder):
+        def changed(self, obj: Pod) -> None:
+            super().changed(obj)
+            time.sleep(0.03)
+
+    many = b"".join(json.dumps(event("ADDED", pod(f"p{each}", 8 + each))).encode() + b"\n" for each in range(10))
+    turns: list[int] = []
+    async with ScriptedServer(page(7), stream(many)) as server, watching(server, tmp_path, handler=Slow()) as (_, told):
+        while len(told.told) < 11:
+            turns.append(len(told.told))
+            await asyncio.sleep(0)
+    assert len(set(turns)) > 5
 
 
 async def test_an_object_that_the_handler_cannot_take_does_not_stop_the_others(

@@ -67,7 +67,7 @@ class Decider:
             self.refusals,
             self.expected_binds,
             self.metrics,
-            facts=self.nodes.facts,
+            nodes=self.nodes,
             allowlist=lists,
             denylist=lists,
             why_not_ready=lambda: self.not_ready,

@@ -82,7 +82,7 @@ async def test_asking_changes_nothing() -> None:
     [
         pytest.param(["nobody"], [], {"nobody": "the node is unknown"}, id="unknown"),
         pytest.param([""], [], {"": "the node is unknown"}, id="empty-name"),
-        pytest.param(["n1", "n1", "n2"], ["n1", "n2"], {}, id="there-twice"),
+        pytest.param(["n1", "n1", "n2"], ["n1", "n1", "n2"], {}, id="there-twice"),
         pytest.param(["n2", "n1"], ["n2", "n1"], {}, id="in-the-order-asked"),
         pytest.param(["n1", "nobody"], ["n1"], {"nobody": "the node is unknown"}, id="some-known"),
         pytest.param(["../../x\x00"], [], {"../../x\x00": "the node is unknown"}, id="hostile-name"),

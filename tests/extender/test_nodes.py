@@ -149,3 +149,42 @@ def test_a_node_that_could_not_be_read_is_read_the_next_time(monkeypatch: pytest
             told.nodes.changed(node("n1"))
     told.nodes.changed(node("n1"))
     assert told.cards("n1") == (Card(0), Card(1))
+
+
+def test_nodes_that_say_the_same_share_what_was_read_and_a_number() -> None:
+    nodes = Told().nodes
+    nodes.replaced([node("n1"), node("n2", labels={"kubernetes.io/hostname": "n2"}), node("n3", cards=1)])
+    assert nodes.facts("n1") is nodes.facts("n2")
+    assert nodes.kind("n1") == nodes.kind("n2") != nodes.kind("n3")
+    assert nodes.kind("nobody") is None
+
+
+def test_the_number_of_nodes_that_are_gone_is_never_given_again() -> None:
+    nodes = Told().nodes
+    nodes.changed(node("n1"))
+    before = nodes.kind("n1")
+    nodes.changed(node("n1", cards=1))
+    assert nodes.kind("n1") != before
+    nodes.changed(node("n1"))
+    assert nodes.kind("n1") != before
+
+
+def test_what_was_read_is_kept_only_while_a_node_says_so() -> None:
+    nodes = Told().nodes
+    for millicores in range(1000, 1100):
+        nodes.changed(node("n1", i915=2, millicores=millicores))
+        nodes.changed(node("n2", i915=2, millicores=millicores))
+    assert len(nodes._kinds) == len(nodes._sources) == 1
+    nodes.replaced([])
+    assert not nodes._kinds
+    assert not nodes._sources
+
+
+def test_nodes_as_sent_are_read_once_for_all_that_say_the_same_and_change_nothing() -> None:
+    told = Told()
+    told.nodes.changed(node("n1"))
+    sent = told.nodes.as_sent([node("n8"), node("n9", cards=1), node("n1", cards=1)])
+    assert sent["n8"] is told.nodes.facts("n1")
+    assert sent["n9"] is sent["n1"] is not told.nodes.facts("n1")
+    assert told.changes == ["n1"]
+    assert len(told.nodes) == 1

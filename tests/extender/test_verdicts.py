@@ -55,19 +55,19 @@ def taking(*cards: int, millicores: int = 600) -> Held:
 
 
 class Known:
-    """Two nodes of two cards."""
+    """Two nodes of two cards; they are not alike."""
 
     def __init__(self, *, balanced: str | None = None) -> None:
         self.ledger = Ledger(on_change=self.changed)
         self.nodes = Nodes(on_change=self.changed)
         self.verdicts = Verdicts(self.nodes, self.ledger, balanced=balanced, step_limit=STEPS)
-        self.nodes.replaced([node("n1"), node("n2")])
+        self.nodes.replaced([node("n1"), node("n2", i915=22, millicores=2000)])
 
     def changed(self, name: str) -> None:
         self.verdicts.forget(name)
 
     def judge(self, *names: str, millicores: int = 600) -> list[Verdict]:
-        return list(at_once(self.verdicts.of(wanting(millicores), names)).values())
+        return at_once(self.verdicts.of(wanting(millicores), names))
 
 
 def test_pods_of_one_template_share_a_verdict(asked: list[str]) -> None:
@@ -116,6 +116,21 @@ def test_a_confirmed_reservation_changes_no_verdict(asked: list[str]) -> None:
     assert len(asked) == 1
 
 
+def test_nodes_alike_share_a_verdict_whoever_holds_their_cards(asked: list[str]) -> None:
+    known = Known()
+    known.nodes.changed(node("n2"))
+    known.ledger.hold("u1", "default/a", "n1", taking(0))
+    known.ledger.hold("u2", "default/b", "n2", taking(0))
+    assert known.judge("n1", "n2") == [FITS, FITS]
+    assert len(asked) == 1
+    known.ledger.hold("u3", "default/c", "n2", taking(1))
+    assert [verdict.refusal is None for verdict in known.judge("n1", "n2")] == [True, False]
+    assert len(asked) == 2
+    known.ledger.release("u3")
+    assert known.judge("n1", "n2") == [FITS, FITS]
+    assert len(asked) == 2
+
+
 def test_a_full_node_is_refused_with_its_sentence() -> None:
     known = Known()
     known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
@@ -133,9 +148,11 @@ def test_a_node_is_known_as_soon_as_it_is_there() -> None:
     assert known.judge("n3") == [FITS]
 
 
-def test_every_name_is_answered_once_in_the_order_asked() -> None:
-    verdicts = at_once(Known().verdicts.of(wanting(), ["n2", "nobody", "n1", "n2"]))
-    assert list(verdicts) == ["n2", "nobody", "n1"]
+def test_every_name_is_answered_in_the_order_asked() -> None:
+    known = Known()
+    known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
+    verdicts = known.judge("n2", "nobody", "n1", "n2")
+    assert [type(verdict.refusal) for verdict in verdicts] == [type(None), UnknownNode, NoRoom, type(None)]
 
 
 def test_a_preferred_card_is_told_apart() -> None:
@@ -149,10 +166,21 @@ def test_nodes_as_sent_are_judged_with_the_books_of_their_name_and_not_remembere
     known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
     facts = known.nodes.facts("n2")
     assert facts is not None
-    assert at_once(known.verdicts.as_sent(wanting(), {"n1": facts}))["n1"].refusal is not None
-    assert at_once(known.verdicts.as_sent(wanting(), {"n9": facts}))["n9"] is FITS
+    assert at_once(known.verdicts.as_sent(wanting(), {"n1": facts}))[0].refusal is not None
+    assert at_once(known.verdicts.as_sent(wanting(), {"n9": facts}))[0] is FITS
     (verdict,) = known.judge("n9")
     assert isinstance(verdict.refusal, UnknownNode)
+
+
+def test_nodes_sent_alike_share_a_verdict_within_one_question_only(asked: list[str]) -> None:
+    known = Known()
+    known.ledger.hold("u1", "default/a", "n3", taking(0, 1))
+    sent = known.nodes.as_sent(node(name) for name in ("n1", "n2", "n3"))
+    verdicts = at_once(known.verdicts.as_sent(wanting(), sent))
+    assert [verdict.refusal is None for verdict in verdicts] == [True, True, False]
+    assert len(asked) == 2
+    at_once(known.verdicts.as_sent(wanting(), sent))
+    assert len(asked) == 4
 
 
 def test_the_need_asked_about_longest_ago_is_forgotten_first(asked: list[str]) -> None:
@@ -186,7 +214,7 @@ class TestHardSearches:
 
     def hard(self) -> Known:
         known = Known()
-        known.nodes.replaced([node(name) for name in self.NAMES])
+        known.nodes.replaced([node(name, i915=22 + number, millicores=2000) for number, name in enumerate(self.NAMES)])
         return known
 
     def test_the_first_gets_the_whole_effort_the_next_less_and_the_last_none(self, time_goes_by: list[int]) -> None:
@@ -209,7 +237,7 @@ class TestHardSearches:
         facts = dict(known.nodes)
         verdicts = at_once(known.verdicts.as_sent(wanting(), facts))
         assert len(time_goes_by) == 3
-        assert isinstance(verdicts["n4"].refusal, NoTimeLeft)
+        assert isinstance(verdicts[4].refusal, NoTimeLeft)
 
 
 async def test_others_run_between_the_nodes_of_a_long_question(monkeypatch: pytest.MonkeyPatch) -> None:

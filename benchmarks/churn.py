@@ -1,0 +1,106 @@
+"""Memory over an hour's worth of pods that come and go, and filters while the watch says 1,000 things a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from statistics import median
+
+from benchmarks.clusters import Size, node_names
+from benchmarks.drivers import ask_filter
+from benchmarks.filter import question
+from benchmarks.processes import cpu_seconds, resident_bytes
+from benchmarks.results import Figure, Goal, Results
+from benchmarks.stage import Stage, stage
+
+SIZE = Size(nodes=5000, pods=20_000)
+LIVES = 36_000
+"""Pods that come and go: ten a second for an hour, four events each."""
+
+PARTS = 12
+RATE = 1000.0
+SECONDS_AT_RATE = 15
+PAUSE = 0.02
+"""Seconds between two filters while the watch is busy."""
+
+PATIENCE = 300.0
+MB = 1e6
+_UNREAD = 'gas_extender_undecodable_objects_total{kind="pods"}'
+_STRANGE_LINE = b'{"type":"STRANGE","object":{"metadata":{}}}\n'
+
+
+def churn() -> Results:
+    with stage(SIZE) as running:
+        figures = [*_at_rate(running), *_memory(running)]
+    title = f"Pods that come, are bound, run and go: {SIZE.nodes:,} nodes, {SIZE.pods:,} placed pods"
+    return Results("churn", title, figures, other="compared with")
+
+
+def _at_rate(running: Stage) -> list[Figure]:
+    """Filters while the watch says 1,000 things a second, against filters while it is quiet."""
+    pair = running.pair()
+    body = question(node_names(SIZE))
+    ask_filter(pair.ours, body)
+    quiet = [ask_filter(pair.ours, body) for _ in range(50)]
+    lives = int(RATE * SECONDS_AT_RATE / 4)
+    telling = threading.Thread(target=running.churn, args=(lives, RATE))
+    before = cpu_seconds(running.ours.program.pid)
+    started = time.perf_counter()
+    telling.start()
+    ours, bare = [], []
+    while telling.is_alive():
+        ours.append(ask_filter(pair.ours, body))
+        bare.append(ask_filter(pair.bare, body))
+        time.sleep(PAUSE)
+    told = time.perf_counter()
+    _wait_until_taken(running)
+    late = time.perf_counter() - told
+    used = (cpu_seconds(running.ours.program.pid) - before) / (told - started)
+    pair.close()
+    return [
+        Figure(
+            "`filter` of 5,000 names at 1,000 pod events a second, against the bare extender",
+            1e3 * median(ours),
+            1e3 * median(bare),
+        ),
+        Figure("the same against ours while the watch is quiet", 1e3 * median(ours), 1e3 * median(quiet)),
+        Figure("books complete after the last event", 1e3 * late, None),
+        Figure("share of one processor, filters included", 100 * used, None, "%"),
+    ]
+
+
+def _memory(running: Stage) -> list[Figure]:
+    """After each twelfth of an hour; asked about meanwhile, so that what is remembered for filters is in it."""
+    pair = running.pair()
+    seen = []
+    seconds = 0.0
+    for part in range(PARTS):
+        began = time.perf_counter()
+        running.churn(LIVES // PARTS)
+        _wait_until_taken(running)
+        seconds += time.perf_counter() - began
+        ask_filter(pair.ours, question(node_names(SIZE), {"i915": 1, "millicores": 100 + part}))
+        seen.append(resident_bytes(running.ours.program.pid) / MB)
+    pair.close()
+    # The first twelfths fill what is bounded: pods lately gone, needs, the allocator's own reserve.
+    return [
+        Figure(f"{4 * LIVES:,} pod events, as many a second as are taken", 4 * LIVES / seconds, None, "/s"),
+        Figure(
+            "resident memory after an hour's worth, against half an hour's",
+            seen[-1],
+            seen[PARTS // 2 - 1],
+            "MB",
+            Goal(1.02),
+        ),
+    ]
+
+
+def _wait_until_taken(running: Stage) -> None:
+    """Until all that the watch has said is taken in: a line that nobody can read is counted when its turn comes."""
+    counted = running.ours.metric(_UNREAD)
+    running.tell("pods", [_STRANGE_LINE])
+    deadline = time.monotonic() + PATIENCE
+    while running.ours.metric(_UNREAD) == counted:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the extender does not take in what the watch says")
+        time.sleep(0.05)

@@ -1,0 +1,119 @@
+"""From start to ready on a large cluster, against listing the same objects, and the memory that it takes."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from urllib.parse import urlencode
+
+import msgspec
+
+from benchmarks.clusters import Size, nodes, other_pods, placed_pods
+from benchmarks.extenders import our_extender
+from benchmarks.processes import cpu_seconds, resident_bytes
+from benchmarks.real_cluster import RealCluster, binaries
+from benchmarks.results import Figure, Goal, Results
+from gas.cluster.listing import PAGE_SIZE
+
+SIZE = Size(nodes=5000, pods=20_000)
+OTHERS = 10_000
+OTHERS_IN_FULL = 100_000
+ROUNDS = 3
+SLOWEST_START = 600.0
+MB = 1e6
+
+
+class _Meta(msgspec.Struct):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _Meta
+
+
+def cold_start(*, full: bool) -> Results:
+    """Ours and a plain client in turn, both from the same kube-apiserver."""
+    others = OTHERS_IN_FULL if full else OTHERS
+    programs = binaries()
+    with TemporaryDirectory(prefix="gas-bench-") as name:
+        directory = Path(name)
+        cluster = RealCluster(directory, programs)
+        ours = our_extender(directory, cluster.authority, cluster.kubeconfig)
+        started, listed, used, memory, peak = [], [], [], [], []
+        try:
+            cluster.start()
+            cluster.fill(nodes(SIZE))
+            cluster.fill(placed_pods(SIZE, seed=1))
+            cluster.fill(other_pods(others, SIZE))
+            _wait_for_the_cache(cluster)
+            for _ in range(ROUNDS):
+                listed.append(_seconds_of_listing(cluster))
+                begin = time.perf_counter()
+                ours.start_and_wait_until_ready(seconds=SLOWEST_START)
+                started.append(time.perf_counter() - begin)
+                pid = ours.program.pid
+                used.append(cpu_seconds(pid))
+                memory.append(resident_bytes(pid) / MB)
+                peak.append(resident_bytes(pid, peak=True) / MB)
+                ours.program.kill()
+        finally:
+            for program in (ours.program, *cluster.programs):
+                program.kill()
+    title = (
+        f"Start to ready: {SIZE.nodes:,} nodes, {SIZE.pods:,} GPU pods among {others:,} others, real kube-apiserver;"
+        f" medians of {ROUNDS}"
+    )
+    figures = [
+        Figure("start to ready", median(started), median(listed), "s", Goal(3)),
+        Figure("our processor time in it", median(used), None, "s"),
+        Figure("resident memory when ready", median(memory), None, "MB", Goal(250)),
+        Figure("most resident memory until then", median(peak), None, "MB"),
+    ]
+    return Results("cold-start", title, figures, other="listing")
+
+
+def _wait_for_the_cache(cluster: RealCluster) -> None:
+    """Until kube-apiserver has seen what was written behind its back: its cache has as many as etcd."""
+    deadline = time.monotonic() + SLOWEST_START
+    while _count(cluster, "/api/v1/pods", resourceVersion="0") != _count(cluster, "/api/v1/pods"):
+        if time.monotonic() > deadline:
+            raise TimeoutError("kube-apiserver does not see the pods that were written into etcd")
+        time.sleep(1)
+
+
+def _count(cluster: RealCluster, path: str, **query: str) -> int:
+    """Of the objects, without reading them all: a page of one says how many remain."""
+    answer = cluster.admin.get(path, limit="1", **query)
+    return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount", 0))
+
+
+def _seconds_of_listing(cluster: RealCluster) -> float:
+    """What curl would do: every page of nodes and pods, of the size that we ask for, thrown away."""
+    started = time.perf_counter()
+    for path in ("/api/v1/nodes", "/api/v1/pods"):
+        for _ in _pages(cluster, path):
+            pass
+    return time.perf_counter() - started
+
+
+def _pages(cluster: RealCluster, path: str) -> Iterator[bytes]:
+    context = ssl.create_default_context(cafile=cluster.authority.certificate)
+    connection = http.client.HTTPSConnection("127.0.0.1", cluster.admin.port, context=context, timeout=120)
+    headers = {"Authorization": f"Bearer {cluster.admin.token}", "Accept-Encoding": "identity"}
+    decoder = msgspec.json.Decoder(_Page)
+    query = {"limit": str(PAGE_SIZE)}
+    try:
+        while True:
+            connection.request("GET", f"{path}?{urlencode(query)}", headers=headers)
+            body = connection.getresponse().read()
+            yield body
+            query["continue"] = decoder.decode(body).metadata.continue_
+            if not query["continue"]:
+                return
+    finally:
+        connection.close()

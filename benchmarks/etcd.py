@@ -1,0 +1,57 @@
+"""Writing straight into the etcd of a control plane: 100,000 pods in a minute, where the API takes ten.
+
+kube-apiserver reads objects in JSON as well as in the form that it writes itself, and it sees them by its own watch.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+_MOST_IN_ONE = 128
+"""etcd's own limit on the operations of one transaction."""
+
+
+class Etcd:
+    """One connection to etcd's API in its JSON form. Raises RuntimeError when etcd refuses."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def put(self, objects: Iterable[tuple[str, bytes]]) -> int:
+        """Write (key, value) pairs; answers how many there were."""
+        written = 0
+        for batch in _batches(objects):
+            puts = [{"requestPut": {"key": _base64(key.encode()), "value": _base64(value)}} for key, value in batch]
+            self._call("txn", {"success": puts})
+            written += len(batch)
+        return written
+
+    def delete(self, prefix: str) -> None:
+        """Everything whose key begins so."""
+        end = prefix.encode()[:-1] + bytes([prefix.encode()[-1] + 1])
+        self._call("deleterange", {"key": _base64(prefix.encode()), "rangeEnd": _base64(end)})
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _call(self, call: str, body: dict[str, Any]) -> None:
+        self._connection.request("POST", f"/v3/kv/{call}", json.dumps(body))
+        answer = self._connection.getresponse()
+        text = answer.read()
+        if answer.status != http.HTTPStatus.OK:
+            raise RuntimeError(f"etcd answered {answer.status} to {call}: {text[:300]!r}")
+
+
+def _batches(objects: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    rest = iter(objects)
+    while batch := list(islice(rest, _MOST_IN_ONE)):
+        yield batch
+
+
+def _base64(text: bytes) -> str:
+    return base64.b64encode(text).decode()

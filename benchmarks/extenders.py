@@ -1,0 +1,46 @@
+"""The two extenders that are compared, each a process of its own on loopback."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.e2e.certificates import Authority
+from tests.e2e.extender import Extender
+from tests.e2e.ports import free_port
+from tests.e2e.programs import Program
+
+
+class BareExtender:
+    """The one that does nothing; it binds where it is given a cluster."""
+
+    def __init__(self, directory: Path, authority: Authority, *, kubeconfig: Path | None, http: str = "") -> None:
+        self.port = free_port()
+        serving = authority.server("bare-extender")
+        options = {"cert": serving.certificate, "key": serving.key, "cacert": authority.certificate, "port": self.port}
+        command = [sys.executable, "-m", "benchmarks.bare_extender"]
+        command += [f"--{name}={value}" for name, value in options.items()]
+        if kubeconfig is not None:
+            command.append(f"--kubeconfig={kubeconfig}")
+        if http:
+            command.append(f"--http={http}")
+        self.program = Program("bare extender", command, log=directory / "bare-extender.log")
+
+    def start(self) -> None:
+        self.program.start()
+        self.program.wait_until_healthy(self.port, lambda: True)
+
+    def stop(self) -> None:
+        self.program.kill()
+
+
+def our_extender(directory: Path, authority: Authority, kubeconfig: Path, *flags: str) -> Extender:
+    """Not started yet."""
+    return Extender(
+        "gas-extender",
+        directory,
+        kubeconfig=kubeconfig,
+        serving=authority.server("gas-extender"),
+        authority=authority,
+        flags=flags,
+    )

@@ -1,0 +1,134 @@
+"""How the processor time of a filter grows with nodes, cards and placed pods, inside one process: no HTTP, no TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from statistics import median
+
+import msgspec
+
+from benchmarks.clusters import Size, node_names, nodes, placed_pods
+from benchmarks.filter import question
+from benchmarks.plot import Line, plot
+from benchmarks.results import Figure, Results
+from gas.extender.expected_binds import ExpectedBinds
+from gas.extender.filter import Filter
+from gas.extender.metrics import Metrics
+from gas.extender.nodes import Nodes
+from gas.extender.pods import Pods
+from gas.extender.refusals import Refusals
+from gas.extender.verdicts import Verdicts
+from gas.ledger import Ledger
+from gas.objects import Node, Pod
+from gas.placement.place import DEFAULT_STEP_LIMIT
+
+ROUNDS = 5
+NODES = (500, 1000, 2000, 5000, 10_000)
+CARDS = (1, 2, 4, 8, 16)
+PODS = (5000, 10_000, 20_000, 40_000)
+USUAL = Size(nodes=5000, pods=20_000)
+USUAL_CARDS = 8
+
+
+def growth() -> Results:
+    by_nodes = {number: asyncio.run(_times(Size(number, 4 * number), USUAL_CARDS)) for number in NODES}
+    by_cards = {number: asyncio.run(_times(USUAL, number)) for number in CARDS}
+    by_pods = {number: asyncio.run(_times(Size(USUAL.nodes, number), USUAL_CARDS)) for number in PODS}
+    figures = []
+    plots = {}
+    for what, found in (("nodes", by_nodes), ("cards a node", by_cards), ("placed pods", by_pods)):
+        lines = [
+            Line(name, [(number, times[name]) for number, times in found.items()])
+            for name in next(iter(found.values()))
+        ]
+        for line in lines:
+            (first, low), (last, high) = line.points[0], line.points[-1]
+            exponent = _exponent(line.points)
+            figures.append(Figure(f"{line.name}: {first:,} to {last:,} {what}, exponent {exponent:.2f}", high, low))
+        plots[f"filter-by-{what.split()[-1] if what != 'cards a node' else 'cards'}"] = plot(
+            f"Processor time of a filter, by {what}", x=what, y="ms", lines=lines
+        )
+    title = (
+        "How a `filter` of all nodes grows, without HTTP and TLS: processor time, medians; usually"
+        f" {USUAL.nodes:,} nodes, {USUAL_CARDS} cards, {USUAL.pods:,} placed pods"
+    )
+    return Results("growth", title, figures, ours="largest", other="smallest", plots=plots)
+
+
+async def _times(size: Size, cards: int) -> Mapping[str, float]:
+    """Milliseconds by what is asked."""
+    filter_nodes, verdicts = _deciders(size, cards)
+    asked = node_names(size)
+    amounts = {"i915": 1, "millicores": 100, "memory.max": 10**8}
+    body = question(asked, amounts)
+    unseen = (question(asked, amounts | {"memory.max": 10**8 + number}) for number in count(1))
+
+    def after_ten_changes() -> bytes:
+        for name in asked[:10]:
+            verdicts.forget(name)
+        return body
+
+    await _answered(filter_nodes, body)
+    return {
+        "warm": await _median(filter_nodes, lambda: body),
+        "after 10 changed nodes": await _median(filter_nodes, after_ten_changes),
+        "never seen": await _median(filter_nodes, lambda: next(unseen)),
+    }
+
+
+def _deciders(size: Size, cards: int) -> tuple[Filter, Verdicts]:
+    def changed(name: str) -> None:
+        verdicts.forget(name)
+
+    ledger = Ledger(on_change=changed)
+    known = Nodes(on_change=changed)
+    verdicts = Verdicts(known, ledger, balanced=None, step_limit=DEFAULT_STEP_LIMIT)
+    pods = Pods(ledger)
+    known.replaced(msgspec.convert(nodes(size, cards=cards), list[Node]))
+    placed = [
+        each | {"metadata": each["metadata"] | {"uid": each["metadata"]["name"]}}
+        for each in placed_pods(size, 1, cards=cards)
+    ]
+    pods.replaced(msgspec.convert(placed, list[Pod]))
+    filter_nodes = Filter(
+        verdicts,
+        ledger,
+        Refusals(),
+        ExpectedBinds(patience=0),
+        Metrics("growth"),
+        nodes=known,
+        allowlist=False,
+        denylist=False,
+        why_not_ready=lambda: None,
+        on_refused=lambda _pod, _refusal: None,
+    )
+    return filter_nodes, verdicts
+
+
+async def _median(filter_nodes: Filter, next_body: Callable[[], bytes]) -> float:
+    times = []
+    for _ in range(ROUNDS):
+        body = next_body()
+        started = time.process_time()
+        await _answered(filter_nodes, body)
+        times.append(time.process_time() - started)
+    return 1e3 * median(times)
+
+
+async def _answered(filter_nodes: Filter, body: bytes) -> None:
+    answer = await filter_nodes(body)
+    if b'"NodeNames":["' not in answer:
+        raise RuntimeError(f"expected nodes to pass, found {answer[:300]!r}")
+
+
+def _exponent(points: Sequence[tuple[float, float]]) -> float:
+    """Of the power of x that y grows with: the slope of the line through the logarithms."""
+    xs = [math.log(x) for x, _ in points]
+    ys = [math.log(y) for _, y in points]
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    above = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
+    return above / sum((x - mean_x) ** 2 for x in xs)

@@ -1,0 +1,23 @@
+"""What a process has used so far, from /proc."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of all its threads, in user and kernel mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def resident_bytes(pid: int, *, peak: bool = False) -> int:
+    """Now, or the most it ever was."""
+    name = "VmHWM" if peak else "VmRSS"
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    raise ProcessLookupError(f"process {pid} has ended")

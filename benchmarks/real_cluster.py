@@ -1,0 +1,124 @@
+"""A real etcd, kube-apiserver and kube-scheduler with a made-up cluster in them: no machine, no kubelet."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.clusters import Object, stored
+from benchmarks.etcd import Etcd
+from tests.e2e.certificates import Authority
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.kube_api import KubeApi, write_kubeconfig
+from tests.e2e.ports import free_port
+from tests.e2e.programs import Program
+from tests.e2e.scheduler import extender_entry
+
+_SET_UP = Path(__file__).parent.parent / "tests" / "e2e" / "set-up.sh"
+
+UNLIMITED = 10_000
+"""Requests a second that kube-scheduler may send. Its own limit is 50, which would be all that is measured."""
+
+
+class ComponentsMissing(Exception):
+    """The real components are not there; the sentence says how to get them."""
+
+
+def binaries() -> Path:
+    """Where kube-apiserver and kube-scheduler are. Raises ComponentsMissing."""
+    found = subprocess.run([_SET_UP, "--where"], capture_output=True, text=True, check=False)
+    directory = Path(found.stdout.strip())
+    missing = [name for name in ("kube-apiserver", "kube-scheduler") if not (directory / name).exists()]
+    missing += [name for name in ("etcd", "setpriv") if shutil.which(name) is None]
+    if found.returncode or missing:
+        what = ", ".join(missing) or found.stderr.strip()
+        raise ComponentsMissing(f"not measured: {what} missing; tests/e2e/set-up.sh (or make e2e) gets it")
+    return directory
+
+
+class RealCluster(ControlPlane):
+    """etcd and kube-apiserver. `stop` ends them by process id; they do not outlive the command either."""
+
+    def __init__(self, directory: Path, programs: Path) -> None:
+        self.authority = Authority(directory)
+        super().__init__(directory, programs, self.authority)
+        self.kubeconfig = write_kubeconfig(directory / "admin.kubeconfig", self.admin)
+        self.etcd_files = Etcd(self._etcd_port)
+
+    def fill(self, objects: Iterable[Object]) -> int:
+        """Put objects there behind the API's back; answers how many."""
+        return self.etcd_files.put(stored(each) for each in objects)
+
+    def take_away_pods(self, prefix: str) -> None:
+        """The pods in the namespace ``default`` whose names begin so."""
+        self.etcd_files.delete(f"/registry/pods/default/{prefix}")
+
+
+class Scheduler:
+    """kube-scheduler without its limit of requests; with an extender on a port of loopback, or without.
+
+    environment  beside our own: ``DISABLE_HTTP2`` decides what its client speaks
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        programs: Path,
+        authority: Authority,
+        api: KubeApi,
+        *,
+        extender_port: int | None,
+        percentage: int = 0,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self._authority = authority
+        self._port = free_port()
+        serving = authority.server("kube-scheduler-serving")
+        kubeconfig = write_kubeconfig(directory / "kube-scheduler.kubeconfig", api)
+        configuration: dict[str, Any] = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(kubeconfig), "qps": UNLIMITED, "burst": UNLIMITED},
+            "leaderElection": {"leaderElect": False},
+            "percentageOfNodesToScore": percentage,
+        }
+        if extender_port is not None:
+            client = authority.client("kube-scheduler")
+            configuration["extenders"] = [extender_entry(extender_port, authority, client, ignorable=False)]
+        file = directory / "kube-scheduler.json"
+        file.write_text(json.dumps(configuration))
+        options = {
+            "config": file,
+            "bind-address": "127.0.0.1",
+            "secure-port": self._port,
+            "tls-cert-file": serving.certificate,
+            "tls-private-key-file": serving.key,
+            "authentication-skip-lookup": "true",
+        }
+        command = [str(programs / "kube-scheduler"), *(f"--{name}={value}" for name, value in options.items())]
+        self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log", env=environment)
+
+    def start(self) -> None:
+        """Until it is ready, which it is when it has read the cluster."""
+        self.program.start()
+        self.program.wait_until_healthy(self._port, self._is_ready)
+
+    def stop(self) -> None:
+        self.program.kill()
+
+    def _is_ready(self) -> bool:
+        context = ssl.create_default_context(cafile=self._authority.certificate)
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=5, context=context)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()

@@ -1,0 +1,109 @@
+"""Figures that compare two things, and tables of them for a terminal and for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.table import Table as RichTable
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a ratio is held against.
+
+    at_least  whether it should be large rather than small
+    """
+
+    limit: float
+    at_least: bool = False
+
+    def is_met(self, ratio: float) -> bool:
+        return ratio >= self.limit if self.at_least else ratio <= self.limit
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One row: two values in one unit. ``other`` is None where there is nothing to compare with."""
+
+    what: str
+    ours: float
+    other: float | None = None
+    unit: str = "ms"
+    goal: Goal | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        return self.ours / self.other if self.other else None
+
+    @property
+    def compared(self) -> float:
+        """What the goal is about: the ratio, or the value itself where there is none."""
+        return self.ours if self.ratio is None else self.ratio
+
+    def verdict(self) -> str:
+        """The figure and whether it is what it should be, in one cell."""
+        value = _value(self.ours, self.unit) if self.ratio is None else f"{self.ratio:.2f}"
+        return value if self.goal is None else f"{value}, {self._met}"
+
+    @property
+    def _met(self) -> str:
+        return "" if self.goal is None else "met" if self.goal.is_met(self.compared) else "MISSED"
+
+    def cells(self) -> list[str]:
+        return [
+            self.what,
+            _value(self.ours, self.unit),
+            "" if self.other is None else _value(self.other, self.unit),
+            "" if self.ratio is None else f"{self.ratio:.2f}",
+            "" if self.goal is None else f"{self.goal} {self._met}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What one benchmark found.
+
+    name     as it is called on the command line
+    title    what was measured and how, in one line
+    ours     heading of the first value
+    other    heading of the second
+    notes    sentences about what the figures do not say themselves
+    plots    name of the file -> SVG
+    """
+
+    name: str
+    title: str
+    figures: Sequence[Figure]
+    ours: str = "gas"
+    other: str = "bare extender"
+    notes: Sequence[str] = ()
+    plots: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        return ("what", self.ours, self.other, "ratio", "goal")
+
+    def table(self) -> RichTable:
+        rows = RichTable(title=self.title, title_justify="left", caption="\n".join(self.notes), caption_justify="left")
+        for at, heading in enumerate(self.headings):
+            rows.add_column(heading, justify="right" if at else "left")
+        for figure in self.figures:
+            rows.add_row(*figure.cells())
+        return rows
+
+    def markdown(self, plots: str) -> str:
+        """The same for a page; ``plots`` is the folder of the plots, seen from the page."""
+        lines = [self.title + ".", "", "| " + " | ".join(self.headings) + " |", "|---|--:|--:|--:|--:|"]
+        lines += ["| " + " | ".join(figure.cells()) + " |" for figure in self.figures]
+        lines += ["", *(f"{note}  " for note in self.notes)]
+        lines += [f"![{name}]({plots}/{name}.svg)" for name in self.plots]
+        return "\n".join(lines).strip()
+
+
+def _value(value: float, unit: str) -> str:
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f} {unit}"

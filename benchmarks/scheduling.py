@@ -1,0 +1,180 @@
+"""Pods a second through the real kube-scheduler: without an extender, with the bare one, with ours."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from benchmarks.clusters import Size, nodes, placed_pods, pod
+from benchmarks.extenders import BareExtender, our_extender
+from benchmarks.processes import cpu_seconds
+from benchmarks.real_cluster import RealCluster, Scheduler, binaries
+from benchmarks.results import Figure, Goal, Results
+from gas.cluster import paths
+from gas.cluster.connection import connect
+from gas.cluster.watch import Watch
+from gas.objects import Pod
+from tests.e2e.programs import Program
+
+SIZE = Size(nodes=5000, pods=20_000)
+ROUNDS = 3
+PODS = 600
+"""Pods that wait at the start of a round."""
+
+PATIENCE = 240.0
+"""Seconds for one round."""
+
+ASKED = {"i915": 1, "millicores": 100, "memory.max": 10**9}
+NEW = "new-"
+NONE = "none"
+
+
+@dataclass(slots=True)
+class Found:
+    """Of one way to schedule, a value a round: pods a second, and the extender's processor time a pod in ms."""
+
+    rates: list[float] = field(default_factory=list)
+    extender: list[float] = field(default_factory=list)
+
+
+def scheduling(*, full: bool) -> Results:
+    """Every way in turn, ``ROUNDS`` times; ``full`` adds HTTP/2, and all nodes in every question."""
+    ways = {NONE: 0, "bare": 0, "gas": 0}
+    if full:
+        ways |= {"bare, HTTP/2": 0, "bare, all nodes": 100, "gas, all nodes": 100, "none, all nodes": 100}
+    found = asyncio.run(_measure(ways))
+    rates = {way: median(each.rates) for way, each in found.items()}
+    figures = [
+        Figure(
+            "pods a second, ours against the bare extender", rates["gas"], rates["bare"], "/s", Goal(0.9, at_least=True)
+        ),
+        Figure("pods a second, the bare extender against none", rates["bare"], rates[NONE], "/s"),
+        Figure("pods a second, ours against none", rates["gas"], rates[NONE], "/s"),
+        Figure("extender's processor time a pod", median(found["gas"].extender), median(found["bare"].extender)),
+    ]
+    if full:
+        figures += [
+            Figure("bare extender over HTTP/2 against HTTP/1.1", rates["bare, HTTP/2"], rates["bare"], "/s"),
+            Figure("every node in every question", rates["gas, all nodes"], rates["bare, all nodes"], "/s"),
+            Figure(
+                "every node in every question, bare against none",
+                rates["bare, all nodes"],
+                rates["none, all nodes"],
+                "/s",
+            ),
+        ]
+    title = f"{PODS:,} waiting pods through the real kube-scheduler: {SIZE.nodes:,} nodes, {SIZE.pods:,} pods; medians"
+    notes = ["kube-scheduler asks about 500 nodes a pod in a cluster of 5,000 unless it is told otherwise."]
+    return Results("scheduling", title, figures, other="other", notes=notes)
+
+
+async def _measure(ways: Mapping[str, int]) -> dict[str, Found]:
+    programs = binaries()
+    found = {way: Found() for way in ways}
+    with TemporaryDirectory(prefix="gas-bench-") as name:
+        directory = Path(name)
+        cluster = RealCluster(directory, programs)
+        try:
+            cluster.start()
+            cluster.fill(nodes(SIZE))
+            cluster.fill(placed_pods(SIZE, seed=1))
+            for _ in range(ROUNDS):
+                for way, percentage in ways.items():
+                    extender, port = _extender(way, directory, cluster)
+                    scheduler = Scheduler(
+                        directory,
+                        programs,
+                        cluster.authority,
+                        cluster.scheduler,
+                        extender_port=port,
+                        percentage=percentage,
+                    )
+                    try:
+                        await _round(cluster, scheduler, extender, found[way])
+                    finally:
+                        if extender is not None:
+                            extender.kill()
+        finally:
+            cluster.stop()
+    return found
+
+
+def _extender(way: str, directory: Path, cluster: RealCluster) -> tuple[Program | None, int | None]:
+    """The extender of a way, ready, and where it listens."""
+    if way.startswith("gas"):
+        ours = our_extender(directory, cluster.authority, cluster.kubeconfig)
+        ours.start_and_wait_until_ready(seconds=120)
+        return ours.program, ours.endpoint.port
+    if way.startswith("bare"):
+        http = "h2" if "HTTP/2" in way else ""
+        bare = BareExtender(directory, cluster.authority, kubeconfig=cluster.kubeconfig, http=http)
+        bare.start()
+        return bare.program, bare.port
+    return None, None
+
+
+async def _round(cluster: RealCluster, scheduler: Scheduler, extender: Program | None, found: Found) -> None:
+    """Pods appear at once before a scheduler that is ready; timed from the first that is bound to the last."""
+    bound = _Bound(PODS)
+    api = await connect(str(cluster.kubeconfig), explicit=True)
+    watching = asyncio.create_task(Watch(api, paths.pods(), Pod, bound, keep=bound.is_new).run())
+    try:
+        scheduler.start()
+        await asyncio.sleep(1)
+        before = cpu_seconds(extender.pid) if extender else 0.0
+        await asyncio.to_thread(cluster.fill, (pod(f"{NEW}{each:05}", ASKED) for each in range(PODS)))
+        try:
+            await asyncio.wait_for(bound.done.wait(), PATIENCE)
+        except TimeoutError:
+            logs = scheduler.program.log_tail(5) + (extender.log_tail(5) if extender else "")
+            raise TimeoutError(f"{len(bound.times)} of {PODS} pods bound after {PATIENCE:g} s\n{logs}") from None
+        found.rates.append((PODS - 1) / (bound.times[-1] - bound.times[0]))
+        if extender is not None:
+            found.extender.append(1e3 * (cpu_seconds(extender.pid) - before) / PODS)
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        await api.close()
+        scheduler.stop()
+        cluster.take_away_pods(NEW)
+        await asyncio.sleep(0.5)
+
+
+class _Bound:
+    """Sees the new pods being bound.
+
+    times  when each was, by ``time.perf_counter``
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._seen: set[str] = set()
+        self.times: list[float] = []
+        self.done = asyncio.Event()
+
+    @staticmethod
+    def is_new(pod: Pod) -> bool:
+        return pod.metadata.name.startswith(NEW)
+
+    def replaced(self, pods: list[Pod]) -> None:
+        for each in pods:
+            self.changed(each)
+
+    def changed(self, pod: Pod) -> None:
+        name = pod.metadata.name
+        if not pod.node_name or name in self._seen:
+            return
+        self._seen.add(name)
+        self.times.append(time.perf_counter())
+        if len(self._seen) == self._wanted:
+            self.done.set()
+
+    def deleted(self, pod: Pod) -> None:
+        """Between two rounds."""

@@ -1,0 +1,95 @@
+"""What most benchmarks stand on: both extenders before a made-up API server, each a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.clusters import Size
+from benchmarks.drivers import Driver, Http1, Pair, client_context
+from benchmarks.extenders import BareExtender, our_extender
+from tests.e2e.certificates import Authority
+from tests.e2e.extender import Extender
+from tests.e2e.ports import free_port
+from tests.e2e.programs import Program
+
+
+class Stage:
+    """Started by `stage`. ``ours`` and ``bare`` are the programs, for what they use of the machine."""
+
+    def __init__(self, directory: Path, size: Size, *flags: str) -> None:
+        self._port = free_port()
+        self._authority = Authority(directory)
+        self._client = self._authority.client("kube-scheduler")
+        command = [sys.executable, "-m", "benchmarks.feed", f"--port={self._port}"]
+        command += [f"--nodes={size.nodes}", f"--pods={size.pods}"]
+        self._feed = Program("feed", command, log=directory / "feed.log")
+        kubeconfig = directory / "kubeconfig"
+        kubeconfig.write_text(json.dumps(_kubeconfig(f"http://127.0.0.1:{self._port}")))
+        self._bare = BareExtender(directory, self._authority, kubeconfig=kubeconfig)
+        self.ours: Extender = our_extender(directory, self._authority, kubeconfig, *flags)
+        self.bare = self._bare.program
+
+    def start(self) -> None:
+        self._feed.start()
+        self._feed.wait_until_healthy(self._port, lambda: True)
+        self._bare.start()
+        self.ours.start_and_wait_until_ready(seconds=120)
+
+    def stop(self) -> None:
+        for program in (self.ours.program, self.bare, self._feed):
+            program.kill()
+
+    def driver(self, port: int, kind: type[Driver] = Http1) -> Driver:
+        return kind(port, client_context(self._authority, self._client))  # type: ignore[call-arg]  # all are made so
+
+    def pair(self, kind: type[Driver] = Http1) -> Pair:
+        return Pair(self.driver(self.ours.endpoint.port, kind), self.driver(self._bare.port, kind))
+
+    def tell(self, kind: str, events: Iterable[bytes]) -> None:
+        """Let the watch of nodes or pods say these lines."""
+        self._post(f"/feed/{kind}", b"".join(events))
+
+    def churn(self, lives: int, rate: float = 0) -> float:
+        """That many pods come and go; answers the seconds that it took."""
+        return float(json.loads(self._post(f"/feed/churn?lives={lives}&rate={rate}"))["seconds"])
+
+    def _post(self, path: str, body: bytes = b"") -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=600)
+        try:
+            connection.request("POST", path, body)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status != http.HTTPStatus.OK:
+            raise RuntimeError(f"the made-up API server answered {answer.status} to {path}: {text[:300]!r}")
+        return text
+
+
+@contextmanager
+def stage(size: Size, *flags: str) -> Iterator[Stage]:
+    """Both extenders, ready, while the block runs; ``flags`` are for ours."""
+    with TemporaryDirectory(prefix="gas-bench-") as directory:
+        running = Stage(Path(directory), size, *flags)
+        try:
+            running.start()
+            yield running
+        finally:
+            running.stop()
+
+
+def _kubeconfig(url: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "made-up",
+        "clusters": [{"name": "made-up", "cluster": {"server": url}}],
+        "users": [{"name": "nobody", "user": {}}],
+        "contexts": [{"name": "made-up", "context": {"cluster": "made-up", "user": "nobody"}}],
+    }

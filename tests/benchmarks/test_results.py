@@ -1,0 +1,73 @@
+"""What the benchmarks print and write: figures held against goals, tables, plots, and their places on the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import page
+from benchmarks.plot import Line, plot
+from benchmarks.results import Figure, Goal, Results
+
+
+@pytest.mark.parametrize(
+    ("figure", "verdict"),
+    [
+        pytest.param(Figure("a", 3, 2, goal=Goal(2)), "1.50, met", id="small-enough"),
+        pytest.param(Figure("a", 5, 2, goal=Goal(2)), "2.50, MISSED", id="too-large"),
+        pytest.param(Figure("a", 95, 100, "/s", Goal(0.9, at_least=True)), "0.95, met", id="large-enough"),
+        pytest.param(Figure("a", 80, 100, "/s", Goal(0.9, at_least=True)), "0.80, MISSED", id="too-small"),
+        pytest.param(Figure("a", 251, None, "MB", Goal(250)), "251 MB, MISSED", id="compared-with-nothing"),
+        pytest.param(Figure("a", 3, 2), "1.50", id="no-goal"),
+    ],
+)
+def test_a_figure_says_whether_it_is_what_it_should_be(figure: Figure, verdict: str) -> None:
+    assert figure.verdict() == verdict
+
+
+def results(ours: float) -> Results:
+    return Results("speed", "How fast", [Figure("one", ours, 2, goal=Goal(2))], plots={"by-nodes": "<svg/>"})
+
+
+def test_new_values_take_the_places_of_those_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = tmp_path / "performance.md"
+    there.write_text("| <!-- speed: one -->old<!-- / --> |\n\n<!-- speed -->\nold\n<!-- /speed -->\nafter\n")
+    monkeypatch.setattr(page, "PAGE", there)
+    monkeypatch.setattr(page, "PLOTS", tmp_path / "performance")
+    page.write(results(3))
+    page.write(results(5))
+    text = there.read_text()
+    assert text.startswith("| <!-- speed: one -->2.50, MISSED<!-- / --> |\n")
+    assert text.count("How fast.") == 1
+    assert "| one | 5.00 ms | 2.00 ms | 2.50 | ≤ 2 MISSED |" in text
+    assert "![by-nodes](performance/by-nodes.svg)" in text
+    assert "old" not in text
+    assert text.endswith("<!-- /speed -->\nafter\n")
+    assert (tmp_path / "performance" / "by-nodes.svg").read_text() == "<svg/>"
+
+
+def test_a_benchmark_without_a_place_on_the_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "PAGE", tmp_path / "performance.md")
+    (tmp_path / "performance.md").write_text("nothing\n")
+    with pytest.raises(page.NoPlaceOnThePage, match=r"performance\.md has no place for speed"):
+        page.write(results(3))
+
+
+def test_a_plot_has_its_axes_its_legend_and_every_point_inside() -> None:
+    lines = [Line("warm", [(500, 0.25), (10_000, 3.7)]), Line("never <seen>", [(500, 2), (10_000, 9)])]
+    root = ElementTree.fromstring(plot("A title", x="nodes", y="ms", lines=lines))
+    svg = "{http://www.w3.org/2000/svg}"
+    texts = {text.text for text in root.iter(svg + "text")}
+    assert {"A title", "nodes", "ms", "warm", "never <seen>", "500", "10,000", "0.2", "10"} <= texts
+    width, height = float(root.get("width", 0)), float(root.get("height", 0))
+    points = [
+        [float(number) for number in point.split(",")]
+        for line in root.iter(svg + "polyline")
+        for point in line.get("points", "").split()
+    ]
+    assert len(points) == 4
+    assert all(0 < x < width and 0 < y < height for x, y in points)
+    assert points[0][1] > points[1][1]
+    assert points[0][0] < points[1][0]

@@ -1,0 +1,123 @@
+"""Nodes with one number get one answer: whatever happens, remembered verdicts are those of placement itself."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from gas.amounts import sorted_amounts
+from gas.cards import Card
+from gas.extender.node_states import SPARE, UNKNOWN, NodeStates
+from gas.extender.nodes import Nodes
+from gas.extender.verdicts import Verdicts, as_verdict
+from gas.intel.inventory import read_node
+from gas.ledger import Ledger
+from gas.objects import Node
+from gas.placement.choice import Held
+from gas.placement.need import ContainerNeed, PodNeed
+from gas.placement.place import place
+from gas.placement.refusal import UnknownNode
+from tests.builders import node
+from tests.extender.at_once import at_once
+
+TELEMETRY = "telemetry.aware.scheduling.p/"
+NAMES = ("n1", "n2", "n3", "n4")
+LABELS: tuple[dict[str, str], ...] = (
+    {},
+    {TELEMETRY + "gas-disable-card0": "x"},
+    {TELEMETRY + "gas-prefer-gpu": "card1"},
+    {TELEMETRY + "gas-tile-disable-card1_gt0": "x"},
+)
+NEEDS = tuple(
+    PodNeed((ContainerNeed("main", count, sorted_amounts({"i915": 1, "millicores": millicores, "tiles": tiles})),))
+    for count, millicores, tiles in ((1, 300, 0), (1, 700, 1), (2, 500, 0), (2, 100, 2))
+)
+HELD = st.dictionaries(
+    st.integers(0, 1).map(Card),
+    st.tuples(st.sampled_from((0, 300, 700)), st.frozensets(st.integers(0, 1))),
+    min_size=1,
+).map(
+    lambda cards: Held(
+        amounts={
+            card: sorted_amounts({"i915": 1, "millicores": millicores, "tiles": len(tiles)})
+            for card, (millicores, tiles) in cards.items()
+        },
+        tiles={card: tiles for card, (_, tiles) in cards.items() if tiles},
+    )
+)
+
+
+class RememberedVerdicts(RuleBasedStateMachine):
+    """Any history of nodes and books, with questions in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objects: dict[str, Node] = {}
+        self.ledger = Ledger(on_change=self.changed)
+        self.nodes = Nodes(on_change=self.changed)
+        self.verdicts = Verdicts(self.nodes, self.ledger, balanced=None, step_limit=1000)
+
+    def changed(self, name: str) -> None:
+        self.verdicts.forget(name)
+
+    @rule(name=st.sampled_from(NAMES), labels=st.sampled_from(LABELS), millicores=st.sampled_from((1000, 2000)))
+    def node_says(self, name: str, labels: dict[str, str], millicores: int) -> None:
+        self.objects[name] = node(name, labels=labels, i915=20, millicores=millicores, tiles=4)
+        self.nodes.changed(self.objects[name])
+
+    @rule(name=st.sampled_from(NAMES))
+    def node_goes(self, name: str) -> None:
+        if self.objects.pop(name, None) is not None:
+            self.nodes.deleted(node(name))
+
+    @rule(uid=st.sampled_from("abcdef"), name=st.sampled_from(NAMES), held=HELD)
+    def pod_holds(self, uid: str, name: str, held: Held) -> None:
+        self.ledger.hold(uid, uid, name, held)
+
+    @rule(uid=st.sampled_from("abcdef"))
+    def pod_goes(self, uid: str) -> None:
+        self.ledger.release(uid)
+
+    @invariant()
+    def answers_are_those_of_placement(self) -> None:
+        for need in NEEDS:
+            for name, verdict in zip(NAMES, at_once(self.verdicts.of(need, NAMES)), strict=True):
+                assert verdict is as_verdict(
+                    place(need, read_node(self.objects[name]).inventory, self.ledger.use(name), step_limit=1000)
+                    if name in self.objects
+                    else UnknownNode()
+                )
+
+
+TestRememberedVerdicts = RememberedVerdicts.TestCase
+TestRememberedVerdicts.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+def test_a_state_that_no_node_is_in_any_more_is_dropped_in_time() -> None:
+    ledger = Ledger()
+    nodes = Nodes(on_change=lambda _name: None)
+    states = NodeStates(nodes, ledger)
+    nodes.changed(node("n1"))
+    numbers = set()
+    for millicores in range(3 * SPARE):
+        ledger.hold("a", "default/a", "n1", Held(amounts={Card(0): sorted_amounts({"millicores": millicores})}))
+        states.forget("n1")
+        numbers.add(states.of("n1"))
+    assert len(numbers) == 3 * SPARE
+    assert len(states._numbers) <= states.most == SPARE + 2
+    assert states.in_use() == {states.of("n1")}
+    assert states.of("nobody") == UNKNOWN
+
+
+def test_verdicts_of_states_that_no_node_is_in_any_more_are_dropped_in_time() -> None:
+    ledger = Ledger()
+    nodes = Nodes(on_change=lambda _name: None)
+    verdicts = Verdicts(nodes, ledger, balanced=None, step_limit=1000)
+    nodes.changed(node("n1"))
+    for millicores in range(2 * SPARE):
+        ledger.hold("a", "default/a", "n1", Held(amounts={Card(0): sorted_amounts({"millicores": millicores})}))
+        verdicts.forget("n1")
+        at_once(verdicts.of(NEEDS[0], ["n1"]))
+    (remembered,) = verdicts._remembered.values()
+    assert len(remembered) <= SPARE + 3
