@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: demo test e2e check format bench lock protos clean
+.PHONY: demo test e2e check format bench lock protos reference clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m gas.sandbox $(ARGS)
@@ -37,6 +37,10 @@ lock: $(VENV)/.dev
 	    --extra tools --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
 	    --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+# Write docs/reference.md anew from the code.
+reference: $(VENV)/.runtime
+	@$(BIN)/python -m scripts.reference
 
 # Generate the code of kubelet's gRPC interfaces anew from its proto files, which lie beside it.
 protos: $(VENV)/.dev

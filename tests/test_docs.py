@@ -11,6 +11,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from configurator.flag_table import DEPLOYMENT_FLAGS
 from gas.cards import Card
 from gas.daemon.go_flags import GoFlag
 from gas.daemon.klog_flags import KLOG_FLAGS
@@ -22,6 +23,7 @@ from gas.placement import refusal
 from gas.plugin.device_server import Outcome
 from gas.plugin.flag_table import FLAG_GROUPS as PLUGIN_FLAG_GROUPS
 from gas.plugin.metrics import Metrics as PluginMetrics
+from scripts.reference import PROGRAMS
 from tests.e2e.accounts import FULL_RULES
 from tests.e2e.plugin import PLUGIN_RULES
 
@@ -35,8 +37,27 @@ FLAGS = {
     for page, groups in (("extender.md", FLAG_GROUPS), ("plugin.md", PLUGIN_FLAG_GROUPS))
 }
 """The flags of a program, by the page about it."""
-OTHER_PROGRAMS_FLAGS = {"config", "root-dir", "grace-period", "health-management", "wsl"}
-"""Flags in the text, outside of command lines, that are kube-scheduler's, kubelet's, kubectl's, Intel's plugin's."""
+OWN_FLAGS = {
+    program: {flag.name for group in groups.values() for flag in group} for program, groups in PROGRAMS.items()
+}
+OTHERS_FLAGS = {
+    "kube-scheduler": {
+        "config",
+        "contention-profiling",
+        "kube-api-burst",
+        "kube-api-content-type",
+        "kube-api-qps",
+        "lock-object-name",
+        "lock-object-namespace",
+        "profiling",
+    },
+    "kubelet": {"root-dir"},
+    "kubectl": {"grace-period"},
+    "Intel's plugin": {"health-management", "wsl"},
+}
+"""Flags that the text names without the program whose they are."""
+COMMAND = re.compile(rf"(?:sudo )?(?:/\S*/)?({'|'.join(OWN_FLAGS)})(?![\w.-])([^#|;]*)")
+"""Of ours, from its name on: ``sudo gas doctor -o=json``."""
 SOURCES = "\n".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "gas").rglob("*.py")))
 
 RULES_OF_PODS = (names.ALLOW, names.DENY, names.SAME_GPU, names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
@@ -94,6 +115,13 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^ *```{language}\n(.*?)^ *```$", page, re.DOTALL | re.MULTILINE)
 
 
+def own_commands(page: str) -> list[tuple[str, str]]:
+    """Program of ours and what follows its name, from code in the text and lines of shell blocks."""
+    lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    found = (COMMAND.match(line.strip()) for line in [*lines, *code_spans(page)])
+    return [(match[1], match[2]) for match in found if match]
+
+
 def anchors(page: str) -> set[str]:
     """As the usual renderers make them from headings, and those that are written out."""
     prose = re.sub(r"^ *```.*?^ *```$", "", page, flags=re.DOTALL | re.MULTILINE)
@@ -116,12 +144,25 @@ def test_flags_without_effect_are_listed(name: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_names_only_flags_that_exist(page: str) -> None:
-    known = {name for flags in FLAGS.values() for name in flags} | {flag.name for flag in KLOG_FLAGS} | {"h"}
+    known = set().union(*OWN_FLAGS.values(), *OTHERS_FLAGS.values(), DEPLOYMENT_FLAGS, {"h"})
+    known |= {flag.name for flag in KLOG_FLAGS}
     named = {match[1] for span in code_spans(PAGES[page]) if (match := re.match(r"--?([A-Za-z][\w-]*)", span))}
-    assert named <= known | OTHER_PROGRAMS_FLAGS
+    assert named <= known
 
 
-@pytest.mark.parametrize(("page", "program"), [("install.md", "extender.md"), ("plugin.md", "plugin.md")])
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_ours_have_only_flags_that_exist(page: str) -> None:
+    for program, rest in own_commands(PAGES[page]):
+        used = {match[1] for word in rest.split() if (match := re.match(r"--?([A-Za-z][\w-]*)", word))}
+        assert used <= OWN_FLAGS[program] | {"h"}, f"{program}{rest}"
+
+
+def test_pages_name_the_flags_of_other_programs_that_are_listed_here() -> None:
+    spans = {span.lstrip("-").partition("=")[0] for page in PAGES.values() for span in code_spans(page)}
+    assert set().union(*OTHERS_FLAGS.values()) <= spans
+
+
+@pytest.mark.parametrize(("page", "program"), [("install-by-hand.md", "extender.md"), ("plugin.md", "plugin.md")])
 def test_the_service_of_the_installation_uses_only_flags_that_exist(page: str, program: str) -> None:
     (command,) = re.findall(r"^ExecStart=(.*?)[^\\]$", PAGES[page], re.DOTALL | re.MULTILINE)
     used = set(re.findall(r"--([A-Za-z-]+)", command))
@@ -245,7 +286,9 @@ def test_the_rules_for_the_role_are_those_that_the_end_to_end_tests_run_under_or
 
 def test_the_role_of_the_installation_is_the_one_that_is_explained() -> None:
     told = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
-    (manifest,) = re.findall(r"kubectl apply -f - <<'END'\n(.*?)^END$", PAGES["install.md"], re.DOTALL | re.MULTILINE)
+    (manifest,) = re.findall(
+        r"kubectl apply -f - <<'END'\n(.*?)^END$", PAGES["install-by-hand.md"], re.DOTALL | re.MULTILINE
+    )
     (role,) = (each for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
     assert role["rules"] == [rule for rule in told if rule["resources"] != ["leases"]]
 
@@ -260,6 +303,18 @@ def test_the_rules_of_the_plugin_are_those_that_the_end_to_end_tests_run_under()
 
 def _as_rules(block: str) -> str:
     return block if block.startswith("rules:") else f"rules:\n{block}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_only_manifests_and_examples_that_are_there(page: str) -> None:
+    code = "\n".join([*code_spans(PAGES[page]), *blocks(PAGES[page], "sh")])
+    named = [name.rstrip(".") for name in re.findall(r"(?<![\w/])(?:deploy|examples|tests|scripts)/[\w/+.-]+", code)]
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.keys() - {"README.md"}))
+def test_the_first_page_links_to_the_page(page: str) -> None:
+    assert f"](docs/{page})" in PAGES["README.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

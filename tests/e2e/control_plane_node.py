@@ -74,14 +74,14 @@ class ControlPlaneNode:
         self._node.restart_kubelet()
         self.wait_for_scheduler("kubeadm's own", with_configuration=False)
 
-    def run(self, *command: str) -> str:
-        """What it prints. Raises ProgramError when it does not end well."""
+    def run(self, *command: str, seconds: float = 120) -> str:
+        """What it prints. Raises ProgramError when it does not end well, TimeoutError when it does not end."""
         self._runs += 1
         status = self._node.directory / f"command-{self._runs}.status"
         with_status = ["sh", "-c", '"$@"; echo $? >"$0"', str(status), *command]
         program = self._node.program(f"command-{self._runs}", with_status, env={"PYTHONPATH": str(REPOSITORY)})
         program.start()
-        wait_for(f"the end of {command[0]}", lambda: not program.is_running, seconds=120, every=0.05)
+        wait_for(f"the end of {command[0]}", lambda: not program.is_running, seconds=seconds, every=0.05)
         if status.read_text() != "0\n":
             raise ProgramError(f"{' '.join(command)} ended with {status.read_text()}{program.log_tail()}")
         return program.log_text()

@@ -1,0 +1,83 @@
+"""kube-controller-manager's part, which nobody plays in these tests: pods of workloads, endpoints of a Service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.e2e.deployed import DeployedCluster, extender_ports, plugin_ports
+from tests.e2e.kube_api import Object
+from tests.e2e.node_cell import NodeCell
+from tests.e2e.pods import get_pod
+from tests.e2e.ports import free_port
+
+_WORKLOADS = "/apis/apps/v1/namespaces/default"
+_SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+
+
+class Controllers:
+    """For extender and plugin, one pod each, changed as far as it takes to run here (`tests.e2e.deployed`).
+
+    address  of this machine's own: where the Service leads, on the Service's port
+    cards    the tree of made-up cards that the plugin looks at
+    """
+
+    def __init__(self, cluster: DeployedCluster, node: NodeCell, address: str, cards: Path) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._address = address
+        self._cards = cards
+
+    def make_pods(self) -> None:
+        """Until they are ready, which is then in the status of Deployment and DaemonSet and in the Service's slice."""
+        self._cluster.run_until_ready(self._plugin_pod())
+        # The only one that needs kube-scheduler, which may have to wait until it leads.
+        self._cluster.run_until_ready(self._extender_pod())
+        self._set_status(
+            "deployments", "gpu-aware-scheduling", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas"
+        )
+        numbers = ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled", "numberAvailable")
+        self._set_status("daemonsets", "gas-plugin", *numbers, "numberReady")
+        extender = get_pod(self._cluster.api, "gpu-aware-scheduling")
+        self._cluster.api.create(
+            _SLICES,
+            {
+                "metadata": {"name": "gas-service", "labels": {"kubernetes.io/service-name": "gas-service"}},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": [extender["status"]["podIP"]], "conditions": {"ready": True}}],
+                "ports": [{"port": 9001}],
+            },
+        )
+
+    def take_pods_away(self) -> None:
+        """Of workloads that are gone."""
+        self._cluster.api.delete(f"{_SLICES}/gas-service")
+        for name in ("gpu-aware-scheduling", "gas-plugin"):
+            self._cluster.delete(name)
+
+    def _extender_pod(self) -> Object:
+        asked = self._cluster.pod_of("deployments", "gpu-aware-scheduling")
+        runnable = self._cluster.on_this_node(asked, f"--bind-address={self._address}")
+        return extender_ports(runnable, 9001, free_port())
+
+    def _plugin_pod(self) -> Object:
+        asked = self._cluster.pod_of("daemonsets", "gas-plugin")
+        written = plugin_ports(self._cluster.on_this_node(asked, f"--prefix={self._cards}"), free_port())
+        spec = written["spec"]
+        spec["nodeName"] = self._node.name
+        # At the same path as on the node, by which kubelet finds the device nodes.
+        spec["volumes"].append({"name": "cards", "hostPath": {"path": str(self._cards), "type": "Directory"}})
+        (container,) = spec["containers"]
+        container["volumeMounts"].append({"name": "cards", "mountPath": str(self._cards), "readOnly": True})
+        for volume in spec["volumes"]:
+            if volume["name"] == "dri":  # nothing is made on the machine that the tests run on
+                volume["hostPath"]["path"] = str(self._cards / "dev/dri")
+        return written
+
+    def _set_status(self, kind: str, name: str, *numbers: str) -> None:
+        """One of everything, and that of the newest generation."""
+        path = f"{_WORKLOADS}/{kind}/{name}"
+        generation = self._cluster.api.get(path)["metadata"]["generation"]
+        status = {"observedGeneration": generation} | dict.fromkeys(numbers, 1)
+        if kind == "daemonsets":
+            status["numberMisscheduled"] = 0
+        self._cluster.api.merge(f"{path}/status", {"status": status})
