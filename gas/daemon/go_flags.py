@@ -79,7 +79,9 @@ def describe_flags(groups: Mapping[str, Sequence[GoFlag]], width: int = 100) -> 
             left = f"  {dashes}{flag.name} {flag.value}".rstrip().ljust(26)
             indent = " " * 28
             first = left + "  " if len(left) <= 26 else f"{left}\n{indent}"
-            text = textwrap.fill(flag.meaning, width, initial_indent=indent, subsequent_indent=indent)
+            text = textwrap.fill(
+                flag.meaning, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+            )
             lines.append(first + text.lstrip())
     return "\n".join(lines)
 

@@ -1,0 +1,11 @@
+"""Flags in Go's spelling: the text that describes them."""
+
+from __future__ import annotations
+
+from gas.daemon.go_flags import GoFlag, describe_flags
+
+
+def test_a_path_is_never_broken_at_its_hyphens() -> None:
+    path = "deploy/extender-configuration/scheduler-config-tas+gas.yaml"
+    flag = GoFlag("f", str, "", "FILE", "the configuration that is written where there is none, as in " + path)
+    assert path in describe_flags({"Files": [flag]}, width=80)
