@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from gas.cards import Card
+from gas.placement.choice import Given
 
 AFFINITY_MASK = "ZE_AFFINITY_MASK"
 _COMPOSITE = "COMPOSITE"
+
+
+def mask_of(given: Given | None, tiles_of: Mapping[Card, int], hierarchy: str | None) -> str | None:
+    """The mask of a container that has got these cards; None with other cards than decided, whose tiles nobody decided.
+
+    given     what was decided for it
+    tiles_of  for each card that it has got, how many tiles that has
+    """
+    if given is None or tiles_of.keys() != set(given.cards):
+        return None
+    return affinity_mask(given.tiles, [tiles_of[card] for card in given.cards], hierarchy)
 
 
 def affinity_mask(tiles: Sequence[Sequence[int]], tiles_of_cards: Sequence[int], hierarchy: str | None) -> str | None:

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from gas.daemon.logs import VERBOSE
-from gas.plugin.affinity_mask import AFFINITY_MASK, affinity_mask
+from gas.plugin.affinity_mask import AFFINITY_MASK, mask_of
 from gas.plugin.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
 from gas.plugin.confidence import Confidence
 from gas.plugin.container_answer import ContainerAnswer, Presentation, container_answer, gpus_of
 from gas.plugin.device_ids import DeviceId
 from gas.plugin.device_server import AllocateRequest
+from gas.plugin.given_masks import GivenMask, GivenMasks
 from gas.plugin.gpu import Gpu
 from gas.plugin.look_up import LookUp
 from gas.plugin.match import Match
@@ -28,6 +29,7 @@ class Answers:
 
     matching  whose a call is
     look_up   the same, made sure while kubelet waits
+    masks     is told of each mask, or that there is none
     gpus      the cards of this node as they are now
 
     `last_call` is when kubelet last began or ended a call, by ``clock``: nothing may be listed just then.
@@ -37,6 +39,7 @@ class Answers:
         self,
         matching: Matching,
         look_up: LookUp,
+        masks: GivenMasks,
         metrics: Metrics,
         *,
         gpus: Callable[[], Collection[Gpu]],
@@ -48,6 +51,7 @@ class Answers:
         self.last_call = float("-inf")
         self._matching = matching
         self._look_up = look_up
+        self._masks = masks
         self._metrics = metrics
         self._gpus = gpus
         self._policy = policy
@@ -76,7 +80,9 @@ class Answers:
         self._on_allocated()
         self._tell(request, match)
         gpus = gpus_of(request.ids, self._gpus())
-        mask = _mask(match, gpus)
+        tiles_of = {gpu.card: gpu.tiles for gpu in gpus}
+        mask = mask_of(match.given, tiles_of, match.hierarchy) if match else None
+        self._masks.add(request.resource, GivenMask(request.ids, tiles_of, mask, at=self.last_call))
         env = {} if mask is None else {AFFINITY_MASK: mask}
         return container_answer(request.resource, gpus, self._presentation, env=env)
 
@@ -116,14 +122,6 @@ _SENTENCES = {
     "as-decided": "kubelet gives a container the cards that were decided",
     "otherwise": "kubelet gives a container other cards than were decided",
 }
-
-
-def _mask(match: Match | None, gpus: Collection[Gpu]) -> str | None:
-    """What the tiles decided mean for the driver; None with other cards, whose tiles nobody decided."""
-    tiles_of = {gpu.card: gpu.tiles for gpu in gpus}
-    if match is None or match.given is None or tiles_of.keys() != set(match.given.cards):
-        return None
-    return affinity_mask(match.given.tiles, [tiles_of[card] for card in match.given.cards], match.hierarchy)
 
 
 def _whose(match: Match | None) -> str:

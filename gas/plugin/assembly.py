@@ -42,6 +42,9 @@ from gas.plugin.sysfs import read_gpus
 
 logger = logging.getLogger(__name__)
 
+CDI_FILE_WITHIN = 1.0
+"""Seconds that the first CDI file gets before devices are offered without it: runtimes look names up there."""
+
 
 class Plugin:
     """Everything that one node's plugin does. Nothing runs before `run`.
@@ -76,6 +79,8 @@ class Plugin:
         )
         self._cdi_file = KeptFile(flags.cdi_file, write_cdi_file) if flags.cdi is not Cdi.NONE else None
         self._nfd_file = KeptFile(flags.nfd_file, write_feature_file) if flags.write_node is WriteNode.NFD else None
+        node_writer = self.cluster.node_writer if self.cluster is not None else None
+        self._writers = [each for each in (self._cdi_file, self._nfd_file, node_writer) if each is not None]
         servers = [self._card_server(resource) for resource in COUNT_RESOURCES]
         servers += [self._monitoring_server(resource) for resource in monitoring_resources(flags.monitoring)]
         self.registrations = {
@@ -84,6 +89,7 @@ class Plugin:
                 flags.kubelet_dir / "device-plugins",
                 allocatable=self._resources.allocatable,
                 on_kubelet=self._kubelet_met,
+                on_state=self._registration_changed,
             )
             for server in servers
         }
@@ -102,6 +108,8 @@ class Plugin:
                 if self.cluster is not None:
                     self.cluster.start(tasks)
                     await self.cluster.catch_up()
+                if self._cdi_file is not None:
+                    await self._cdi_file.tried(CDI_FILE_WITHIN)
                 # They end before the rest does: until then the pod in the middle is answered for as ever.
                 async with asyncio.TaskGroup() as serving:
                     for registration in self.registrations.values():
@@ -111,7 +119,7 @@ class Plugin:
                 await self.cluster.close()
             await self._resources.close()
             if self._nfd_file is not None:
-                remove_feature_file(self._flags.nfd_file)
+                await self._nfd_file.end(remove_feature_file)
 
     def _scanned(self, scan: Scan) -> None:
         """The cards are others than before."""
@@ -185,6 +193,16 @@ class Plugin:
         if kubelet != self._kubelet and self.cluster is not None:
             self.cluster.matching.kubelet_restarted()
         self._kubelet = kubelet
+
+    def _registration_changed(self) -> None:
+        """While another plugin serves all that this one has, what the node says is the other one's."""
+        states = [each.state for each in self.registrations.values() if each.state is not State.NO_CARDS]
+        held = bool(states) and all(state is State.STANDING_BACK for state in states)
+        for writer in self._writers:
+            if held:
+                writer.hold()
+            else:
+                writer.go_on()
 
     def _tell_fake_tree(self) -> None:
         if (warning := fake_tree_warning(self._flags.prefix)) is None:

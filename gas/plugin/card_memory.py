@@ -29,9 +29,10 @@ class CardMemory:
            ^                                                                     |
            '--------- gone for a minute, or back under another number -----------'
 
-    While a card is unhealthy it keeps its last description, so its labels and the numbers by which links between
-    cards are known stay the same. Broken cards stay as long as they are there. Kubelet takes an unhealthy card from
-    what it can give and leaves pods that have it alone.
+    What a scan could not read of a card that is known (`Gpu.unread`) stays as it was, so that one bad look costs pods
+    neither tiles nor memory. While a card is unhealthy it keeps its last description, so its labels and the numbers by
+    which links between cards are known stay the same. Broken cards stay as long as they are there. Kubelet takes an
+    unhealthy card from what it can give and leaves pods that have it alone.
     """
 
     def __init__(self, forget_after: float = FORGET_AFTER) -> None:
@@ -61,14 +62,16 @@ class CardMemory:
         )
 
     def _met(self, gpu: Gpu, problems: list[str]) -> Gpu:
-        """A card that could be read."""
+        """A card that could be read; nothing of the answer is `Gpu.unread`, whether it was ever known or not."""
         known = self._known.get(gpu.card)
         if known is not None and (known.gpu.pci_address, known.gpu.driver) == (gpu.pci_address, gpu.driver):
             known.missed = None
+            gpu = replace(gpu, **{name: getattr(known.gpu, name) for name in gpu.unread})
             if len(gpu.device_nodes) < len(known.gpu.device_nodes):
                 lost = sorted(set(known.gpu.device_nodes).difference(gpu.device_nodes))
                 problems.append(f"{gpu.card}: it lost {listed([f'/dev/dri/{name}' for name in lost])}; it is unhealthy")
                 return replace(known.gpu, healthy=False)
+        gpu = replace(gpu, unread=frozenset())
         self._known[gpu.card] = _Known(gpu)
         return gpu
 

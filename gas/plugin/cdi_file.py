@@ -11,6 +11,7 @@ import msgspec
 from gas.errors import GasError
 from gas.plugin.container_answer import CDI_KIND, Presentation, by_path_mounts, card_nodes
 from gas.plugin.gpu import Gpu
+from gas.plugin.plain_file import refuse_what_is_none
 
 DEFAULT_PATH = Path("/var/run/cdi/gpu.intel.com-card.json")
 CDI_VERSION = "0.5.0"
@@ -25,6 +26,13 @@ class UnwritableCdiFile(GasError):
             f"cannot write the CDI file {path}: {error.strerror}; runtimes do not know the cards."
             f" {path.parent} must be a directory of the node that this program may write to"
         )
+
+
+class CdiFileStays(GasError):
+    """The file could not be taken away."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"cannot remove the CDI file {path}: {error.strerror}; remove it by hand")
 
 
 def cdi_text(gpus: Iterable[Gpu], presentation: Presentation) -> str:
@@ -65,6 +73,7 @@ def write_cdi_file(path: Path, text: str) -> None:
     """
     unfinished = path.with_name(f".{path.name}.new")
     try:
+        refuse_what_is_none(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with unfinished.open("w", encoding="ascii") as file:
@@ -79,8 +88,9 @@ def write_cdi_file(path: Path, text: str) -> None:
 
 
 def remove_cdi_file(path: Path) -> None:
-    """Take the file away; that it is not there is no fault. Raises UnwritableCdiFile."""
+    """Take the file away; that it is not there is no fault. Raises CdiFileStays."""
     try:
+        refuse_what_is_none(path)
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise UnwritableCdiFile(path, error) from error
+        raise CdiFileStays(path, error) from error

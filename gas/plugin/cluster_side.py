@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
+from typing import Literal
 
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
@@ -20,8 +21,8 @@ from gas.plugin.answers import Answers
 from gas.plugin.container_answer import Presentation
 from gas.plugin.flag_table import WriteNode
 from gas.plugin.flags import Flags
+from gas.plugin.given_masks import GivenMasks
 from gas.plugin.gpu import Gpu
-from gas.plugin.listing import listing_of
 from gas.plugin.look_up import LookUp
 from gas.plugin.matching import Matching
 from gas.plugin.metrics import Metrics
@@ -71,9 +72,11 @@ class ClusterSide:
             self._resources,
             watches=lambda: self.pod_watch.synced.is_set() and self.pod_watch.refused is None,
         )
+        masks = GivenMasks()
         self.answers = Answers(
             self.matching,
             self._look_up,
+            masks,
             metrics,
             gpus=gpus,
             policy=flags.allocation_policy,
@@ -84,9 +87,11 @@ class ClusterSide:
             self.pods,
             self.matching,
             self._resources,
+            masks,
             partial(patch_pod_annotations, api),
             last_call=lambda: self.answers.last_call,
             on_receipt=self._tell_receipt,
+            on_mask=self._tell_mask,
         )
         self.node_writer: NodeWriter | None = None
         self._node_watch: Watch[Node] | None = None
@@ -111,8 +116,8 @@ class ClusterSide:
         if not self.pod_watch.synced.is_set():
             logger.warning("the pods of this node are not known yet; its cards are offered all the same")
         asked = time.monotonic()
-        if listed := await self._resources.pods():
-            self.matching.learn(listing_of(listed), asked=asked)
+        if listing := await self._resources.pods():
+            self.matching.learn(listing, asked=asked)
 
     async def close(self) -> None:
         """End the connection to kubelet."""
@@ -131,7 +136,7 @@ class ClusterSide:
         self.receipts.look_soon()
 
     def _tell_receipt(self, pod: PodOfNode, receipt: Receipt) -> None:
-        """Count, log, and say it on the pod."""
+        """Count, and say it."""
         metrics = self._metrics
         is_mismatch = receipt.kind is ReceiptKind.MISMATCH
         counter = {
@@ -142,13 +147,19 @@ class ClusterSide:
         counter.inc()
         level = logging.WARNING if is_mismatch else logging.INFO
         logger.log(level, "%s", receipt.sentence, extra={"pod": pod.key, **receipt.annotations})
+        severity: Literal["Normal", "Warning"] = "Warning" if is_mismatch else "Normal"
+        self._tell_pod(pod, severity, _REASONS[receipt.kind], receipt.sentence)
+
+    def _tell_mask(self, pod: PodOfNode, sentence: str) -> None:
+        """Count, and say it."""
+        self._metrics.tile_mismatches.inc()
+        logger.warning("%s", sentence, extra={"pod": pod.key})
+        self._tell_pod(pod, "Warning", "GPUTilesNotAsDecided", sentence)
+
+    def _tell_pod(self, pod: PodOfNode, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         namespace, _, name = pod.key.partition("/")
-        self.events.post(
-            Involved(kind="Pod", name=name, uid=pod.uid, namespace=namespace),
-            severity="Warning" if is_mismatch else "Normal",
-            reason=_REASONS[receipt.kind],
-            message=receipt.sentence,
-        )
+        involved = Involved(kind="Pod", name=name, uid=pod.uid, namespace=namespace)
+        self.events.post(involved, severity=severity, reason=reason, message=message)
 
     def _show_metrics(self) -> None:
         metrics = self._metrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from gas.cards import Card
@@ -45,4 +46,10 @@ class DeviceId(NamedTuple):
 
 def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
     """The ids among these texts that are ours, in the order given; others (monitoring's ``all``) are left out."""
-    return tuple(DeviceId(Card(match[1]), int(match[2])) for text in texts if (match := _DEVICE_ID.fullmatch(text)))
+    return tuple(id_ for text in texts if (id_ := _known_id(text)) is not None)
+
+
+@lru_cache(maxsize=4096)  # kubelet names the same ids in every call
+def _known_id(text: str) -> DeviceId | None:
+    match = _DEVICE_ID.fullmatch(text)
+    return None if match is None else DeviceId(Card(match[1]), int(match[2]))

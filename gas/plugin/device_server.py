@@ -20,6 +20,7 @@ from gas.plugin.calls import Calls
 from gas.plugin.container_answer import ContainerAnswer
 from gas.plugin.device_ids import ALL_CARDS, DeviceId, known_ids
 from gas.plugin.device_lists import Device
+from gas.plugin.device_messages import answer_message, device_message
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
     DevicePluginServicer,
@@ -167,7 +168,7 @@ class DeviceServer:
                 news = self._news
                 if self.devices is not None and self.devices != told:
                     told = self.devices
-                    yield api.ListAndWatchResponse(devices=map(_device, told))
+                    yield api.ListAndWatchResponse(devices=map(device_message, told))
                 else:
                     await news.wait()
         finally:
@@ -209,11 +210,11 @@ class DeviceServer:
             request = AllocateRequest(resource=self.resource, ids=ids)
             try:
                 with self._calls.answering():
-                    answer = _encoded(self._allocate(request))
+                    answer = answer_message(self._allocate(request))
                 outcome = Outcome.DECIDED
             except Exception:
                 logger.exception("a container of %s gets just the devices that kubelet chose", self.resource_name)
-                answer = _encoded(self._plain_answer(request))
+                answer = answer_message(self._plain_answer(request))
                 outcome = Outcome.FELL_BACK
             return answer
         finally:
@@ -277,28 +278,3 @@ class _Service(DevicePluginServicer):
 def options(server: DeviceServer) -> api.DevicePluginOptions:
     """What kubelet is told, when it registers the resource and when it connects, of what it may call."""
     return api.DevicePluginOptions(get_preferred_allocation_available=server.prefers)
-
-
-def _device(device: Device) -> api.Device:
-    nodes = [] if device.numa_node is None else [api.NUMANode(ID=device.numa_node)]
-    return api.Device(
-        ID=device.id,
-        health="Healthy" if device.healthy else "Unhealthy",
-        topology=api.TopologyInfo(nodes=nodes) if nodes else None,
-    )
-
-
-def _encoded(answer: ContainerAnswer) -> api.ContainerAllocateResponse:
-    return api.ContainerAllocateResponse(
-        envs=answer.env,
-        mounts=[
-            api.Mount(host_path=mount.host_path, container_path=mount.container_path, read_only=True)
-            for mount in answer.mounts
-        ],
-        devices=[
-            api.DeviceSpec(host_path=node.host_path, container_path=node.container_path, permissions="rw")
-            for node in answer.device_nodes
-        ],
-        annotations=answer.annotations,
-        cdi_devices=[api.CDIDevice(name=name) for name in answer.cdi],
-    )

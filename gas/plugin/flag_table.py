@@ -24,6 +24,27 @@ class WriteNode(StrEnum):
     NONE = "none"
 
 
+MOST_IDS = 1000
+"""Devices that one card can be. Kubelet takes lists of up to 4 MiB, which is about 127,000 devices of a driver: at
+this number those of over a hundred cards. No kubelet runs that many containers on a card."""
+
+
+def ids_of_a_card(value: str) -> int:
+    """How many devices a card is."""
+    try:
+        number = flag_values.positive(value)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= MOST_IDS:
+        raise ValueError(f"a whole number from 1 to {MOST_IDS}")
+    return number
+
+
+def root_directory(value: str) -> Path:
+    """What stands before absolute paths; the empty text, Intel's default, is the root itself."""
+    return flag_values.file(value or "/")
+
+
 def one_of(choices: type[_Choice]) -> Callable[[str], _Choice]:
     """The value that the text names; ValueError with all of them."""
 
@@ -41,10 +62,10 @@ FLAG_GROUPS = {
     "Handing out cards": (
         GoFlag(
             "shared-dev-num",
-            flag_values.positive,
+            ids_of_a_card,
             1,
             "N",
-            "how many containers may share one card (1)",
+            f"how many containers may share one card, up to {MOST_IDS} (1)",
         ),
         GoFlag(
             "allocation-policy",
@@ -95,7 +116,7 @@ FLAG_GROUPS = {
     "Finding cards": (
         GoFlag(
             "prefix",
-            flag_values.file,
+            root_directory,
             Path("/"),
             "DIR",
             "what stands before /sys and /dev here; containers never see it (/)",

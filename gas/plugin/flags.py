@@ -30,7 +30,7 @@ _TABLE = (
 class Flags:
     """What the command line asks for.
 
-    shared_dev_num        ids per card, at least 1
+    shared_dev_num        ids per card, 1 to 1000
     resource_manager      whether annotations are obeyed and anything is written to the cluster
     prefix                before /sys and /dev
     allow_ids, deny_ids   PCI device ids in the form of `gas.plugin.pci_ids`; one of the two is empty

@@ -25,6 +25,7 @@ class Gpu:
     mei           names under ``/dev`` of its management engine: ``mei0``
     pci_path      folders of its sysfs path, from the one that starts with ``pci`` to the PCI device itself
     healthy       whether it may be given to containers now
+    unread        names of the fields above whose source is there and could not be read, or makes no sense
     """
 
     card: Card
@@ -39,6 +40,7 @@ class Gpu:
     mei: tuple[str, ...] = ()
     pci_path: tuple[str, ...] = ()
     healthy: bool = True
+    unread: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gas.plugin.allocation_policy import PreferredRequest
 from gas.plugin.confidence import Confidence
-from gas.plugin.listing import Listing, listing_of
+from gas.plugin.listing import Listing
 from gas.plugin.match import Wish
 from gas.plugin.matching import Matching
 from gas.plugin.pod_resources import PodResources
@@ -35,6 +35,10 @@ class Finding(NamedTuple):
 class LookUp:
     """Asks no more than it must: nobody when memory is sure, for one pod when only one can be meant, else for all.
 
+    Of several that can be meant the likeliest is not asked for alone first, though that would be less work when it is
+    the one: a single entry is told of pods refused a moment ago as well, which the list leaves out. On a node that
+    refuses pods, for want of memory perhaps, the one before would be taken for the one that kubelet asks for.
+
     matching   whose a call is
     resources  kubelet's PodResources
     watches    whether the watch shows this node's pods, so that it is worth to wait for it
@@ -46,9 +50,11 @@ class LookUp:
         self._watches = watches
         self._shown = asyncio.Event()
         self._in_vain: frozenset[str] = frozenset()
+        self._is_silent = False
 
     def pods_changed(self) -> None:
         """The watch has shown something."""
+        self._is_silent = False
         self._shown.set()
         self._shown = asyncio.Event()
 
@@ -66,12 +72,13 @@ class LookUp:
 
     async def _surer_and_surer(self, request: PreferredRequest, wish: Wish) -> AsyncGenerator[Finding, None]:
         if wish.match is not None and wish.one_entry_suffices:
-            namespace, _, name = wish.match.pod.key.partition("/")
+            key = wish.match.pod.key
+            namespace, _, name = key.partition("/")
             if (entry := await self._resources.pod(namespace, name)) is not None:
-                yield _finding(self._matching.prefer(request, listing=listing_of((entry,))), _LATE)
-        listing = listing_of(await self._resources.pods() or ())
-        if not listing:
-            yield _finding(wish, "kubelet does not say which pods it has")
+                yield _finding(self._matching.prefer(request, listing={key: entry}), _LATE)
+        if not (listing := await self._resources.pods()):
+            async for found in self._by_the_watch(request):
+                yield found
             return
         wish = self._matching.prefer(request, listing=listing)
         while strangers := self._to_be_shown(listing):
@@ -84,6 +91,20 @@ class LookUp:
             wish = self._matching.prefer(request, listing=listing)
         none = "no pod that kubelet has wants this"
         yield _finding(wish, "several containers of kubelet's pods can be meant" if wish.match else none)
+
+    async def _by_the_watch(self, request: PreferredRequest) -> AsyncGenerator[Finding, None]:
+        """Without kubelet's word: the likeliest. While there is none the watch is behind kubelet, and is waited for."""
+        doubt = "kubelet does not say which pods it has"
+        wish = self._matching.prefer(request)
+        while wish.match is None and self._watches() and not self._is_silent:
+            yield _finding(wish, doubt)
+            try:
+                await self._shown.wait()
+            except asyncio.CancelledError:
+                self._is_silent = True
+                raise
+            wish = self._matching.prefer(request)
+        yield _finding(wish, doubt)
 
     def _to_be_shown(self, listing: Listing) -> frozenset[str]:
         """A pod that was once waited for in vain is not waited for again, since kubelet waits as long."""

@@ -88,6 +88,7 @@ class Matching:
         self._progress: dict[str, Progress] = {}
         self._current: Progress | None = None
         self._asked: _Preferred | None = None
+        self._followed = 0
 
     def prefer(self, request: PreferredRequest, *, listing: Listing | None = None) -> Wish:
         """Which ids the container should get. May be asked again for the same call, with a listing taken meanwhile.
@@ -154,6 +155,8 @@ class Matching:
 
     def _refresh(self) -> None:
         """Follow the watch. The pod in the middle stays though it is deleted: kubelet does not know that yet."""
+        if self._followed == self._pods.changes and len(self._progress) == len(self._pods):
+            return
         for uid in [uid for uid in self._progress if self._pods.get(uid) is None]:
             if self._progress[uid] is not self._current or self._current.is_complete:
                 del self._progress[uid]
@@ -162,6 +165,7 @@ class Matching:
                 self._progress[pod.uid] = Progress(pod)
             else:
                 progress.pod = pod
+        self._followed = self._pods.changes
 
     def _take_in(self, listing: Listing, of: Iterable[Progress], *, settled_before: float) -> None:
         for progress in of:
@@ -188,7 +192,7 @@ class Matching:
 
     def _in_order(self, call: Call, listing: Listing | None) -> Iterator[_Candidate]:
         for progress in self._progress.values():
-            if progress.is_complete or progress.pod.is_admitted or not _is_in(listing, progress):
+            if progress.pod.is_admitted or progress.is_complete or not _is_in(listing, progress):
                 continue
             if progress.broken_off:
                 continue

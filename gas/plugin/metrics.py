@@ -112,6 +112,11 @@ class Metrics:
             "Pods that turned out to have other cards than were decided for them.",
             registry=registry,
         )
+        self.tile_mismatches = Counter(
+            "gas_plugin_tile_mismatches_total",
+            "Containers that turned out to have been given another mask of tiles than they should have.",
+            registry=registry,
+        )
         self.adopted = Counter(
             "gas_plugin_adopted_pods_total",
             "Pods that turned out to have cards although nothing was decided for them.",

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gas.errors import GasError
+from gas.plugin.plain_file import refuse_what_is_none
 
 DEFAULT_PATH = Path("/etc/kubernetes/node-feature-discovery/features.d/intel-gpu-resources.txt")
 
@@ -27,6 +28,15 @@ class UnwritableFeatureFile(GasError):
         super().__init__(
             f"cannot write the NFD feature file {path}: {error.strerror}; what NFD read before stays."
             f" {path.parent} must be a directory of the node that this program may write to"
+        )
+
+
+class FeatureFileStays(GasError):
+    """The file could not be taken away."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"cannot remove the NFD feature file {path}: {error.strerror}; NFD goes on reading it, remove it by hand"
         )
 
 
@@ -44,6 +54,7 @@ def write_feature_file(path: Path, text: str) -> None:
     aside = path.parent / f".{path.name}.new"
     unfinished = aside / path.name
     try:
+        refuse_what_is_none(path)
         aside.mkdir(exist_ok=True)
         try:
             with unfinished.open("w", encoding="ascii") as file:
@@ -59,8 +70,9 @@ def write_feature_file(path: Path, text: str) -> None:
 
 
 def remove_feature_file(path: Path) -> None:
-    """Take the file away; that it is not there is no fault. Raises UnwritableFeatureFile."""
+    """Take the file away; that it is not there is no fault. Raises FeatureFileStays."""
     try:
+        refuse_what_is_none(path)
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise UnwritableFeatureFile(path, error) from error
+        raise FeatureFileStays(path, error) from error

@@ -53,10 +53,19 @@ class NodeWriter:
         self._node: Node | None = None
         self._wanted: NodeDescription | None = None
         self._look = asyncio.Event()
+        self._held = False
 
     def want(self, description: NodeDescription) -> None:
         """What the node shall say from now on. Before the first call nothing is written."""
         self._wanted = description
+        self._look.set()
+
+    def hold(self) -> None:
+        """Write nothing until `go_on`: another plugin of this node describes it."""
+        self._held = True
+
+    def go_on(self) -> None:
+        self._held = False
         self._look.set()
 
     def replaced(self, nodes: list[Node]) -> None:
@@ -75,7 +84,7 @@ class NodeWriter:
         while True:
             await self._look.wait()
             self._look.clear()
-            if self._node is None or self._wanted is None:
+            if self._held or self._node is None or self._wanted is None:
                 continue
             if (patch := node_patch(self._node, self._wanted)) is None:
                 self.trouble = None

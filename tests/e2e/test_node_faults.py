@@ -145,6 +145,32 @@ def test_an_edited_decision_gets_a_receipt_and_every_disagreement_is_named(gpu_n
     assert gpu_node.receipts() == {"edited": {"gas-allocated-cards": card}}
 
 
+def test_a_mask_of_other_tiles_than_decided_is_told(gpu_node: GpuNode) -> None:
+    """The decision is edited before kubelet's lists can be had; a wrong guess meanwhile does the same to two pods."""
+    gpu_node.start(TILED)
+    gpu_node.create(pod("right", container(xe=1, tiles=1)))
+    gpu_node.running(["right"])
+    gpu_node.settled()
+    socket = gpu_node.node.pod_resources
+    aside = socket.rename(socket.with_name("aside.sock"))
+    gpu_node.stop_plugin()
+    gpu_node.plugin.start()
+    gpu_node.create(pod("edited", container(xe=1, tiles=1)))
+    (edited,) = gpu_node.running(["edited"])
+    decided = edited["metadata"]["annotations"]["gas-container-tiles"]
+    card, tile = decided.split(":gt")
+    other = str(1 - int(tile))
+    gpu_node.api.merge(f"{PODS}/edited", {"metadata": {"annotations": {"gas-container-tiles": f"{card}:gt{other}"}}})
+    aside.rename(socket)
+    (told,) = wait_for("its event", lambda: event_messages(gpu_node.api, "edited", "GPUTilesNotAsDecided"))
+    assert told == f"container 'main' was given {MASK}={tile}, but for {card}:gt{other} it should be {other}"
+    assert gpu_node.node.environment(edited, "main")[MASK] == tile
+    gpu_node.api.merge(f"{PODS}/edited", {"metadata": {"annotations": {"gas-container-tiles": decided}}})
+    gpu_node.settled()
+    assert gpu_node.plugin.metric("gas_plugin_tile_mismatches_total") == 1
+    assert not event_messages(gpu_node.api, "right", "GPUTilesNotAsDecided")
+
+
 def test_cards_that_go_away_or_lose_a_device_node_are_not_given_until_they_are_back(gpu_node: GpuNode) -> None:
     gpu_node.start(BOTH, "--shared-dev-num=2")
     gone, damaged = ORDINARY

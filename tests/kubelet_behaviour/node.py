@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
+import grpc
 from grpc import aio
 
 from gas.plugin.kubelet_api import podresources_v1_pb2 as api
@@ -112,6 +113,16 @@ class Node:
             for pod in answer.pod_resources
             if pod.name in self.created
         }
+
+    async def refusals(self, questions: int) -> list[str]:
+        """Asks PodResources that often, all at once; the errors, as code and sentence."""
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        socket = self.directory / "pod-resources/kubelet.sock"
+        async with aio.insecure_channel(f"unix:{socket}", options=options) as channel:
+            ask = PodResourcesListerStub(channel).List
+            calls = [ask(api.ListPodResourcesRequest(), timeout=10, wait_for_ready=True) for _ in range(questions)]
+            answers = [(await call.code(), await call.details()) for call in calls]
+        return [f"{code.name}: {sentence}" for code, sentence in answers if code is not grpc.StatusCode.OK]
 
     async def until_listed(self, wanted: Listed) -> None:
         async def look() -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.kubelet_behaviour.conftest import MakePlugin
 from tests.kubelet_behaviour.node import Listed, Node
 from tests.kubelet_behaviour.plugin import Allocated, Call, RefusedError
@@ -70,6 +72,14 @@ async def test_pods_that_are_over_are_not_listed(node: Node, plugin: MakePlugin)
     created = await node.create("p", container("a", seconds=0.2))
     await node.until_phase(created, "Succeeded")
     await node.until_listed({})
+
+
+async def test_who_asks_too_often_is_refused_until_a_moment_later(node: Node) -> None:
+    refused = await node.refusals(200)
+    assert set(refused) == {"RESOURCE_EXHAUSTED: rejected by rate limit"}
+    assert len(refused) < 200 - 10 + 1, "10 are answered at once"
+    await asyncio.sleep(0.2)
+    assert await node.refusals(5) == []
 
 
 async def test_while_kubelet_waits_for_a_plugin_a_pod_that_went_away_is_still_listed(

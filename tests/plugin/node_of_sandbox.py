@@ -117,6 +117,10 @@ class SandboxNode:
         body = json.dumps({"metadata": {"annotations": annotations}}).encode()
         self.server.api.patch(PODS, "default", name, (MERGE_PATCH, body))
 
+    def annotate_node(self, annotations: dict[str, str]) -> None:
+        body = json.dumps({"metadata": {"annotations": annotations}}).encode()
+        self.server.api.patch(NODES, None, NODE, (MERGE_PATCH, body))
+
     def delete(self, name: str) -> None:
         self.server.api.delete(PODS, "default", name, {"gracePeriodSeconds": 0})
 

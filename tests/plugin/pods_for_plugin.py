@@ -8,8 +8,8 @@ import msgspec
 
 from gas.cards import Card
 from gas.plugin.device_ids import DeviceId
+from gas.plugin.listing import ContainerIds
 from gas.plugin.pod_objects import NodePod
-from gas.plugin.pod_resources import ContainerDevices, PodDevices
 from gas.plugin.waiting_pods import PodOfNode, pod_of_node
 from tests.builders import pod_json
 
@@ -52,6 +52,5 @@ def decided(cards: str, *, init: str = "", tiles: str = "", ts: int | str = 1) -
     return {name: text for name, text in texts.items() if text}
 
 
-def entry_without_devices(name: str) -> PodDevices:
-    """What kubelet lists of the pod ``default/NAME``, with one container ``c``, that it has just taken up."""
-    return PodDevices(namespace="default", name=name, containers=(ContainerDevices(name="c", ids={}),))
+WITHOUT_DEVICES: ContainerIds = {"c": {}}
+"""What kubelet lists of a pod with one container ``c`` that it has just taken up."""

@@ -11,16 +11,17 @@ from gas.plugin.allocation_policy import PreferredRequest
 from gas.plugin.answers import Answers
 from gas.plugin.container_answer import ContainerAnswer, NoSuchCards
 from gas.plugin.device_server import AllocateRequest
-from gas.plugin.listing import NO_IDS, Ids
+from gas.plugin.given_masks import GivenMasks
+from gas.plugin.listing import NO_IDS, ContainerIds, Ids, Listing
 from gas.plugin.look_up import LookUp
 from gas.plugin.matching import Matching
 from gas.plugin.metrics import Metrics
 from gas.plugin.pod_objects import NodePod
-from gas.plugin.pod_resources import PodDevices, PodResources
+from gas.plugin.pod_resources import PodResources
 from gas.plugin.waiting_pods import PodsOfNode
 from tests.builders import container
 from tests.plugin.gpus import gpu
-from tests.plugin.pods_for_plugin import decided, entry_without_devices, ids, node_pod, slots
+from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, slots
 
 ONE = container("c", i915=1)
 
@@ -31,11 +32,11 @@ class Kubelet(PodResources):
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    async def pods(self) -> tuple[PodDevices, ...] | None:
-        return tuple(map(entry_without_devices, self.names)) or None
+    async def pods(self) -> Listing | None:
+        return {f"default/{name}": WITHOUT_DEVICES for name in self.names} or None
 
-    async def pod(self, namespace: str, name: str) -> PodDevices | None:
-        return entry_without_devices(name) if name in self.names else None
+    async def pod(self, namespace: str, name: str) -> ContainerIds | None:
+        return WITHOUT_DEVICES if name in self.names else None
 
 
 class Node:
@@ -49,6 +50,7 @@ class Node:
         self.answers = Answers(
             matching,
             LookUp(matching, kubelet, watches=lambda: True),
+            GivenMasks(),
             self.metrics,
             gpus=lambda: [gpu(card) for card in range(4)],
         )

@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from gas.cluster.connection import connect
+from gas.plugin.allocation_policy import PreferredRequest
 from gas.plugin.environment import Environment
+from gas.plugin.listing import Listing
+from gas.plugin.look_up import Finding, LookUp
 from gas.plugin.node_writer import clear_node
+from gas.plugin.pod_resources import PodResources
 from gas.sandbox.access import Access
 from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
 from tests.builders import container, pod_json
@@ -203,6 +207,43 @@ class TestMismatches:
             node.annotate("a", {"gas-allocated-cards": "card3" if card != "card3" else "card0"})
             await soon(lambda: node.annotations("a")["gas-allocated-cards"] == card)
             assert plugin.cluster.receipts.written == written + 1
+
+    async def test_masks_that_two_pods_exchanged(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They share a card, so no receipt is missing. Kubelet takes them up against ``gas-ts`` and says nothing."""
+        tell, wish, is_away = PodResources.pods, LookUp.wish, True
+
+        async def pods(self: PodResources) -> Listing | None:
+            return None if is_away else await tell(self)
+
+        async def pod(self: PodResources, namespace: str, name: str) -> None:
+            return None
+
+        async def wish_when_both_are_known(self: LookUp, request: PreferredRequest) -> Finding:
+            await eventually(lambda: plugin.cluster is not None and len(plugin.cluster.pods) == 2)
+            return await wish(self, request)
+
+        monkeypatch.setattr(PodResources, "pods", pods)
+        monkeypatch.setattr(PodResources, "pod", pod)
+        monkeypatch.setattr(LookUp, "wish", wish_when_both_are_known)
+        wanting = container(xe=1, tiles=1)
+        async with (
+            sandbox_node(*fake_gpus(MAX_1550_XE, 1)) as node,
+            node.running_plugin("--shared-dev-num=2") as plugin,
+        ):
+            created = [
+                node.create(placed("a", "card0", wanting, tiles="card0:gt0", ts=2)),
+                node.create(placed("b", "card0", wanting, tiles="card0:gt1", ts=1)),
+            ]
+            assert [await node.got(pod) for pod in created] == [["card0"], ["card0"]]
+            is_away = False
+            await eventually(lambda: node.count("tile_mismatches_total") == 2)
+            sentence = "container 'main' was given ZE_AFFINITY_MASK=1, but for card0:gt0 it should be 0"
+            await eventually(lambda: node.events("a") == [("GPUTilesNotAsDecided", sentence)])
+            assert sentence in [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+            assert node.count("mismatches_total") == 0
+            assert "gas-allocated-cards" not in node.annotations("a")
 
 
 class TestRestarts:

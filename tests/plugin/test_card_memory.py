@@ -111,6 +111,16 @@ def test_cards_without_address_are_not_taken_for_one_another() -> None:
             id="at-another-address-it-is-another-card",
         ),
         pytest.param({"memory": 5}, gpu(1, memory=5), id="a-new-description-counts"),
+        pytest.param(
+            {"memory": 5, "tiles": 7, "numa_node": None, "unread": frozenset({"memory"})},
+            gpu(1, tiles=7),
+            id="what-could-not-be-read-stays-as-it-was",
+        ),
+        pytest.param(
+            {"driver": "xe", "memory": 5, "unread": frozenset({"memory"})},
+            gpu(1, driver="xe", memory=5),
+            id="another-card-takes-nothing-over",
+        ),
     ],
 )
 def test_a_card_that_changed(memory: CardMemory, changes: dict[str, Any], expected: Gpu) -> None:
@@ -121,3 +131,13 @@ def test_a_card_that_changed(memory: CardMemory, changes: dict[str, Any], expect
 def test_a_lost_device_node_is_told(memory: CardMemory) -> None:
     seen = memory.take_in(scan(gpu(0), gpu(1, device_nodes=("card1",))), 5)
     assert seen.problems == ("card1: it lost '/dev/dri/renderD129'; it is unhealthy",)
+
+
+def test_what_was_never_read_counts_as_the_scan_says_until_it_is(memory: CardMemory) -> None:
+    unread = gpu(2, tiles=1, memory=4, unread=frozenset({"tiles", "memory"}))
+    for now in (5, 10):
+        assert memory.take_in(scan(gpu(0), gpu(1), unread), now).gpus[2] == gpu(2, tiles=1, memory=4)
+    whole = gpu(2, tiles=2, memory=8)
+    assert memory.take_in(scan(gpu(0), gpu(1), whole), 15).gpus[2] == whole
+    for now in (20, 25):
+        assert memory.take_in(scan(gpu(0), gpu(1), unread), now).gpus[2] == whole

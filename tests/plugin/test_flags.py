@@ -54,6 +54,7 @@ def test_defaults() -> None:
         pytest.param(["-enable-monitoring"], "monitoring", Monitoring.ONE, id="monitoring"),
         pytest.param(["-enable-monitoring", "-split-monitoring"], "monitoring", Monitoring.SPLIT, id="split"),
         pytest.param(["-prefix", "/fake"], "prefix", Path("/fake"), id="prefix"),
+        pytest.param(["-shared-dev-num=1000"], "shared_dev_num", 1000, id="as-many-as-kubelet-can-be-told-of"),
         pytest.param(["-bypath=all"], "by_path", ByPath.ALL, id="bypath"),
         pytest.param(["-allow-ids=0x56C0,0x56c1"], "allow_ids", frozenset({"0x56c0", "0x56c1"}), id="allow-ids"),
         pytest.param(["-deny-ids", "0x56c0"], "deny_ids", frozenset({"0x56c0"}), id="deny-ids"),
@@ -79,6 +80,10 @@ def test_flag(argv: list[str], field: str, value: Any) -> None:
     assert getattr(flags, field) == value
     rest = {each.name for each in fields(Flags)} - {field}
     assert all(getattr(flags, name) == getattr(parsed(), name) for name in rest)
+
+
+def test_an_empty_prefix_is_none_as_with_intels_plugin() -> None:
+    assert parsed("-prefix=") == parsed("-prefix", "") == parsed()
 
 
 def test_without_the_resource_manager_nothing_is_written_on_the_node() -> None:
@@ -109,7 +114,10 @@ def test_flags_that_mean_nothing_are_told(argv: list[str], warning: str) -> None
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        pytest.param(["-shared-dev-num=0"], "flag --shared-dev-num: expected a whole number from 1", id="no-share"),
+        pytest.param(["-shared-dev-num=0"], "expected a whole number from 1 to 1000, found '0'", id="no-share"),
+        pytest.param(
+            ["-shared-dev-num=1001"], "expected a whole number from 1 to 1000, found '1001'", id="many-shares"
+        ),
         pytest.param(["-allocation-policy=x"], "expected none, balanced or packed, found 'x'", id="policy"),
         pytest.param(["-bypath=x"], "expected single, none or all, found 'x'", id="bypath"),
         pytest.param(["--write-node=x"], "expected patch, nfd or none, found 'x'", id="write-node"),

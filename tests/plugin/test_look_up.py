@@ -9,14 +9,14 @@ import pytest
 from gas.plugin import look_up
 from gas.plugin.allocation_policy import PreferredRequest
 from gas.plugin.device_server import ANSWER_WITHIN
-from gas.plugin.listing import NO_IDS
+from gas.plugin.listing import NO_IDS, ContainerIds, Listing
 from gas.plugin.look_up import Finding, LookUp
 from gas.plugin.matching import Matching
 from gas.plugin.pod_objects import NodePod
-from gas.plugin.pod_resources import PodDevices, PodResources
+from gas.plugin.pod_resources import PodResources
 from gas.plugin.waiting_pods import PodsOfNode
 from tests.builders import container
-from tests.plugin.pods_for_plugin import decided, entry_without_devices, node_pod, slots
+from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, node_pod, slots
 from tests.plugin.scripted_kubelet import PATIENCE
 
 ONE = container("c", i915=1)
@@ -37,14 +37,14 @@ class Kubelet(PodResources):
         self.may_list = asyncio.Event()
         self.may_list.set()
 
-    async def pods(self) -> tuple[PodDevices, ...] | None:
+    async def pods(self) -> Listing | None:
         self.asked.append("all")
         await self.may_list.wait()
-        return tuple(map(entry_without_devices, self.names)) or None
+        return {f"default/{name}": WITHOUT_DEVICES for name in self.names} or None
 
-    async def pod(self, namespace: str, name: str) -> PodDevices | None:
+    async def pod(self, namespace: str, name: str) -> ContainerIds | None:
         self.asked.append(name)
-        return entry_without_devices(name) if name in self.names else None
+        return WITHOUT_DEVICES if name in self.names else None
 
 
 class Node:
@@ -133,6 +133,45 @@ async def test_a_pod_that_kubelet_has_and_the_watch_has_not_shown_is_waited_for(
     assert not answering.done()
     node.pods.changed(B)
     assert await answering == ("b", "")
+
+
+@pytest.mark.usefixtures("long")
+async def test_without_kubelets_word_too_a_pod_is_waited_for_while_none_is_known() -> None:
+    node = Node(Kubelet())
+    answering = asyncio.create_task(node.whose())
+    await asyncio.sleep(0.02)
+    assert not answering.done()
+    node.pods.changed(node_pod(container("c"), name="web"))
+    await asyncio.sleep(0.02)
+    assert not answering.done()
+    node.pods.changed(A)
+    assert await answering == ("a", "kubelet does not say which pods it has")
+
+
+@pytest.mark.usefixtures("short")
+async def test_but_once_only_while_the_watch_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(Kubelet())
+    assert await node.whose() == ("nobody's", "kubelet does not say which pods it has")
+    monkeypatch.setattr(look_up, "LOOK_UP_WITHIN", 3600.0)
+    assert (await node.whose())[0] == "nobody's"
+    node.pods.changed(node_pod(container("c"), name="web"))
+    answering = asyncio.create_task(node.whose())
+    await asyncio.sleep(0.02)
+    assert not answering.done()
+    node.pods.changed(A)
+    assert (await answering)[0] == "a"
+
+
+@pytest.mark.usefixtures("long")
+async def test_what_the_watch_shows_while_kubelet_is_asked_in_vain_counts() -> None:
+    kubelet = Kubelet()
+    kubelet.may_list.clear()
+    node = Node(kubelet)
+    answering = asyncio.create_task(node.whose())
+    await asyncio.sleep(0.02)
+    node.pods.changed(A)
+    kubelet.may_list.set()
+    assert (await answering)[0] == "a"
 
 
 @pytest.mark.usefixtures("long")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gas.cards import Card
 from gas.placement.choice import Given
+from gas.plugin.allocation_policy import PreferredRequest
 from gas.plugin.confidence import Confidence
-from gas.plugin.listing import Listing
+from gas.plugin.listing import NO_IDS, Listing
+from gas.plugin.matching import Matching
+from gas.plugin.waiting_pods import PodOfNode, PodsOfNode
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
 from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
@@ -252,3 +257,37 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     node.pods.changed(pod)  # as in a cluster that was restored from a backup
 
     assert named(node.prefer(1, slots(1)).match) == ("pod", "c", "alone")
+
+
+def test_one_that_went_before_its_allocate_is_forgotten_after_it() -> None:
+    """Though the watch shows nothing more."""
+    pods = [node_pod(ONE, name=name, annotations=decided("card0")) for name in ("a", "b")]
+    node = Node(*pods)
+    node.prefer(1, slots(1))
+    for pod in pods:
+        node.pods.deleted(pod)
+    assert named(node.allocate("card0-0")) == ("a", "c", "guessed")
+
+    assert node.prefer(1, slots(1)).match is None
+
+
+def test_pods_are_gone_over_only_when_the_watch_has_shown_something() -> None:
+    """There may be hundreds, and kubelet waits."""
+
+    class Counted(PodsOfNode):
+        times = 0
+
+        def __iter__(self) -> Iterator[PodOfNode]:
+            self.times += 1
+            return super().__iter__()
+
+    pods = Counted()
+    matching = Matching(pods)
+    pods.replaced([TWO])
+    request = PreferredRequest(resource="i915", offered=tuple(slots(3)), must_include=NO_IDS, size=1)
+    for _ in range(3):
+        matching.prefer(request)
+    assert pods.times == 1
+    pods.changed(OTHER)
+    matching.prefer(request)
+    assert pods.times == 2

@@ -160,6 +160,20 @@ async def test_another_description_takes_the_place_of_the_first(cluster: Cluster
     assert cluster.node["status"]["capacity"] == {"cpu": "8"}
 
 
+async def test_while_it_is_held_nothing_is_written_and_all_of_it_when_it_goes_on(cluster: Cluster) -> None:
+    writer = cluster.writer()
+    writer.hold()
+    async with cluster.running(writer) as watch:
+        await watch.synced.wait()
+        writer.want(WANTED)
+        cluster.patch({"metadata": {"labels": {GPU + "gpu-numbers": "7"}}})
+        await asyncio.sleep(0.05)
+        assert (writer.writes, writer.trouble) == (0, None)
+        writer.go_on()
+        await until(lambda: writer.writes == 1)
+        assert cluster.node["metadata"]["labels"][GPU + "gpu-numbers"] == "0.1"
+
+
 async def test_a_node_that_comes_later_is_written_then(cluster: Cluster) -> None:
     cluster.server.api.delete(NODES, None, "n1", {})
     writer = cluster.writer()

@@ -110,6 +110,23 @@ async def test_uninstall_takes_everything_off_the_node() -> None:
         assert not [path.name for path in node.directory.iterdir() if path.name in ("nfd", "cdi")]
 
 
+async def test_what_cannot_be_removed_does_not_keep_uninstall_from_the_rest() -> None:
+    async with sandbox_node(*fake_gpus(FLEX_170, 2)) as node:
+        async with node.running_plugin():
+            await eventually(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
+        nfd, cdi = node.directory / "nfd", node.directory / "cdi"
+        nfd.mkdir()
+        cdi.mkdir()
+        code, _, errors = await ended(*options(node), f"--nfd-file={nfd}", f"--cdi-file={cdi}", "--uninstall")
+        assert code == 1
+        assert (
+            f"cannot uninstall all: cannot remove the NFD feature file {nfd}: it is no plain file; NFD goes on"
+            in errors
+        )
+        assert f"cannot uninstall all: cannot remove the CDI file {cdi}: it is no plain file" in errors
+        assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
+
+
 def _get(port: int, path: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:

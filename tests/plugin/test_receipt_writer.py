@@ -11,13 +11,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from gas.cards import Card
 from gas.cluster.errors import Forbidden
 from gas.errors import GasError
 from gas.plugin.allocation_policy import PreferredRequest
-from gas.plugin.listing import NO_IDS
-from gas.plugin.matching import Matching
+from gas.plugin.given_masks import GivenMask, GivenMasks
+from gas.plugin.listing import NO_IDS, ContainerIds, Listing
+from gas.plugin.matching import SETTLED, Matching
 from gas.plugin.pod_objects import NodePod
-from gas.plugin.pod_resources import ContainerDevices, PodDevices, PodResources
+from gas.plugin.pod_resources import PodResources
 from gas.plugin.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, ReceiptWriter
 from gas.plugin.receipts import Receipt
 from gas.plugin.waiting_pods import PodOfNode, PodsOfNode
@@ -43,17 +45,16 @@ class Kubelet(PodResources):
         self.asked = 0
         self.before_answer: Callable[[], None] = lambda: None
 
-    async def pods(self) -> tuple[PodDevices, ...] | None:
+    async def pods(self) -> Listing | None:
         self.asked += 1
         self.before_answer()
         if self.given is None:
             return None
-        return tuple(_entry(name, text) for name, text in self.given.items())
+        return {f"default/{name}": _entry(text) for name, text in self.given.items()}
 
 
-def _entry(name: str, text: str) -> PodDevices:
-    given = {"i915": ids(*text.split(","))} if text else {}
-    return PodDevices(namespace="default", name=name, containers=(ContainerDevices(name="c", ids=given),))
+def _entry(text: str) -> ContainerIds:
+    return {"c": {"i915": ids(*text.split(","))} if text else {}}
 
 
 class Pods:
@@ -74,28 +75,37 @@ class Pods:
 
 
 class Node:
-    """A writer whose clock stands still; ``told`` are the pods and sentences of receipts."""
+    """A writer whose clock stands still; ``told`` are the pods and sentences of receipts, ``told_masks`` of masks."""
 
     def __init__(self, kubelet: Kubelet, *pods: NodePod, interval: float = 3600.0, quiet: float = 0.0) -> None:
         self.kubelet = kubelet
         self.api = Pods()
         self.pods = PodsOfNode()
+        self.node_pods = pods
         self.pods.replaced(list(pods))
         self.matching = Matching(self.pods)
+        self.masks = GivenMasks()
         self.now = 1000.0
         self.last_call = float("-inf")
         self.told: list[tuple[str, str]] = []
+        self.told_masks: list[tuple[str, str]] = []
         self.writer = ReceiptWriter(
             self.pods,
             self.matching,
             kubelet,
+            self.masks,
             self.api.patch,
             last_call=lambda: self.last_call,
             on_receipt=self._tell,
+            on_mask=lambda pod, sentence: self.told_masks.append((pod.key, sentence)),
             interval=interval,
             quiet=quiet,
             clock=lambda: self.now,
         )
+
+    def given(self, id_: str, mask: str) -> None:
+        """Now, to a container with one card of two tiles."""
+        self.masks.add("i915", GivenMask(ids(id_), {Card(0): 2}, mask, at=self.now))
 
     def _tell(self, pod: PodOfNode, found: Receipt) -> None:
         self.told.append((pod.key, found.sentence))
@@ -253,6 +263,61 @@ async def test_of_pods_that_are_gone_nothing_is_kept() -> None:
     node.pods.replaced([A])
     await node.writer.look()
     assert len(node.told) == 2
+
+
+class TestMasks:
+    """Answers to pods with a tile each of ``card0``; that of a is the mask of b."""
+
+    @pytest.fixture
+    def node(self) -> Node:
+        one = container("c", i915=1, tiles=1)
+        tiles = {"a": "card0:gt0", "b": "card0:gt1"}
+        pods = [
+            node_pod(one, name=name, started=True, annotations=decided("card0", tiles=text))
+            for name, text in tiles.items()
+        ]
+        node = Node(Kubelet(a="card0-0", b="card0-1"), *pods)
+        node.given("card0-0", "1")
+        node.now += 1
+        return node
+
+    async def test_the_mask_of_another_pod_is_told_once(self, node: Node) -> None:
+        await node.writer.look()
+        await node.writer.look()
+        sentence = "container 'c' was given ZE_AFFINITY_MASK=1, but for card0:gt0 it should be 0"
+        assert node.told_masks == [("default/a", sentence)]
+        assert node.told == []
+
+    async def test_what_kubelet_does_not_say_yet_is_told_later(self, node: Node) -> None:
+        node.kubelet.given = None
+        await node.writer.look()
+        node.now += 60
+        node.kubelet.given = {"a": "card0-0"}
+        await node.writer.look()
+        assert [key for key, _ in node.told_masks] == ["default/a"]
+
+    async def test_so_is_that_of_a_pod_that_the_watch_has_not_shown(self, node: Node) -> None:
+        node.pods.replaced([])
+        node.now += 60
+        await node.writer.look()
+        node.pods.replaced(list(node.node_pods))
+        await node.writer.look()
+        assert [key for key, _ in node.told_masks] == ["default/a"]
+
+    async def test_of_what_no_container_has_nothing_is_kept(self, node: Node) -> None:
+        """As from ordinary init containers and refused pods: another plugin may have answered for these ids since."""
+        node.kubelet.given = {"b": "card0-1"}
+        node.now += SETTLED
+        await node.writer.look()
+        node.kubelet.given = {"a": "card0-0"}
+        await node.writer.look()
+        assert node.told_masks == []
+
+    async def test_an_answer_given_while_kubelet_was_asked_waits_for_the_next_comparison(self, node: Node) -> None:
+        """The ids were another's in that list."""
+        node.kubelet.before_answer = lambda: node.given("card0-0", "0")
+        await node.writer.look()
+        assert node.told_masks == []
 
 
 async def test_after_an_allocate_it_looks_soon() -> None:

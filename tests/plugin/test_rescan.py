@@ -10,7 +10,7 @@ import pytest
 from gas.plugin.gpu import Scan
 from gas.plugin.rescan import Scanner
 from gas.plugin.sysfs import read_gpus
-from gas.sandbox.fake_sysfs import FLEX_170, add_gpu, fake_gpus, remove_gpu, write_tree
+from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550, Model, add_gpu, card_directory, fake_gpus, remove_gpu, write_tree
 from tests.cluster.scripted_server import until
 from tests.plugin.gpus import gpu, scan
 
@@ -50,6 +50,24 @@ async def test_a_card_that_disappears_and_comes_back(tmp_path: Path) -> None:
     await scanner.look()
     assert [[gpu.healthy for gpu in scan.gpus] for scan in told.scans] == [[True, True], [True, False], [True, True]]
     assert told.scans[0] == told.scans[2]
+
+
+@pytest.mark.parametrize(("model", "where"), [(MAX_1550, "gt"), (FLEX_170, "lmem_total_bytes")], ids=["gt", "memory"])
+async def test_a_description_that_cannot_be_read_any_more_keeps_tiles_and_memory(
+    tmp_path: Path, model: Model, where: str
+) -> None:
+    gpus = fake_gpus(model, 2)
+    write_tree(tmp_path, gpus)
+    told = Told()
+    scanner = Scanner(lambda: read_gpus(tmp_path), told)
+    await scanner.look()
+    broken = card_directory(tmp_path, gpus[1]) / where
+    broken.rename(broken.with_name("aside"))
+    broken.symlink_to("nowhere")
+    await scanner.look()
+    assert told.scans[1].gpus == told.scans[0].gpus
+    (problem,) = told.scans[1].problems
+    assert problem.startswith(f"card1: {where} is a dangling link")
 
 
 async def test_it_scans_again_and_again() -> None:

@@ -192,3 +192,17 @@ class TestWatch:
         pods.deleted(node_pod(container(i915=1), uid="b"))
 
         assert told == [1, 2, 1]
+
+    def test_changes_are_counted_of_pods_that_want_cards_alone(self) -> None:
+        pods = PodsOfNode()
+        wanting, other = node_pod(container(i915=1), uid="u"), node_pod(container("c"), uid="w", name="web")
+        counted = []
+        for event in (pods.changed, pods.changed, pods.deleted, pods.deleted):
+            event(wanting)
+            event(other)
+            counted.append(pods.changes)
+        pods.replaced([wanting, other])
+        pods.replaced([])
+
+        assert counted == [1, 2, 3, 3]
+        assert pods.changes == 5
