@@ -1,62 +1,17 @@
-"""``gas-configurator``: the command line, and what a person sees when it refuses."""
+"""``gas-configurator``: the program's start. What it does is in `configurator.command_line`."""
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from datetime import UTC, datetime
-from types import FrameType
 
-from configurator.flags import Flags, help_text, own_version, parse_flags
-from gas.daemon.go_flags import UsageError
-from gas.errors import GasError
-
-_INTERRUPTED = 130
+from gas.daemon.early_signals import quiet_end_on_signals
 
 
 def main() -> int:
-    """Answers the exit code: 0 when all is as asked, 1 when it refused or failed, 2 for bad usage, 130 when stopped."""
-    try:
-        flags = parse_flags(sys.argv[1:])
-    except UsageError as error:
-        sys.stderr.write(f"gas-configurator: {error}\n")
-        return error.exit_code
-    if flags.show_help or flags.show_version:
-        sys.stdout.write(help_text() if flags.show_help else f"gas-configurator {own_version()}\n")
-        return 0
-
-    from configurator.program import run
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
-    try:
-        run(flags, user=os.geteuid(), now=datetime.now(UTC), say=_say, coloured=_is_coloured(flags))
-    except GasError as error:
-        sys.stderr.write(f"gas-configurator: {error}\n")
-        return error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write("gas-configurator: stopped; no file was left half-way, run it again to go on\n")
-        return _INTERRUPTED
-    return 0
-
-
-def _stop(number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-def _say(text: str) -> None:
-    try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads on, as with `| head`; what is under way shall not fail for that
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 -- it is for the rest of the program
-
-
-def _is_coloured(flags: Flags) -> bool:
-    if flags.colour == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return flags.colour == "always"
+    """One run. Answers the exit code."""
+    with quiet_end_on_signals():
+        from configurator.command_line import run
+    return run(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
+from gas.daemon.early_signals import quiet_end_on_signals
+
 HELP = """Usage: gas COMMAND [flags]
 
 Commands:
@@ -16,7 +18,8 @@ kube-scheduler about the extender is gas-configurator.
 
 
 def _doctor(argv: Sequence[str]) -> int:
-    from gas.doctor.program import run
+    with quiet_end_on_signals():
+        from gas.doctor.program import run
 
     return run(argv)
 

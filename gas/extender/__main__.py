@@ -1,43 +1,18 @@
-"""``gas-extender``: the command line, and what a person sees when it cannot start."""
+"""``gas-extender``: the program's start. What it does is in `gas.extender.command_line`."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import sys
 
-from gas.daemon.go_flags import UsageError
-from gas.daemon.logs import configure_logging
-from gas.errors import GasError
-from gas.extender.flags import help_text, own_version, parse_flags
-
-logger = logging.getLogger(__name__)
+from gas.daemon.early_signals import quiet_end_on_signals
 
 
 def main() -> int:
-    """Run until told to stop. Answers the exit code: 0 after an orderly stop, 1 if it cannot start, 2 for bad usage."""
-    try:
-        flags = parse_flags(sys.argv[1:])
-    except UsageError as error:
-        sys.stderr.write(f"gas-extender: {error}\n")
-        return error.exit_code
-    if flags.show_help or flags.show_version:
-        sys.stdout.write(help_text() if flags.show_help else f"gas-extender {own_version()}\n")
-        return 0
-    configure_logging(flags.verbosity, flags.log_format)
-    for warning in flags.warnings:
-        logger.warning(warning)
+    """Run until told to stop. Answers the exit code."""
+    with quiet_end_on_signals():
+        from gas.extender.command_line import run
 
-    from gas.extender.program import run_extender
-
-    try:
-        asyncio.run(run_extender(flags, own_version()))
-    except GasError as error:
-        logger.error("cannot start: %s", error)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    return 0
+        return run(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -80,9 +80,17 @@ def _difference(pod: PodOfNode, want: Want, given: GivenMask) -> str:
         return f"{told}, but for {_tiles(decided)} it should be {expected}" if given.mask != expected else ""
     if given.mask is not None:
         return f"{told}, but no tiles of {cards} were decided for it"
-    if decided is not None and any(decided.tiles) and max(given.tiles_of.values(), default=0) > 1:
+    if decided is not None and any(decided.tiles) and not _has_all(decided, given.tiles_of):
         return f"{told}: it has {cards}, and {_tiles(decided)} was decided for it"
     return ""
+
+
+def _has_all(decided: Given, tiles_of: Mapping[Card, int]) -> bool:
+    """Whether no mask is needed: no card given has more than one tile, and those decided are there."""
+    if max(tiles_of.values(), default=0) > 1:
+        return False
+    pairs = zip(decided.cards, decided.tiles, strict=False)
+    return not any(tile for card, tiles in pairs if card in tiles_of for tile in tiles)
 
 
 def _tiles(decided: Given) -> str:

@@ -82,13 +82,16 @@ class LookUp:
             return
         wish = self._matching.prefer(request, listing=listing)
         while strangers := self._to_be_shown(listing):
-            yield _finding(wish, f"the watch has not shown {', '.join(sorted(strangers))}, which kubelet has")
+            yield _finding(wish, _not_shown(strangers))
             try:
                 await self._shown.wait()
             except asyncio.CancelledError:
                 self._in_vain = self._matching.strangers(listing)
                 raise
             wish = self._matching.prefer(request, listing=listing)
+        if strangers := self._matching.strangers(listing):
+            yield _finding(wish, _not_shown(strangers))
+            return
         none = "no pod that kubelet has wants this"
         yield _finding(wish, "several containers of kubelet's pods can be meant" if wish.match else none)
 
@@ -111,6 +114,10 @@ class LookUp:
         strangers = self._matching.strangers(listing)
         self._in_vain &= strangers
         return strangers - self._in_vain if self._watches() else frozenset()
+
+
+def _not_shown(strangers: frozenset[str]) -> str:
+    return f"the watch has not shown {', '.join(sorted(strangers))}, which kubelet has"
 
 
 def _finding(wish: Wish, doubt: str) -> Finding:

@@ -139,7 +139,7 @@ class Matching:
     def strangers(self, listing: Listing) -> frozenset[str]:
         """Pods that kubelet has and the watch has not shown yet: when no pod fits a call, it is worth to wait a
         moment for the watch."""
-        return frozenset(key for key in listing if not self._pods.knows(key))
+        return frozenset(key for key, containers in listing.items() if self._pods.is_new(key, containers))
 
     def given_to_init_containers(self, uid: str) -> dict[int, frozenset[Card]]:
         """What a pod's ordinary init containers were given, by their place, as far as it is sure. Nobody else

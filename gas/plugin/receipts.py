@@ -12,9 +12,8 @@ from gas.intel.container_cards import format_container_cards, parse_container_ca
 from gas.intel.malformed_annotation import MalformedAnnotation
 from gas.intel.names import ALLOCATED_CARDS, ALLOCATED_INIT_CARDS
 from gas.intel.quoted import quoted
-from gas.objects import Pod
 from gas.placement.choice import Choice
-from gas.placement.need import PodNeed, Role
+from gas.placement.need import Role
 from gas.plugin.listing import NO_IDS, ContainerIds
 from gas.plugin.waiting_pods import PodOfNode
 
@@ -24,7 +23,7 @@ _MOST_TOLD = 3
 
 class ReceiptKind(StrEnum):
     MISMATCH = "mismatch"  # kubelet gave other cards than decided
-    ADOPTED = "adopted"  # the pod has cards, and nothing was decided for it
+    ADOPTED = "adopted"  # the pod has cards, and nothing was or could be decided for it
     REPAIRED = "repaired"  # an earlier receipt on the pod says something else
 
 
@@ -55,12 +54,12 @@ def receipt(pod: PodOfNode, listed: ContainerIds, init_containers: Mapping[int, 
     sidecar has as many devices as it wants. A container with two ids of one card counts as having that card.
     """
     given = _given(pod, listed, init_containers)
-    if pod.need is None or given is None or not given:
+    if not given:
         return None
     decided = pod.decided
-    apps = sum(container.role is not Role.APP for container in pod.need.containers)
-    places = {ALLOCATED_INIT_CARDS: range(apps), ALLOCATED_CARDS: range(apps, len(pod.need.containers))}
-    is_damaged = _is_damaged(pod.written, pod.need)
+    apps = sum(role is not Role.APP for role in pod.roles)
+    places = {ALLOCATED_INIT_CARDS: range(apps), ALLOCATED_CARDS: range(apps, len(pod.roles))}
+    is_damaged = _is_damaged(pod, places)
     annotations = {
         name: _text(group, given, decided)
         for name, group in places.items()
@@ -89,13 +88,15 @@ def _given(pod: PodOfNode, listed: ContainerIds, init_containers: Mapping[int, C
     return given
 
 
-def _is_damaged(written: Pod, need: PodNeed) -> bool:
-    """Whether a receipt is written that the extender does not believe."""
+def _is_damaged(pod: PodOfNode, places: Mapping[str, range]) -> bool:
+    """Whether a receipt is written that the extender does not believe, or would not if it could read the pod's need."""
+    texts = {name: text for name in places if (text := pod.written.annotations.get(name))}
     try:
-        read_receipt(written, need)
+        if pod.need is not None:
+            read_receipt(pod.written, pod.need)
+        return any(len(parse_container_cards(text)) != len(places[name]) for name, text in texts.items())
     except MalformedAnnotation:
         return True
-    return False
 
 
 def _is_other(given: Mapping[int, Cards], group: range, text: str, decided: Choice | None) -> bool:
@@ -127,7 +128,7 @@ def _text(group: range, given: Mapping[int, Cards], decided: Choice | None) -> s
 
 def _kind(pod: PodOfNode, given: Mapping[int, Cards], decided: Choice | None) -> ReceiptKind:
     if decided is None:
-        return ReceiptKind.MISMATCH if pod.trouble else ReceiptKind.ADOPTED
+        return ReceiptKind.MISMATCH if pod.trouble and pod.need is not None else ReceiptKind.ADOPTED
     if all(cards == _cards(decided, index) for index, cards in given.items()):
         return ReceiptKind.REPAIRED
     return ReceiptKind.MISMATCH

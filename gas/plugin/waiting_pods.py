@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+
+from cachetools import TTLCache
 
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.intel.choice_annotations import read_choice
@@ -15,9 +18,17 @@ from gas.intel.need import BadNeed, read_booked_need
 from gas.objects import ObjectMeta, Pod, PodSpec
 from gas.placement.choice import Choice, Given
 from gas.placement.need import PodNeed, Role
+from gas.plugin.listing import ContainerIds
 from gas.plugin.pod_objects import NodeContainer, NodePod
 
 HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
+
+GONE_FOR = 60.0
+"""Seconds for which the name of a pod that is gone is remembered: kubelet may be that far behind with its work."""
+
+MOST_GONE = 1000
+"""Such names at most."""
+
 _NANOSECONDS = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
@@ -42,6 +53,7 @@ class PodOfNode:
     """A pod on this node that asks for cards and has not ended.
 
     wants        in the order of kubelet's calls; only within one container it may change
+    roles        of each container, in the order in which kubelet starts them
     hierarchies  for each container its ``ZE_FLAT_DEVICE_HIERARCHY``, None where it is not set
     need         None when it cannot be read; kubelet starts such a pod all the same
     decided      what is written on it, one place a container; None when nothing is or it cannot be believed
@@ -53,6 +65,7 @@ class PodOfNode:
     """
 
     wants: tuple[Want, ...]
+    roles: tuple[Role, ...]
     hierarchies: tuple[str | None, ...]
     need: PodNeed | None
     decided: Choice | None
@@ -80,18 +93,23 @@ class PodOfNode:
 class PodsOfNode:
     """The pods of one node; the handler of a watch with the field selector ``spec.nodeName=NODE``.
 
-    A pod is dropped when it has ended or is gone. Of pods that want no cards only the names are kept, by which
-    a pod that kubelet knows and the watch has not shown yet can be told (`knows`).
+    A pod is dropped when it has ended or is gone. Of pods that want no cards only the names are kept, and the names of
+    pods gone for a while, by which a pod that kubelet has and the watch has not shown yet can be told (`is_new`).
 
     on_change  is called after every event
+    clock      seconds that only go forward
     """
 
-    def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, on_change: Callable[[], None] = lambda: None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.changes = 0
         """How often a pod that wants cards has come, changed or gone."""
         self._pods: dict[str, PodOfNode] = {}
         self._keys: dict[str, str] = {}
         self._uids: dict[str, str] = {}
+        self._served: set[str] = set()
+        self._gone: TTLCache[str, bool] = TTLCache(MOST_GONE, GONE_FOR, timer=clock)
         self._on_change = on_change
 
     def __iter__(self) -> Iterator[PodOfNode]:
@@ -110,6 +128,21 @@ class PodsOfNode:
     def knows(self, key: str) -> bool:
         """Whether the watch has shown a pod of this name, whatever it wants."""
         return key in self._uids
+
+    def is_new(self, key: str, containers: ContainerIds) -> bool:
+        """Whether a pod that kubelet has was never shown by the watch.
+
+        One that was shown and deleted a moment ago is none: kubelet has not come to its end yet. Except when it had
+        been given its devices and this one has none, for then it is the next of that name, as of a StatefulSet.
+
+        containers  what kubelet's list says of it
+        """
+        if self.knows(key):
+            return False
+        had_devices = self._gone.get(key)
+        if had_devices is None:
+            return True
+        return had_devices and not any(ids for resources in containers.values() for ids in resources.values())
 
     def replaced(self, pods: list[NodePod]) -> None:
         there = {pod.uid for pod in pods}
@@ -130,8 +163,10 @@ class PodsOfNode:
     def _learn(self, pod: NodePod) -> None:
         self._keys[pod.uid] = pod.key
         self._uids[pod.key] = pod.uid
-        seen = None if pod.is_over else pod_of_node(pod)
-        if seen is not None:
+        seen = pod_of_node(pod)
+        if seen is not None and (seen.is_admitted or pod.is_over):
+            self._served.add(pod.uid)
+        if seen is not None and not pod.is_over:
             self._pods[pod.uid] = seen
             self.changes += 1
         else:
@@ -146,6 +181,8 @@ class PodsOfNode:
         key = self._keys.pop(uid, "")
         if self._uids.get(key) == uid:
             del self._uids[key]
+            self._gone[key] = uid in self._served
+        self._served.discard(uid)
 
 
 def pod_of_node(pod: NodePod) -> PodOfNode | None:
@@ -162,6 +199,7 @@ def pod_of_node(pod: NodePod) -> PodOfNode | None:
     need, decided, trouble = _decision(pod)
     return PodOfNode(
         wants=wants,
+        roles=tuple(role for _, role in started),
         hierarchies=tuple(_hierarchy(container) for container, _ in started),
         need=need,
         decided=decided,
