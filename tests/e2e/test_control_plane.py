@@ -23,7 +23,7 @@ from tests.e2e.waiting import wait_for
 
 
 def test_the_servers_are_of_the_release_that_the_modules_pin(cluster: Cluster) -> None:
-    pinned = (Path(__file__).parent / "components/go.mod").read_text()
+    pinned = (Path(__file__).parent / "components/kubernetes/go.mod").read_text()
     assert f"k8s.io/kubernetes {cluster.api.get('/version')['gitVersion']}\n" in pinned
 
 
