@@ -33,7 +33,7 @@ class _Request:
     name: str
     role: Role
     count: int
-    amounts: Mapping[str, int]
+    amounts: dict[str, int]
     monitoring: bool
 
 
@@ -43,6 +43,7 @@ def read_need(pod: Pod, *, allowlist: bool, denylist: bool) -> PodNeed:
     allowlist, denylist  whether the annotations ``gas-allow`` and ``gas-deny`` have a say
     """
     requests = _requests(pod)
+    _check_sums(requests)
     _check_kinds(requests)
     containers = tuple(map(_container_need, requests))
     if not any(request.count for request in requests):
@@ -66,26 +67,32 @@ def read_booked_need(pod: Pod) -> PodNeed:
     """What a bound pod's containers take, without the wishes in its annotations.
 
     Those are fulfilled or not by now, and somebody may have edited them since. Where a container asks for both ``i915``
-    and ``xe``, which only the original placed, ``xe`` is the number of its cards, as it was there. Raises BadNeed.
+    and ``xe``, which only the original placed, ``xe`` is the number of its cards, as it was there. Of what is no number
+    of cards, an amount that no card can have is left out: kubelet does not look at resources that its node does not
+    have, so a pod that names its node itself has its cards all the same. Raises BadNeed.
     """
-    return PodNeed(containers=tuple(map(_container_need, _requests(pod))))
+    requests = _requests(pod, is_booked=True)
+    for name in _beyond_all(requests) - set(names.COUNT_RESOURCES):
+        for request in requests:
+            request.amounts.pop(name, None)
+    _check_sums(requests)
+    return PodNeed(containers=tuple(map(_container_need, requests)))
 
 
-def _requests(pod: Pod) -> list[_Request]:
+def _requests(pod: Pod, *, is_booked: bool = False) -> list[_Request]:
     """What each container asks for, in the order in which kubelet starts them."""
     if not pod.spec.containers:
         raise BadNeed("the pod has no containers")
-    requests = [_request(container, _init_role(container)) for container in pod.spec.init_containers or ()]
-    requests += [_request(container, Role.APP) for container in pod.spec.containers]
-    _check_sums(requests)
-    return requests
+    started = [(container, _init_role(container)) for container in pod.spec.init_containers or ()]
+    started += [(container, Role.APP) for container in pod.spec.containers]
+    return [_request(container, role, is_booked=is_booked) for container, role in started]
 
 
 def _init_role(container: Container) -> Role:
     return Role.SIDECAR if container.restart_policy == _ALWAYS else Role.INIT
 
 
-def _request(container: Container, role: Role) -> _Request:
+def _request(container: Container, role: Role, *, is_booked: bool) -> _Request:
     requests = (container.resources.requests if container.resources else None) or {}
     monitoring = False
     amounts: dict[str, int] = {}
@@ -95,8 +102,15 @@ def _request(container: Container, role: Role) -> _Request:
             continue
         if name in names.MONITORING_RESOURCES:
             monitoring = monitoring or _is_asked_for(requests[full_name])
-        elif amount := _amount(container, full_name, requests[full_name]):
-            amounts[name] = amount
+        else:
+            try:
+                amount = _amount(container, full_name, requests[full_name])
+            except BadNeed:
+                if not is_booked or name in names.COUNT_RESOURCES:
+                    raise
+                continue
+            if amount:
+                amounts[name] = amount
     count = next((amounts[name] for name in reversed(names.COUNT_RESOURCES) if name in amounts), 0)
     return _Request(container.name, role, count, amounts, monitoring)
 
@@ -125,12 +139,17 @@ def _check_kinds(requests: Iterable[_Request]) -> None:
 
 
 def _check_sums(requests: Iterable[_Request]) -> None:
+    for name in sorted(_beyond_all(requests)):
+        raise BadNeed(f"the pod's containers ask for more than 2^63-1 of {quoted(names.PREFIX + name)}")
+
+
+def _beyond_all(requests: Iterable[_Request]) -> set[str]:
+    """The resources of which the containers together ask for more than can be told."""
     sums: dict[str, int] = {}
     for request in requests:
         for name, amount in request.amounts.items():
             sums[name] = sums.get(name, 0) + amount
-            if sums[name] > MAX_AMOUNT:
-                raise BadNeed(f"the pod's containers ask for more than 2^63-1 of {quoted(names.PREFIX + name)}")
+    return {name for name, amount in sums.items() if amount > MAX_AMOUNT}
 
 
 def _container_need(request: _Request) -> ContainerNeed:

@@ -71,6 +71,7 @@ HEALTHY = [
     series("gas_plugin_ready", "1x120", node="n1"),
     series("gas_plugin_cards", "0x120", node="n1", driver="i915", state="unhealthy"),
     series("gas_plugin_mismatches_total", "0x120", node="n1"),
+    series("gas_plugin_tile_mismatches_total", "0x120", node="n1"),
 ]
 """Each a minute, for two hours."""
 
@@ -130,6 +131,12 @@ def test_a_fault_makes_its_alert_fire_and_no_other(binaries: Path, rules: Path, 
     faults = {fault["series"]: fault for fault in FAULTS[alert]}
     found = [faults.pop(healthy["series"], healthy) for healthy in HEALTHY] + list(faults.values())
     assert firing(binaries, rules, found, tmp_path) == {alert}
+
+
+def test_other_tiles_than_decided_are_told_as_other_cards_are(binaries: Path, rules: Path, tmp_path: Path) -> None:
+    rising = series("gas_plugin_tile_mismatches_total", "0+1x120", node="n1")
+    found = [rising if each["series"] == rising["series"] else each for each in HEALTHY]
+    assert firing(binaries, rules, found, tmp_path) == {"GASOtherCardsThanDecided"}
 
 
 def test_no_extender_at_all_is_told_too(binaries: Path, rules: Path, tmp_path: Path) -> None:

@@ -333,6 +333,27 @@ def test_an_unreadable_amount_of_a_bound_pod_is_refused() -> None:
         read_booked_need(pod(container(i915="1.5")))
 
 
+@pytest.mark.parametrize(
+    "containers",
+    [
+        pytest.param([container(i915=2, foo="20E", millicores=3)], id="beyond-2^63"),
+        pytest.param([container(i915=2, foo="much", millicores=3)], id="no-number"),
+        pytest.param([container(i915=2, foo="5E", millicores=3), container("other", foo="5E")], id="only-together"),
+    ],
+)
+def test_an_amount_of_a_bound_pod_that_no_card_can_have_is_left_out(containers: list[dict[str, Any]]) -> None:
+    """Its node does not have that resource, or kubelet would not have started it; the card is its own all the same."""
+    need = read_booked_need(pod(*containers))
+    assert need.containers[0] == ContainerNeed("main", 2, (("i915", 1), ("millicores", 2)))
+    with pytest.raises(BadNeed):
+        read_need(pod(*containers), allowlist=False, denylist=False)
+
+
+def test_more_cards_than_can_be_told_are_refused_of_a_bound_pod_too() -> None:
+    with pytest.raises(BadNeed, match=r"more than 2\^63-1 of 'gpu.intel.com/i915'"):
+        read_booked_need(pod(container(i915="5E"), container("other", i915="5E")))
+
+
 def sentence_about(hostile: Pod) -> str:
     """The sentence with which the pod is refused; empty when it is not."""
     try:

@@ -93,6 +93,12 @@ def masks_after(*answers: GivenMask) -> GivenMasks:
             [f"{NO_MASK}: it has card0, and card0:gt2 was decided for it"],
             id="a-tile-that-the-card-does-not-have",
         ),
+        pytest.param(
+            pod("card0", "card0:gt1"),
+            given(None, tiles=1),
+            [f"{NO_MASK}: it has card0, and card0:gt1 was decided for it"],
+            id="a-second-tile-of-a-card-that-shows-one",
+        ),
     ],
 )
 def test_what_is_told(decision: PodOfNode, answer: GivenMask, sentences: list[str]) -> None:

@@ -16,7 +16,7 @@ from gas.plugin.pod_objects import NodePod
 from gas.plugin.pod_resources import PodResources
 from gas.plugin.waiting_pods import PodsOfNode
 from tests.builders import container
-from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, node_pod, slots
+from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, slots
 from tests.plugin.scripted_kubelet import PATIENCE
 
 ONE = container("c", i915=1)
@@ -25,14 +25,15 @@ B = node_pod(ONE, name="b", annotations=decided("card3", ts=2))
 
 
 class Kubelet(PodResources):
-    """Has the pods of these names, which have no devices yet.
+    """Has the pods of these names; ``given``: those of them that have a device.
 
     asked     what it was asked for, in order
     may_list  is waited for before it lists all pods
     """
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, **given: str) -> None:
         self.names = names
+        self.given = given
         self.asked: list[str] = []
         self.may_list = asyncio.Event()
         self.may_list.set()
@@ -40,11 +41,14 @@ class Kubelet(PodResources):
     async def pods(self) -> Listing | None:
         self.asked.append("all")
         await self.may_list.wait()
-        return {f"default/{name}": WITHOUT_DEVICES for name in self.names} or None
+        return {f"default/{name}": self._entry(name) for name in self.names} or None
 
     async def pod(self, namespace: str, name: str) -> ContainerIds | None:
         self.asked.append(name)
-        return WITHOUT_DEVICES if name in self.names else None
+        return self._entry(name) if name in self.names else None
+
+    def _entry(self, name: str) -> ContainerIds:
+        return {"c": {"i915": ids(self.given[name])}} if name in self.given else WITHOUT_DEVICES
 
 
 class Node:
@@ -184,7 +188,28 @@ async def test_a_pod_that_the_watch_never_shows_is_waited_for_once(monkeypatch: 
     node = Node(Kubelet("unseen"), A)
     assert (await node.finding()).doubt == "the watch has not shown default/unseen, which kubelet has"
     monkeypatch.setattr(look_up, "LOOK_UP_WITHIN", 3600.0)
-    assert (await node.whose())[0] == "nobody's"
+    assert await node.whose() == ("nobody's", "the watch has not shown default/unseen, which kubelet has")
+
+
+@pytest.mark.usefixtures("long")
+async def test_a_pod_deleted_with_force_that_kubelet_still_has_is_not_waited_for() -> None:
+    victim = node_pod(ONE, name="victim", started=True, annotations=decided("card0"))
+    kubelet = Kubelet("victim", "b", victim="card0-0")
+    node = Node(kubelet, victim, A, B)
+    node.pods.deleted(victim)
+    assert await node.whose() == ("b", "")
+
+
+@pytest.mark.usefixtures("long")
+async def test_but_the_next_pod_of_that_name_is() -> None:
+    first = node_pod(ONE, name="b", uid="first", started=True)
+    node = Node(Kubelet("b"), first, A)
+    node.pods.deleted(first)
+    answering = asyncio.create_task(node.whose())
+    await asyncio.sleep(0.02)
+    assert not answering.done()
+    node.pods.changed(B)
+    assert await answering == ("b", "")
 
 
 @pytest.mark.usefixtures("short")
@@ -192,7 +217,8 @@ async def test_unless_it_was_shown_meanwhile(monkeypatch: pytest.MonkeyPatch) ->
     kubelet = Kubelet("b")
     node = Node(kubelet, A)
     await node.finding()
-    node.pods.replaced([A, B, node_pod(ONE, name="c")])
+    earlier = node_pod(ONE, name="b", uid="earlier", started=True)
+    node.pods.replaced([A, earlier, node_pod(ONE, name="c")])
     await node.finding()
     node.pods.replaced([A])
     monkeypatch.setattr(look_up, "LOOK_UP_WITHIN", 3600.0)

@@ -297,12 +297,13 @@ class TestMasks:
         assert [key for key, _ in node.told_masks] == ["default/a"]
 
     async def test_so_is_that_of_a_pod_that_the_watch_has_not_shown(self, node: Node) -> None:
-        node.pods.replaced([])
-        node.now += 60
-        await node.writer.look()
-        node.pods.replaced(list(node.node_pods))
-        await node.writer.look()
-        assert [key for key, _ in node.told_masks] == ["default/a"]
+        late = Node(node.kubelet)
+        late.given("card0-0", "1")
+        late.now += 60
+        await late.writer.look()
+        late.pods.replaced(list(node.node_pods))
+        await late.writer.look()
+        assert [key for key, _ in late.told_masks] == ["default/a"]
 
     async def test_of_what_no_container_has_nothing_is_kept(self, node: Node) -> None:
         """As from ordinary init containers and refused pods: another plugin may have answered for these ids since."""

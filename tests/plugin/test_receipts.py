@@ -28,6 +28,10 @@ INIT = container("i", i915=1)
 SIDE = container("s", i915=1, always=True)
 
 
+FOO = {"resources": {"requests": {"gpu.intel.com/i915": "1", "gpu.intel.com/foo": "20E"}}}
+"""Kubelet starts such a pod, if it names its node itself, where the node has no ``foo``."""
+
+
 def listed(**containers: str) -> ContainerIds:
     """``listed(c="card0-0,card1-0")``"""
     return {name: {"i915": ids(*texts.split(","))} if texts else {} for name, texts in containers.items()}
@@ -97,10 +101,15 @@ TRUE = [
         id="a-receipt-without-an-init-container-that-nobody-remembers",
     ),
     pytest.param(
-        seen(container("c", i915="1.5"), container("d", xe=1), started=True),
+        seen(
+            container("c", i915="1.5"),
+            container("d", xe=1),
+            started=True,
+            annotations={"gas-allocated-cards": "|card1"},
+        ),
         {"c": {}, "d": {"xe": ids("card1-0")}},
         {},
-        id="a-need-that-the-books-cannot-hold",
+        id="a-need-that-cannot-be-read-and-has-its-receipt",
     ),
 ]
 
@@ -224,6 +233,35 @@ WRITTEN = [
         id="a-decision-that-cannot-be-read",
     ),
     pytest.param(
+        seen(container("c", i915=1) | FOO, started=True),
+        listed(c="card1-0"),
+        {},
+        Receipt(
+            ReceiptKind.ADOPTED,
+            {"gas-allocated-cards": "card1"},
+            "nothing was decided for the pod; kubelet gave it cards by itself: container 'c' has card1",
+        ),
+        id="an-amount-that-no-card-can-have",
+    ),
+    pytest.param(
+        seen(
+            container("c", i915="1.5"),
+            container("d", xe=1),
+            init=(INIT, SIDE),
+            started=True,
+            annotations=decided("card0") | {"gas-allocated-init-cards": "card0"},
+        ),
+        {"s": {"i915": ids("card2-0")}, "c": {}, "d": {"xe": ids("card1-0")}},
+        {},
+        Receipt(
+            ReceiptKind.ADOPTED,
+            {"gas-allocated-init-cards": "|card2", "gas-allocated-cards": "|card1"},
+            "its need cannot be read: container 'c', 'gpu.intel.com/i915': expected a whole number, found '1.5';"
+            " kubelet gave it cards by itself: container 's' has card2; container 'd' has card1",
+        ),
+        id="a-need-that-cannot-be-read",
+    ),
+    pytest.param(
         seen(ONE, started=True, annotations=decided("card0") | {"gas-allocated-cards": "card9"}),
         listed(c="card0-0"),
         {},
@@ -325,6 +363,19 @@ def test_the_extenders_books_hold_what_kubelet_gave(
     expected = Choice(tuple(Given(tuple(sorted(own))) for own in really))
     assert held_by(need, believed).amounts == held_by(need, expected).amounts
     assert receipt(kept_after, listing, init) is None
+
+
+def test_the_books_hold_the_card_of_a_pod_with_an_amount_that_no_card_can_have() -> None:
+    pod = node_pod(ONE | FOO, started=True)
+    kept = pod_of_node(pod)
+    assert kept is not None
+    answer = receipt(kept, listed(c="card1-0"), {})
+    assert answer is not None
+    after = _with_annotations(pod, answer.annotations)
+    need = read_booked_need(after)
+    believed = read_receipt(after, need)
+    assert believed is not None
+    assert held_by(need, believed).amounts == {Card(1): (("i915", 1),)}
 
 
 def _with_annotations(pod: NodePod, annotations: Mapping[str, str]) -> NodePod:

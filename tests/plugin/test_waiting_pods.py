@@ -9,9 +9,14 @@ import pytest
 from gas.cards import Card
 from gas.placement.choice import Given
 from gas.placement.need import Role
+from gas.plugin.listing import ContainerIds
+from gas.plugin.pod_objects import NodePod
 from gas.plugin.waiting_pods import PodsOfNode, Want
 from tests.builders import container
-from tests.plugin.pods_for_plugin import decided, node_pod, seen
+from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, seen
+
+ONE = container("c", i915=1)
+HAS_CARD: ContainerIds = {"c": {"i915": ids("card0-0")}}
 
 
 def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
@@ -163,6 +168,49 @@ class TestWatch:
 
         assert len(pods) == 0
         assert not pods.knows("default/pod")
+
+    @pytest.mark.parametrize(
+        ("gone", "containers", "is_new"),
+        [
+            pytest.param(node_pod(ONE, started=True), HAS_CARD, False, id="it-still-has-its-card"),
+            pytest.param(node_pod(ONE, phase="Succeeded"), HAS_CARD, False, id="it-had-ended-and-still-has-its-card"),
+            pytest.param(node_pod(ONE), WITHOUT_DEVICES, False, id="kubelet-had-not-come-to-it"),
+            pytest.param(node_pod(container("c"), started=True), WITHOUT_DEVICES, False, id="it-wanted-no-card"),
+            pytest.param(node_pod(ONE, started=True), WITHOUT_DEVICES, True, id="the-next-of-that-name"),
+            pytest.param(node_pod(ONE, phase="Failed"), WITHOUT_DEVICES, True, id="the-next-after-one-that-ended"),
+        ],
+    )
+    def test_a_pod_deleted_a_moment_ago_is_not_new(
+        self, gone: NodePod, containers: ContainerIds, *, is_new: bool
+    ) -> None:
+        pods = PodsOfNode()
+        assert pods.is_new("default/pod", containers)
+        pods.changed(gone)
+        assert not pods.is_new("default/pod", containers)
+        pods.deleted(gone)
+        assert pods.is_new("default/pod", containers) is is_new
+        pods.changed(gone)
+        pods.replaced([])
+        assert pods.is_new("default/pod", containers) is is_new
+
+    def test_which_is_remembered_for_a_minute(self) -> None:
+        now = 1000.0
+        pods = PodsOfNode(clock=lambda: now)
+        gone = node_pod(ONE, started=True)
+        pods.changed(gone)
+        pods.deleted(gone)
+        assert not pods.knows("default/pod")
+        now += 59
+        assert not pods.is_new("default/pod", HAS_CARD)
+        now += 2
+        assert pods.is_new("default/pod", HAS_CARD)
+
+    def test_the_end_of_an_older_pod_of_that_name_means_nothing(self) -> None:
+        pods = PodsOfNode()
+        pods.changed(node_pod(ONE, uid="first", started=True))
+        pods.changed(node_pod(ONE, uid="second"))
+        pods.deleted(node_pod(ONE, uid="first", started=True))
+        assert not pods.is_new("default/pod", WITHOUT_DEVICES)
 
     def test_what_a_complete_list_does_not_have_is_gone(self) -> None:
         pods = PodsOfNode()
