@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import io
 import json
-import re
 import stat
-import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +16,7 @@ from tests.e2e.deployed import DeployedCluster
 from tests.e2e.kube_api import KubeApi, RefusedError
 from tests.e2e.node_cell import NodeCell
 from tests.e2e.ports import own_address
+from tests.e2e.program_image import write_program_image
 from tests.e2e.programs import ProgramError
 from tests.e2e.waiting import wait_for
 
@@ -157,7 +153,7 @@ class ControlPlaneNode:
         manifest = YAML(typ="safe").load(self.manifest.read_text())
         image = manifest["spec"]["containers"][0]["image"]
         archive = self._node.directory / "kube-scheduler.tar"
-        _write_image(archive, image, self._binaries / "kube-scheduler")
+        write_program_image(archive, image, self._binaries / "kube-scheduler")
         self._node.containerd.import_image(archive)
 
 
@@ -174,30 +170,3 @@ def _write_kubeconfig(file: Path, api: KubeApi) -> None:
     }
     file.touch(mode=0o600)
     file.write_text(json.dumps(content))
-
-
-def _write_image(archive: Path, name: str, program: Path) -> None:
-    """An image of one program and the libraries that it needs, in the form of ``docker save``."""
-    layer = archive.with_suffix(".layer")
-    needed = subprocess.run(["ldd", program], capture_output=True, text=True)
-    libraries = re.findall(r"/\S+", needed.stdout) if needed.returncode == 0 else []  # else it needs none
-    with tarfile.open(layer, "w") as opened:
-        opened.add(program.resolve(), f"bin/{program.name}")
-        for library in libraries:
-            opened.add(Path(library).resolve(), library.lstrip("/"))
-    digest = hashlib.sha256(layer.read_bytes()).hexdigest()
-    configuration = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": {"Env": ["PATH=/bin"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-    }
-    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
-    with tarfile.open(archive, "w") as opened:
-        opened.add(layer, "layer.tar")
-        for entry, content in (("config.json", configuration), ("manifest.json", manifest)):
-            text = json.dumps(content).encode()
-            header = tarfile.TarInfo(entry)
-            header.size = len(text)
-            opened.addfile(header, io.BytesIO(text))
-    layer.unlink()

@@ -118,9 +118,6 @@ def _comparable(written: Object) -> Object:
     for name in ("instance", "version", "managed-by"):
         labels.pop(f"app.kubernetes.io/{name}", None)
     labels.pop("helm.sh/chart", None)
-    # kustomize takes policies for objects of a namespace; the API server does not mind.
-    if written["kind"].startswith("ValidatingAdmissionPolicy"):
-        written["metadata"].pop("namespace", None)
     if written["kind"] in ("Deployment", "DaemonSet"):
         _sort_volumes(written)
     cleaned = _without_nothing(written)

@@ -66,6 +66,8 @@ def metadata(**changes: object) -> Object:
 
 LABEL = metadata(labels={"gpu.intel.com/cards": "card0"})
 OTHER_ADDRESS = {"type": "InternalIP", "address": "203.0.113.9"}
+HANDLER = {"name": "made-up", "features": {"userNamespaces": True}}
+FEATURES = {"supplementalGroupsPolicy": True}
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}
 
 
@@ -104,6 +106,9 @@ def test_a_token_that_names_no_node_may_change_nothing(deployed: DeployedCluster
         pytest.param({"status": {"allocatable": {"cpu": None}}}, "resources", id="allocatable of something else"),
         pytest.param({"status": {"conditions": None}}, "nothing else of a status", id="conditions"),
         pytest.param({"status": {"addresses": [OTHER_ADDRESS]}}, "nothing else of a status", id="addresses"),
+        pytest.param({"status": {"phase": "Terminated"}}, "nothing else of a status", id="the phase"),
+        pytest.param({"status": {"runtimeHandlers": [HANDLER]}}, "nothing else of a status", id="runtime handlers"),
+        pytest.param({"status": {"features": FEATURES}}, "nothing else of a status", id="features"),
     ],
 )
 def test_of_its_node_the_plugin_may_change_only_what_is_about_gpus(
