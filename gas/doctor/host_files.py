@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import select
+import stat
+import time
 from pathlib import Path, PurePosixPath
 
+from gas.doctor.commands import command
 from gas.doctor.looked import Unseen
 
 ETC_KUBERNETES = PurePosixPath("/etc/kubernetes")
@@ -18,10 +23,12 @@ class HostFiles:
 
     control_plane  what is /etc/kubernetes there. When its name ends so, what stands before is taken for the machine's
                    root (``/host/etc/kubernetes``); else nothing beside it can be found
+    patience       seconds for a pipe into which nobody writes
     """
 
-    def __init__(self, control_plane: Path) -> None:
+    def __init__(self, control_plane: Path, patience: float) -> None:
         self.control_plane = control_plane
+        self._patience = patience
         parts = control_plane.absolute().parts
         is_rooted = parts[-2:] == ("etc", "kubernetes")
         self._root = Path(*parts[:-2]) if is_rooted else None
@@ -40,16 +47,53 @@ class HostFiles:
         local = self.local(path)
         if local is None:
             return Unseen(f"{path} of the control-plane node cannot be found here", AS_ROOT)
-        return read_file(local)
+        return self.read_here(local)
+
+    def read_here(self, file: Path) -> bytes | Unseen:
+        """What is in a file of this machine."""
+        return read_file(file, self._patience)
 
 
-def read_file(file: Path) -> bytes | Unseen:
-    """What is in a file of this machine."""
+def read_file(file: Path, patience: float) -> bytes | Unseen:
+    """What is in a file, or comes out of a pipe such as a shell's ``<(command)`` within ``patience`` seconds."""
     try:
-        with file.open("rb") as opened:
-            content = opened.read(LARGEST_FILE + 1)
+        # Without O_NONBLOCK a pipe that has no writer holds up the opening itself.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         return Unseen(f"{file} cannot be read: {error.strerror}", AS_ROOT)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+            return Unseen(f"{file}: expected a file, found {kind_of(mode)}", command("ls", "-ld", str(file)))
+        content = _all_of(descriptor, time.monotonic() + patience)
+    except OSError as error:
+        return Unseen(f"{file} cannot be read: {error.strerror}", AS_ROOT)
+    finally:
+        os.close(descriptor)
+    if content is None:
+        return Unseen(
+            f"{file} is a pipe whose writer did not come to an end in {patience:g} s", command("ls", "-l", str(file))
+        )
     if len(content) > LARGEST_FILE:
-        return Unseen(f"{file} is larger than {LARGEST_FILE} bytes", f"ls -l {file}")
+        return Unseen(f"{file} is larger than {LARGEST_FILE} bytes", command("ls", "-l", str(file)))
     return content
+
+
+def _all_of(descriptor: int, deadline: float) -> bytes | None:
+    """Up to one byte more than a file may have; None when it goes on after the deadline."""
+    content = b""
+    while len(content) <= LARGEST_FILE:
+        ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return None
+        if not (part := os.read(descriptor, LARGEST_FILE + 1 - len(content))):
+            break
+        content += part
+    return content
+
+
+def kind_of(mode: int) -> str:
+    """What is there instead of a file, in words."""
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device"

@@ -133,6 +133,29 @@ def test_the_admission_policy_lets_through_what_the_plugin_writes() -> None:
     assert f":{one(BASE / 'plugin', 'ServiceAccount')['metadata']['name']}$" in policy
 
 
+def test_the_admission_policy_guards_every_field_of_a_status_but_those_that_the_plugin_writes() -> None:
+    """A list of the guarded ones would be short of those that the next release of Kubernetes has."""
+    policy = one(BASE / "plugin", "ValidatingAdmissionPolicy")["spec"]
+    expressions = [each["expression"] for part in ("variables", "validations") for each in policy[part]]
+    named = {name for each in expressions for name in re.findall(r"[sS]tatus\.\??([a-zA-Z]+)", each)}
+    assert named - {"all", "orValue"} == {"capacity", "allocatable"}
+    assert sum("name in ['capacity', 'allocatable']" in each for each in expressions) == 1
+
+
+def test_objects_of_the_whole_cluster_have_no_namespace() -> None:
+    """kustomize, where it is told one, gives it to policies too, as it does not know them."""
+    for directory in (BASE / "extender", BASE / "plugin"):
+        written = [each for file in sorted(directory.glob("*.yaml")) for each in read(file)]
+        (kustomization,) = [each for each in written if each["kind"] == "Kustomization"]
+        has_policy = any(each["kind"].startswith("ValidatingAdmissionPolicy") for each in written)
+        assert not (has_policy and "namespace" in kustomization)
+        for each in written:
+            if each["kind"] == "Kustomization":
+                continue
+            of_cluster = each["kind"].startswith(("ClusterRole", "ValidatingAdmissionPolicy"))
+            assert each["metadata"].get("namespace") == (None if of_cluster else "default"), each["kind"]
+
+
 def test_manifests_and_image_are_of_this_version() -> None:
     for workload in (EXTENDER, PLUGIN):
         assert container(workload)["image"] == f"gas:{VERSION}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import platform
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -25,6 +27,7 @@ from tests.doctor.sandbox_cluster import REVIEWS, Beside, add_pod, doctor_server
 from tests.doctor.snapshots import entry, findings, worst
 
 KUBEADM = Path(__file__).parents[1] / "configurator" / "kubeadm"
+MIRROR = {"kubernetes.io/config.mirror": "hash"}
 
 
 class Doctor:
@@ -283,7 +286,6 @@ async def test_static_pods_of_other_control_planes_count_as_this_one_when_they_a
     doctor.write_manifest("--config=/gas/scheduler.yaml")
     written = {"kind": "KubeSchedulerConfiguration", "extenders": [entry(urlPrefix="https://127.0.0.1:1")]}
     (doctor.control_plane / "gas" / "scheduler.yaml").write_text(json.dumps(written))
-    mirror = {"kubernetes.io/config.mirror": "hash"}
     for node, flags in (
         (platform.node().lower(), ["--config=/old.yaml"]),  # of the manifest that is here, whatever is told of it
         ("cp-2", ["--config=/gas/scheduler.yaml"]),
@@ -291,11 +293,98 @@ async def test_static_pods_of_other_control_planes_count_as_this_one_when_they_a
         ("cp-4", []),
     ):
         running = {"name": "s", "command": ["kube-scheduler", *flags]}
-        add_pod(doctor.server, pod_json(running, name=f"kube-scheduler-{node}", node=node, annotations=mirror))
+        add_pod(doctor.server, pod_json(running, name=f"kube-scheduler-{node}", node=node, annotations=MIRROR))
     _, text = await doctor("-o=json", "--timeout=1s")
     found = [each for each in json.loads(text)["findings"] if each["check"] == "scheduler-configuration"]
     told = {each["where"].removeprefix("pod default/kube-scheduler-"): each["level"] for each in found}
     assert told == {"/etc/kubernetes/gas/scheduler.yaml": "ok", "cp-2": "ok", "cp-3": "unknown", "cp-4": "problem"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "static", "plain", "told"),
+    [
+        pytest.param([], ["cp-a"], [], [], id="the-only-one-is-the-manifests-own"),
+        pytest.param([], ["cp-a", "cp-b"], [], ["cp-a", "cp-b"], id="one-of-two-could-be-anothers"),
+        pytest.param([], [], ["deployed"], ["deployed"], id="a-pod-that-is-not-static-is-another"),
+        pytest.param(["-v=2"], ["cp-a"], [], ["cp-a"], id="another-command-is-another"),
+    ],
+)
+async def test_a_manifest_and_its_mirror_are_one_scheduler_where_the_node_is_not_named_as_the_machine(
+    doctor: Doctor, flags: list[str], static: list[str], plain: list[str], told: list[str]
+) -> None:
+    doctor.write_manifest()
+    for name in (*static, *plain):
+        running = {"name": "s", "command": ["kube-scheduler", *flags]}
+        annotations = MIRROR if name in static else {}
+        add_pod(doctor.server, pod_json(running, name=name, node="not-this-machine", annotations=annotations))
+    _, found = await doctor.findings()
+    bare = [each["where"] for each in found if each["found"] == "it is started without --config"]
+    manifest = str(doctor.control_plane / "manifests" / "kube-scheduler.yaml")
+    assert bare == [manifest, *(f"pod default/{name}" for name in told)]
+
+
+@pytest.mark.parametrize("flag", ["manifest", "scheduler-config"])
+async def test_a_pipe_without_a_writer_is_told_when_the_patience_ends(doctor: Doctor, flag: str) -> None:
+    pipe = doctor.directory / "pipe"
+    os.mkfifo(pipe)
+    code, found = await doctor.findings(f"--{flag}={pipe}", "--timeout=200ms")
+    assert code == 2
+    (told,) = [each for each in found if each["check"] == "scheduler-configuration"]
+    assert told["message"] == f"{pipe} is a pipe whose writer did not come to an end in 0.2 s"
+
+
+async def test_a_directory_into_which_nobody_can_look_is_told(doctor: Doctor) -> None:
+    """As for one that is not allowed to, which root, who may run this, always is."""
+    manifests = doctor.control_plane / "manifests"
+    manifests.rmdir()
+    manifests.symlink_to(manifests)
+    _, found = await doctor.findings()
+    assert found[0]["message"].startswith(f"{manifests}/kube-scheduler.yaml cannot be read: ")
+
+
+async def test_a_context_that_is_not_there_is_told_by_its_name(doctor: Doctor) -> None:
+    code, text = await doctor("--context=nope")
+    assert code == 2
+    assert text.startswith(f"gas doctor: kubeconfig {doctor.kubeconfig} with --context=nope: expected")
+    assert "gas-doctor-" not in text
+
+
+async def test_what_several_kubeconfigs_hold_together_is_found(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"{doctor.directory / 'nothing-there'}{os.pathsep}{doctor.kubeconfig}")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    for flags in ((), ("--context=viewer",)):
+        assert await asyncio.to_thread(run, [f"--control-plane={doctor.control_plane}", *flags]) == 2
+        assert doctor.printed().startswith(doctor.server.url)
+
+
+@pytest.mark.parametrize("flags", [["--help"], ["--kubeconfig=/nonexistent/file", "-o=json"]], ids=" ".join)
+def test_a_report_for_which_the_disk_has_no_room_is_told(flags: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "gas", "doctor", *flags], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.returncode == 2
+    *before, last = ended.stderr.decode().splitlines()
+    assert len(before) == len(flags) - 1  # the failure to look, and no traceback
+    assert last == "gas doctor: the report cannot be written to standard output: No space left on device"
+
+
+async def test_a_standard_output_that_is_closed_is_no_failure(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    for flags, code in ((["--help"], 0), ([f"--kubeconfig={doctor.kubeconfig}"], 2)):
+        assert await asyncio.to_thread(run, [*flags, f"--control-plane={doctor.control_plane}"]) == code
+
+
+def test_a_reader_that_goes_away_is_no_failure() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "gas", "doctor", "--help"], stdout=writer, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 async def test_a_scheduler_without_a_configuration_is_a_problem(doctor: Doctor) -> None:
@@ -409,7 +498,17 @@ async def test_hostile_names_and_annotations_do_nothing_to_a_terminal(doctor: Do
         pytest.param(["--timeout=0"], "expected a time over 0", id="no-time"),
         pytest.param(["--manifest=a", "--scheduler-config=b"], "expected one of them", id="two-sources"),
         pytest.param(["--node=A B"], "expected a Kubernetes name", id="no-name"),
-        pytest.param(["--kubeconfig=/nonexistent/file"], "there is no such file", id="no-kubeconfig"),
+        pytest.param(
+            ["--kubeconfig=/nonexistent/file"],
+            "there is no such file; name one with --kubeconfig or $KUBECONFIG",
+            id="no-kubeconfig",
+        ),
+        pytest.param(
+            ["--kubeconfig=/nonexistent/file", "--context=a"], "name one with --kubeconfig", id="no-kubeconfig-for-it"
+        ),
+        pytest.param(["--kubeconfig=/dev/zero"], "expected a file, found a device", id="an-endless-kubeconfig"),
+        pytest.param(["--kubeconfig=/tmp"], "expected a file, found a directory", id="a-directory"),
+        pytest.param(["--kubeconfig=~no-such-user/c"], "Could not determine home directory", id="nobodys-home"),
     ],
 )
 def test_usage_that_makes_no_sense_is_a_sentence(

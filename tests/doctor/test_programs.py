@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -126,10 +127,10 @@ def test_where_paths_in_a_container_lead_to(path: str, host: str | None, config_
 
 
 def test_the_control_planes_files_are_found_where_its_directory_is_mounted(tmp_path: Path) -> None:
-    rooted = HostFiles(tmp_path / "etc" / "kubernetes")
+    rooted = HostFiles(tmp_path / "etc" / "kubernetes", 1)
     assert rooted.local("/etc/kubernetes/a") == tmp_path / "etc" / "kubernetes" / "a"
     assert rooted.local("/etc/certs/a") == tmp_path / "etc" / "certs" / "a"
-    copied = HostFiles(tmp_path / "copy")
+    copied = HostFiles(tmp_path / "copy", 1)
     assert copied.local("/etc/kubernetes/a") == tmp_path / "copy" / "a"
     assert copied.local("/etc/certs/a") is None
     assert copied.local("/etc/kubernetes/../shadow") is None
@@ -139,7 +140,42 @@ def test_the_control_planes_files_are_found_where_its_directory_is_mounted(tmp_p
 
 def test_files_that_are_huge_or_cannot_be_read_are_told(tmp_path: Path) -> None:
     (tmp_path / "huge").write_bytes(b"x" * (LARGEST_FILE + 1))
-    for name, words in (("huge", "larger than"), ("missing", "No such file"), (".", "Is a directory")):
-        found = read_file(tmp_path / name)
-        assert isinstance(found, Unseen)
+    os.mkfifo(tmp_path / "nobody writes")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name, words in (
+        ("huge", f"larger than {LARGEST_FILE} bytes"),
+        ("missing", "No such file"),
+        (".", "expected a file, found a directory"),
+        ("endless", "expected a file, found a device"),
+        ("nobody writes", "a pipe whose writer did not come to an end in 0.05 s"),
+    ):
+        found = read_file(tmp_path / name, 0.05)
+        assert isinstance(found, Unseen), name
         assert words in found.why
+
+
+@pytest.mark.parametrize(
+    ("written", "is_closed", "expected"),
+    [
+        pytest.param(b"a: 1", True, b"a: 1", id="what-came-out-of-it"),
+        pytest.param(b"a: 1", False, "did not come to an end", id="a-writer-that-stays"),
+        pytest.param(b"", True, b"", id="a-writer-that-says-nothing"),
+    ],
+)
+def test_a_pipe_is_read_until_its_writer_goes(written: bytes, is_closed: bool, expected: bytes | str) -> None:
+    """As a shell's ``<(command)`` is one."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, written)
+        if is_closed:
+            os.close(writer)
+        found = read_file(Path(f"/dev/fd/{reader}"), 5 if is_closed else 0.05)
+    finally:
+        os.close(reader)
+        if not is_closed:
+            os.close(writer)
+    if isinstance(expected, bytes):
+        assert found == expected
+    else:
+        assert isinstance(found, Unseen)
+        assert expected in found.why

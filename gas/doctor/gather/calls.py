@@ -23,7 +23,7 @@ from gas.cluster.connection import ApiServer
 from gas.doctor.gather.client_tls import ClientFiles, client_context, shake_hands
 from gas.doctor.gather.cluster import get_object
 from gas.doctor.gather.schedulers import Found
-from gas.doctor.host_files import AS_ROOT, HostFiles, read_file
+from gas.doctor.host_files import AS_ROOT, HostFiles
 from gas.doctor.looked import Unseen, looked_for
 from gas.doctor.objects import EndpointSlice, Service
 from gas.doctor.scheduler_configuration import ExtenderEntry, TlsConfig
@@ -66,7 +66,7 @@ async def _call(
     tls = entry.tls_config or TlsConfig()
     named = {"client": tls.cert_file, "key": tls.key_file, "ca": tls.ca_file}
     paths = {name: _local(files, found, path) for name, path in named.items() if path}
-    content = {name: path if isinstance(path, Unseen) else read_file(path) for name, path in paths.items()}
+    content = {name: path if isinstance(path, Unseen) else files.read_here(path) for name, path in paths.items()}
     readable = {
         name: path for name, path in paths.items() if isinstance(path, Path) and isinstance(content[name], bytes)
     }

@@ -46,7 +46,7 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Fl
     )
     seen_nodes, unread_nodes = _split(nodes)
     seen_pods, unread_pods = _split(pods)
-    files = HostFiles(flags.control_plane)
+    files = HostFiles(flags.control_plane, flags.timeout)
     known_pods = () if isinstance(seen_pods, Unseen) else seen_pods
     found = await find_schedulers(api, files, known_pods, manifest=flags.manifest, configuration=flags.scheduler_config)
     dry_pod = None if isinstance(seen_nodes, Unseen) or not flags.dry_pod else dry_pod_for(seen_nodes, flags.node)

@@ -14,7 +14,7 @@ from gas.cluster.connection import ApiServer
 from gas.doctor.commands import INSTALL_TOOLS, command, kubectl
 from gas.doctor.gather.cluster import get_object
 from gas.doctor.gather.mounts import Mounts
-from gas.doctor.host_files import AS_ROOT, HostFiles, read_file
+from gas.doctor.host_files import AS_ROOT, HostFiles
 from gas.doctor.looked import Unseen, looked
 from gas.doctor.objects import ConfigMap, Container, Details, SeenPod
 from gas.doctor.programs import Program, containers_with, flag_value
@@ -53,7 +53,7 @@ async def find_schedulers(
     machine                  the name of this one, by which the manifest's own pod is known
     """
     if configuration is not None:
-        found = _parsed(read_file(configuration), str(configuration))
+        found = _parsed(files.read_here(configuration), str(configuration))
         return [
             Found(
                 Scheduler(name=str(configuration), file=str(configuration), configuration=found, is_here=True), Mounts()
@@ -63,15 +63,36 @@ async def find_schedulers(
     here = _of_manifest(files, manifest)
     if here is not None:
         schedulers.append(here)
-    own_pod = f"-{(machine or platform.node()).lower()}"
+    own_pods = _own_pods(here, pods, (machine or platform.node()).lower()) if here is not None else ()
     for seen in pods:
-        is_static = seen.pod.metadata.annotations is not None and "kubernetes.io/config.mirror" in seen.pod.annotations
-        if here is not None and is_static and seen.pod.metadata.name.endswith(own_pod):
+        if seen in own_pods:
             continue
         for container in containers_with(seen.details, Program.SCHEDULER):
-            is_like_here = is_static and here is not None and _command(container) == _command(here.mounts.container)
+            is_like_here = here is not None and _is_static(seen) and _is_like(container, here)
             schedulers.append(await _of_pod(api, seen, container, is_like_here=is_like_here))
     return schedulers
+
+
+def _own_pods(here: Found, pods: Sequence[SeenPod], machine: str) -> list[SeenPod]:
+    """What the cluster shows of the manifest that is here: the static pods that are named after this machine.
+
+    Where the node has another name, it is the only static pod with the manifest's command; one of several could be
+    another control plane's as well.
+    """
+    static = [
+        (seen, each) for seen in pods if _is_static(seen) for each in containers_with(seen.details, Program.SCHEDULER)
+    ]
+    named = [seen for seen, _ in static if seen.pod.metadata.name.endswith(f"-{machine}")]
+    alike = [seen for seen, container in static if _is_like(container, here)]
+    return named or (alike if len(alike) == 1 else [])
+
+
+def _is_static(seen: SeenPod) -> bool:
+    return seen.pod.metadata.annotations is not None and "kubernetes.io/config.mirror" in seen.pod.annotations
+
+
+def _is_like(container: Container, here: Found) -> bool:
+    return _command(container) == _command(here.mounts.container)
 
 
 def _command(container: Container | None) -> list[str] | None:
@@ -80,9 +101,9 @@ def _command(container: Container | None) -> list[str] | None:
 
 def _of_manifest(files: HostFiles, manifest: Path | None) -> Found | None:
     file = manifest or files.control_plane / MANIFEST
-    content = read_file(file)
+    content = files.read_here(file)
     if isinstance(content, Unseen):
-        if manifest is None and not file.exists():
+        if manifest is None and _is_absent(file):
             return None
         return Found(Scheduler(name=str(file), file=str(file), configuration=content, is_here=True), Mounts())
     try:
@@ -102,6 +123,15 @@ def _of_manifest(files: HostFiles, manifest: Path | None) -> Found | None:
         damaged = Unseen(f"{file} holds no kube-scheduler", "gas doctor --manifest=FILE   # that of kube-scheduler")
         return Found(Scheduler(name=str(file), file=str(file), configuration=damaged, is_here=True), Mounts())
     return _of_files(files, str(file), pod, containers[0])
+
+
+def _is_absent(file: Path) -> bool:
+    """A directory into which one may not look is no sign of that."""
+    try:
+        file.stat()
+    except OSError as error:
+        return isinstance(error, (FileNotFoundError, NotADirectoryError))
+    return False
 
 
 def _of_files(files: HostFiles, name: str, pod: Details, container: Container) -> Found:
