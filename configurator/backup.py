@@ -1,8 +1,11 @@
 """What a run changed, kept so that it can be taken back: a directory for each run, with the files as they were.
 
-backup_2026-05-04_1f2e3d4c/
+backup_2026-05-04_1200001f2e3d/
   record.json                                    what was changed, and whether the run came to its end
   etc/kubernetes/manifests/kube-scheduler.yaml   a file as it was
+
+A directory gets this name when everything is in it, and loses it before anything is taken out of it: it is there as a
+whole or not at all, whenever the machine dies. What has another name is rubbish, and the next run removes it.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +26,9 @@ from configurator.errors import ConfiguratorError, FileTrouble
 from configurator.files import Change, FileState, read_state
 
 RECORD = "record.json"
+UNFINISHED = ".gas-configurator-backup-"
+"""How a directory's name begins while it is being written, or removed."""
+
 _PREFIX = "backup_"
 
 
@@ -43,11 +49,13 @@ class RecordedFile:
 class Backup:
     """One run's.
 
+    number       higher than those of all runs before it; the machine's clock may be set back between two runs
     complete     whether the run came to its end; else it was cut short between two files
     directories  that the run made, outer ones first
     """
 
     directory: Path
+    number: int
     complete: bool
     files: tuple[RecordedFile, ...]
     directories: tuple[Path, ...]
@@ -56,29 +64,39 @@ class Backup:
     def write(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], now: datetime) -> Self:
         """Before anything is changed; it says that the run is not complete. Raises ConfiguratorError."""
         directory = root / f"{_PREFIX}{now:%Y-%m-%d}_{now:%H%M%S}{secrets.token_hex(3)}"
+        number = max((each.number for each in backups(root)), default=0) + 1
         files = tuple(_recorded(change) for change in changes)
-        backup = cls(directory, False, files, tuple(directories))
+        backup = cls(_unfinished(root), number, False, files, tuple(directories))
         try:
             root.mkdir(mode=0o755, parents=True, exist_ok=True)
-            directory.mkdir(mode=0o700)
+            backup.directory.mkdir(mode=0o700)
             for change in changes:
                 if change.before is not None:
-                    _store(directory / _inside(change.path), change.before)
+                    _store(backup.directory / _inside(change.path), change.before)
             backup._write_record(complete=False)
+            backup.directory.rename(directory)
         except BaseException as error:
-            shutil.rmtree(directory, ignore_errors=True)
+            shutil.rmtree(backup.directory, ignore_errors=True)
             if isinstance(error, OSError):
                 raise ConfiguratorError(
                     f"no backup can be written to {root}: {error.strerror}; nothing was changed"
                 ) from None
             raise
-        return backup
+        return replace(backup, directory=directory)
 
     def mark_complete(self) -> None:
         self._write_record(complete=True)
 
     def remove(self) -> None:
-        shutil.rmtree(self.directory)
+        """It is no backup any more, at once. Raises ConfiguratorError when it stays one."""
+        unfinished = _unfinished(self.directory.parent)
+        try:
+            self.directory.rename(unfinished)
+        except OSError as error:
+            raise ConfiguratorError(
+                f"{self.directory} is of no use any more, but cannot be removed: {error.strerror}; remove it"
+            ) from None
+        shutil.rmtree(unfinished, ignore_errors=True)
 
     def undoing(self) -> list[Change]:
         """The changes that bring back what was before, the last one first.
@@ -94,7 +112,8 @@ class Backup:
                 what = "is gone" if current is None else "was changed"
                 raise ConfiguratorError(
                     f"{file.path} {what} since {self.directory.name}; nothing was taken back. "
-                    f"What was there before is in {self.directory}: put it back by hand where it still fits"
+                    f"What was there before is in {self.directory}: put it back by hand where it still fits, and "
+                    "remove that directory"
                 )
             before = self._before(file)
             if current != before:
@@ -114,6 +133,7 @@ class Backup:
     def _write_record(self, *, complete: bool) -> None:
         record = {
             "version": 1,
+            "number": self.number,
             "complete": complete,
             "directories": [str(directory) for directory in self.directories],
             "files": [
@@ -141,10 +161,18 @@ def backups(root: Path) -> list[Backup]:
     """Those below a directory, the newest first. Raises FileTrouble for one that somebody else could have written."""
     if not root.is_dir():
         return []
-    found = [path for path in root.glob(_PREFIX + "*") if (path / RECORD).exists()]
-    return [
-        read_backup(path) for path in sorted(found, key=lambda path: (path / RECORD).lstat().st_mtime_ns, reverse=True)
-    ]
+    found = [read_backup(path) for path in root.glob(_PREFIX + "*") if (path / RECORD).exists()]
+    return sorted(found, key=lambda backup: backup.number, reverse=True)
+
+
+def remove_unfinished(roots: Iterable[Path]) -> None:
+    """Directories of runs that were killed while they wrote or removed a backup. No other run may be at work."""
+    for root in roots:
+        if root.is_dir():
+            for path in root.glob(UNFINISHED + "*"):
+                found = path.lstat()
+                if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def read_backup(directory: Path) -> Backup:
@@ -167,9 +195,19 @@ def read_backup(directory: Path) -> Backup:
             )
             for each in record["files"]
         )
-        return Backup(directory, bool(record["complete"]), files, tuple(Path(each) for each in record["directories"]))
+        return Backup(
+            directory,
+            int(record.get("number", 0)),
+            bool(record["complete"]),
+            files,
+            tuple(Path(each) for each in record["directories"]),
+        )
     except (ValueError, KeyError, TypeError):
         raise FileTrouble(directory / RECORD, "cannot be read: it is damaged") from None
+
+
+def _unfinished(root: Path) -> Path:
+    return root / f"{UNFINISHED}{secrets.token_hex(8)}"
 
 
 def _recorded(change: Change) -> RecordedFile:

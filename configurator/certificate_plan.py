@@ -107,6 +107,7 @@ class _Planner:
 
     def plan(self) -> CertificatePlan:
         request = self._request
+        self._refuse_to_drop_authority()
         serving, serving_authority = self._serving()
         client, client_authority = self._client()
         own, clients = request.own_directory, request.client_directory
@@ -259,11 +260,33 @@ class _Planner:
         if is_authority(found):
             self._note(f"{path} was an authority's own certificate, whose key can sign anything: it is replaced")
             return
-        ours = common_name(found.issuer) == AUTHORITY_NAME or common_name(found.subject) == CLIENT_NAME
+        ours = common_name(found.issuer) == AUTHORITY_NAME or (
+            self._is_signing_named and common_name(found.subject) == CLIENT_NAME
+        )
         if not ours and (signing is None or not is_signed_by(found, signing.certificate)):
             raise ConfiguratorError(
-                f"{path} is a certificate for {common_name(found.subject)!r} that the configurator did not make; "
-                "move it away, or name another directory with -cert-dir"
+                f"{path} is a certificate for {common_name(found.subject)!r} that the configurator did not make with "
+                f"{AUTHORITY_NAME}; name again the flags of the run that put it there (-cert and -key, --client-ca, or "
+                "--cluster-ca), move it away, or name another directory with -cert-dir"
+            )
+
+    @property
+    def _is_signing_named(self) -> bool:
+        return self._request.cluster_authority is not None or self._request.given_client is not None
+
+    def _refuse_to_drop_authority(self) -> None:
+        """A run that names no authority does not replace one that an earlier run was told to use."""
+        if self._request.cluster_authority is not None or self._request.given_serving is not None:
+            return
+        path = self._request.client_directory / AUTHORITY_CERTIFICATE
+        if (state := self._read(path)) is None:
+            return
+        found = read_certificates(path, state.content)[0]
+        if is_authority(found) and common_name(found.subject) != AUTHORITY_NAME:
+            raise ConfiguratorError(
+                f"{path} is of {common_name(found.subject)!r}, which signed what is in use, and this run would "
+                f"put {AUTHORITY_NAME} in its place; name it again (--cluster-ca; -cert and -key; or --serving-cert, "
+                f"--serving-key and --serving-ca), or move this file and {CLIENT_CERTIFICATE} beside it away"
             )
 
     def _refuse_strange_authority(self, path: Path, wanted: bytes) -> None:

@@ -29,6 +29,17 @@ RENEWAL = timedelta(days=90)
 _CLOCKS = timedelta(hours=1)
 """A certificate begins this long ago, for machines whose clocks are behind."""
 
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What is raised for certificates that no program would accept."""
+
 SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
@@ -50,11 +61,15 @@ class Pair:
 
 
 def read_certificates(file: Path, text: bytes) -> list[x509.Certificate]:
-    """At least one. Raises BadCertificate."""
+    """At least one, of which every part can be read. Raises BadCertificate."""
     try:
-        return x509.load_pem_x509_certificates(text)
-    except ValueError:
+        found = x509.load_pem_x509_certificates(text)
+        for each in found:  # which parses only what is asked for
+            _ = (each.subject, each.issuer, each.extensions, each.public_key())
+            _ = (each.not_valid_before_utc, each.not_valid_after_utc)
+    except _UNREADABLE:
         raise BadCertificate(file, "holds no PEM certificate that can be read") from None
+    return found
 
 
 def read_pair(certificate_file: Path, certificate_text: bytes, key_file: Path, key_text: bytes) -> Pair:
@@ -136,8 +151,8 @@ def described(text: bytes) -> list[str] | None:
     if not text.startswith(b"-----BEGIN CERTIFICATE-----"):
         return None
     try:
-        found = x509.load_pem_x509_certificates(text)
-    except ValueError:
+        found = read_certificates(Path(), text)
+    except BadCertificate:
         return None
     lines = []
     for certificate in found:

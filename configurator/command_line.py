@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from types import FrameType
 
 from configurator.flags import Flags, help_text, own_version, parse_flags
+from configurator.standard_output import StandardOutput
 from gas.daemon.early_signals import quiet_end_on_signals
 from gas.daemon.go_flags import UsageError
 from gas.errors import GasError
@@ -24,9 +25,10 @@ def run(argv: Sequence[str]) -> int:
     except UsageError as error:
         sys.stderr.write(f"gas-configurator: {error}\n")
         return error.exit_code
+    output = StandardOutput("gas-configurator")
     if flags.show_help or flags.show_version:
-        sys.stdout.write(help_text() if flags.show_help else f"gas-configurator {own_version()}\n")
-        return 0
+        output.say(help_text().rstrip("\n") if flags.show_help else f"gas-configurator {own_version()}")
+        return output.exit_code(0)
 
     with quiet_end_on_signals():
         from configurator import program
@@ -34,29 +36,25 @@ def run(argv: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     try:
-        program.run(flags, user=os.geteuid(), now=datetime.now(UTC), say=_say, coloured=_is_coloured(flags))
+        program.run(flags, user=os.geteuid(), now=datetime.now(UTC), say=output.say, coloured=_is_coloured(flags))
     except GasError as error:
         sys.stderr.write(f"gas-configurator: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("gas-configurator: stopped; no file was left half-way, run it again to go on\n")
         return _INTERRUPTED
-    return 0
+    finally:
+        # Nothing is left that could be stopped, and Python would show a traceback for a signal while it ends.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+    return output.exit_code(0)
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _say(text: str) -> None:
-    try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads on, as with `| head`; what is under way shall not fail for that
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 -- it is for the rest of the program
-
-
 def _is_coloured(flags: Flags) -> bool:
     if flags.colour == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return flags.colour == "always"

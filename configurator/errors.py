@@ -39,6 +39,10 @@ class BadCertificate(ConfiguratorError):
         super().__init__(f"{file} {problem}")
 
 
+class NotPutBack(ConfiguratorError):
+    """A run failed, and not everything that it had changed could be put back."""
+
+
 class FileTrouble(ConfiguratorError):
     """A file or directory cannot be read or written, or is not what it has to be."""
 

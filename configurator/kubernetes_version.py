@@ -11,6 +11,13 @@ from configurator.errors import ConfiguratorError
 OLDEST = 22
 """The oldest minor release of Kubernetes 1 that is supported."""
 
+NEWEST = 36
+"""The newest minor release that is known."""
+
+FARTHEST = 42
+"""Later releases up to this one are taken to read what the newest known one reads: one version of the configuration
+has been read for that long. Beyond, the tag of an image is not believed alone."""
+
 GROUP = "kubescheduler.config.k8s.io"
 
 _READ_BY = {"v1beta1": (19, 22), "v1beta2": (22, 27), "v1beta3": (23, 28), "v1": (25, None)}
@@ -39,7 +46,13 @@ class KubernetesVersion:
                 f"{name}: the image {image[:200]!r} does not say which release of Kubernetes it is; "
                 "say it with --kubernetes-version, such as --kubernetes-version=1.34"
             )
-        return cls._supported(int(match["minor"]), name)
+        found = cls._supported(int(match["minor"]), name)
+        if found.minor > FARTHEST:
+            raise UnknownVersion(
+                f"{name}: the image {image[:200]!r} is of Kubernetes {found}; the newest that is known is 1.{NEWEST}; "
+                f"if it reads {found.newest_api_version}, say so with --kubernetes-version={found}"
+            )
+        return found
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -66,6 +79,11 @@ class KubernetesVersion:
         return first <= self.minor and (last is None or self.minor <= last)
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is not later than the newest that is known."""
+        return self.minor <= NEWEST
+
+    @property
     def newest_api_version(self) -> str:
         """The ``apiVersion`` for a new configuration.
 
@@ -73,6 +91,12 @@ class KubernetesVersion:
         one: with another, its plugins would count otherwise than before.
         """
         return next(f"{GROUP}/{name}" for name in reversed(_READ_BY) if self.reads(f"{GROUP}/{name}"))
+
+    @staticmethod
+    def is_api_version(text: str) -> bool:
+        """Whether any release reads configurations of this ``apiVersion``."""
+        group, _, version = text.partition("/")
+        return group == GROUP and version in _READ_BY
 
     def __str__(self) -> str:
         return f"1.{self.minor}"

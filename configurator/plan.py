@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +17,8 @@ from configurator.files import Change, FileState, WantedFile, changes, read_inpu
 from configurator.flag_table import DEFAULT_TEMPLATE
 from configurator.flags import Flags
 from configurator.host_names import serving_names
+from configurator.kubernetes_version import NEWEST
+from configurator.readability import unreadable
 from configurator.scheduler_configuration import (
     SchedulerConfiguration,
     extender_host,
@@ -94,6 +98,16 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
     warnings = []
     if flags.template is not None and not is_new and made:
         warnings.append(f"there is a configuration already, so only the extenders of {flags.template} are taken")
+    if flags.template is None and any(change.path == target for change in made):
+        warnings += _about_default_template()
+    if not manifest.version.is_known and made:
+        warnings.append(
+            f"Kubernetes {manifest.version} is later than 1.{NEWEST}, the newest that is known; it is taken to read "
+            f"{manifest.version.newest_api_version} as well"
+        )
+    if owner is not None:
+        read = [file for file in wanted if file.path == target or file.path.parent == certificates]
+        warnings += unreadable(read, files.found, directory=certificates, owner=owner)
     if cluster_authority is None:
         warnings += [_about_other(address, request) for address in same_certificate_elsewhere(configuration)]
     return Plan(
@@ -122,19 +136,50 @@ def _configuration(
         target = in_use if flags.configuration_directory is None else target
         if files.read(base) is None:
             raise FileTrouble(base, f"is not there, although kube-scheduler is told to read it with --{CONFIG}={given}")
+    # One that the administrator wrote silenced its flags long ago; one of ours, or one that is only now taken into
+    # use, does it without anybody having meant it.
+    own = manifest.has_own_configuration and target == base
+    carried = {} if own else manifest.flags.configuration(minor=manifest.version.minor)
     existing = files.read(base)
     if existing is None:
-        carried = manifest.flags.configuration(minor=manifest.version.minor)
         return target, new_configuration(template, version=manifest.version, url=flags.url, carried=carried), True
     found = SchedulerConfiguration(YamlDocument.parse(str(base), existing.content))
-    return target, merged_configuration(found, template, version=manifest.version, url=flags.url), False
+    merged = merged_configuration(found, template, version=manifest.version, url=flags.url, carried=carried)
+    return target, merged, False
 
 
 def _template(flags: Flags) -> SchedulerConfiguration:
     path = flags.template
     if path is None:
         path = DEFAULT_TEMPLATE.absolute() if DEFAULT_TEMPLATE.exists() else BUILT_IN_TEMPLATE
+        if path != BUILT_IN_TEMPLATE:
+            _refuse_planted(path)
     return SchedulerConfiguration(YamlDocument.parse(str(path), read_input(path)))
+
+
+def _refuse_planted(path: Path) -> None:
+    """A template that nobody named is not taken from a place where somebody else could have put it.
+
+    Who runs it with sudo is no such other: the variable is sudo's own.
+    """
+    trusted = {"0", str(os.geteuid()), os.environ.get("SUDO_UID")}
+    for place in (path, *path.parents[: len(DEFAULT_TEMPLATE.parts) - 1]):
+        try:
+            found = place.lstat()
+        except OSError as error:
+            raise FileTrouble(place, f"cannot be read: {error.strerror}") from None
+        of_others = str(found.st_uid) not in trusted
+        if of_others or (found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode)):
+            why = f"belongs to user {found.st_uid}" if of_others else "can be written by everybody"
+            raise FileTrouble(
+                place, f"{why}, so it is not used as the default template: name it with -f, or run in another directory"
+            )
+
+
+def _about_default_template() -> list[str]:
+    if not DEFAULT_TEMPLATE.exists():
+        return []
+    return [f"without -f the template is {DEFAULT_TEMPLATE.absolute()}, of the working directory"]
 
 
 def _certificates_in_use(manifest: SchedulerManifest) -> Path | None:

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 
-from configurator.backup import Backup, backups, read_backup
-from configurator.certificate_plan import SECRET
+from configurator.backup import Backup, backups, read_backup, remove_unfinished
+from configurator.certificate_plan import CLIENT_KEY, SECRET
 from configurator.certificates import CLIENT_NAME
 from configurator.difference import difference
-from configurator.errors import ConfiguratorError
+from configurator.errors import ConfiguratorError, NotPutBack
 from configurator.files import read_input
 from configurator.flags import Flags
 from configurator.lock import locked
-from configurator.plan import Plan, make_plan
+from configurator.plan import CERTIFICATE_DIRECTORY, Plan, make_plan
 from configurator.secret_application import apply_secret
 from configurator.transaction import commit, missing_directories, remove_left_over
 from gas.errors import GasError
@@ -37,7 +38,8 @@ def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> 
         return
     if user != 0:
         raise ConfiguratorError("only root can change the control plane's files: run it as root, or look with -dry-run")
-    with locked(flags.manifest.parent.parent):
+    with locked(_own_place(flags)):
+        _remove_rubbish(flags)
         if flags.undo:
             _undo(flags, say)
         else:
@@ -76,36 +78,63 @@ def _change(flags: Flags, now: datetime, say: Say) -> None:
         say("nothing to change")
         return
     directories = missing_directories(plan.changes)
-    backup = None
-    if flags.backups is not None:
-        backup = Backup.write(flags.backups, plan.changes, directories, now)
+    backup = Backup.write(flags.backups or _own_place(flags), plan.changes, directories, now)
     try:
         commit(
             plan.changes,
             manifests=flags.manifest.parent,
             directories=directories,
-            finish=backup.mark_complete if backup is not None else lambda: None,
+            finish=backup.mark_complete if flags.backups is not None else backup.remove,
         )
+    except NotPutBack as error:
+        raise NotPutBack(
+            f"{error}. What was there before is in {backup.directory}: mend what stands against it and run again, "
+            "which takes back first what this run changed"
+        ) from error
     except BaseException:
-        if backup is not None and not read_backup(backup.directory).complete:
-            backup.remove()
+        if backup.directory.exists() and not read_backup(backup.directory).complete:
+            with contextlib.suppress(ConfiguratorError):  # the next run does, and finds nothing to take back
+                backup.remove()
         raise
     for change in plan.changes:
         say(f"{'changed' if change.before is not None else 'made'} {change.path}")
-    if backup is not None:
+    if flags.backups is not None:
         say(f"as it was before: {backup.directory}; --undo brings it back")
     _tell_what_is_left(flags, plan, say)
 
 
 def _take_back_what_was_cut_short(flags: Flags, say: Say) -> None:
-    found = backups(flags.backups) if flags.backups is not None else []
-    if found and not found[0].complete:
-        _bring_back(found[0], flags, say)
-        say(f"an earlier run was cut short; what it had changed was taken back first ({found[0].directory.name})")
+    for backup in _cut_short(flags):
+        _bring_back(backup, flags, say)
+        say(f"an earlier run was cut short; what it had changed was taken back first ({backup.directory.name})")
+
+
+def _cut_short(flags: Flags) -> list[Backup]:
+    newest = [found[0] for place in _places_of_backups(flags) if (found := backups(place))]
+    return [backup for backup in newest if not backup.complete]
+
+
+def _remove_rubbish(flags: Flags) -> None:
+    """What runs that were killed left behind: copies of files, also of private keys."""
+    places = _places_of_backups(flags)
+    remove_unfinished(places)
+    last = [file.path for place in places for backup in backups(place)[:1] for file in backup.files]
+    secret = [flags.own_directory / SECRET, (flags.certificate_directory or CERTIFICATE_DIRECTORY) / CLIENT_KEY]
+    remove_left_over([*last, *secret, flags.manifest], flags.manifest.parent)
+
+
+def _own_place(flags: Flags) -> Path:
+    """The directory that runs lock, and that holds what is needed to take back a run that keeps no backup."""
+    return flags.manifest.parent.parent
+
+
+def _places_of_backups(flags: Flags) -> list[Path]:
+    return list(dict.fromkeys(place for place in (flags.backups, _own_place(flags)) if place is not None))
 
 
 def _undo(flags: Flags, say: Say) -> None:
     found = backups(flags.backups) if flags.backups is not None else []
+    found = [*(backup for backup in _cut_short(flags) if backup not in found), *found]
     if not found:
         raise ConfiguratorError(f"{flags.backups} holds no backup of a run, so there is nothing to take back")
     _bring_back(found[0], flags, say)
@@ -118,14 +147,19 @@ def _undo(flags: Flags, say: Say) -> None:
 
 def _bring_back(backup: Backup, flags: Flags, say: Say) -> None:
     made = backup.undoing()
-    remove_left_over([file.path for file in backup.files], flags.manifest.parent)
-    commit(made, manifests=flags.manifest.parent)
+    try:
+        commit(made, manifests=flags.manifest.parent)
+    except NotPutBack as error:
+        raise NotPutBack(
+            f"{error}. They are as they were before {backup.directory.name}, the other files are not: mend what stands "
+            "against it and run the same again"
+        ) from error
     for directory in reversed(backup.directories):
         with contextlib.suppress(OSError):  # somebody else has put something there
             directory.rmdir()
-    backup.remove()
     for change in made:
         say(f"{'brought back' if change.after is not None else 'removed'} {change.path}")
+    backup.remove()
 
 
 def _tell(plan: Plan, say: Say) -> None:

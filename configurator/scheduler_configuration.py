@@ -16,6 +16,9 @@ KIND = "KubeSchedulerConfiguration"
 CARD_RESOURCES = ("gpu.intel.com/i915", "gpu.intel.com/xe")
 """Whoever manages one of them decides about GPU pods."""
 
+_OPEN_VERSION = f"{GROUP}/XVERSIONX"
+"""What the original's files say, whose configurator puts the version in its place."""
+
 _TLS = {
     "insecure": False,
     "certFile": f"{CERTIFICATES_IN_POD}/client.crt",
@@ -39,9 +42,10 @@ class SchedulerConfiguration:
         kind, version = document.get("kind"), str(document.get("apiVersion"))
         if kind == "Policy":
             raise BadConfiguration(document.name, "is a Policy, which kube-scheduler no longer reads since 1.23")
-        if kind != KIND or version.partition("/")[0] != GROUP:
+        if kind != KIND or not (KubernetesVersion.is_api_version(version) or version == _OPEN_VERSION):
             raise BadConfiguration(
-                document.name, f"holds {kind!r} of {version!r}; expected a {KIND} of {GROUP}/v1 or an older version"
+                document.name,
+                f"holds {kind!r} of {version!r}; expected a {KIND} of {GROUP}/v1, or of v1beta1 to v1beta3",
             )
         extenders = document.get("extenders")
         if extenders is not None and not isinstance(extenders, list):
@@ -88,9 +92,16 @@ def new_configuration(
 
 
 def merged_configuration(
-    existing: SchedulerConfiguration, template: SchedulerConfiguration, *, version: KubernetesVersion, url: str | None
+    existing: SchedulerConfiguration,
+    template: SchedulerConfiguration,
+    *,
+    version: KubernetesVersion,
+    url: str | None,
+    carried: Mapping[tuple[str, ...], object],
 ) -> SchedulerConfiguration:
     """The configuration in use, with the template's extenders added. What is there already keeps its settings.
+
+    carried  path -> value, from flags that kube-scheduler ignores; added where the configuration says nothing
 
     Its ``apiVersion`` stays while kube-scheduler reads it. Raises BadConfiguration where kube-scheduler would refuse
     the outcome: two extenders that bind, or two that manage one resource.
@@ -98,6 +109,9 @@ def merged_configuration(
     document = existing.document
     if not version.reads(document.get("apiVersion")):
         document = document.with_value(("apiVersion",), version.newest_api_version)
+    for path, value in carried.items():
+        if document.get(*path) in (None, ""):
+            document = document.with_value(path, value)
     wanted = template.extenders[_place_of_ours(template)]
     place = existing.ours()
     if place is None:
@@ -135,8 +149,13 @@ def same_certificate_elsewhere(configuration: SchedulerConfiguration) -> list[st
     return [
         entry["urlPrefix"]
         for index, entry in enumerate(configuration.extenders)
-        if index != ours and str((entry.get("tlsConfig") or {}).get("certFile")).startswith(CERTIFICATES_IN_POD)
+        if index != ours and _certificate_file(entry).startswith(CERTIFICATES_IN_POD)
     ]
+
+
+def _certificate_file(entry: Mapping[str, Any]) -> str:
+    tls = entry.get("tlsConfig")
+    return str(tls.get("certFile")) if isinstance(tls, Mapping) else ""
 
 
 def _place_of_ours(configuration: SchedulerConfiguration) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from configurator.errors import ConfiguratorError, NotAScheduler
 from configurator.kubernetes_version import KubernetesVersion
 from configurator.scheduler_flags import CONFIG, ORIGINAL_POLICY, POLICY_FLAGS, SchedulerFlags
+from configurator.yaml_document import Path as YamlPath
 from configurator.yaml_document import YamlDocument
 
 PROGRAM = "kube-scheduler"
@@ -19,6 +21,9 @@ CONFIG_VOLUME = "schedulerconfig"
 CERTIFICATES_VOLUME = "certdir"
 DNS_POLICY = "ClusterFirstWithHostNet"
 """So that a pod in the host's network finds the extender by the name of its Service."""
+
+KUBECONFIG_FLAGS = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
+"""Flags that name files which kube-scheduler cannot do without."""
 
 FINGERPRINT = "gas-configurator/fingerprint"
 """Annotation of the pod: of the files that it reads. When they change it does, and kubelet starts the pod anew."""
@@ -46,14 +51,14 @@ class SchedulerManifest:
     """A manifest that was found to be a kube-scheduler's.
 
     container  index among the pod's containers
-    words      key of the list with kube-scheduler's flags: ``command`` or ``args``
+    commands   how many words ``command`` has; those of ``args`` follow them on kube-scheduler's command line
     mounts     those of the container that are of the host, in order
     runs_as    the user of the container; None: root
     """
 
     document: YamlDocument
     container: int
-    words: str
+    commands: int
     version: KubernetesVersion
     flags: SchedulerFlags
     mounts: tuple[Mount, ...]
@@ -73,17 +78,17 @@ class SchedulerManifest:
         image = container.get("image")
         if not isinstance(image, str):
             raise NotAScheduler(name, "names no image for kube-scheduler: is it complete?")
-        where = f"spec.containers.{index}"
-        key = "args" if container.get("args") else "command"
-        words = _list(name, container.get(key), f"{where}.{key}")
-        if not all(isinstance(word, str) for word in words):
-            raise NotAScheduler(name, f"has something that is not text in {where}.{key}")
+        if spec.get("hostNetwork") is not True:
+            raise NotAScheduler(name, "does not say hostNetwork: true, as a control plane's does: is it complete?")
+        command, args = (_texts(name, container, index, key) for key in ("command", "args"))
+        flags = SchedulerFlags.read([*command, *args])
+        _refuse_lost_kubeconfig(name, flags, container)
         return cls(
             document=document,
             container=index,
-            words=key,
+            commands=len(command),
             version=version or KubernetesVersion.of_image(image, name=name),
-            flags=SchedulerFlags.read(words),
+            flags=flags,
             mounts=tuple(_host_mounts(name, spec, container)),
             runs_as=_runs_as(spec, container),
         )
@@ -95,7 +100,7 @@ class SchedulerManifest:
         longest = -1
         for mount in self.mounts:
             inside = posixpath.normpath(mount.path)
-            if len(inside) > longest and (wanted == inside or wanted.startswith(inside.rstrip("/") + "/")):
+            if len(inside) > longest and _is_within(wanted, inside):
                 longest = len(inside)
                 found = posixpath.normpath(mount.host_path + "/" + wanted[len(inside) :].lstrip("/"))
         return None if found is None else Path(found)
@@ -105,6 +110,17 @@ class SchedulerManifest:
         """The host's directory that is mounted where the extender's configuration looks for certificates."""
         mount = next((each for each in self.mounts if posixpath.normpath(each.path) == CERTIFICATES_IN_POD), None)
         return None if mount is None else Path(mount.host_path)
+
+    @property
+    def has_own_configuration(self) -> bool:
+        """Whether ``--config`` names a file that no run of the configurator, nor of the original, has mounted."""
+        given = self.flags.values.get(CONFIG)
+        if given is None:
+            return False
+        wanted = posixpath.normpath(given)
+        return not any(
+            mount.name == CONFIG_VOLUME and posixpath.normpath(mount.path) == wanted for mount in self.mounts
+        )
 
     def wired(self, *, configuration: Path, certificates: Path, fingerprint: str) -> YamlDocument:
         """The manifest with the extender's parts: configuration file, certificates, DNS. Nothing else differs.
@@ -137,21 +153,29 @@ class SchedulerManifest:
                 "configuration file; write one with -f that says the same, take the flag away, and run again"
             )
         for index in sorted((place for name in present for place in self.flags.places[name]), reverse=True):
-            document = document.without_item(("spec", "containers", self.container, self.words), index)
+            document = document.without_item(*self._place(index))
         return document
 
     def _with_config_flag(self, document: YamlDocument, configuration: Path) -> YamlDocument:
         if self._has_config(configuration):
             return document
-        path = ("spec", "containers", self.container, self.words)
-        words = document.get(*path)
-        present = SchedulerFlags.read(words).places.get(CONFIG, ())
         wanted = f"--{CONFIG}={configuration}"
+        command, args = (document.get("spec", "containers", self.container, key) or [] for key in ("command", "args"))
+        present = SchedulerFlags.read([*command, *args]).places.get(CONFIG, ())
         if not present:
-            return document.with_item(path, wanted)
+            return document.with_item(self._list("args" if args else "command"), wanted)
+        here = dataclasses.replace(self, commands=len(command))
         for index in reversed(present[1:]):
-            document = document.without_item(path, index)
-        return document.with_value((*path, present[0]), wanted)
+            document = document.without_item(*here._place(index))
+        path, index = here._place(present[0])
+        return document.with_value((*path, index), wanted)
+
+    def _place(self, word: int) -> tuple[YamlPath, int]:
+        """Of one of all words the list that it is in, and its index there."""
+        return (self._list("command"), word) if word < self.commands else (self._list("args"), word - self.commands)
+
+    def _list(self, key: str) -> YamlPath:
+        return "spec", "containers", self.container, key
 
     def _with_mount(self, document: YamlDocument, name: str, inside: str, on_host: Path, kind: str) -> YamlDocument:
         mounts = document.get("spec", "containers", self.container, "volumeMounts") or []
@@ -199,14 +223,14 @@ def _host_mounts(name: str, spec: Mapping[str, Any], container: Mapping[str, Any
     volumes = {}
     for volume in _list(name, spec.get("volumes") or [], "spec.volumes"):
         each = _mapping(name, volume, "an entry of spec.volumes")
-        volumes[each.get("name")] = each
+        volumes[_volume_name(name, each)] = each
     mounts = []
     for entry in _list(name, container.get("volumeMounts") or [], "volumeMounts"):
         mount = _mapping(name, entry, "an entry of volumeMounts")
-        volume = volumes.get(mount.get("name"))
+        volume = volumes.get(_volume_name(name, mount))
         if volume is None:
             raise NotAScheduler(
-                name, f"mounts {_shown(mount.get('name'))}, which is not among its volumes: is it complete?"
+                name, f"mounts {_shown(mount['name'])}, which is not among its volumes: is it complete?"
             )
         host = volume.get("hostPath")
         inside = mount.get("mountPath")
@@ -216,6 +240,36 @@ def _host_mounts(name: str, spec: Mapping[str, Any], container: Mapping[str, Any
             continue
         mounts.append(Mount(str(mount["name"]), inside, posixpath.join(host["path"], str(mount.get("subPath") or ""))))
     return mounts
+
+
+def _volume_name(name: str, entry: Mapping[str, Any]) -> str:
+    found = entry.get("name")
+    if not isinstance(found, str):
+        raise NotAScheduler(name, f"has {_shown(found)} where the name of a volume is expected: is it complete?")
+    return found
+
+
+def _refuse_lost_kubeconfig(name: str, flags: SchedulerFlags, container: Mapping[str, Any]) -> None:
+    """A manifest that was cut off has lost the mounts, which stand at its end."""
+    entries = _list(name, container.get("volumeMounts") or [], "volumeMounts")
+    mounted = [str(_mapping(name, entry, "an entry of volumeMounts").get("mountPath")) for entry in entries]
+    for flag in KUBECONFIG_FLAGS:
+        given = flags.values.get(flag)
+        if given is not None and not any(_is_within(given, path) for path in mounted):
+            raise NotAScheduler(name, f"has --{flag}={given[:200]}, which it does not mount: is it complete?")
+
+
+def _is_within(path: str, directory: str) -> bool:
+    wanted, around = posixpath.normpath(path), posixpath.normpath(directory)
+    return wanted == around or wanted.startswith(around.rstrip("/") + "/")
+
+
+def _texts(name: str, container: Mapping[str, Any], index: int, key: str) -> list[str]:
+    where = f"spec.containers.{index}.{key}"
+    words = _list(name, container.get(key) or [], where)
+    if not all(isinstance(word, str) for word in words):
+        raise NotAScheduler(name, f"has something that is not text in {where}")
+    return words
 
 
 def _runs_as(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Identity | None:

@@ -2,6 +2,7 @@
 
     staged --rename, rename, …--> changed
        `--any fault--> as before        (also half-way through the renames)
+                `--a file that cannot be put back--> the others as before, and NotPutBack names it
 
 Everything that needs room on a disk is written beside its place first, what was there before as well. Then there are
 only renames, and each is atomic: who reads a file at any moment reads all of the old one or all of the new one. kubelet
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from configurator.errors import ConfiguratorError, FileTrouble
+from configurator.errors import ConfiguratorError, FileTrouble, NotPutBack
 from configurator.files import Change, FileState, read_state
 
 STAGED = ".gas-configurator-"
@@ -58,30 +59,27 @@ def commit(
     directories  to make, outer ones first; private where only secrets go
     finish       called when everything is changed; if it fails, everything is put back
 
-    Raises ConfiguratorError, or whatever stopped it; then every file and directory is as before.
+    Raises NotPutBack when some of the files could not be put back after a fault; ConfiguratorError, or whatever stopped
+    it, when every file and directory is as before.
     """
     staged: list[_Staged] = []
     made: list[Path] = []
     try:
         for directory in directories:
-            _make_directory(directory, changes)
+            mode = _mode(directory, changes)
+            directory.mkdir(mode=mode)
             made.append(directory)
+            directory.chmod(mode)
         for change in changes:
             _stage(change, manifests, staged)
         with _unstopped():
             _rename_all(staged, finish)
         made.clear()
     except OSError as error:
-        path = error.filename or "the files"
-        raise ConfiguratorError(f"{path}: {error.strerror}; nothing was changed") from error
+        raise ConfiguratorError(f"{_what_failed(error)}; nothing was changed") from error
     finally:
-        for each in staged:
-            for path in (each.new, each.old):
-                if path is not None:
-                    path.unlink(missing_ok=True)
-        for directory in reversed(made):
-            with contextlib.suppress(OSError):
-                directory.rmdir()
+        with _unstopped():
+            _clear_up(staged, made)
 
 
 def remove_left_over(paths: Iterable[Path], manifests: Path) -> None:
@@ -133,23 +131,46 @@ def _write(path: Path, state: FileState) -> None:
         os.close(descriptor)
 
 
+def _clear_up(staged: Sequence[_Staged], made: Sequence[Path]) -> None:
+    """What cannot be removed now is by the next run (`remove_left_over`)."""
+    for each in staged:
+        for path in (each.new, each.old):
+            if path is not None:
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+    for directory in reversed(made):
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+
+
 def _rename_all(staged: Sequence[_Staged], finish: Callable[[], None]) -> None:
     done: list[_Staged] = []
     try:
         for each in staged:
             if read_state(each.change.path) != each.change.before:
                 raise FileTrouble(each.change.path, "was changed by somebody else just now; run again")
-            done.append(each)
             if each.new is not None:
                 each.new.rename(each.change.path)
             else:
                 each.change.path.unlink()
+            done.append(each)
             _sync(each.change.path.parent)
         finish()
-    except BaseException:
-        for each in reversed(done):
-            _put_back(each)
+    except BaseException as error:
+        changed = [problem for each in reversed(done) if (problem := _why_not_put_back(each)) is not None]
+        if changed:
+            what = _what_failed(error) if isinstance(error, OSError) else str(error) or "the run was stopped"
+            raise NotPutBack(f"{what}; and these files could not be put back: {', '.join(changed)}") from error
         raise
+
+
+def _why_not_put_back(each: _Staged) -> str | None:
+    """Puts it back, or answers what stands against that."""
+    try:
+        _put_back(each)
+    except OSError as error:
+        return f"{each.change.path} ({error.strerror})"
+    return None
 
 
 def _put_back(each: _Staged) -> None:
@@ -159,12 +180,16 @@ def _put_back(each: _Staged) -> None:
         each.change.path.unlink(missing_ok=True)
 
 
-def _make_directory(directory: Path, changes: Sequence[Change]) -> None:
+def _what_failed(error: OSError) -> str:
+    """With the file that was to be changed; a rename names its staged file first."""
+    return f"{error.filename2 or error.filename or 'the files'}: {error.strerror}"
+
+
+def _mode(directory: Path, changes: Sequence[Change]) -> int:
     inside = [change for change in changes if change.path.is_relative_to(directory)]
     # What also others read, as kube-scheduler under a user of its own, must be reachable for them.
     private = all(change.after is not None and not change.after.mode & 0o077 for change in inside)
-    directory.mkdir(mode=0o700 if private else 0o755)
-    directory.chmod(0o700 if private else 0o755)
+    return 0o700 if private else 0o755
 
 
 def _sync(directory: Path) -> None:

@@ -102,14 +102,14 @@ class YamlDocument:
         return self._appended(around, block_form([item], around.start_mark.column), json_form(item), wanted)
 
     def without_item(self, path: Path, index: int) -> YamlDocument:
-        """A sequence of several items without one of them."""
+        """A sequence without one of its items."""
         around = self._find(path)
-        if not isinstance(around, SequenceNode) or not index < len(around.value) > 1:
+        if not isinstance(around, SequenceNode) or not index < len(around.value):
             raise KeyError((*path, index))
         wanted = self.get()
         rest = _inner(wanted, path)
         del rest[index]
-        if around.flow_style:
+        if around.flow_style or not rest:
             return self._spliced(around.start_mark.index, self._end(around), json_form(rest), wanted)
         item = around.value[index]
         start = self.text.rfind("\n", 0, item.start_mark.index) + 1
@@ -256,6 +256,8 @@ def _plain(node: Node) -> Any:
         return node.value.lower() in ("true", "yes", "on", "y")
     if kind == "int" and re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", node.value):
         return int(node.value)
+    if kind == "float" and re.fullmatch(r"[-+]?[0-9]{1,17}\.[0-9]{1,17}", node.value):
+        return float(node.value)
     return node.value
 
 

@@ -79,7 +79,7 @@ def test_signal_ends_it_in_order(
         os.kill(os.getpid(), number)
         time.sleep(5)
 
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     monkeypatch.setattr("configurator.program.run", stopped)
     monkeypatch.setattr(sys, "argv", ["gas-configurator"])
     try:

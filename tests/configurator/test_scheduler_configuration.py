@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -106,9 +107,19 @@ def new(text: str, minor: int = 34, url: str | None = None, **carried: Any) -> S
     )
 
 
-def merged(existing: str, template: str = BUILT_IN, minor: int = 34, url: str | None = None) -> SchedulerConfiguration:
+def merged(
+    existing: str,
+    template: str = BUILT_IN,
+    minor: int = 34,
+    url: str | None = None,
+    carried: Mapping[tuple[str, ...], object] | None = None,
+) -> SchedulerConfiguration:
     return merged_configuration(
-        configuration(existing), configuration(template), version=KubernetesVersion(minor), url=url
+        configuration(existing),
+        configuration(template),
+        version=KubernetesVersion(minor),
+        url=url,
+        carried=carried or {},
     )
 
 
@@ -134,6 +145,33 @@ def test_file_of_the_original_gets_what_it_lacks_and_keeps_the_rest() -> None:
 
 def test_flags_that_kube_scheduler_ignores_now_are_in_the_file() -> None:
     assert new(BUILT_IN, enableProfiling=False).document.text == BUILT_IN + "enableProfiling: false\n"
+
+
+def test_flags_are_added_to_a_configuration_only_where_it_says_nothing() -> None:
+    text = IN_USE + "clientConnection:\n  kubeconfig: ''\n  qps: 20\nenableProfiling: true\n"
+    found = merged(
+        text,
+        carried={
+            ("clientConnection", "kubeconfig"): "/etc/kubernetes/scheduler.conf",
+            ("clientConnection", "qps"): 50.5,
+            ("clientConnection", "burst"): 100,
+            ("enableProfiling",): False,
+            ("leaderElection", "resourceName"): "123",
+        },
+    )
+    assert found.document.get("clientConnection") == {
+        "kubeconfig": "/etc/kubernetes/scheduler.conf",
+        "qps": 20,
+        "burst": 100,
+    }
+    assert found.document.get("enableProfiling") is True
+    assert found.document.get("leaderElection", "resourceName") == "123"
+
+
+@pytest.mark.parametrize("tls", ["nonsense", "[1]", "{certFile: [1]}", "{certFile: }"])
+def test_nonsense_of_another_extender_is_left_to_kube_scheduler(tls: str) -> None:
+    text = IN_USE.replace("  nodeCacheCapable", f"  tlsConfig: {tls}\n  nodeCacheCapable")
+    assert same_certificate_elsewhere(merged(text)) == []
 
 
 def test_address_may_be_named() -> None:
@@ -196,6 +234,14 @@ def test_version_of_a_configuration_in_use(version: str, minor: int, after: str)
         pytest.param('{"kind": "Policy", "apiVersion": "v1"}', "is a Policy", id="a policy"),
         pytest.param(
             "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n", "expected a Kube", id="kubelet's"
+        ),
+        pytest.param(
+            IN_USE.replace("k8s.io/v1", "k8s.io/v9"),
+            "of 'kubescheduler.config.k8s.io/v9'; expected",
+            id="unknown version",
+        ),
+        pytest.param(
+            IN_USE.replace("k8s.io/v1", "k8s.io/v1alpha1"), "or of v1beta1 to v1beta3", id="a version from before 1.19"
         ),
         pytest.param(IN_USE.replace("extenders:", "extenders: 5 #"), "not valid YAML", id="half edited"),
         pytest.param(IN_USE + "  x: [", "is not valid YAML", id="half-written"),

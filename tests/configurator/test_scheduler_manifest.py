@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from configurator.errors import ConfiguratorError, NotAScheduler
 from configurator.kubernetes_version import KubernetesVersion, UnknownVersion
@@ -87,6 +90,7 @@ spec:
             - {mountPath: /etc/kubernetes/scheduler-config.yaml, name: schedulerconfig, readOnly: true}
             - {mountPath: /host/certs, name: certdir, readOnly: true}
     dnsPolicy: ClusterFirstWithHostNet
+    hostNetwork: true
     volumes:
         - hostPath: {path: /etc/kubernetes/scheduler-config.yaml}
           name: schedulerconfig
@@ -148,6 +152,7 @@ def test_path_in_the_pod_is_found_on_the_host(path: str, found: Path | None) -> 
 apiVersion: v1
 kind: Pod
 spec:
+  hostNetwork: true
   containers:
   - image: kube-scheduler:v1.30.0
     command: [kube-scheduler]
@@ -197,6 +202,23 @@ IMAGE = re.compile(r"kube-scheduler:v1[0-9.]+")
         pytest.param(KUBEADM.partition("    image:")[0], "names no image", id="cut after the flags"),
         pytest.param(KUBEADM.partition("  volumes:")[0], "which is not among its volumes", id="cut before the volumes"),
         pytest.param(KUBEADM.replace("- kube-scheduler\n", "- kube-scheduler\n    - 5\n"), "not text", id="a number"),
+        pytest.param(KUBEADM.replace("    image:", "    args: [5]\n    image:"), "not text in", id="a number in args"),
+        pytest.param(KUBEADM.replace("  hostNetwork: true\n", ""), "hostNetwork: true", id="not in the host's network"),
+        pytest.param(
+            KUBEADM.replace("mountPath: /etc/kubernetes/scheduler.conf", "mountPath: /etc/kubernetes/sched"),
+            "has --kubeconfig=/etc/kubernetes/scheduler.conf, which it does not mount",
+            id="a kubeconfig that is not there",
+        ),
+        pytest.param(
+            KUBEADM.replace("    name: kubeconfig\nstatus", "    name: [kubeconfig]\nstatus"),
+            "has ['kubeconfig'] where the name of a volume is expected",
+            id="a list as a volume's name",
+        ),
+        pytest.param(
+            KUBEADM.replace("      name: kubeconfig\n", "      name: {a: b}\n"),
+            "has {'a': 'b'} where the name of a volume is expected",
+            id="a mapping as a mount's name",
+        ),
     ],
 )
 def test_what_is_no_kube_scheduler_is_refused(text: str, sentence: str) -> None:
@@ -204,6 +226,64 @@ def test_what_is_no_kube_scheduler_is_refused(text: str, sentence: str) -> None:
         wired(text)
     assert sentence in str(refused.value)
     assert "expected the static pod manifest of a kube-scheduler, named with -m" in str(refused.value)
+
+
+@pytest.mark.parametrize("text", [KUBEADM, wired(KUBEADM)], ids=["kubeadm's", "ours"])
+def test_manifest_that_is_cut_off_is_taken_only_if_nothing_of_the_pod_is_missing(text: str) -> None:
+    whole = yaml.safe_load(text)["spec"]
+    taken = []
+    for length in {*range(0, len(text), 11), *range(len(text) - 80, len(text) + 1)}:
+        with contextlib.suppress(ConfiguratorError):
+            read(text[:length])
+            taken.append(length)
+    assert len(text) in taken
+    for length in taken:
+        found = yaml.safe_load(text[:length])["spec"]
+        # The last line is ours: it is put there again.
+        assert {**found, "dnsPolicy": ""} == {**whole, "dnsPolicy": ""}, text[:length][-40:]
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "after"),
+    [
+        pytest.param(
+            ["kube-scheduler", "--config=/mine.yaml", "--profiling=false"],
+            ["--v=2"],
+            (["kube-scheduler", f"--config={CONFIG}", "--profiling=false"], ["--v=2"]),
+            id="--config in command",
+        ),
+        pytest.param(
+            ["kube-scheduler", "--profiling=false"],
+            ["--config", "/mine.yaml"],
+            (["kube-scheduler", "--profiling=false"], [f"--config={CONFIG}"]),
+            id="--config in args",
+        ),
+        pytest.param(
+            ["kube-scheduler", "--profiling=false", "--config"],
+            ["/mine.yaml"],
+            (["kube-scheduler", "--profiling=false", f"--config={CONFIG}"], []),
+            id="--config in both",
+        ),
+        pytest.param(
+            ["kube-scheduler", "--profiling=false"],
+            ["--v=2"],
+            (["kube-scheduler", "--profiling=false"], ["--v=2", f"--config={CONFIG}"]),
+            id="no --config",
+        ),
+    ],
+)
+def test_command_and_args_are_one_command_line(
+    command: list[str], args: list[str], after: tuple[list[str], list[str]]
+) -> None:
+    pod = yaml.safe_load(KUBEADM)
+    pod["spec"]["containers"][0].update(command=command, args=args)
+    found = read(json.dumps(pod))
+    assert found.flags.configuration(minor=34)["enableProfiling",] is False
+    assert found.flags.values.get("config") == ("/mine.yaml" if "mine" in str([command, args]) else None)
+    once = wired(json.dumps(pod))
+    container = json.loads(once)["spec"]["containers"][0]
+    assert (container["command"], container["args"]) == after
+    assert wired(once) == once
 
 
 def test_places_that_are_taken_are_not_taken_twice() -> None:
@@ -225,7 +305,7 @@ def test_places_that_are_taken_are_not_taken_twice() -> None:
         pytest.param("x/kube-scheduler:v1.29.15@sha256:" + "0" * 64, "1.29", id="tag and digest"),
         pytest.param("x/hardened-kubernetes:v1.30.2-rke2r1-build2024", "1.30", id="a distribution's tag"),
         pytest.param("x/kube-scheduler:v1.25.0-alpha.1.5_abc", "1.25", id="a build"),
-        pytest.param("x/kube-scheduler-arm64:1.99.0", "1.99", id="later than any that is known: as the newest"),
+        pytest.param("x/kube-scheduler-arm64:1.37.0", "1.37", id="later than any that is known: as the newest"),
     ],
 )
 def test_release_is_read_from_the_image(image: str, release: str) -> None:
@@ -246,6 +326,13 @@ def test_release_is_read_from_the_image(image: str, release: str) -> None:
 def test_image_without_a_release_is_refused(image: str) -> None:
     with pytest.raises(UnknownVersion, match="say it with --kubernetes-version"):
         KubernetesVersion.of_image(image, name="x")
+
+
+def test_release_far_beyond_all_that_are_known_is_refused_unless_it_is_said() -> None:
+    text = IMAGE.sub("kube-scheduler:v1.99.4", KUBEADM)
+    with pytest.raises(UnknownVersion, match=r"is of Kubernetes 1\.99.*say so with --kubernetes-version=1\.99"):
+        read(text)
+    assert read(text, KubernetesVersion.parse("1.99")).version == KubernetesVersion(99)
 
 
 def test_release_before_the_oldest_is_refused() -> None:
@@ -304,6 +391,57 @@ def test_flags_that_a_file_would_silence_are_carried_into_it() -> None:
         ("clientConnection", "qps"): 100,
         ("enableProfiling",): False,
     }
+
+
+@pytest.mark.parametrize(
+    ("word", "path", "value"),
+    [
+        *(
+            pytest.param(f"--profiling={text}", ("enableProfiling",), wanted, id=f"a switch: {text}")
+            for wanted, texts in ((True, "1 t T true TRUE True"), (False, "0 f F false FALSE False"))
+            for text in texts.split()
+        ),
+        pytest.param("--contention-profiling", ("enableContentionProfiling",), True, id="a switch alone"),
+        pytest.param("--kube-api-qps=50.5", ("clientConnection", "qps"), 50.5, id="a number"),
+        pytest.param("--kube-api-qps=1e2", ("clientConnection", "qps"), 100, id="a number with exponent"),
+        pytest.param("--kube-api-qps=-1", ("clientConnection", "qps"), -1, id="a number below 0"),
+        pytest.param("--kube-api-burst=0x64", ("clientConnection", "burst"), 100, id="a whole number"),
+        pytest.param("--lock-object-name=123", ("leaderElection", "resourceName"), "123", id="text of digits"),
+        pytest.param("--lock-object-name=true", ("leaderElection", "resourceName"), "true", id="text like a switch"),
+    ],
+)
+def test_values_are_of_the_kind_that_a_configuration_has_there(word: str, path: tuple[str, ...], value: object) -> None:
+    carried = SchedulerFlags.read(["kube-scheduler", word]).configuration(minor=34)
+    assert carried == {path: value}
+    assert type(carried[path]) is type(value)
+    document = YamlDocument.parse("x", b"kind: x\n").with_value(path, carried[path])
+    found = yaml.safe_load(document.text)
+    for key in path:
+        found = found[key]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "--profiling=yes",
+        "--profiling=",
+        "--kube-api-qps=fast",
+        "--kube-api-qps=nan",
+        "--kube-api-qps=1e-9",
+        "--kube-api-qps=1_0",
+        "--kube-api-burst=1.5",
+        "--kube-api-burst=3000000000",
+    ],
+)
+def test_value_that_kube_scheduler_could_not_read_is_refused(word: str) -> None:
+    with pytest.raises(ConfiguratorError, match=f"kube-scheduler is told {word}.*; expected "):
+        SchedulerFlags.read(["kube-scheduler", word]).configuration(minor=34)
+
+
+def test_word_after_a_switch_is_not_its_value_and_after_another_flag_always() -> None:
+    flags = SchedulerFlags.read(["kube-scheduler", "--profiling", "false", "--kube-api-qps", "-1", "--config", "--x"])
+    assert flags.values == {"profiling": "true", "kube-api-qps": "-1", "config": "--x"}
 
 
 def test_switch_without_a_value_hides_no_flag() -> None:

@@ -6,19 +6,22 @@ import errno
 import os
 import signal
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from configurator import transaction
-from configurator.backup import Backup
-from configurator.errors import ConfiguratorError, FileTrouble
+from configurator.backup import UNFINISHED, Backup, backups
+from configurator.errors import ConfiguratorError, FileTrouble, NotPutBack
 from configurator.files import Change, FileState, read_state
 from configurator.transaction import STAGED, commit, missing_directories
 from tests.configurator.control_plane_files import NOW, ControlPlaneFiles
 
 STEPS = {"write": (os, "write"), "fsync": (os, "fsync"), "rename": (Path, "rename"), "mkdir": (Path, "mkdir")}
+
+DEADLY = {"rename": (Path, "rename"), "fsync": (os, "fsync"), "unlink": (os, "unlink"), "rmdir": (os, "rmdir")}
 
 
 class Faults:
@@ -89,7 +92,7 @@ def test_fault_at_any_step_leaves_everything_as_it_was(
     assert not (files.etc / "gone").exists()
 
 
-@pytest.mark.parametrize("at", [2, 12])
+@pytest.mark.parametrize("at", [3, 13])
 def test_fault_at_a_rename_stops_the_whole_run(
     files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -100,36 +103,257 @@ def test_fault_at_a_rename_stops_the_whole_run(
     assert files.state() == before
 
 
-@pytest.mark.parametrize("at", [1, 2, 7, 12, 13])
-def test_death_at_any_rename_is_mended_by_the_next_run(files: ControlPlaneFiles, at: int) -> None:
-    before = files.state()
+def dies(files: ControlPlaneFiles, step: str, at: int, *flags: str) -> bool:
+    """Whether a run in another process gets to this call of the step, where it is killed."""
     child = os.fork()
     if child == 0:
         calls = 0
-        real = Path.rename
+        owner, name = DEADLY[step]
+        real = getattr(owner, name)
 
-        def deadly(path: Path, target: Path) -> Path:
+        def deadly(*arguments: Any, **named: Any) -> Any:
             nonlocal calls
             calls += 1
             if calls == at:
                 os._exit(9)
-            return real(path, target)
+            return real(*arguments, **named)
 
-        Path.rename = deadly  # type: ignore[method-assign, assignment]
+        setattr(owner, name, deadly)
         try:
-            files.run()
+            files.run(*flags)
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
-    died = os.waitstatus_to_exitcode(status) == 9
-    assert died == (at <= 12)
-    said = files.run()
-    assert ("cut short" in said) == (2 <= at <= 12)
+    return os.waitstatus_to_exitcode(status) == 9
+
+
+@pytest.mark.parametrize("backup", [(), ("-b=/dev/null",)], ids=["with a backup", "without a backup"])
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 8, 13, 14])
+def test_death_at_any_rename_is_mended_by_the_next_run(
+    files: ControlPlaneFiles, at: int, backup: tuple[str, ...]
+) -> None:
+    before = files.state()
+    assert dies(files, "rename", at, *backup) == (at <= 13)
+    said = files.run(*backup)
+    assert ("cut short" in said) == (3 <= at <= 13)
     assert not list(files.root.rglob(STAGED + "*"))
-    assert files.run() == "nothing to change"
+    assert files.run(*backup) == "nothing to change"
+    if backup:
+        assert files.backups() == []
+        return
     files.run("--undo")
-    assert {path: state for path, state in files.state().items() if path in before} == before
+    assert files.state() == before
+
+
+@pytest.mark.parametrize("backup", [(), ("-b=/dev/null",)], ids=["with a backup", "without a backup"])
+def test_run_that_was_killed_can_be_taken_back(files: ControlPlaneFiles, backup: tuple[str, ...]) -> None:
+    before = files.state()
+    assert dies(files, "rename", 8, *backup)
+    files.run("--undo")
+    assert files.state() == before
+
+
+@pytest.mark.parametrize(
+    ("step", "at"), [("rename", 1), ("unlink", 1), ("unlink", 5), ("rmdir", 1), ("rmdir", 3), ("rename", 2)]
+)
+def test_death_at_any_step_of_taking_back_is_mended_when_it_is_said_again(
+    files: ControlPlaneFiles, step: str, at: int
+) -> None:
+    before = files.state()
+    files.run()
+    assert dies(files, step, at, "--undo")
+    files.run("--undo")
+    assert files.state() == before
+
+
+@pytest.mark.parametrize(("step", "at"), [("unlink", 21), ("unlink", 22), ("rmdir", 4), ("rmdir", 10)])
+def test_death_while_a_backup_is_removed_leaves_nothing_that_stands_against_the_next_run(
+    files: ControlPlaneFiles, step: str, at: int
+) -> None:
+    before = files.settings()
+    files.run()
+    assert dies(files, step, at, "--undo")
+    assert files.settings().items() >= before.items()
+    assert (files.backups(), len(list(files.etc.glob(UNFINISHED + "*")))) == ([], 1)
+    said = files.run()
+    assert "cut short" not in said
+    assert not list(files.root.rglob(STAGED + "*"))
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_death_while_the_backup_is_written_leaves_nothing_after_the_next_run(files: ControlPlaneFiles, at: int) -> None:
+    """What it holds may be a private key."""
+    assert dies(files, "fsync", at)
+    files.run()
+    assert len(files.backups()) == 1
+    assert not list(files.root.rglob(STAGED + "*"))
+
+
+@pytest.mark.parametrize("at", [2, 3, 5])
+def test_copies_that_a_killed_undo_left_are_removed_though_nothing_is_to_change(
+    files: ControlPlaneFiles, at: int
+) -> None:
+    files.run()
+    before = files.settings()
+    assert dies(files, "fsync", at, "--undo")
+    assert list(files.root.rglob(STAGED + "*"))
+    assert files.run() == "nothing to change"
     assert files.settings() == before
+
+
+def test_copies_that_a_killed_run_without_a_backup_left_are_removed(files: ControlPlaneFiles) -> None:
+    """Killed at each removal of its end: of what would have taken it back, and of the staged files."""
+    files.run("-b=/dev/null")
+    at = 1
+    while dies(files, "unlink", at, "-b=/dev/null", f"--url=https://127.0.0.1:{9000 + at}"):
+        assert list(files.root.rglob(STAGED + "*"))
+        files.run("-b=/dev/null")
+        assert not list(files.root.rglob(STAGED + "*"))
+        assert files.backups() == []
+        at += 1
+    assert at > 5
+
+
+def refuse_renames_to(monkeypatch: pytest.MonkeyPatch, *names: str, from_call: int = 1) -> None:
+    """Files with these names cannot be replaced, from this call of each on; nor can they be removed."""
+    rename, unlink = Path.rename, Path.unlink
+    calls = dict.fromkeys(names, 0)
+
+    def refuse(path: Path) -> None:
+        calls[path.name] += 1
+        if calls[path.name] >= from_call:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+    def refusing_rename(path: Path, target: Path) -> Path:
+        if target.name in calls:
+            refuse(target)
+        return rename(path, target)
+
+    def refusing_unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.name in calls:
+            refuse(path)
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "rename", refusing_rename)
+    monkeypatch.setattr(Path, "unlink", refusing_unlink)
+
+
+@pytest.mark.parametrize("name", ["ca.key", "client.crt", "scheduler-config.yaml", "kube-scheduler.yaml"])
+def test_file_that_cannot_be_replaced_for_good_leaves_the_others_as_they_were(
+    files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As one that is immutable, or the place of a mount: the second attempt fails like the first."""
+    before = files.state()
+    refuse_renames_to(monkeypatch, name)
+    with pytest.raises(ConfiguratorError, match=rf"/{name}: Operation not permitted; nothing was changed"):
+        files.run()
+    assert files.state() == before
+
+
+def test_file_that_cannot_be_taken_back_leaves_the_others_as_the_run_left_them(
+    files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = files.state()
+    files.run()
+    before = files.state()
+    with monkeypatch.context() as patched:
+        refuse_renames_to(patched, "client.crt")
+        with pytest.raises(ConfiguratorError, match=r"/client.crt: Operation not permitted; nothing was changed"):
+            files.run("--undo")
+    assert files.state() == before
+    files.run("--undo")
+    assert files.state() == origin
+
+
+@pytest.mark.parametrize("backup", [(), ("-b=/dev/null",)], ids=["with a backup", "without a backup"])
+def test_file_that_cannot_be_put_back_is_named_and_the_next_run_takes_it_back(
+    files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch, backup: tuple[str, ...]
+) -> None:
+    files.configuration.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 4\n"
+    )
+    before = files.state()
+    with monkeypatch.context() as patched:
+        refuse_renames_to(patched, "kube-scheduler.yaml")
+        refuse_renames_to(patched, "scheduler-config.yaml", "server.crt", from_call=2)
+        with pytest.raises(NotPutBack) as refused:
+            files.run(*backup)
+    kept = files.backups()[0]
+    sentence = str(refused.value)
+    assert "nothing was changed" not in sentence
+    for part in (
+        f"{files.manifest}: Operation not permitted; and these files could not be put back: ",
+        f"{files.configuration} (Operation not permitted), {files.own}/server.crt (Operation not permitted). ",
+        f"What was there before is in {kept}:",
+    ):
+        assert part in sentence
+    changed = {
+        str(files.configuration.relative_to(files.root)),
+        str((files.own / "server.crt").relative_to(files.root)),
+    }
+    found = files.settings()
+    directories = {path for path, state in found.items() if state[0] == "d"}
+    assert {path for path in found if found[path] != before.get(path)} - directories == changed
+    files.run("--undo")
+    assert files.state() == before
+
+
+def test_taking_back_that_cannot_be_put_back_goes_on_with_the_next(
+    files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files.state()
+    files.run()
+    with monkeypatch.context() as patched:
+        refuse_renames_to(patched, "client.crt")
+        refuse_renames_to(patched, "kube-scheduler.yaml", from_call=2)
+        with pytest.raises(NotPutBack, match=r"kube-scheduler\.yaml \(Operation not .*They are as they were"):
+            files.run("--undo")
+    assert files.manifest.read_bytes() == before["etc/kubernetes/manifests/kube-scheduler.yaml"][4]
+    files.run("--undo")
+    assert files.state() == before
+
+
+def test_backup_that_cannot_be_removed_is_told_after_everything_was_taken_back(
+    files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files.settings()
+    files.run()
+    rename = Path.rename
+
+    def refuse(path: Path, target: Path) -> Path:
+        if target.name.startswith(UNFINISHED):
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", refuse)
+        with pytest.raises(ConfiguratorError, match="is of no use any more, but cannot be removed: Operation not"):
+            files.run("--undo")
+    assert files.settings() == before
+    files.run("--undo")
+    assert files.backups() == []
+
+
+def test_newest_backup_is_the_last_runs_also_when_the_clock_was_set_back(files: ControlPlaneFiles) -> None:
+    files.run()
+    first = files.settings()
+    files.run("--url=https://127.0.0.1:9001", now=NOW - timedelta(hours=1))
+    old, new = backups(files.etc)[::-1]
+    for path in new.directory.rglob("*"):
+        os.utime(path, (0, 0))
+    assert (old.number, new.number) == (1, 2)
+    files.run("--undo")
+    assert files.settings() == first
+
+
+def test_directory_that_somebody_else_left_under_such_a_name_stays(files: ControlPlaneFiles) -> None:
+    """One without a record is none of the configurator's."""
+    other = files.etc / "backup_2026-05-04_mine"
+    other.mkdir()
+    (other / "x").write_text("x")
+    files.run()
+    files.run("--undo")
+    assert (other / "x").exists()
 
 
 def test_signal_during_the_renames_waits_for_their_end(
@@ -141,9 +365,9 @@ def test_signal_during_the_renames_waits_for_their_end(
         os.kill(os.getpid(), signal.SIGINT)
         return real(path, target)
 
-    # The first rename is the backup's own record, which is outside.
+    # The first renames are those of the backup, which are outside.
     def later(path: Path, target: Path) -> Path:
-        if path.name.startswith(STAGED):
+        if path.name.startswith(STAGED) and not path.name.startswith(UNFINISHED):
             return interrupted(path, target)
         return real(path, target)
 
