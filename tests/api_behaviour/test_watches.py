@@ -53,7 +53,10 @@ async def test_without_a_version_a_watch_begins_with_what_is_there(api: KubeApi,
     async with api.watch(api.pods, **query) as events:
         assert sorted(await events.seen(2)) == [("ADDED", "a"), ("ADDED", "b")]
         await api.create_pod("c")
-        assert await events.seen(1) == [("ADDED", "c")]
+        following = await events.seen(1)
+        if query and following == [("MODIFIED", "b")]:  # any version: that before the patch will do
+            following = await events.seen(1)
+        assert following == [("ADDED", "c")]
 
 
 async def test_a_quiet_watch_answers_at_once_and_ends_when_its_time_is_over(api: KubeApi) -> None:
