@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from gas.cluster.connection import ApiServer
-from gas.cluster.own_node import get_node
 from gas.intel.names import COUNT_RESOURCES
 from gas.plugin.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
 from gas.plugin.cdi_file import cdi_text, write_cdi_file
@@ -31,7 +30,6 @@ from gas.plugin.flag_table import WriteNode
 from gas.plugin.flags import Flags
 from gas.plugin.gpu import Scan
 from gas.plugin.kept_file import KeptFile
-from gas.plugin.left_over_capacity import LeftOverCapacity
 from gas.plugin.metrics import Metrics
 from gas.plugin.nfd_file import feature_text, remove_feature_file, write_feature_file
 from gas.plugin.node_description import describe_node
@@ -82,11 +80,6 @@ class Plugin:
         self._cdi_file = KeptFile(flags.cdi_file, write_cdi_file) if flags.cdi is not Cdi.NONE else None
         self._nfd_file = KeptFile(flags.nfd_file, write_feature_file) if flags.write_node is WriteNode.NFD else None
         node_writer = self.cluster.node_writer if self.cluster is not None else None
-        self._left_over = (
-            LeftOverCapacity(partial(get_node, api, flags.node_name))
-            if api is not None and flags.write_node is WriteNode.NFD
-            else None
-        )
         self._writers = [each for each in (self._cdi_file, self._nfd_file, node_writer) if each is not None]
         servers = [self._card_server(resource) for resource in COUNT_RESOURCES]
         servers += [self._monitoring_server(resource) for resource in monitoring_resources(flags.monitoring)]
@@ -112,8 +105,6 @@ class Plugin:
                 for kept in (self._cdi_file, self._nfd_file):
                     if kept is not None:
                         tasks.create_task(kept.run())
-                if self._left_over is not None:
-                    tasks.create_task(self._left_over.run())
                 if self.cluster is not None:
                     self.cluster.start(tasks)
                     await self.cluster.catch_up()
@@ -154,8 +145,6 @@ class Plugin:
         if self.cluster is not None and self.cluster.node_writer is not None:
             self.cluster.node_writer.want(description)
         if self._nfd_file is not None:
-            if self._left_over is not None:
-                self._left_over.want(description)
             self._nfd_file.want(feature_text(description.labels, description.resources))
             if description.annotations:
                 logger.warning(
