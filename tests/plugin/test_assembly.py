@@ -203,11 +203,11 @@ class TestMismatches:
             pod = node.create(unplaced("a"))
             (card,) = await node.got(pod)
             await soon(lambda: node.annotations("a")["gas-allocated-cards"] == card)
-            written = plugin.cluster.receipts.written
+            receipts = plugin.cluster.receipts
+            await soon(lambda: receipts.written == 1)  # counted a moment after the node's API server shows it
             node.annotate("a", {"gas-allocated-cards": "card3" if card != "card3" else "card0"})
             await soon(lambda: node.annotations("a")["gas-allocated-cards"] == card)
-            receipts = plugin.cluster.receipts
-            await soon(lambda: receipts.written == written + 1)
+            await soon(lambda: receipts.written == 2)
 
     async def test_masks_that_two_pods_exchanged(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from gas.plugin.registration import State
 from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550_XE, fake_gpus
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node
@@ -46,13 +44,3 @@ async def test_the_feature_file_stays_when_the_older_one_ends() -> None:
 
 def capacity(node: SandboxNode) -> str:
     return str(node.node()["metadata"].get("annotations", {}).get("gas-card-capacity", ""))
-
-
-async def test_what_a_run_that_patched_left_is_told_by_one_that_writes_a_feature_file(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with sandbox_node(*UNLIKE) as node:
-        async with node.running_plugin("--shared-dev-num=2"):
-            await eventually(lambda: capacity(node))
-        async with node.running_plugin("--write-node=nfd", f"--nfd-file={node.directory}/gpus.txt"):
-            await eventually(lambda: "kubectl annotate node node-1 gas-card-capacity-" in caplog.text)
