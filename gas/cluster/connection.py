@@ -22,8 +22,8 @@ _LARGEST_ERROR = 64 * 1024
 _RETRY_AFTER_LIMIT = 10.0
 _READS = ("GET", "HEAD")
 _WITHOUT_ROLES = 10.0
-"""Seconds since it could not be reached in which an API server that forbids is taken to be starting: it answers before
-it has read its roles, and forbids everything for a moment."""
+"""Seconds since a connection failed or broke in which an API server that forbids is taken to be starting: it answers
+before it has read its roles, and forbids everything for a moment."""
 
 
 async def connect(
@@ -55,7 +55,7 @@ class ApiServer:
         self._credentials = credentials
         self._limit = limit
         self._user_agent = user_agent
-        self._away_at = -math.inf
+        self._broken_at = -math.inf
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -177,11 +177,12 @@ class ApiServer:
             await self._credentials.renew()
             raise ApiUnavailable(f"cannot talk TLS with the API server at {address.url}: {error}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            self._away_at = time.monotonic()
+            self._broken_at = time.monotonic()
             raise ApiUnavailable(f"cannot connect to the API server at {address.url}: {_words(error)}") from error
         except TimeoutError as error:
             raise unanswered(f"no answer from the API server at {address.url} in time to {what}") from error
         except (aiohttp.ClientError, OSError) as error:
+            self._broken_at = time.monotonic()
             raise unanswered(
                 f"the connection to the API server at {address.url} broke during {what}: {_words(error)}"
             ) from error
@@ -189,7 +190,7 @@ class ApiServer:
     async def _error_of(self, response: aiohttp.ClientResponse, method: str, path: str) -> ApiRefused | ApiUnavailable:
         body = await response.content.read(_LARGEST_ERROR)
         error = answer_error(response.status, body, request=f"{method} {path}", is_write=method not in _READS)
-        if isinstance(error, Forbidden) and time.monotonic() - self._away_at < _WITHOUT_ROLES:
+        if isinstance(error, Forbidden) and time.monotonic() - self._broken_at < _WITHOUT_ROLES:
             return ApiUnavailable(f"the API server may not have read its roles yet: {error}")
         return error
 

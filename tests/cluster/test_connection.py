@@ -243,6 +243,17 @@ class TestJustAfterItWasAway:
                 with pytest.raises(ApiUnavailable, match="may not have read its roles yet"):
                     await api.request("POST", "/api/v1/pods", body=b"{}")
 
+    async def test_nor_one_after_a_connection_that_broke(self, tmp_path: Path) -> None:
+        """A server that was killed may be back before anybody has tried to connect in vain."""
+        async with (
+            ScriptedServer(stream(b"one\n", end="cut"), refuse(403, "Forbidden", "no")) as server,
+            connected(server, tmp_path) as api,
+        ):
+            with pytest.raises(ApiUnavailable, match="broke during"):
+                await chunks_of(api, 10)
+            with pytest.raises(ApiUnavailable, match="may not have read its roles yet"):
+                await chunks_of(api, 10)
+
     async def test_a_refusal_without_that_is_one(self, tmp_path: Path) -> None:
         async with ScriptedServer(refuse(403, "Forbidden", "no")) as server, connected(server, tmp_path) as api:
             with pytest.raises(Forbidden):
