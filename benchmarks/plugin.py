@@ -25,7 +25,7 @@ from benchmarks.plugin_results import Case, Result, Times, Weight, times_table, 
 from benchmarks.plugin_tls import tls_before
 from gas.cards import Card
 from gas.cluster.service_account import HOST, PORT
-from gas.plugin.device_ids import DeviceId
+from gas.plugin.devices.device_ids import DeviceId
 from gas.sandbox.api_server import ApiServer
 from gas.sandbox.fake_sysfs import FLEX_170, fake_gpus, write_tree
 from gas.sandbox.kinds import NODES, PODS

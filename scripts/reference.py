@@ -19,7 +19,7 @@ from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.intel import names
 from gas.plugin import flag_table as plugin_flags
 from gas.plugin.metrics import Metrics as PluginMetrics
-from gas.plugin.node_resources import MEMORY_MAX, MILLICORES
+from gas.plugin.node.node_resources import MEMORY_MAX, MILLICORES
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 

@@ -20,8 +20,8 @@ from gas.extender.flag_table import FLAG_GROUPS
 from gas.extender.metrics import Metrics
 from gas.intel import names
 from gas.placement import refusal
-from gas.plugin.device_server import Outcome
 from gas.plugin.flag_table import FLAG_GROUPS as PLUGIN_FLAG_GROUPS
+from gas.plugin.kubelet.device_server import Outcome
 from gas.plugin.metrics import Metrics as PluginMetrics
 from scripts.reference import PROGRAMS
 from tests.e2e.accounts import FULL_RULES

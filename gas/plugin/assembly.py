@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 
 from gas.cluster.connection import ApiServer
 from gas.intel.names import COUNT_RESOURCES
-from gas.plugin.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
-from gas.plugin.cdi_file import cdi_text, write_cdi_file
 from gas.plugin.cluster_side import ClusterSide
-from gas.plugin.container_answer import (
+from gas.plugin.devices.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
+from gas.plugin.devices.cdi_file import cdi_text, write_cdi_file
+from gas.plugin.devices.container_answer import (
     Cdi,
     ContainerAnswer,
     Presentation,
@@ -21,24 +21,24 @@ from gas.plugin.container_answer import (
     gpus_of,
     monitoring_answer,
 )
-from gas.plugin.device_ids import DeviceId
-from gas.plugin.device_lists import device_lists, monitored, monitoring_resources
-from gas.plugin.device_server import Allocate, AllocateRequest, DeviceServer, Outcome, Prefer
+from gas.plugin.devices.device_ids import DeviceId
+from gas.plugin.devices.device_lists import device_lists, monitored, monitoring_resources
+from gas.plugin.discovery.fake_tree import fake_tree_warning
+from gas.plugin.discovery.gpu import Scan
+from gas.plugin.discovery.rescan import Scanner
+from gas.plugin.discovery.sysfs import read_gpus
 from gas.plugin.environment import Environment
-from gas.plugin.fake_tree import fake_tree_warning
+from gas.plugin.files.kept_file import KeptFile
 from gas.plugin.flag_table import WriteNode
 from gas.plugin.flags import Flags
-from gas.plugin.gpu import Scan
-from gas.plugin.kept_file import KeptFile
+from gas.plugin.kubelet.device_server import Allocate, AllocateRequest, DeviceServer, Outcome, Prefer
+from gas.plugin.kubelet.plugin_socket import SocketIdentity
+from gas.plugin.kubelet.pod_resources import PodResources
+from gas.plugin.kubelet.registration import Registration, State
 from gas.plugin.metrics import Metrics
-from gas.plugin.nfd_file import feature_text, remove_feature_file, write_feature_file
-from gas.plugin.node_description import describe_node
-from gas.plugin.plugin_socket import SocketIdentity
-from gas.plugin.pod_resources import PodResources
+from gas.plugin.node.nfd_file import feature_text, remove_feature_file, write_feature_file
+from gas.plugin.node.node_description import describe_node
 from gas.plugin.readiness import Readiness
-from gas.plugin.registration import Registration, State
-from gas.plugin.rescan import Scanner
-from gas.plugin.sysfs import read_gpus
 
 logger = logging.getLogger(__name__)
 

@@ -17,21 +17,21 @@ from gas.cluster.own_node import patch_node_status
 from gas.cluster.pods import patch_pod_annotations
 from gas.cluster.watch import Watch
 from gas.objects import Node
-from gas.plugin.answers import Answers
-from gas.plugin.container_answer import Presentation
+from gas.plugin.devices.container_answer import Presentation
+from gas.plugin.discovery.gpu import Gpu
 from gas.plugin.flag_table import WriteNode
 from gas.plugin.flags import Flags
-from gas.plugin.given_masks import GivenMasks
-from gas.plugin.gpu import Gpu
-from gas.plugin.look_up import LookUp
-from gas.plugin.matching import Matching
+from gas.plugin.kubelet.pod_resources import PodResources
+from gas.plugin.matching.answers import Answers
+from gas.plugin.matching.given_masks import GivenMasks
+from gas.plugin.matching.look_up import LookUp
+from gas.plugin.matching.matching import Matching
+from gas.plugin.matching.pod_objects import NodePod
+from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode
 from gas.plugin.metrics import Metrics
-from gas.plugin.node_writer import NodeWriter
-from gas.plugin.pod_objects import NodePod
-from gas.plugin.pod_resources import PodResources
-from gas.plugin.receipt_writer import ReceiptWriter
-from gas.plugin.receipts import Receipt, ReceiptKind
-from gas.plugin.waiting_pods import PodOfNode, PodsOfNode
+from gas.plugin.node.node_writer import NodeWriter
+from gas.plugin.receipts.receipt_writer import ReceiptWriter
+from gas.plugin.receipts.receipts import Receipt, ReceiptKind
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ FIRST_LIST = 1.0
 """Seconds that the first list of pods gets before devices are offered without it."""
 
 LISTED_WITHIN = 2.0
-"""Seconds for kubelet's answer; while it waits for ours `gas.plugin.look_up.LOOK_UP_WITHIN` ends earlier."""
+"""Seconds for kubelet's answer; while it waits for ours `gas.plugin.matching.look_up.LOOK_UP_WITHIN` ends earlier."""
 
 
 class ClusterSide:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.errors import GasError
-from gas.plugin.gpu import MOST_MEMORY
+from gas.plugin.discovery.gpu import MOST_MEMORY
 
 
 class MalformedVariable(GasError):

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from gas.daemon import flag_values
 from gas.daemon.go_flags import GoFlag, boolean
-from gas.plugin import cdi_file, nfd_file
-from gas.plugin.allocation_policy import AllocationPolicy
-from gas.plugin.container_answer import ByPath, Cdi
+from gas.plugin.devices import cdi_file
+from gas.plugin.devices.allocation_policy import AllocationPolicy
+from gas.plugin.devices.container_answer import ByPath, Cdi
+from gas.plugin.node import nfd_file
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 

@@ -13,11 +13,11 @@ from typing import Literal
 from gas.daemon.flag_values import object_name
 from gas.daemon.go_flags import GoFlag, UsageError, boolean, describe_flags, read_go_flags
 from gas.daemon.klog_flags import KLOG_FLAGS, ignored_klog_flags
-from gas.plugin.allocation_policy import AllocationPolicy
-from gas.plugin.container_answer import ByPath, Cdi
-from gas.plugin.device_lists import Monitoring
+from gas.plugin.devices.allocation_policy import AllocationPolicy
+from gas.plugin.devices.container_answer import ByPath, Cdi
+from gas.plugin.devices.device_lists import Monitoring
+from gas.plugin.discovery.pci_ids import AllowedAndDenied, MalformedPciId, parse_id_lists
 from gas.plugin.flag_table import FLAG_GROUPS, WriteNode
-from gas.plugin.pci_ids import AllowedAndDenied, MalformedPciId, parse_id_lists
 
 _TABLE = (
     *(flag for group in FLAG_GROUPS.values() for flag in group),
@@ -33,7 +33,7 @@ class Flags:
     shared_dev_num        ids per card, 1 to 1000
     resource_manager      whether annotations are obeyed and anything is written to the cluster
     prefix                before /sys and /dev
-    allow_ids, deny_ids   PCI device ids in the form of `gas.plugin.pci_ids`; one of the two is empty
+    allow_ids, deny_ids   PCI device ids in the form of `gas.plugin.discovery.pci_ids`; one of the two is empty
     node_name             of the node in the cluster
     kubelet_dir           kubelet's own directory
     write_node            NONE without resource_manager

@@ -12,13 +12,13 @@ from gas.daemon.listening import listen
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, serve, until_served
 from gas.errors import GasError
 from gas.plugin.assembly import Plugin
-from gas.plugin.cdi_file import remove_cdi_file
+from gas.plugin.devices.cdi_file import remove_cdi_file
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags
 from gas.plugin.health import plain_app
 from gas.plugin.metrics import Metrics
-from gas.plugin.nfd_file import remove_feature_file
-from gas.plugin.node_writer import clear_node
+from gas.plugin.node.nfd_file import remove_feature_file
+from gas.plugin.node.node_writer import clear_node
 from gas.plugin.readiness import Readiness
 
 logger = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gas.plugin.device_server import DeviceServer
-from gas.plugin.registration import Registration, State
-from gas.plugin.rescan import Scanner
+from gas.plugin.discovery.rescan import Scanner
+from gas.plugin.kubelet.device_server import DeviceServer
+from gas.plugin.kubelet.registration import Registration, State
 
 
 class Readiness:

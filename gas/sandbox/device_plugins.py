@@ -13,13 +13,13 @@ import grpc
 from grpc import aio
 
 from gas.errors import GasError
+from gas.plugin.kubelet.plugin_socket import PluginSocket
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
     DevicePluginStub,
     RegistrationServicer,
     add_RegistrationServicer_to_server,
 )
-from gas.plugin.plugin_socket import PluginSocket
 from gas.sandbox.quantities import is_extended
 
 _Answer = TypeVar("_Answer")

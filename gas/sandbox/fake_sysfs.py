@@ -13,7 +13,7 @@ import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gas.plugin.fake_tree import FAKE_TREE_MARKER
+from gas.plugin.discovery.fake_tree import FAKE_TREE_MARKER
 
 _NULL = os.makedev(1, 3)
 """The device behind every fake character device: what is written to it is gone, and reading it ends at once."""

@@ -10,7 +10,7 @@ from gas.cards import Card, MalformedCard
 from gas.intel import names
 from gas.intel.container_cards import format_container_cards, parse_container_cards
 from gas.intel.malformed_annotation import MalformedAnnotation
-from gas.plugin.affinity_mask import AFFINITY_MASK
+from gas.plugin.devices.affinity_mask import AFFINITY_MASK
 from gas.sandbox.containers import Containers, Given
 
 Object = dict[str, Any]

@@ -13,7 +13,7 @@ from gas.cards import Card
 from gas.intel import names
 from gas.intel.inventory import read_node
 from gas.objects import Node
-from gas.plugin.node_description import NOTHING_OF_OURS, node_patch
+from gas.plugin.node.node_description import NOTHING_OF_OURS, node_patch
 from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, Model, fake_gpus
 from gas.sandbox.manifest_objects import NodeManifest
 from gas.sandbox.manifests import BadManifest

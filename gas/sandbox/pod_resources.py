@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import grpc
 from grpc import aio
 
+from gas.plugin.kubelet.plugin_socket import PluginSocket
 from gas.plugin.kubelet_api import podresources_v1_pb2 as api
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import (
     PodResourcesListerServicer,
     add_PodResourcesListerServicer_to_server,
 )
-from gas.plugin.plugin_socket import PluginSocket
 from gas.sandbox.device_books import DeviceBooks
 
 Object = dict[str, Any]

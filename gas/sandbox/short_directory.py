@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gas.errors import GasError
-from gas.plugin.plugin_socket import LONGEST_PATH
+from gas.plugin.kubelet.plugin_socket import LONGEST_PATH
 
 _PREFIX = "gas-sandbox-"
 _RANDOM = 8

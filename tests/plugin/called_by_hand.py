@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gas.plugin.allocation_policy import PreferredRequest
-from gas.plugin.listing import NO_IDS, Ids, Listing
-from gas.plugin.match import Match, Wish
-from gas.plugin.matching import Matching
-from gas.plugin.pod_objects import NodePod
-from gas.plugin.waiting_pods import PodsOfNode
+from gas.plugin.devices.allocation_policy import PreferredRequest
+from gas.plugin.kubelet.listing import NO_IDS, Ids, Listing
+from gas.plugin.matching.match import Match, Wish
+from gas.plugin.matching.matching import Matching
+from gas.plugin.matching.pod_objects import NodePod
+from gas.plugin.matching.waiting_pods import PodsOfNode
 from tests.plugin.pods_for_plugin import ids
 
 

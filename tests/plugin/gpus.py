@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gas.cards import Card
-from gas.plugin.gpu import Gpu, Scan
+from gas.plugin.discovery.gpu import Gpu, Scan
 
 
 def gpu(card: int, **fields: Any) -> Gpu:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gas.plugin.gpu import Gpu
+from gas.plugin.discovery.gpu import Gpu
 from tests.plugin.gpus import gpu
 
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gas.placement.need import Role
-from gas.plugin.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
-from gas.plugin.confidence import Confidence
-from gas.plugin.device_ids import DeviceId
-from gas.plugin.listing import Ids, Listing
-from gas.plugin.match import Match
-from gas.plugin.matching import Matching
-from gas.plugin.pod_objects import NodePod
-from gas.plugin.waiting_pods import PodsOfNode, Want, pod_of_node
+from gas.plugin.devices.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
+from gas.plugin.devices.device_ids import DeviceId
+from gas.plugin.kubelet.listing import Ids, Listing
+from gas.plugin.matching.confidence import Confidence
+from gas.plugin.matching.match import Match
+from gas.plugin.matching.matching import Matching
+from gas.plugin.matching.pod_objects import NodePod
+from gas.plugin.matching.waiting_pods import PodsOfNode, Want, pod_of_node
 
 
 @dataclass

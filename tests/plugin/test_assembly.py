@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from gas.cluster.connection import connect
-from gas.plugin.allocation_policy import PreferredRequest
+from gas.plugin.devices.allocation_policy import PreferredRequest
 from gas.plugin.environment import Environment
-from gas.plugin.listing import Listing
-from gas.plugin.look_up import Finding, LookUp
-from gas.plugin.node_writer import clear_node
-from gas.plugin.pod_resources import PodResources
+from gas.plugin.kubelet.listing import Listing
+from gas.plugin.kubelet.pod_resources import PodResources
+from gas.plugin.matching.look_up import Finding, LookUp
+from gas.plugin.node.node_writer import clear_node
 from gas.sandbox.access import Access
 from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
 from tests.builders import container, pod_json

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gas.daemon.go_flags import UsageError
-from gas.plugin.allocation_policy import AllocationPolicy
-from gas.plugin.container_answer import ByPath, Cdi
-from gas.plugin.device_lists import Monitoring
+from gas.plugin.devices.allocation_policy import AllocationPolicy
+from gas.plugin.devices.container_answer import ByPath, Cdi
+from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.flag_table import FLAG_GROUPS, WriteNode
 from gas.plugin.flags import Flags, help_text, parse_flags
 

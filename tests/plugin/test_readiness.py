@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from gas.plugin.device_lists import Device
-from gas.plugin.device_server import DeviceServer
+from gas.plugin.devices.device_lists import Device
+from gas.plugin.discovery.rescan import Scanner
+from gas.plugin.kubelet.device_server import DeviceServer
+from gas.plugin.kubelet.registration import Registration, State
 from gas.plugin.readiness import Readiness
-from gas.plugin.registration import Registration, State
-from gas.plugin.rescan import Scanner
 
 CARDS = (Device(id="card0-0", healthy=True),)
 

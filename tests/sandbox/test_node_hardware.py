@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.plugin.node_description import describe_node
-from gas.plugin.sysfs import read_gpus
+from gas.plugin.discovery.sysfs import read_gpus
+from gas.plugin.node.node_description import describe_node
 from gas.sandbox.__main__ import EXAMPLES
 from gas.sandbox.fake_sysfs import write_tree
 from gas.sandbox.manifest_objects import NodeManifest

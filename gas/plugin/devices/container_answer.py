@@ -1,0 +1,153 @@
+"""What a container is given for its ids: device nodes, mounts, environment, CDI names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from gas.errors import GasError
+from gas.plugin.devices.device_ids import DeviceId
+from gas.plugin.discovery.gpu import Gpu
+
+CDI_KIND = "gpu.intel.com/card"
+"""Kind of our CDI devices; their names are those of the cards: ``gpu.intel.com/card=card0``."""
+
+ROOT = PurePosixPath("/")
+DRI = PurePosixPath("/dev/dri")
+BY_PATH = DRI / "by-path"
+
+
+class NoSuchCards(GasError):
+    """None of the cards is on this node any more, so there is nothing to give."""
+
+    def __init__(self, cards: Iterable[str]) -> None:
+        super().__init__(f"this node has none of the cards {', '.join(cards)} any more; nothing can be given")
+
+
+class ByPath(StrEnum):
+    """How links in /dev/dri/by-path, which tell programs a card's PCI address, come into the container."""
+
+    SINGLE = "single"  # those of the container's cards, each by itself; the runtime mounts what they point to
+    NONE = "none"
+    ALL = "all"  # the whole directory: links stay links, but those of all cards are seen
+
+
+class Cdi(StrEnum):
+    """How a runtime that knows CDI is told of the cards, beside plain device nodes, which every runtime knows."""
+
+    NONE = "none"
+    NAMES = "names"  # the field for it in kubelet's API
+    ANNOTATIONS = "annotations"  # for runtimes that read only the older annotation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presentation:
+    """How containers see cards. With CDI its spec file has to be there first (gas.plugin.devices.cdi_file).
+
+    host_root  what is put before paths of the host, ``/`` outside of tests; paths in the container never have it
+    """
+
+    host_root: PurePosixPath = ROOT
+    by_path: ByPath = ByPath.SINGLE
+    cdi: Cdi = Cdi.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node that the container may read and write."""
+
+    host_path: str
+    container_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or directory of the host that the container may read."""
+
+    host_path: str
+    container_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerAnswer:
+    """Everything that kubelet puts into the container.
+
+    cdi          full names of CDI devices
+    annotations  for the container runtime; they never show on the pod
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    cdi: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def gpus_of(ids: Collection[DeviceId], gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """The cards that the ids are places of, each once, in natural order; a card that is gone is left out.
+
+    Raises NoSuchCards when nothing is left.
+    """
+    wanted = {id_.card for id_ in ids}
+    found = tuple(sorted((gpu for gpu in gpus if gpu.card in wanted), key=lambda gpu: gpu.card))
+    if not found:
+        raise NoSuchCards(map(str, sorted(wanted)))
+    return found
+
+
+def container_answer(
+    resource: str, gpus: Collection[Gpu], presentation: Presentation, *, env: Mapping[str, str] | None = None
+) -> ContainerAnswer:
+    """The answer that gives exactly these cards, in this order.
+
+    resource  without prefix; a container that asks for several gets an answer for each, which must not collide
+    """
+    named = [gpu for gpu in gpus if gpu.device_nodes and presentation.cdi is not Cdi.NONE]
+    cdi = tuple(f"{CDI_KIND}={gpu.card}" for gpu in named)
+    as_annotation = presentation.cdi is Cdi.ANNOTATIONS
+    return ContainerAnswer(
+        env=dict(env or {}),
+        device_nodes=card_nodes(gpus, presentation),
+        mounts=by_path_mounts(gpus, presentation),
+        cdi=() if as_annotation else cdi,
+        annotations={f"cdi.k8s.io/gas-plugin_{resource}": ",".join(cdi)} if cdi and as_annotation else {},
+    )
+
+
+def monitoring_answer(gpus: Iterable[Gpu], presentation: Presentation) -> ContainerAnswer:
+    """Access to every healthy card and its management engine; a node that is missing would stop the container."""
+    healthy = [gpu for gpu in gpus if gpu.healthy]
+    engines = dict.fromkeys(name for gpu in healthy for name in gpu.mei)
+    return ContainerAnswer(
+        device_nodes=card_nodes(healthy, presentation)
+        + tuple(_device_node(PurePosixPath("/dev") / name, presentation) for name in engines),
+        mounts=by_path_mounts(healthy, presentation),
+    )
+
+
+def card_nodes(gpus: Iterable[Gpu], presentation: Presentation) -> tuple[DeviceNode, ...]:
+    """The device nodes of the cards."""
+    return tuple(_device_node(DRI / name, presentation) for gpu in gpus for name in gpu.device_nodes)
+
+
+def by_path_mounts(gpus: Iterable[Gpu], presentation: Presentation) -> tuple[Mount, ...]:
+    """The mounts that tell PCI addresses. A node without such links has nothing to mount."""
+    links = [BY_PATH / name for gpu in gpus for name in gpu.by_path]
+    match presentation.by_path:
+        case ByPath.NONE:
+            paths = []
+        case ByPath.SINGLE:
+            paths = links
+        case ByPath.ALL:
+            paths = [BY_PATH] if links else []
+    return tuple(Mount(_on_host(path, presentation), str(path)) for path in paths)
+
+
+def _device_node(path: PurePosixPath, presentation: Presentation) -> DeviceNode:
+    return DeviceNode(_on_host(path, presentation), str(path))
+
+
+def _on_host(path: PurePosixPath, presentation: Presentation) -> str:
+    return str(presentation.host_root / path.relative_to(ROOT))

@@ -1,0 +1,1 @@
+"""The cards of the node, from sysfs."""

@@ -1,0 +1,251 @@
+"""What GPUs this node has, read from sysfs and ``/dev/dri``. Source: gpu-plugin-contract, Reading sysfs.
+
+One card that cannot be read costs nobody else anything. A fault in what decides whether and as what a card is given
+out (vendor, model, driver, virtual functions) leaves that card out; one in what only describes it (NUMA node, tiles,
+memory, links) leaves that description out, and says so in `Gpu.unread`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from gas.cards import Card, MalformedCard
+from gas.intel.names import COUNT_RESOURCES
+from gas.intel.quoted import listed, quoted
+from gas.plugin.discovery.gpu import MOST_MEMORY, Gpu, Scan
+from gas.plugin.discovery.pci_ids import parse_pci_id
+from gas.plugin.discovery.sysfs_files import UnreadableFile, entries, is_there, link_target, read_number, read_text
+
+_INTEL = "0x8086"
+_MOST_NUMA_NODES = 1024
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_CONTROL_NODE = re.compile(r"controlD[0-9]+", re.ASCII)
+_TILE_OF_CARD = re.compile(r"gt[0-9]+", re.ASCII)
+_TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)
+_MEI_NODE = re.compile(r"mei[0-9]+", re.ASCII)
+
+
+def read_gpus(
+    root: Path,
+    *,
+    allow_ids: frozenset[str] = frozenset(),
+    deny_ids: frozenset[str] = frozenset(),
+    memory_override: int | None = None,
+    memory_reserved: int = 0,
+) -> Scan:
+    """Look at the whole node once. Never raises for anything that is in the tree.
+
+    root             before ``/sys`` and ``/dev``; no answer carries it
+    allow_ids        PCI device ids in the form of `parse_pci_id`: only these cards; empty: all
+    deny_ids         not these cards
+    memory_override  bytes of a card whose memory cannot be read
+    memory_reserved  bytes of a card taken off what sysfs says, never off the override
+    """
+    try:
+        names = entries(root / "sys/class/drm", "/sys/class/drm")
+    except UnreadableFile as error:
+        return Scan(problems=(str(error),))
+    if names is None:
+        return Scan(problems=("/sys/class/drm is missing: the kernel has no graphics driver loaded",))
+    problems: list[str] = []
+    by_path = _by_path_names(root, problems)
+    gpus: list[Gpu] = []
+    broken: set[Card] = set()
+    for card in sorted(_cards(names)):
+        reader = _CardReader(root, card, problems)
+        try:
+            gpu = reader.read(allow_ids, deny_ids, by_path, memory_override, memory_reserved)
+        except UnreadableFile as error:
+            reader.tell(f"{error}; the card is left out")
+            broken.add(card)
+            continue
+        if gpu is not None:
+            gpus.append(gpu)
+    return Scan(gpus=tuple(gpus), problems=tuple(problems), broken=frozenset(broken))
+
+
+def _cards(names: Iterable[str]) -> Iterable[Card]:
+    """The names that are cards': among them stand connectors, render nodes and files."""
+    for name in names:
+        try:
+            yield Card.parse(name)
+        except MalformedCard:
+            continue
+
+
+def _by_path_names(root: Path, problems: list[str]) -> tuple[str, ...]:
+    try:
+        return entries(root / "dev/dri/by-path", "/dev/dri/by-path") or ()
+    except UnreadableFile as error:
+        problems.append(f"{error}; no card has links there")
+        return ()
+
+
+class _CardReader:
+    """Reads one card; what it cannot read but can do without is told in ``problems``."""
+
+    def __init__(self, root: Path, card: Card, problems: list[str]) -> None:
+        self._root = root
+        self._card = card
+        self._directory = root / "sys/class/drm" / str(card)
+        self._device = self._directory / "device"
+        self._problems = problems
+        self._unread: set[str] = set()
+
+    def tell(self, sentence: str, *unread: str) -> None:
+        """A problem, and the fields of `Gpu` that are not known because of it."""
+        self._problems.append(f"{self._card}: {sentence}")
+        self._unread.update(unread)
+
+    def read(
+        self,
+        allow_ids: frozenset[str],
+        deny_ids: frozenset[str],
+        by_path: tuple[str, ...],
+        memory_override: int | None,
+        memory_reserved: int,
+    ) -> Gpu | None:
+        """The card, or None when it is none of ours. Raises UnreadableFile when that cannot be told."""
+        if not self._is_intel():
+            return None
+        device_id = self._device_id()
+        if device_id in deny_ids or (allow_ids and device_id not in allow_ids):
+            return None
+        if (driver := self._driver()) is None or self._is_left_to_the_host():
+            return None
+        device_nodes = self._device_nodes()
+        in_device = self._names(self._device, "device", "tiles", "memory", "mei")
+        tiles = self._tiles(in_device)
+        address = self._pci_address()
+        return Gpu(
+            card=self._card,
+            driver=driver,
+            device_id=device_id,
+            pci_address=address,
+            numa_node=self._numa_node(),
+            tiles=tiles,
+            memory=self._memory(tiles, memory_override, memory_reserved),
+            device_nodes=device_nodes,
+            by_path=tuple(name for name in by_path if name.startswith(f"pci-{address}")) if address else (),
+            mei=self._mei(in_device),
+            pci_path=self._pci_path(),
+            healthy=bool(device_nodes),
+            unread=frozenset(self._unread),
+        )
+
+    def _is_intel(self) -> bool:
+        if not is_there(self._directory):
+            raise UnreadableFile("its directory is a dangling link")
+        vendor = read_text(self._device / "vendor", "device/vendor")
+        if vendor is None:
+            if self._device.is_symlink() and not is_there(self._device):
+                raise UnreadableFile("device is a dangling link")
+            return False  # no PCI device: a virtual display or the firmware's frame buffer
+        if (pci_id := parse_pci_id(vendor)) is None:
+            raise UnreadableFile(f"device/vendor: expected a PCI id such as {_INTEL}, found {quoted(vendor)}")
+        return pci_id == _INTEL
+
+    def _device_id(self) -> str:
+        text = read_text(self._device / "device", "device/device")
+        if text is None:
+            raise UnreadableFile("device/device is missing")
+        if (pci_id := parse_pci_id(text)) is None:
+            raise UnreadableFile(f"device/device: expected a PCI id such as 0x56c0, found {quoted(text)}")
+        return pci_id
+
+    def _driver(self) -> str | None:
+        """The driver, which is the name of the card's resource too; None when it is none of ours."""
+        if (target := link_target(self._device / "driver")) is None:
+            raise UnreadableFile("device/driver is no link: the card has no driver")
+        if (driver := PurePosixPath(target).name) in COUNT_RESOURCES:
+            return driver
+        self.tell(f"expected driver {' or '.join(COUNT_RESOURCES)}, found {quoted(driver)}; the card is left out")
+        return None
+
+    def _is_left_to_the_host(self) -> bool:
+        """A physical function whose virtual functions are the cards."""
+        return (read_number(self._device / "sriov_numvfs", "device/sriov_numvfs") or 0) > 0
+
+    def _device_nodes(self) -> tuple[str, ...]:
+        names = entries(self._device / "drm", "device/drm")
+        if names is None:
+            raise UnreadableFile("device/drm is missing")
+        wanted = [name for name in names if _CONTROL_NODE.fullmatch(name) is None]
+        found = tuple(name for name in wanted if is_there(self._root / "dev/dri" / name))
+        if not found:
+            self.tell(
+                f"none of its device nodes is under /dev/dri ({listed(wanted) or 'it has none'}); it is unhealthy"
+            )
+        return found
+
+    def _tiles(self, in_device: tuple[str, ...]) -> int:
+        """i915 shows them in the card, xe in the device. The memory of a card is that of its tiles."""
+        in_card = self._names(self._directory / "gt", "gt", "tiles", "memory")
+        count = sum(_TILE_OF_CARD.fullmatch(name) is not None for name in in_card)
+        count += sum(_TILE_OF_DEVICE.fullmatch(name) is not None for name in in_device)
+        return count or 1
+
+    def _memory(self, tiles: int, override: int | None, reserved: int) -> int | None:
+        """Bytes of the whole card; sysfs has them per tile."""
+        try:
+            per_tile = read_number(self._directory / "lmem_total_bytes", "lmem_total_bytes")
+            if per_tile is not None and not 0 <= per_tile * tiles <= MOST_MEMORY:
+                raise UnreadableFile(f"lmem_total_bytes: expected the bytes of a tile, found {per_tile}")
+        except UnreadableFile as error:
+            instead = "is not known" if override is None else f"counts as {override} bytes"
+            self.tell(f"{error}; unless it was read before its memory {instead}", "memory")
+            return override
+        if per_tile is None:
+            return override
+        memory = per_tile * tiles - reserved
+        if memory < 0:
+            self.tell(f"{reserved} bytes are reserved of the {per_tile * tiles} it has; its memory cannot be asked for")
+        return memory if memory > 0 else None
+
+    def _numa_node(self) -> int | None:
+        try:
+            number = read_number(self._device / "numa_node", "device/numa_node")
+            if number is not None and number >= _MOST_NUMA_NODES:
+                raise UnreadableFile(f"device/numa_node: expected less than {_MOST_NUMA_NODES}, found {number}")
+        except UnreadableFile as error:
+            self.tell(f"{error}; unless it was read before it counts as a card of no NUMA node", "numa_node")
+            return None
+        return number if number is not None and number >= 0 else None
+
+    def _pci_address(self) -> str:
+        target = PurePosixPath(link_target(self._directory) or "")
+        device = PurePosixPath(link_target(self._device) or "")
+        for name in (*reversed(target.parts), device.name):
+            if _PCI_ADDRESS.fullmatch(name) is not None:
+                return name
+        self.tell("neither the link to it nor its link device names a PCI address; it has no links in by-path")
+        return ""
+
+    def _pci_path(self) -> tuple[str, ...]:
+        try:
+            path = self._device.resolve().relative_to(self._root.resolve())
+        except (OSError, RuntimeError, ValueError):
+            return ()
+        for index, name in enumerate(path.parts):
+            if name.startswith("pci"):
+                return path.parts[index:]
+        return ()
+
+    def _mei(self, in_device: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            name
+            for engine in in_device
+            if ".mei-" in engine
+            for name in self._names(self._device / engine / "mei", f"device/{engine}/mei", "mei")
+            if _MEI_NODE.fullmatch(name) is not None and is_there(self._root / "dev" / name)
+        )
+
+    def _names(self, path: Path, place: str, *unread: str) -> tuple[str, ...]:
+        """The entries of a directory that a card need not have; ``unread``: what is not known without them."""
+        try:
+            return entries(path, place) or ()
+        except UnreadableFile as error:
+            self.tell(str(error), *unread)
+            return ()

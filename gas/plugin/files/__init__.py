@@ -1,0 +1,1 @@
+"""Files that we keep for others to read."""

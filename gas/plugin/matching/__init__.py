@@ -1,0 +1,1 @@
+"""For which pod and container kubelet is asking, and the answer."""

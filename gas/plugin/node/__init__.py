@@ -1,0 +1,1 @@
+"""What the node says about its cards: labels, resources, the feature file."""

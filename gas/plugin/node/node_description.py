@@ -1,0 +1,107 @@
+"""Everything that the plugin writes on its node, and the one patch that makes the node say it.
+
+What is ours is known by its exact name (and numbered continuations), so that labels of others under the same prefix,
+such as links found by telemetry, stay. The annotation is ours even when somebody else wrote it: one that outlived the
+difference between the cards would be wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gas.amounts import MalformedQuantity, parse_quantity
+from gas.intel import names
+from gas.objects import Node, NodeStatus, Quantity
+from gas.plugin.discovery.gpu import Scan
+from gas.plugin.node.node_labels import node_labels
+from gas.plugin.node.node_resources import SUMMED_RESOURCES, card_capacity, node_resources
+
+_CONTINUED = (names.GPU_NUMBERS, names.NUMA_GPU_MAP, names.PCI_GROUPS)
+_LABEL = re.compile(
+    f"{re.escape(names.CARDS)}|(?:{'|'.join(map(re.escape, _CONTINUED))})(?:[2-9]|[1-9][0-9]{{1,8}})?", re.ASCII
+)
+
+MergePatch = Mapping[str, Mapping[str, Mapping[str, str | None]]]
+"""``{"metadata": {"labels": …, "annotations": …}, "status": {"capacity": …, "allocatable": …}}``; None takes away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDescription:
+    """What is to be written. ``resources`` are amounts by full name, bytes where they are memory."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING_OF_OURS = NodeDescription()
+"""A node from which everything of ours is taken."""
+
+
+def describe_node(scan: Scan, *, shared_dev_num: int, pci_grouping_level: int) -> NodeDescription:
+    """What a node with these cards says; nothing when it has none."""
+    capacity = card_capacity(scan, shared_dev_num=shared_dev_num)
+    return NodeDescription(
+        labels=node_labels(scan, pci_grouping_level=pci_grouping_level),
+        annotations={names.CARD_CAPACITY: capacity} if capacity is not None else {},
+        resources=node_resources(scan),
+    )
+
+
+def node_patch(node: Node, wanted: NodeDescription) -> MergePatch | None:
+    """What must change on the node, with everything of ours that it should not have taken away; None: nothing.
+
+    It is for the node's subresource ``status``, where kube-apiserver takes labels and annotations as well: cards and
+    what they have change in one write. Kubelet leaves resources alone that no device plugin has, and makes
+    ``allocatable`` of their ``capacity``; both are written, so that nobody waits for its next turn.
+    """
+    metadata = {
+        "labels": _changes(node.labels, wanted.labels, _is_our_label),
+        "annotations": _changes(node.annotations, wanted.annotations, _is_our_annotation),
+    }
+    amounts = {name: str(amount) for name, amount in wanted.resources.items()}
+    found = node.status or NodeStatus()
+    status = {
+        "capacity": _changes(_plain(found.capacity), amounts, _is_our_resource),
+        "allocatable": _changes(_plain(found.allocatable), amounts, _is_our_resource),
+    }
+    patch = {
+        part: changed
+        for part, fields in (("metadata", metadata), ("status", status))
+        if (changed := {name: changes for name, changes in fields.items() if changes})
+    }
+    return patch or None
+
+
+def _is_our_label(name: str) -> bool:
+    return _LABEL.fullmatch(name) is not None
+
+
+def _is_our_annotation(name: str) -> bool:
+    return name == names.CARD_CAPACITY
+
+
+def _is_our_resource(name: str) -> bool:
+    return name in SUMMED_RESOURCES
+
+
+def _changes(
+    found: Mapping[str, str], wanted: Mapping[str, str], is_ours: Callable[[str], bool]
+) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {name: value for name, value in wanted.items() if found.get(name) != value}
+    changes.update((name, None) for name in found if is_ours(name) and name not in wanted)
+    return changes
+
+
+def _plain(resources: Mapping[str, Quantity] | None) -> dict[str, str]:
+    """The amounts as plain numbers, however they are written; what is none differs from every number."""
+    return {name: _number(quantity) for name, quantity in (resources or {}).items()}
+
+
+def _number(quantity: Quantity) -> str:
+    try:
+        return str(parse_quantity(quantity))
+    except MalformedQuantity:
+        return ""

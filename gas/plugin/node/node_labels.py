@@ -1,0 +1,62 @@
+"""The node's labels about its cards. Source: gpu-plugin-contract, Labels and extended resources of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gas.intel import names
+from gas.intel.split_label import split_value
+from gas.plugin.discovery.gpu import Gpu, Scan
+
+_LONGEST_VALUE = 63
+
+
+def node_labels(scan: Scan, *, pci_grouping_level: int) -> dict[str, str]:
+    """All labels that describe the node's cards, continuations included; none when it has no cards.
+
+    pci_grouping_level  how many folders of their sysfs paths cards of one group share; 0: no groups are told
+
+    Unhealthy cards are named too: the place of a card in ``gpu-numbers`` is the number by which links know it.
+    """
+    if not scan.gpus:
+        return {}
+    labels = {names.CARDS: _card_names(scan.gpus)}
+    labels |= split_value(names.GPU_NUMBERS, _numbers(scan.gpus))
+    if numa := _numa_gpu_map(scan.gpus):
+        labels |= split_value(names.NUMA_GPU_MAP, numa)
+    if groups := _pci_groups(scan.gpus, pci_grouping_level):
+        labels |= split_value(names.PCI_GROUPS, groups)
+    return labels
+
+
+def _card_names(gpus: Iterable[Gpu]) -> str:
+    """As many whole names as fit: this old label has no continuation, and half a name would be another card's."""
+    text = ""
+    for gpu in gpus:
+        longer = f"{text}.{gpu.card}" if text else str(gpu.card)
+        if len(longer) > _LONGEST_VALUE:
+            break
+        text = longer
+    return text
+
+
+def _numbers(gpus: Iterable[Gpu]) -> str:
+    return ".".join(str(int(gpu.card)) for gpu in gpus)
+
+
+def _numa_gpu_map(gpus: Iterable[Gpu]) -> str:
+    """``0-0.1_1-2.3``; empty when no card belongs to a NUMA node."""
+    groups: dict[int, list[Gpu]] = {}
+    for gpu in gpus:
+        if gpu.numa_node is not None:
+            groups.setdefault(gpu.numa_node, []).append(gpu)
+    return "_".join(f"{node}-{_numbers(group)}" for node, group in sorted(groups.items()))
+
+
+def _pci_groups(gpus: Iterable[Gpu], level: int) -> str:
+    """``0.1_2.3.4``; a card that shares its folders with no other is a group of one."""
+    groups: dict[tuple[str, ...], list[Gpu]] = {}
+    for gpu in gpus:
+        if level > 0 and gpu.pci_path:
+            groups.setdefault(gpu.pci_path[:level], []).append(gpu)
+    return "_".join(map(_numbers, groups.values()))

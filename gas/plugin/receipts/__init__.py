@@ -1,0 +1,1 @@
+"""What kubelet really gave, against what was decided."""

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.cards import Card
+from gas.plugin.devices.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
+from gas.plugin.devices.device_ids import DeviceId, known_ids
+
+
+def asked(offered: str, size: int, must_include: str = "") -> PreferredRequest:
+    return PreferredRequest(
+        resource="i915",
+        offered=known_ids(offered.split()),
+        must_include=frozenset(known_ids(must_include.split())),
+        size=size,
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "request_", "expected"),
+    [
+        pytest.param("none", asked("card1-1 card0-0 card1-0", 1), "card1-0", id="none: the card kubelet names first"),
+        pytest.param("none", asked("card1-0 card1-1 card0-0", 2), "card1-0 card0-0", id="none: different cards first"),
+        pytest.param(
+            "balanced", asked("card0-0 card1-0 card1-1", 1), "card1-0", id="balanced: the card with most free ids"
+        ),
+        pytest.param("balanced", asked("card10-0 card2-0", 1), "card2-0", id="balanced: of equals the first card"),
+        pytest.param(
+            "balanced",
+            asked("card0-0 card0-1 card0-2 card1-0", 2),
+            "card0-0 card1-0",
+            id="balanced: a second id of a card gives nothing while there are others",
+        ),
+        pytest.param("packed", asked("card0-0 card0-1 card1-1", 1), "card1-1", id="packed: the fullest card"),
+        pytest.param("packed", asked("card10-0 card2-0", 1), "card2-0", id="packed: of equals the first card"),
+        pytest.param(
+            "packed",
+            asked("card0-0 card0-1 card1-0 card1-1", 3),
+            "card0-0 card1-0 card0-1",
+            id="packed: cards twice only when there are not enough",
+        ),
+        pytest.param(
+            "balanced",
+            asked("card0-0 card0-1 card0-2 card1-0", 2, "card0-1"),
+            "card0-1 card1-0",
+            id="what must be included comes first and counts as that card",
+        ),
+        pytest.param("balanced", asked("card0-0", 3), "card0-0", id="fewer when fewer are offered"),
+        pytest.param("packed", asked("", 1), "", id="nothing when nothing is offered"),
+    ],
+)
+def test_policies(policy: str, request_: PreferredRequest, expected: str) -> None:
+    assert " ".join(map(str, preferred_ids(AllocationPolicy(policy), request_))) == expected
+
+
+def test_decided_ids_come_before_the_policys() -> None:
+    chosen = preferred_ids(
+        AllocationPolicy.BALANCED, asked("card0-0 card0-1 card1-0 card2-0", 2), decided=known_ids(["card2-0"])
+    )
+    assert chosen == known_ids(["card2-0", "card0-0"])
+
+
+def test_spared_ids_are_taken_last() -> None:
+    request = asked("card0-0 card1-0 card1-1", 2)
+    spared = known_ids(["card0-0"])
+    assert preferred_ids(AllocationPolicy.PACKED, request, spared=spared) == known_ids(["card1-0", "card1-1"])
+    everything = asked("card0-0 card1-0 card1-1", 3)
+    assert preferred_ids(AllocationPolicy.PACKED, everything, spared=spared)[-1:] == spared
+
+
+device_ids = st.builds(DeviceId, st.integers(0, 5).map(Card), st.integers(0, 3))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> PreferredRequest:
+    offered = draw(st.lists(device_ids, unique=True))
+    size = draw(st.integers(0, 8))
+    must_include = draw(st.frozensets(st.sampled_from(offered), max_size=size)) if offered else frozenset()
+    return PreferredRequest(resource="i915", offered=tuple(offered), must_include=must_include, size=size)
+
+
+@given(st.sampled_from(AllocationPolicy), requests())
+def test_the_wish_is_one_that_kubelet_can_grant(policy: AllocationPolicy, request: PreferredRequest) -> None:
+    chosen = preferred_ids(policy, request)
+    assert len(set(chosen)) == len(chosen) == min(request.size, len(request.offered))
+    assert request.must_include <= set(chosen) <= request.available
+
+
+@given(st.sampled_from(AllocationPolicy), requests())
+def test_cards_differ_as_long_as_they_suffice(policy: AllocationPolicy, request: PreferredRequest) -> None:
+    chosen = preferred_ids(policy, request)
+    forced = {id_.card for id_ in request.must_include}
+    others = {id_.card for id_ in request.offered} - forced
+    possible = len(forced) + min(len(others), len(chosen) - len(request.must_include))
+    assert len({id_.card for id_ in chosen}) == possible

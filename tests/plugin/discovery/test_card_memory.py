@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gas.cards import Card
+from gas.plugin.discovery.card_memory import FORGET_AFTER, CardMemory
+from gas.plugin.discovery.gpu import Gpu, Scan
+from tests.plugin.gpus import gpu, scan
+
+
+def health(scan: Scan) -> dict[int, bool]:
+    return {int(gpu.card): gpu.healthy for gpu in scan.gpus}
+
+
+@pytest.fixture
+def memory() -> CardMemory:
+    """Of a node that had cards 0 and 1 at second 0."""
+    memory = CardMemory()
+    assert health(memory.take_in(scan(gpu(0), gpu(1)), 0)) == {0: True, 1: True}
+    return memory
+
+
+def test_what_was_found_is_what_there_is() -> None:
+    found = scan(gpu(2), gpu(10, healthy=False), problems=("card10: ill",))
+    assert CardMemory().take_in(found, 0) == found
+
+
+def test_a_card_that_cannot_be_read_is_unhealthy_as_long_as_it_is_there(memory: CardMemory) -> None:
+    broken = scan(gpu(0), problems=("card1: broken",), broken=frozenset({Card(1)}))
+    for now in (5, 10 * FORGET_AFTER):
+        seen = memory.take_in(broken, now)
+        assert seen.gpus == (gpu(0), gpu(1, healthy=False))
+        assert seen.problems == ("card1: broken",)
+    assert health(memory.take_in(scan(gpu(0), gpu(1)), 11 * FORGET_AFTER)) == {0: True, 1: True}
+
+
+def test_a_card_that_was_never_whole_is_not_made_up() -> None:
+    seen = CardMemory().take_in(scan(gpu(0), broken=frozenset({Card(1)})), 0)
+    assert health(seen) == {0: True}
+
+
+def test_a_card_that_went_away_is_unhealthy_for_a_while_and_then_forgotten(memory: CardMemory) -> None:
+    without = scan(gpu(0))
+    seen = memory.take_in(without, 5)
+    assert seen.gpus == (gpu(0), gpu(1, healthy=False))
+    assert seen.problems == ("card1: it went away; it is unhealthy until it comes back or is forgotten",)
+    assert memory.take_in(without, 10).problems == seen.problems
+    assert health(memory.take_in(without, 4.9 + FORGET_AFTER)) == {0: True, 1: False}
+    assert memory.take_in(without, 5 + FORGET_AFTER) == without
+    assert memory.take_in(without, 6 + FORGET_AFTER) == without
+
+
+def test_a_card_that_comes_back_is_healthy_and_waited_for_anew(memory: CardMemory) -> None:
+    memory.take_in(scan(gpu(0)), 5)
+    assert health(memory.take_in(scan(gpu(0), gpu(1)), 10)) == {0: True, 1: True}
+    memory.take_in(scan(gpu(0)), 4 + FORGET_AFTER)
+    assert health(memory.take_in(scan(gpu(0)), 6 + FORGET_AFTER)) == {0: True, 1: False}
+
+
+def test_a_broken_card_that_then_goes_away_is_waited_for_from_then_on(memory: CardMemory) -> None:
+    memory.take_in(scan(gpu(0)), 5)
+    memory.take_in(scan(gpu(0), broken=frozenset({Card(1)})), 10)
+    memory.take_in(scan(gpu(0)), 5 + FORGET_AFTER)
+    assert health(memory.take_in(scan(gpu(0)), 10 + FORGET_AFTER)) == {0: True, 1: False}
+
+
+def test_a_card_that_comes_back_incomplete_is_waited_for_anew(memory: CardMemory) -> None:
+    memory.take_in(scan(gpu(0)), 5)
+    memory.take_in(scan(gpu(0), gpu(1, device_nodes=("card1",))), 10)
+    assert health(memory.take_in(scan(gpu(0)), 6 + FORGET_AFTER)) == {0: True, 1: False}
+
+
+def test_all_cards_gone_at_once_are_not_forgotten_at_once(memory: CardMemory) -> None:
+    assert health(memory.take_in(scan(), 5)) == {0: False, 1: False}
+
+
+@pytest.mark.parametrize("broken", [frozenset(), frozenset({Card(1)})], ids=["old-name-gone", "old-name-broken"])
+def test_a_card_that_comes_back_under_another_number_is_not_there_twice(
+    memory: CardMemory, broken: frozenset[Card]
+) -> None:
+    renumbered = gpu(2, pci_address=gpu(1).pci_address)
+    assert memory.take_in(scan(gpu(0), renumbered, broken=broken), 5).gpus == (gpu(0), renumbered)
+
+
+def test_cards_without_address_are_not_taken_for_one_another() -> None:
+    memory = CardMemory()
+    memory.take_in(scan(gpu(0, pci_address=""), gpu(1, pci_address="")), 0)
+    assert health(memory.take_in(scan(gpu(0, pci_address="")), 5)) == {0: True, 1: False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"device_nodes": ("card1",)}, gpu(1, healthy=False), id="a-lost-device-node-makes-it-unhealthy"),
+        pytest.param({"device_nodes": ()}, gpu(1, healthy=False), id="so-do-all-of-them"),
+        pytest.param(
+            {"device_nodes": ("card1", "renderD200")},
+            gpu(1, device_nodes=("card1", "renderD200")),
+            id="a-renamed-one-is-as-good",
+        ),
+        pytest.param(
+            {"device_nodes": ("card1",), "driver": "xe"},
+            gpu(1, device_nodes=("card1",), driver="xe"),
+            id="with-another-driver-it-is-another-card",
+        ),
+        pytest.param(
+            {"device_nodes": ("card1",), "pci_address": "0000:77:00.0"},
+            gpu(1, device_nodes=("card1",), pci_address="0000:77:00.0"),
+            id="at-another-address-it-is-another-card",
+        ),
+        pytest.param({"memory": 5}, gpu(1, memory=5), id="a-new-description-counts"),
+        pytest.param(
+            {"memory": 5, "tiles": 7, "numa_node": None, "unread": frozenset({"memory"})},
+            gpu(1, tiles=7),
+            id="what-could-not-be-read-stays-as-it-was",
+        ),
+        pytest.param(
+            {"driver": "xe", "memory": 5, "unread": frozenset({"memory"})},
+            gpu(1, driver="xe", memory=5),
+            id="another-card-takes-nothing-over",
+        ),
+    ],
+)
+def test_a_card_that_changed(memory: CardMemory, changes: dict[str, Any], expected: Gpu) -> None:
+    assert memory.take_in(scan(gpu(0), gpu(1, **changes)), 5).gpus == (gpu(0), expected)
+    assert health(memory.take_in(scan(gpu(0), gpu(1)), 10)) == {0: True, 1: True}
+
+
+def test_a_lost_device_node_is_told(memory: CardMemory) -> None:
+    seen = memory.take_in(scan(gpu(0), gpu(1, device_nodes=("card1",))), 5)
+    assert seen.problems == ("card1: it lost '/dev/dri/renderD129'; it is unhealthy",)
+
+
+def test_what_was_never_read_counts_as_the_scan_says_until_it_is(memory: CardMemory) -> None:
+    unread = gpu(2, tiles=1, memory=4, unread=frozenset({"tiles", "memory"}))
+    for now in (5, 10):
+        assert memory.take_in(scan(gpu(0), gpu(1), unread), now).gpus[2] == gpu(2, tiles=1, memory=4)
+    whole = gpu(2, tiles=2, memory=8)
+    assert memory.take_in(scan(gpu(0), gpu(1), whole), 15).gpus[2] == whole
+    for now in (20, 25):
+        assert memory.take_in(scan(gpu(0), gpu(1), unread), now).gpus[2] == whole

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from gas.plugin.discovery.gpu import Scan
+from gas.plugin.discovery.rescan import Scanner
+from gas.plugin.discovery.sysfs import read_gpus
+from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550, Model, add_gpu, card_directory, fake_gpus, remove_gpu, write_tree
+from tests.cluster.scripted_server import until
+from tests.plugin.gpus import gpu, scan
+
+PATIENCE = 20
+
+
+class Told:
+    """What a scanner told, scan after scan."""
+
+    def __init__(self) -> None:
+        self.scans: list[Scan] = []
+
+    def __call__(self, scan: Scan) -> None:
+        self.scans.append(scan)
+
+
+async def test_only_changes_are_told_and_the_first_picture_always() -> None:
+    answers = [scan(), scan(), scan(gpu(0)), scan(gpu(0)), scan(gpu(0), problems=("card1: broken",))]
+    told = Told()
+    scanner = Scanner(iter(answers).__next__, told)
+    for answer in answers:
+        await scanner.look()
+        assert scanner.scan == answer
+    assert told.scans == [answers[0], answers[2], answers[4]]
+    assert (scanner.finished, scanner.faults, scanner.stuck) == (5, 0, None)
+
+
+async def test_a_card_that_disappears_and_comes_back(tmp_path: Path) -> None:
+    gpus = fake_gpus(FLEX_170, 2)
+    write_tree(tmp_path, gpus)
+    told = Told()
+    scanner = Scanner(lambda: read_gpus(tmp_path), told)
+    await scanner.look()
+    remove_gpu(tmp_path, gpus[1])
+    await scanner.look()
+    add_gpu(tmp_path, gpus[1])
+    await scanner.look()
+    assert [[gpu.healthy for gpu in scan.gpus] for scan in told.scans] == [[True, True], [True, False], [True, True]]
+    assert told.scans[0] == told.scans[2]
+
+
+@pytest.mark.parametrize(("model", "where"), [(MAX_1550, "gt"), (FLEX_170, "lmem_total_bytes")], ids=["gt", "memory"])
+async def test_a_description_that_cannot_be_read_any_more_keeps_tiles_and_memory(
+    tmp_path: Path, model: Model, where: str
+) -> None:
+    gpus = fake_gpus(model, 2)
+    write_tree(tmp_path, gpus)
+    told = Told()
+    scanner = Scanner(lambda: read_gpus(tmp_path), told)
+    await scanner.look()
+    broken = card_directory(tmp_path, gpus[1]) / where
+    broken.rename(broken.with_name("aside"))
+    broken.symlink_to("nowhere")
+    await scanner.look()
+    assert told.scans[1].gpus == told.scans[0].gpus
+    (problem,) = told.scans[1].problems
+    assert problem.startswith(f"card1: {where} is a dangling link")
+
+
+async def test_it_scans_again_and_again() -> None:
+    scanner = Scanner(lambda: scan(gpu(0)), Told(), interval=0.001)
+    running = asyncio.create_task(scanner.run())
+    await until(lambda: scanner.finished > 3)
+    running.cancel()
+
+
+async def test_a_scan_that_raises_leaves_the_picture_and_the_next_one_counts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers: list[Scan | Exception] = [scan(gpu(0)), ZeroDivisionError("a bug"), scan(gpu(0), gpu(1))]
+
+    def read() -> Scan:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    scanner = Scanner(read, Told())
+    await scanner.look()
+    await scanner.look()
+    assert scanner.scan == scan(gpu(0))
+    assert scanner.faults == 1
+    assert "the cards of this node could not be looked at" in caplog.text
+    await scanner.look()
+    assert scanner.scan == scan(gpu(0), gpu(1))
+
+
+async def test_a_card_that_does_not_answer_stops_neither_the_loop_nor_the_picture() -> None:
+    answer = threading.Event()
+    waits = iter([False, True])
+
+    def read() -> Scan:
+        if next(waits):
+            answer.wait(PATIENCE)
+            return scan(gpu(0), gpu(1))
+        return scan(gpu(0))
+
+    told = Told()
+    scanner = Scanner(read, told, slow=0.01)
+    await scanner.look()
+    looking = asyncio.create_task(scanner.look())
+    await until(lambda: scanner.stuck)
+    stuck = scanner.stuck
+    assert stuck == "looking at the cards of this node has taken over 0.01 s; a card does not answer"
+    assert told.scans == [scan(gpu(0))]
+    answer.set()
+    await looking
+    assert scanner.stuck is None
+    assert told.scans == [scan(gpu(0)), scan(gpu(0), gpu(1))]
+
+
+async def test_a_scanner_can_be_stopped_while_a_card_does_not_answer() -> None:
+    answer, started = threading.Event(), threading.Event()
+
+    def read() -> Scan:
+        started.set()
+        answer.wait(PATIENCE)
+        return scan()
+
+    told = Told()
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: errors.append(context))
+    before = set(threading.enumerate())
+    running = asyncio.create_task(Scanner(read, told).run())
+    await until(started.is_set)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    answer.set()
+    await until(lambda: not any(thread.name == "sysfs" for thread in set(threading.enumerate()) - before))
+    await asyncio.sleep(0)
+    assert told.scans == errors == []
+
+
+async def test_each_problem_is_logged_once_while_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    broken, whole = scan(problems=("card1: broken",)), scan()
+    answers = iter([broken, broken, whole, broken])
+    scanner = Scanner(answers.__next__, Told())
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            await scanner.look()
+    assert caplog.messages == ["card1: broken", "card1: broken"]

@@ -1,0 +1,482 @@
+"""Reading the node's cards. Cases name the sentences of gpu-plugin-contract, Reading sysfs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gas.cards import Card
+from gas.plugin.discovery.gpu import Gpu
+from gas.plugin.discovery.sysfs import read_gpus
+from gas.sandbox.broken_files import BREAKS, break_file
+from gas.sandbox.fake_sysfs import (
+    ARC_B580,
+    FLEX_140,
+    FLEX_170,
+    MAX_1550,
+    MAX_1550_XE,
+    FakeGpu,
+    Model,
+    card_directory,
+    device_directory,
+    fake_gpus,
+    with_virtual_functions,
+    write_tree,
+)
+
+
+def only(root: Path) -> Gpu:
+    """The one card of a tree that has no fault."""
+    scan = read_gpus(root)
+    assert scan.problems == ()
+    assert scan.broken == frozenset()
+    (gpu,) = scan.gpus
+    return gpu
+
+
+def cards(root: Path) -> list[int]:
+    return [int(gpu.card) for gpu in read_gpus(root).gpus]
+
+
+def as_plain_directory(root: Path, gpu: FakeGpu) -> Path:
+    """The card in ``/sys/class/drm``, no link any more, with nothing but a link to its device."""
+    link = card_directory(root, gpu)
+    link.unlink()
+    link.mkdir()
+    (link / "device").symlink_to("../../../devices/" + "/".join(gpu.pci_path))
+    return link
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> FakeGpu:
+    """The only card of the tree at ``tmp_path``."""
+    (gpu,) = fake_gpus(FLEX_170, 1)
+    write_tree(tmp_path, (gpu,))
+    return gpu
+
+
+def test_a_card_with_everything(tmp_path: Path) -> None:
+    gpu = FakeGpu(
+        card=3,
+        model=FLEX_170,
+        pci_path=("pci0000:4a", "0000:4a:02.0", "0000:4b:00.0", "0000:4c:01.0", "0000:4d:00.0"),
+        numa_node=1,
+        mei=7,
+    )
+    write_tree(tmp_path, (gpu,))
+    assert only(tmp_path) == Gpu(
+        card=Card(3),
+        driver="i915",
+        device_id="0x56c0",
+        pci_address="0000:4d:00.0",
+        numa_node=1,
+        tiles=1,
+        memory=16 * 2**30,
+        device_nodes=("card3", "renderD131"),
+        by_path=("pci-0000:4d:00.0-card", "pci-0000:4d:00.0-render"),
+        mei=("mei7",),
+        pci_path=("pci0000:4a", "0000:4a:02.0", "0000:4b:00.0", "0000:4c:01.0", "0000:4d:00.0"),
+        healthy=True,
+    )
+
+
+def test_cards_come_in_natural_order(tmp_path: Path) -> None:
+    write_tree(tmp_path, fake_gpus(FLEX_140, 16))
+    assert cards(tmp_path) == list(range(16))
+
+
+def test_both_drivers_in_one_node(tmp_path: Path) -> None:
+    write_tree(tmp_path, fake_gpus(FLEX_170, 2) + fake_gpus(ARC_B580, 1, first=2))
+    assert [(gpu.driver, gpu.memory) for gpu in read_gpus(tmp_path).gpus] == [
+        ("i915", 16 * 2**30),
+        ("i915", 16 * 2**30),
+        ("xe", None),
+    ]
+
+
+class TestWhatIsACard:
+    @pytest.mark.parametrize("name", ["card0-DP-1", "renderD128", "version", "card", "card00", "xcard1", "card1x"])
+    def test_other_entries_are_passed_over(self, tmp_path: Path, one: FakeGpu, name: str) -> None:
+        (tmp_path / "sys/class/drm" / name).unlink(missing_ok=True)
+        shutil.copytree(card_directory(tmp_path, one), tmp_path / "sys/class/drm" / name, symlinks=True)
+        assert only(tmp_path).card == 0
+
+    def test_cards_of_other_vendors_are_passed_over(self, tmp_path: Path, one: FakeGpu) -> None:
+        (device_directory(tmp_path, one) / "vendor").write_text("0x1a03\n")
+        scan = read_gpus(tmp_path)
+        assert (scan.gpus, scan.problems) == ((), ())
+
+    def test_a_display_without_pci_device_is_passed_over(self, tmp_path: Path, one: FakeGpu) -> None:
+        platform = tmp_path / "sys/devices/platform/simple-framebuffer.0/drm/card1"
+        platform.mkdir(parents=True)
+        (platform / "device").symlink_to("../..")
+        (tmp_path / "sys/class/drm/card1").symlink_to("../../devices/platform/simple-framebuffer.0/drm/card1")
+        assert only(tmp_path).card == 0
+
+    @pytest.mark.parametrize(
+        ("how", "problem"),
+        [
+            pytest.param("missing", "device/drm is missing", id="missing"),
+            pytest.param("empty", "cannot list device/drm: Not a directory", id="a-file"),
+            pytest.param("unreadable", "cannot list device/drm: Too many levels of symbolic links", id="unreadable"),
+        ],
+    )
+    def test_a_card_without_device_drm_is_none(self, tmp_path: Path, one: FakeGpu, how: str, problem: str) -> None:
+        as_plain_directory(tmp_path, one)
+        break_file(device_directory(tmp_path, one) / "drm", how)
+        scan = read_gpus(tmp_path)
+        assert scan.problems == (f"card0: {problem}; the card is left out",)
+        assert scan.gpus == ()
+        assert scan.broken == {Card(0)}
+
+    def test_another_driver_is_left_out_and_told(self, tmp_path: Path, one: FakeGpu) -> None:
+        driver = device_directory(tmp_path, one) / "driver"
+        driver.unlink()
+        driver.symlink_to("../../../bus/pci/drivers/vfio-pci")
+        scan = read_gpus(tmp_path)
+        assert scan.problems == ("card0: expected driver i915 or xe, found 'vfio-pci'; the card is left out",)
+        assert scan.gpus == ()
+
+    def test_no_driver_is_left_out_and_told(self, tmp_path: Path, one: FakeGpu) -> None:
+        (device_directory(tmp_path, one) / "driver").unlink()
+        scan = read_gpus(tmp_path)
+        assert scan.problems == ("card0: device/driver is no link: the card has no driver; the card is left out",)
+        assert scan.broken == {Card(0)}
+
+
+class TestAllowedAndDeniedIds:
+    @pytest.mark.parametrize(
+        ("allow", "deny", "expected"),
+        [
+            pytest.param(set(), set(), [0, 1, 2], id="no-list"),
+            pytest.param({"0x56c0"}, set(), [0], id="only-these"),
+            pytest.param({"0x56c0", "0x0bd5"}, set(), [0, 2], id="several"),
+            pytest.param(set(), {"0x56c0"}, [1, 2], id="not-these"),
+            pytest.param({"0x56c"}, set(), [], id="whole-ids-are-compared"),
+            pytest.param(set(), {""}, [0, 1, 2], id="an-empty-text-matches-nothing"),
+        ],
+    )
+    def test_lists(self, tmp_path: Path, allow: set[str], deny: set[str], expected: list[int]) -> None:
+        write_tree(tmp_path, fake_gpus(FLEX_170, 1) + fake_gpus(FLEX_140, 1, first=1) + fake_gpus(MAX_1550, 1, first=2))
+        scan = read_gpus(tmp_path, allow_ids=frozenset(allow), deny_ids=frozenset(deny))
+        assert [gpu.card for gpu in scan.gpus] == expected
+        assert scan.problems == ()
+
+    def test_capitals_of_the_kernel_do_not_count(self, tmp_path: Path, one: FakeGpu) -> None:
+        (device_directory(tmp_path, one) / "device").write_text("0x56C0\n")
+        assert read_gpus(tmp_path, allow_ids=frozenset({"0x56c0"})).gpus[0].device_id == "0x56c0"
+
+
+class TestVirtualFunctions:
+    def test_one_virtual_function_is_enough(self, tmp_path: Path) -> None:
+        (physical,) = fake_gpus(FLEX_170, 1)
+        write_tree(tmp_path, with_virtual_functions(physical, 1, first=1))
+        assert cards(tmp_path) == [1]
+
+    def test_a_physical_function_with_virtual_ones_is_left_to_the_host(self, tmp_path: Path) -> None:
+        (physical,) = fake_gpus(FLEX_170, 1)
+        write_tree(tmp_path, with_virtual_functions(physical, 2, first=1))
+        scan = read_gpus(tmp_path)
+        assert [(gpu.card, gpu.pci_address) for gpu in scan.gpus] == [(1, "0000:90:00.1"), (2, "0000:90:00.2")]
+        assert scan.problems == ()
+        assert scan.gpus[0].by_path == ("pci-0000:90:00.1-card", "pci-0000:90:00.1-render")
+
+    def test_one_without_virtual_functions_is_a_card(self, tmp_path: Path) -> None:
+        (physical,) = fake_gpus(FLEX_170, 1)
+        write_tree(tmp_path, (replace(physical, virtual_functions=0),))
+        assert only(tmp_path).card == 0
+
+    def test_one_that_cannot_tell_is_not_given_out(self, tmp_path: Path) -> None:
+        (physical,) = fake_gpus(FLEX_170, 1)
+        write_tree(tmp_path, (replace(physical, virtual_functions=2),))
+        (device_directory(tmp_path, physical) / "sriov_numvfs").write_text("many")
+        scan = read_gpus(tmp_path)
+        assert scan.problems == (
+            "card0: device/sriov_numvfs: expected a whole number, found 'many'; the card is left out",
+        )
+        assert scan.broken == {Card(0)}
+
+
+class TestDeviceNodes:
+    def test_control_nodes_are_not_given_out(self, tmp_path: Path, one: FakeGpu) -> None:
+        (tmp_path / "dev/dri/controlD64").touch()
+        assert only(tmp_path).device_nodes == ("card0", "renderD128")
+
+    def test_only_what_is_under_dev_dri(self, tmp_path: Path, one: FakeGpu) -> None:
+        (tmp_path / "dev/dri/renderD128").unlink()
+        gpu = only(tmp_path)
+        assert (gpu.device_nodes, gpu.healthy) == (("card0",), True)
+
+    def test_a_card_without_any_is_unhealthy(self, tmp_path: Path, one: FakeGpu) -> None:
+        shutil.rmtree(tmp_path / "dev/dri")
+        scan = read_gpus(tmp_path)
+        assert [(gpu.device_nodes, gpu.by_path, gpu.healthy) for gpu in scan.gpus] == [((), (), False)]
+        assert scan.problems == (
+            "card0: none of its device nodes is under /dev/dri ('card0', 'renderD128'); it is unhealthy",
+        )
+
+    def test_a_dangling_node_is_none(self, tmp_path: Path, one: FakeGpu) -> None:
+        break_file(tmp_path / "dev/dri/card0", "dangling")
+        assert only(tmp_path).device_nodes == ("renderD128",)
+
+    def test_management_engines_that_are_under_dev(self, tmp_path: Path, one: FakeGpu) -> None:
+        engine = device_directory(tmp_path, one) / "i915.mei-gsc.768/mei"
+        (engine / "mei5").mkdir(parents=True)
+        (engine / "mei6").mkdir()
+        (engine / "meiX").mkdir()
+        (device_directory(tmp_path, one) / "i915.other.1/mei/mei9").mkdir(parents=True)
+        for name in ("mei5", "meiX", "mei9"):
+            (tmp_path / "dev" / name).touch()
+        assert only(tmp_path).mei == ("mei5", "mei0")
+
+
+class TestPciAddress:
+    def test_from_the_link_to_the_card(self, tmp_path: Path, one: FakeGpu) -> None:
+        break_file(device_directory(tmp_path, one) / "drm/card0/device", "missing")
+        (device_directory(tmp_path, one) / "drm/card0/device").symlink_to("../..")
+        assert only(tmp_path).pci_address == "0000:90:00.0"
+
+    def test_else_from_the_link_device(self, tmp_path: Path, one: FakeGpu) -> None:
+        (as_plain_directory(tmp_path, one) / "lmem_total_bytes").write_text("5\n")
+        gpu = only(tmp_path)
+        assert (gpu.pci_address, gpu.pci_path, gpu.memory) == ("0000:90:00.0", one.pci_path, 5)
+
+    def test_a_card_without_address_still_counts(self, tmp_path: Path, one: FakeGpu) -> None:
+        link = as_plain_directory(tmp_path, one)
+        (link / "device").unlink()
+        shutil.copytree(device_directory(tmp_path, one), link / "device", symlinks=True)
+        scan = read_gpus(tmp_path)
+        assert [(gpu.pci_address, gpu.pci_path, gpu.by_path) for gpu in scan.gpus] == [("", (), ())]
+        assert scan.problems == (
+            "card0: neither the link to it nor its link device names a PCI address; it has no links in by-path",
+        )
+
+    def test_a_wide_domain(self, tmp_path: Path) -> None:
+        write_tree(tmp_path, (FakeGpu(card=0, model=FLEX_170, pci_path=("pci10000:00", "10000:01:00.0")),))
+        assert only(tmp_path).pci_address == "10000:01:00.0"
+
+    def test_only_its_own_links_in_by_path(self, tmp_path: Path) -> None:
+        write_tree(tmp_path, fake_gpus(FLEX_170, 2))
+        assert [gpu.by_path for gpu in read_gpus(tmp_path).gpus] == [
+            ("pci-0000:90:00.0-card", "pci-0000:90:00.0-render"),
+            ("pci-0000:91:00.0-card", "pci-0000:91:00.0-render"),
+        ]
+
+    def test_the_prefix_is_in_no_answer(self, tmp_path: Path) -> None:
+        root = tmp_path / "pci-tree"
+        write_tree(root, fake_gpus(FLEX_170, 1))
+        assert "pci-tree" not in str(read_gpus(root))
+
+
+class TestTiles:
+    @pytest.mark.parametrize("model", [MAX_1550, MAX_1550_XE], ids=["gt-of-the-card-i915", "tile-of-the-device-xe"])
+    def test_tiles(self, tmp_path: Path, model: Model) -> None:
+        write_tree(tmp_path, fake_gpus(model, 1))
+        assert only(tmp_path).tiles == 2
+
+    def test_none_is_one_tile(self, tmp_path: Path, one: FakeGpu) -> None:
+        shutil.rmtree(card_directory(tmp_path, one) / "gt")
+        assert only(tmp_path).tiles == 1
+
+    def test_ten_and_more(self, tmp_path: Path) -> None:
+        write_tree(tmp_path, fake_gpus(replace(MAX_1550_XE, tiles=12), 1))
+        assert only(tmp_path).tiles == 12
+
+    def test_other_entries_are_no_tiles(self, tmp_path: Path, one: FakeGpu) -> None:
+        (card_directory(tmp_path, one) / "gt/gtx").touch()
+        (device_directory(tmp_path, one) / "tiles").touch()
+        assert only(tmp_path).tiles == 1
+
+
+class TestMemory:
+    @pytest.mark.parametrize(
+        ("per_tile", "override", "reserved", "expected"),
+        [
+            pytest.param("1000", None, 0, 2000, id="lmem-total-bytes-is-per-tile"),
+            pytest.param("1000", None, 300, 1700, id="reserved-once-per-card"),
+            pytest.param("1000", 5, 0, 2000, id="no-override-of-what-can-be-read"),
+            pytest.param(None, 5000, 0, 5000, id="override"),
+            pytest.param(None, 5000, 300, 5000, id="nothing-is-reserved-of-the-override"),
+            pytest.param(None, None, 300, None, id="unknown"),
+            pytest.param("1000", None, 2000, None, id="all-of-it-reserved"),
+            pytest.param("0", None, 0, None, id="none"),
+        ],
+    )
+    def test_memory(
+        self, tmp_path: Path, per_tile: str | None, override: int | None, reserved: int, expected: int | None
+    ) -> None:
+        (gpu,) = fake_gpus(replace(MAX_1550, memory=None), 1)
+        write_tree(tmp_path, (gpu,))
+        if per_tile is not None:
+            (card_directory(tmp_path, gpu) / "lmem_total_bytes").write_text(f"{per_tile}\n")
+        scan = read_gpus(tmp_path, memory_override=override, memory_reserved=reserved)
+        assert [gpu.memory for gpu in scan.gpus] == [expected]
+        assert scan.problems == ()
+
+    def test_more_reserved_than_there_is(self, tmp_path: Path, one: FakeGpu) -> None:
+        (card_directory(tmp_path, one) / "lmem_total_bytes").write_text("1000\n")
+        scan = read_gpus(tmp_path, memory_override=7, memory_reserved=1001)
+        assert [gpu.memory for gpu in scan.gpus] == [None]
+        assert scan.problems == ("card0: 1001 bytes are reserved of the 1000 it has; its memory cannot be asked for",)
+
+    @pytest.mark.parametrize("text", ["-1", "1125899906842625", "0x10", "5Gi", "1 2"])
+    def test_absurd_memory_counts_as_unreadable(self, tmp_path: Path, one: FakeGpu, text: str) -> None:
+        (card_directory(tmp_path, one) / "lmem_total_bytes").write_text(text)
+        assert read_gpus(tmp_path).gpus[0].memory is None
+        scan = read_gpus(tmp_path, memory_override=7)
+        assert scan.gpus[0].memory == 7
+        (problem,) = scan.problems
+        assert problem.startswith("card0: lmem_total_bytes: expected ")
+        assert problem.endswith("; unless it was read before its memory counts as 7 bytes")
+
+
+class TestNumaNode:
+    @pytest.mark.parametrize(("text", "expected"), [("0", 0), ("1", 1), ("-1", None), ("1023", 1023)])
+    def test_numa_node(self, tmp_path: Path, one: FakeGpu, text: str, expected: int | None) -> None:
+        (device_directory(tmp_path, one) / "numa_node").write_text(f"{text}\n")
+        assert only(tmp_path).numa_node == expected
+
+    @pytest.mark.parametrize("text", ["1024", "99999999999999999999", "one", "0.5", "٣"])
+    def test_an_absurd_one_is_none_and_told(self, tmp_path: Path, one: FakeGpu, text: str) -> None:
+        (device_directory(tmp_path, one) / "numa_node").write_text(text)
+        scan = read_gpus(tmp_path)
+        assert [(gpu.numa_node, gpu.healthy) for gpu in scan.gpus] == [(None, True)]
+        (problem,) = scan.problems
+        assert problem.endswith("; unless it was read before it counts as a card of no NUMA node")
+
+
+DECIDING = ("device/vendor", "device/device", "device/driver")
+DESCRIBING = ("device/numa_node", "lmem_total_bytes", "gt")
+
+
+class TestBrokenFiles:
+    """Card 1 of three is broken; the others lose nothing by it."""
+
+    @pytest.fixture
+    def middle(self, tmp_path: Path) -> FakeGpu:
+        gpus = fake_gpus(FLEX_170, 3)
+        write_tree(tmp_path, gpus)
+        return gpus[1]
+
+    @pytest.mark.parametrize("how", sorted(BREAKS))
+    @pytest.mark.parametrize("name", DECIDING)
+    def test_a_card_that_cannot_be_told_is_left_out(self, tmp_path: Path, middle: FakeGpu, name: str, how: str) -> None:
+        break_file(card_directory(tmp_path, middle) / name, how)
+        scan = read_gpus(tmp_path)
+        described = [gpu for gpu in scan.gpus if gpu.card != 1]
+        assert [(gpu.card, gpu.memory, gpu.healthy) for gpu in described] == [(0, 2**34, True), (2, 2**34, True)]
+        assert not any(gpu.healthy for gpu in scan.gpus if gpu.card == 1)
+        if (name, how) == ("device/vendor", "missing"):
+            assert scan.problems == ()  # as a display without a PCI device
+        else:
+            assert all(problem.startswith("card1: ") and len(problem) < 200 for problem in scan.problems)
+            assert len(scan.problems) == 1
+
+    @pytest.mark.parametrize("how", sorted(BREAKS))
+    @pytest.mark.parametrize("name", DESCRIBING)
+    def test_a_card_that_is_badly_described_still_counts(
+        self, tmp_path: Path, middle: FakeGpu, name: str, how: str
+    ) -> None:
+        whole = {gpu.card: gpu for gpu in read_gpus(tmp_path).gpus}
+        break_file(card_directory(tmp_path, middle) / name, how)
+        scan = read_gpus(tmp_path)
+        assert [gpu.card for gpu in scan.gpus] == [0, 1, 2]
+        assert all(gpu.healthy and gpu.device_nodes for gpu in scan.gpus)
+        assert (scan.gpus[0], scan.gpus[2]) == (whole[Card(0)], whole[Card(2)])
+        assert all(problem.startswith("card1: ") and len(problem) < 200 for problem in scan.problems)
+        # A directory in the place of a directory, and a card without one of these files, are nothing unusual.
+        assert len(scan.problems) == (0 if how == "missing" or (name, how) == ("gt", "directory") else 1)
+
+    @pytest.mark.parametrize("how", ["dangling", "unreadable"])
+    def test_a_card_that_is_a_link_to_nowhere(self, tmp_path: Path, middle: FakeGpu, how: str) -> None:
+        break_file(tmp_path / "sys/class/drm/card1", how)
+        scan = read_gpus(tmp_path)
+        assert [gpu.card for gpu in scan.gpus] == [0, 2]
+        assert scan.broken == {Card(1)}
+        assert scan.problems == ("card1: its directory is a dangling link; the card is left out",)
+
+    def test_a_device_that_is_a_link_to_nowhere(self, tmp_path: Path, middle: FakeGpu) -> None:
+        break_file(card_directory(tmp_path, middle) / "device", "dangling")
+        scan = read_gpus(tmp_path)
+        assert scan.broken == {Card(1)}
+        assert scan.problems == ("card1: device is a dangling link; the card is left out",)
+
+    @pytest.mark.parametrize(
+        ("path", "how", "problem"),
+        [
+            pytest.param(
+                "sys/class/drm",
+                "missing",
+                "/sys/class/drm is missing: the kernel has no graphics driver loaded",
+                id="no-driver-loaded",
+            ),
+            pytest.param("sys/class/drm", "empty", "cannot list /sys/class/drm: Not a directory", id="a-file"),
+            pytest.param("sys/class/drm", "dangling", "/sys/class/drm is a dangling link", id="a-dangling-link"),
+        ],
+    )
+    def test_a_tree_without_cards(self, tmp_path: Path, middle: FakeGpu, path: str, how: str, problem: str) -> None:
+        break_file(tmp_path / path, how)
+        scan = read_gpus(tmp_path)
+        assert (scan.gpus, scan.problems) == ((), (problem,))
+
+    def test_an_unreadable_by_path_costs_only_the_links(self, tmp_path: Path, middle: FakeGpu) -> None:
+        break_file(tmp_path / "dev/dri/by-path", "empty")
+        scan = read_gpus(tmp_path)
+        assert [(gpu.card, gpu.by_path, gpu.healthy) for gpu in scan.gpus] == [
+            (0, (), True), (1, (), True), (2, (), True)
+        ]  # fmt: skip
+        assert scan.problems == ("cannot list /dev/dri/by-path: Not a directory; no card has links there",)
+
+    def test_names_that_no_kernel_gives_are_passed_over(self, tmp_path: Path, middle: FakeGpu) -> None:
+        nodes = tmp_path / "dev/dri"
+        for name in ("caf\u00e9", "a\nb"):
+            (nodes / name).touch()
+            (device_directory(tmp_path, middle) / "drm" / name).mkdir()
+        assert [gpu.device_nodes for gpu in read_gpus(tmp_path).gpus][1] == ("card1", "renderD129")
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        wounds=st.lists(
+            st.tuples(
+                st.integers(0, 2),
+                st.sampled_from([*DECIDING, *DESCRIBING, "device/sriov_numvfs", "device", ""]),
+                st.sampled_from(sorted(BREAKS)),
+            ),
+            max_size=6,
+        )
+    )
+    def test_no_damage_makes_reading_fail_or_touches_a_whole_card(
+        self, tmp_path_factory: pytest.TempPathFactory, wounds: list[tuple[int, str, str]]
+    ) -> None:
+        root = tmp_path_factory.mktemp("tree")
+        gpus = fake_gpus(FLEX_170, 3)
+        write_tree(root, gpus)
+        whole = {int(gpu.card): gpu for gpu in read_gpus(root).gpus}
+        for number, name, how in wounds:
+            target = card_directory(root, gpus[number]) / name if name else root / f"sys/class/drm/card{number}"
+            if target.parent.is_dir():
+                break_file(target, how)
+        scan = read_gpus(root)
+        hurt = {number for number, _, _ in wounds}
+        assert {int(gpu.card): gpu for gpu in scan.gpus if gpu.card not in hurt} == {
+            number: gpu for number, gpu in whole.items() if number not in hurt
+        }
+        assert scan == read_gpus(root)
+        assert not scan.broken & {gpu.card for gpu in scan.gpus}
+        shutil.rmtree(root)
+
+
+def test_reading_never_waits_for_a_pipe(tmp_path: Path, one: FakeGpu) -> None:
+    breaks: list[Callable[[], None]] = [
+        lambda: break_file(card_directory(tmp_path, one) / "lmem_total_bytes", "pipe"),
+        lambda: break_file(device_directory(tmp_path, one) / "vendor", "pipe"),
+    ]
+    for broken in breaks:
+        broken()
+        assert read_gpus(tmp_path).problems

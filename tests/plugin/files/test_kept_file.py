@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gas.plugin.files.kept_file import KeptFile
+from gas.plugin.node.nfd_file import remove_feature_file, write_feature_file
+from tests.plugin.scripted_kubelet import eventually
+
+PATIENCE = 20
+
+
+@asynccontextmanager
+async def running(kept: KeptFile) -> AsyncIterator[KeptFile]:
+    task = asyncio.create_task(kept.run())
+    try:
+        yield kept
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def keeps(kept: KeptFile, text: str) -> None:
+    """Until the file was looked at and says this."""
+    kept.want(text)
+    await kept.tried(PATIENCE)
+
+
+async def test_a_wanted_text_is_there_when_it_was_tried(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    async with running(KeptFile(file, write_feature_file)) as kept:
+        await keeps(kept, "one\n")
+        assert file.read_text() == "one\n"
+        kept.want("two\n")
+        await eventually(lambda: file.read_text() == "two\n")
+        assert kept.trouble is None
+
+
+async def test_who_waits_for_a_try_waits_no_longer_than_told(tmp_path: Path) -> None:
+    kept = KeptFile(tmp_path / "file", write_feature_file)
+    began = time.monotonic()
+    await kept.tried(0.05)
+    assert time.monotonic() - began < PATIENCE
+
+
+async def test_an_equal_text_is_not_written_again(tmp_path: Path) -> None:
+    written: list[str] = []
+
+    def write(path: Path, text: str) -> None:
+        written.append(text)
+        write_feature_file(path, text)
+
+    async with running(KeptFile(tmp_path / "file", write, retry=0.01)) as kept:
+        await keeps(kept, "one\n")
+        await asyncio.sleep(0.1)
+        kept.want("two\n")
+        await eventually(lambda: "two\n" in written)
+    assert written == ["one\n", "two\n"]
+
+
+async def test_a_file_that_could_not_be_written_or_was_taken_away_is_put_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    directory = tmp_path / "features"
+    file = directory / "file"
+    async with running(KeptFile(file, write_feature_file, retry=0.01)) as kept:
+        await keeps(kept, "one\n")
+        assert kept.trouble is not None
+        await asyncio.sleep(0.05)
+        assert [record.getMessage() for record in caplog.records] == [kept.trouble]
+        directory.mkdir()
+        await eventually(file.exists)
+        await eventually(lambda: kept.trouble is None)
+        file.unlink()
+        await eventually(file.exists)
+
+
+@pytest.mark.parametrize("what", ["pipe", "directory", "device"])
+async def test_what_is_no_plain_file_keeps_nobody_waiting_and_stays(tmp_path: Path, what: str) -> None:
+    file = tmp_path / "file"
+    {"pipe": os.mkfifo, "directory": os.mkdir, "device": lambda path: path.symlink_to("/dev/null")}[what](file)
+    before = file.lstat()
+    async with running(KeptFile(file, write_feature_file, retry=0.01)) as kept:
+        await keeps(kept, "one\n")
+        assert kept.trouble is not None
+        assert "it is no plain file" in kept.trouble
+        await kept.end(remove_feature_file)
+    assert file.lstat() == before
+
+
+async def test_a_disk_that_hangs_stops_nothing_else_and_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gas.plugin.files.kept_file.LAST_LOOK", 0.05)
+    answers = threading.Event()
+    file = tmp_path / "file"
+
+    def write(path: Path, text: str) -> None:
+        answers.wait(PATIENCE)
+        write_feature_file(path, text)
+
+    async with running(KeptFile(file, write, slow=0.01)) as kept:
+        kept.want("one\n")
+        await eventually(lambda: kept.trouble is not None)
+        assert kept.trouble == f"writing {file} has taken over 0.01 s; its disk does not answer"
+        answers.set()
+        await eventually(lambda: kept.trouble is None)
+        assert file.read_text() == "one\n"
+        answers.clear()
+        kept.want("two\n")
+        await eventually(lambda: kept.trouble is not None)
+        await kept.end(remove_feature_file)
+        assert caplog.messages[-1] == f"cannot remove {file}: its disk does not answer; remove it by hand"
+    answers.set()
+
+
+class TestTwoThatKeepTheSameFile:
+    """As in a rolling update: the new one starts before the old one ends."""
+
+    async def test_the_later_one_has_it_and_the_end_of_the_earlier_one_leaves_it(self, tmp_path: Path) -> None:
+        file = tmp_path / "file"
+        async with running(KeptFile(file, write_feature_file)) as old:
+            await keeps(old, "one\n")
+            async with running(KeptFile(file, write_feature_file)) as new:
+                await keeps(new, "one\n")
+                await old.end(remove_feature_file)
+                assert file.read_text() == "one\n"
+                await new.end(remove_feature_file)
+                assert not file.exists()
+
+    async def test_one_that_is_held_writes_again_when_it_goes_on(self, tmp_path: Path) -> None:
+        file = tmp_path / "file"
+        async with running(KeptFile(file, write_feature_file, retry=0.01)) as kept:
+            await keeps(kept, "one\n")
+            kept.hold()
+            write_feature_file(file, "another's\n")
+            kept.want("two\n")
+            await asyncio.sleep(0.1)
+            assert file.read_text() == "another's\n"
+            kept.go_on()
+            await eventually(lambda: file.read_text() == "two\n")
+
+    async def test_one_that_has_ended_does_not_write_any_more(self, tmp_path: Path) -> None:
+        file = tmp_path / "file"
+        async with running(KeptFile(file, write_feature_file, retry=0.01)) as kept:
+            await keeps(kept, "one\n")
+            await kept.end(remove_feature_file)
+            kept.want("two\n")
+            await asyncio.sleep(0.05)
+        assert not file.exists()
+
+    async def test_one_that_never_wrote_takes_nothing_away(self, tmp_path: Path) -> None:
+        file = tmp_path / "file"
+        file.write_text("another's\n")
+        await KeptFile(file, write_feature_file).end(remove_feature_file)
+        assert file.exists()

@@ -1,0 +1,62 @@
+"""Between which calls of kubelet a server may end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gas.plugin.kubelet.calls import Calls
+from tests.plugin.scripted_kubelet import PATIENCE
+
+
+class Clock:
+    """Stands still."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def _turns() -> None:
+    await asyncio.sleep(0.05)
+
+
+async def test_without_any_call_there_is_a_pause_at_once() -> None:
+    await asyncio.wait_for(Calls(Clock()).pause(lasting=3600.0, within=3600.0), PATIENCE)
+
+
+async def test_a_pause_begins_with_the_answer_of_the_last_call() -> None:
+    clock = Clock()
+    calls = Calls(clock)
+    with calls.answering():
+        waiting = asyncio.create_task(calls.pause(lasting=1.0, within=3600.0))
+        clock.now += 10.0
+        await _turns()
+        assert not waiting.done()
+    clock.now += 0.9
+    await _turns()
+    assert not waiting.done()
+    clock.now += 0.2
+    await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def test_a_pause_is_not_waited_for_longer_than_allowed() -> None:
+    clock = Clock()
+    calls = Calls(clock)
+    with calls.answering():
+        waiting = asyncio.create_task(calls.pause(lasting=1.0, within=5.0))
+        await _turns()
+        clock.now += 5.0
+        await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def test_a_call_that_fails_has_ended_too() -> None:
+    clock = Clock()
+    calls = Calls(clock)
+    try:
+        with calls.answering():
+            raise RuntimeError
+    except RuntimeError:
+        clock.now += 1.0
+    await asyncio.wait_for(calls.pause(lasting=1.0, within=3600.0), PATIENCE)

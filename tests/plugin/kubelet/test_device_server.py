@@ -1,0 +1,389 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from gas.plugin.devices.allocation_policy import PreferredRequest
+from gas.plugin.devices.container_answer import ContainerAnswer, DeviceNode, Mount, NoSuchCards
+from gas.plugin.devices.device_ids import DeviceId, known_ids
+from gas.plugin.devices.device_lists import Device
+from gas.plugin.kubelet import device_server
+from gas.plugin.kubelet.device_server import BETWEEN_CALLS, AllocateRequest, DeviceServer, Outcome
+from gas.plugin.kubelet.plugin_socket import is_served
+from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
+from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
+from tests.plugin.scripted_kubelet import PATIENCE, connect, devices_of, eventually, next_of
+
+HEALTHY = (Device(id="card0-0", healthy=True), Device(id="card1-0", healthy=True))
+PLAIN = ContainerAnswer(device_nodes=(DeviceNode("/dev/dri/card0", "/dev/dri/card0"),))
+
+
+def plain(request: AllocateRequest) -> ContainerAnswer:
+    return PLAIN
+
+
+async def no_wish(request: PreferredRequest) -> Sequence[DeviceId]:
+    return ()
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@asynccontextmanager
+async def served(directory: Path, **parts: Any) -> AsyncIterator[tuple[DeviceServer, DevicePluginStub]]:
+    """A server that shows HEALTHY, and kubelet's connection to it."""
+    server = DeviceServer("i915", **{"allocate": plain, "plain_answer": plain, "prefer": no_wish, **parts})
+    server.show(HEALTHY)
+    path = directory / "p.sock"
+    await server.open(path)
+    try:
+        async with connect(path) as channel:
+            yield server, DevicePluginStub(channel)
+    finally:
+        await server.close()
+
+
+def allocate_request(*ids: str) -> api.AllocateRequest:
+    return api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=ids)])
+
+
+def preferred_request(available: str, size: int, must_include: str = "") -> api.PreferredAllocationRequest:
+    return api.PreferredAllocationRequest(
+        container_requests=[
+            api.ContainerPreferredAllocationRequest(
+                available_deviceIDs=available.split(),
+                must_include_deviceIDs=must_include.split(),
+                allocation_size=size,
+            )
+        ]
+    )
+
+
+async def test_the_first_message_holds_the_cards(socket_directory: Path) -> None:
+    async with served(socket_directory) as (_, kubelet):
+        first = await next_of(kubelet.ListAndWatch(api.Empty()))
+        assert devices_of(first) == [("card0-0", "Healthy"), ("card1-0", "Healthy")]
+
+
+async def test_kubelet_is_told_of_changes_only(socket_directory: Path) -> None:
+    async with served(socket_directory) as (server, kubelet):
+        stream = kubelet.ListAndWatch(api.Empty())
+        await next_of(stream)
+        server.show(HEALTHY)  # a rescan that found the same
+        server.show((Device(id="card0-0", healthy=False, numa_node=1),))
+        second = await next_of(stream)
+        assert second == api.ListAndWatchResponse(
+            devices=[
+                api.Device(ID="card0-0", health="Unhealthy", topology=api.TopologyInfo(nodes=[api.NUMANode(ID=1)]))
+            ]
+        )
+
+
+async def test_a_resource_that_lost_its_cards_shows_an_empty_list(socket_directory: Path) -> None:
+    async with served(socket_directory) as (server, kubelet):
+        stream = kubelet.ListAndWatch(api.Empty())
+        await next_of(stream)
+        server.show(())
+        assert devices_of(await next_of(stream)) == []
+
+
+def test_without_any_card_there_is_nothing_to_show() -> None:
+    server = DeviceServer("i915", allocate=plain, plain_answer=plain)
+    shown = []
+    for devices in ((), HEALTHY, ()):
+        server.show(devices)
+        shown.append(server.devices)
+    assert shown == [None, HEALTHY, ()]
+
+
+def test_only_healthy_ids_may_be_given_away() -> None:
+    server = DeviceServer("i915", allocate=plain, plain_answer=plain)
+    assert server.healthy_ids == frozenset()
+    server.show((*HEALTHY, Device(id="card2-0", healthy=False)))
+    assert server.healthy_ids == {"card0-0", "card1-0"}
+
+
+async def test_it_is_known_whether_kubelet_watches(socket_directory: Path) -> None:
+    async with served(socket_directory) as (server, kubelet):
+        assert server.streams == 0
+        stream = kubelet.ListAndWatch(api.Empty())
+        await next_of(stream)
+        assert server.streams == 1
+        stream.cancel()
+        await eventually(lambda: server.streams == 0)
+
+
+async def test_closing_ends_the_watch(socket_directory: Path) -> None:
+    async with served(socket_directory) as (server, kubelet):
+        stream = kubelet.ListAndWatch(api.Empty())
+        await next_of(stream)
+        await server.close()
+        assert await next_of(stream) is None
+        assert server.streams == 0
+
+
+@pytest.mark.parametrize(("prefer", "available"), [(no_wish, True), (None, False)], ids=["asks", "does not ask"])
+async def test_kubelet_asks_for_a_preference_where_there_can_be_one(
+    socket_directory: Path, prefer: Any, available: bool
+) -> None:
+    async with served(socket_directory, prefer=prefer) as (_, kubelet):
+        said = await kubelet.GetDevicePluginOptions(api.Empty(), timeout=PATIENCE)
+        assert said.get_preferred_allocation_available is available
+        assert not said.pre_start_required
+
+
+async def test_a_preference_is_asked_with_kubelets_words_and_answered(socket_directory: Path) -> None:
+    asked: list[PreferredRequest] = []
+
+    async def prefer(request: PreferredRequest) -> Sequence[DeviceId]:
+        asked.append(request)
+        return known_ids(["card1-0", "card0-1"])
+
+    async with served(socket_directory, prefer=prefer) as (_, kubelet):
+        answer = await kubelet.GetPreferredAllocation(
+            preferred_request("card1-0 card0-1 card0-0", 2, "card0-1"), timeout=PATIENCE
+        )
+    assert [list(each.deviceIDs) for each in answer.container_responses] == [["card1-0", "card0-1"]]
+    assert asked == [
+        PreferredRequest(
+            resource="i915",
+            offered=known_ids(["card1-0", "card0-1", "card0-0"]),
+            must_include=frozenset(known_ids(["card0-1"])),
+            size=2,
+        )
+    ]
+    assert asked[0].available == frozenset(known_ids(["card0-0", "card0-1", "card1-0"]))
+
+
+async def _raises(request: PreferredRequest) -> Sequence[DeviceId]:
+    raise ZeroDivisionError
+
+
+async def _takes_forever(request: PreferredRequest) -> Sequence[DeviceId]:
+    await asyncio.sleep(3600)
+    return ()
+
+
+@pytest.mark.parametrize("prefer", [_raises, _takes_forever], ids=["raises", "takes too long"])
+async def test_without_a_preference_kubelet_chooses(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture, prefer: Any
+) -> None:
+    answered: list[tuple[str, Outcome]] = []
+    async with served(
+        socket_directory,
+        prefer=prefer,
+        on_answered=lambda method, outcome, seconds: answered.append((method, outcome)),
+    ) as (_, kubelet):
+        answer = await kubelet.GetPreferredAllocation(preferred_request("card0-0", 1), timeout=PATIENCE)
+    assert [list(each.deviceIDs) for each in answer.container_responses] == [[]]
+    assert answered == [("GetPreferredAllocation", Outcome.FELL_BACK)]
+    assert "kubelet chooses its devices" in caplog.text
+
+
+async def test_a_container_gets_all_that_was_decided(socket_directory: Path) -> None:
+    asked: list[AllocateRequest] = []
+
+    def allocate(request: AllocateRequest) -> ContainerAnswer:
+        asked.append(request)
+        return ContainerAnswer(
+            env={"ZE_AFFINITY_MASK": "0"},
+            device_nodes=(DeviceNode("/tree/dev/dri/card0", "/dev/dri/card0"),),
+            mounts=(Mount("/tree/dev/dri/by-path", "/dev/dri/by-path"),),
+            cdi=("gpu.intel.com/card=card0",),
+            annotations={"key": "value"},
+        )
+
+    async with served(socket_directory, allocate=allocate) as (_, kubelet):
+        answer = await kubelet.Allocate(allocate_request("card0-1", "card0-0"), timeout=PATIENCE)
+    assert answer.container_responses[0] == api.ContainerAllocateResponse(
+        envs={"ZE_AFFINITY_MASK": "0"},
+        devices=[api.DeviceSpec(host_path="/tree/dev/dri/card0", container_path="/dev/dri/card0", permissions="rw")],
+        mounts=[api.Mount(host_path="/tree/dev/dri/by-path", container_path="/dev/dri/by-path", read_only=True)],
+        cdi_devices=[api.CDIDevice(name="gpu.intel.com/card=card0")],
+        annotations={"key": "value"},
+    )
+    assert asked == [AllocateRequest(resource="i915", ids=frozenset(known_ids(["card0-0", "card0-1"])))]
+
+
+async def test_the_id_of_monitoring_is_no_card(socket_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[AllocateRequest] = []
+
+    def allocate(request: AllocateRequest) -> ContainerAnswer:
+        asked.append(request)
+        return PLAIN
+
+    async with served(socket_directory, allocate=allocate) as (_, kubelet):
+        await kubelet.Allocate(allocate_request("all"), timeout=PATIENCE)
+    assert asked[0].ids == frozenset()
+    assert warnings_in(caplog) == []
+
+
+async def test_every_container_of_a_call_is_answered(socket_directory: Path) -> None:
+    request = api.AllocateRequest(
+        container_requests=[api.ContainerAllocateRequest(devices_ids=[each]) for each in ("card0-0", "card1-0")]
+    )
+    async with served(socket_directory) as (_, kubelet):
+        answer = await kubelet.Allocate(request, timeout=PATIENCE)
+    assert len(answer.container_responses) == 2
+
+
+def _unencodable(request: AllocateRequest) -> ContainerAnswer:
+    return ContainerAnswer(env={"ZE_AFFINITY_MASK": 1})  # type: ignore[dict-item]
+
+
+def _broken(request: AllocateRequest) -> ContainerAnswer:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("allocate", [_broken, _unencodable], ids=["raises", "gives nonsense"])
+async def test_when_the_decision_fails_a_container_gets_what_kubelet_chose(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture, allocate: Callable[[AllocateRequest], ContainerAnswer]
+) -> None:
+    answered: list[tuple[str, Outcome]] = []
+    async with served(
+        socket_directory,
+        allocate=allocate,
+        on_answered=lambda method, outcome, seconds: answered.append((method, outcome)),
+    ) as (_, kubelet):
+        answer = await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
+    assert [each.host_path for each in answer.container_responses[0].devices] == ["/dev/dri/card0"]
+    assert answered == [("Allocate", Outcome.FELL_BACK)]
+    assert "gets just the devices that kubelet chose" in caplog.text
+
+
+def _no_such_cards(request: AllocateRequest) -> ContainerAnswer:
+    raise NoSuchCards(["card0"])
+
+
+@pytest.mark.parametrize(
+    ("plain_answer", "code", "details"),
+    [
+        pytest.param(_no_such_cards, grpc.StatusCode.FAILED_PRECONDITION, str(NoSuchCards(["card0"])), id="card gone"),
+        pytest.param(_broken, grpc.StatusCode.INTERNAL, "no devices could be given: ZeroDivisionError()", id="our bug"),
+    ],
+)
+async def test_only_when_nothing_can_be_given_there_is_an_error(
+    socket_directory: Path,
+    caplog: pytest.LogCaptureFixture,
+    plain_answer: Callable[[AllocateRequest], ContainerAnswer],
+    code: grpc.StatusCode,
+    details: str,
+) -> None:
+    answered: list[tuple[str, Outcome]] = []
+    async with served(
+        socket_directory,
+        allocate=_broken,
+        plain_answer=plain_answer,
+        on_answered=lambda method, outcome, seconds: answered.append((method, outcome)),
+    ) as (_, kubelet):
+        with pytest.raises(aio.AioRpcError) as raised:
+            await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
+    assert (raised.value.code(), raised.value.details()) == (code, details)
+    assert answered == [("Allocate", Outcome.REFUSED)]
+    assert any(
+        record.levelno == logging.ERROR and "kubelet ends its pod" in record.message for record in caplog.records
+    )
+
+
+async def test_an_id_of_somebody_else_is_told_and_left_out(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(socket_directory) as (_, kubelet):
+        await kubelet.Allocate(allocate_request("card0-0", "GPU-1"), timeout=PATIENCE)
+    assert warnings_in(caplog) == ["kubelet gives GPU-1, which this plugin never offered"]
+
+
+async def test_answers_are_timed(socket_directory: Path) -> None:
+    answered: list[tuple[str, Outcome, float]] = []
+    async with served(
+        socket_directory,
+        on_answered=lambda method, outcome, seconds: answered.append((method, outcome, seconds)),
+    ) as (_, kubelet):
+        await kubelet.GetPreferredAllocation(preferred_request("card0-0", 1), timeout=PATIENCE)
+        await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
+    assert [each[:2] for each in answered] == [
+        ("GetPreferredAllocation", Outcome.DECIDED),
+        ("Allocate", Outcome.DECIDED),
+    ]
+    assert all(0 <= seconds < PATIENCE for _, _, seconds in answered)
+
+
+async def test_nothing_is_done_before_a_container_starts(socket_directory: Path) -> None:
+    async with served(socket_directory) as (_, kubelet):
+        answer = await kubelet.PreStartContainer(
+            api.PreStartContainerRequest(devices_ids=["card0-0"]), timeout=PATIENCE
+        )
+    assert answer == api.PreStartContainerResponse()
+
+
+@pytest.mark.parametrize("turns", range(0, 60, 4))
+async def test_who_closes_can_be_cancelled_at_any_moment(socket_directory: Path, turns: int) -> None:
+    server = DeviceServer("i915", allocate=plain, plain_answer=plain)
+    path = socket_directory / "p.sock"
+    for more in range(4):
+        await server.open(path)
+        closing = asyncio.create_task(server.close())
+        for _ in range(turns + more):
+            await asyncio.sleep(0)
+        if closing.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+        await server.close()  # the end went on all the same
+        assert not await is_served(path)
+
+
+async def test_it_does_not_end_in_the_middle_of_a_pod(socket_directory: Path) -> None:
+    """Kubelet would end that pod for good."""
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    now = 0.0
+
+    async def slow(request: PreferredRequest) -> Sequence[DeviceId]:
+        asked.set()
+        await may_answer.wait()
+        return known_ids(["card1-0"])
+
+    async def still_watched_after(seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        await asyncio.sleep(0.05)
+        return server.streams == 1
+
+    async with served(socket_directory, prefer=slow, clock=lambda: now) as (server, kubelet):
+        stream = kubelet.ListAndWatch(api.Empty())
+        await next_of(stream)
+        asking = asyncio.create_task(_preferred(kubelet))
+        await asyncio.wait_for(asked.wait(), PATIENCE)
+        closing = asyncio.create_task(server.close())
+        assert await still_watched_after(2 * BETWEEN_CALLS)
+        may_answer.set()
+        assert await asking == ["card1-0"]
+        assert await still_watched_after(0.9 * BETWEEN_CALLS)
+        answer = await kubelet.Allocate(allocate_request("card1-0"))
+        assert len(answer.container_responses) == 1
+        assert await still_watched_after(0.9 * BETWEEN_CALLS)
+        now += 0.2 * BETWEEN_CALLS
+        assert await next_of(stream) is None
+        await closing
+
+
+async def test_it_ends_at_last_though_kubelet_calls_on(socket_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_server, "FINISH", 0.1)
+    async with served(socket_directory, prefer=_takes_forever) as (server, kubelet):
+        asking = asyncio.create_task(_preferred(kubelet))
+        await asyncio.sleep(0.1)
+        await asyncio.wait_for(server.close(), PATIENCE)
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+async def _preferred(kubelet: DevicePluginStub) -> list[str]:
+    answer = await kubelet.GetPreferredAllocation(preferred_request("card0-0 card1-0", 1))
+    return list(answer.container_responses[0].deviceIDs)

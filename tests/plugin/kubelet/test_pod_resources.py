@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc import aio
+
+from gas.plugin.devices.device_ids import known_ids
+from gas.plugin.kubelet import pod_resources
+from gas.plugin.kubelet.pod_resources import PodResources
+from gas.plugin.kubelet_api import podresources_v1_pb2 as api
+from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import (
+    PodResourcesListerServicer,
+    add_PodResourcesListerServicer_to_server,
+)
+from tests.plugin.scripted_kubelet import PATIENCE
+
+
+class Lister(PodResourcesListerServicer):
+    """Answers as told; ``refuses`` makes every answer an error."""
+
+    def __init__(self) -> None:
+        self.pods: list[api.PodResources] = []
+        self.devices: list[api.ContainerDevices] = []
+        self.refuses = False
+        self.gets: str | None = None
+        """What ``Get`` answers as error; None: it answers."""
+        self.asked = 0
+        self.too_often = 0
+        """How many questions are refused because there were too many."""
+
+    async def List(  # noqa: N802 -- kubelet's name
+        self,
+        request: api.ListPodResourcesRequest,
+        context: aio.ServicerContext[api.ListPodResourcesRequest, api.ListPodResourcesResponse],
+    ) -> api.ListPodResourcesResponse:
+        if self.refuses:
+            await context.abort(grpc.StatusCode.INTERNAL, "no luck")
+        if self.too_often:
+            self.too_often -= 1
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        return api.ListPodResourcesResponse(pod_resources=self.pods)
+
+    async def Get(  # noqa: N802 -- kubelet's name
+        self,
+        request: api.GetPodResourcesRequest,
+        context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
+    ) -> api.GetPodResourcesResponse:
+        self.asked += 1
+        if self.too_often:
+            self.too_often -= 1
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        for pod in self.pods if self.gets is None else ():
+            if (pod.namespace, pod.name) == (request.pod_namespace, request.pod_name):
+                return api.GetPodResourcesResponse(pod_resources=pod)
+        await context.abort(grpc.StatusCode.UNKNOWN, self.gets or "pod not found")
+        raise AssertionError
+
+    async def GetAllocatableResources(  # noqa: N802 -- kubelet's name
+        self,
+        request: api.AllocatableResourcesRequest,
+        context: aio.ServicerContext[api.AllocatableResourcesRequest, api.AllocatableResourcesResponse],
+    ) -> api.AllocatableResourcesResponse:
+        return api.AllocatableResourcesResponse(devices=self.devices)
+
+
+@asynccontextmanager
+async def served(path: Path, lister: Lister) -> AsyncIterator[None]:
+    server = aio.server()
+    add_PodResourcesListerServicer_to_server(lister, server)
+    server.add_insecure_port(f"unix:{path}")
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop(None)
+
+
+@asynccontextmanager
+async def asking(path: Path) -> AsyncIterator[PodResources]:
+    client = PodResources(path, timeout=PATIENCE)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def devices(resource: str, *ids: str) -> api.ContainerDevices:
+    return api.ContainerDevices(resource_name=resource, device_ids=ids)
+
+
+async def test_pods_and_containers_are_decoded(socket_directory: Path) -> None:
+    lister = Lister()
+    lister.pods = [
+        api.PodResources(
+            namespace="default",
+            name="two",
+            containers=[
+                api.ContainerResources(
+                    name="sidecar",
+                    devices=[
+                        devices("gpu.intel.com/i915", "card1-0"),
+                        devices("gpu.intel.com/i915", "card0-0"),
+                        devices("gpu.intel.com/monitoring", "all"),
+                        devices("example.com/fpga", "card2-0"),
+                    ],
+                ),
+                api.ContainerResources(name="without"),
+            ],
+        ),
+        api.PodResources(namespace="other", name="none"),
+    ]
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        assert await kubelet.pods() == {
+            "default/two": {"sidecar": {"i915": frozenset(known_ids(["card0-0", "card1-0"]))}, "without": {}},
+            "other/none": {},
+        }
+
+
+async def test_allocatable_ids_are_gathered_by_resource(socket_directory: Path) -> None:
+    lister = Lister()
+    lister.devices = [
+        devices("gpu.intel.com/i915", "card0-0"),
+        devices("gpu.intel.com/i915", "card1-0"),
+        devices("gpu.intel.com/monitoring", "all"),
+        devices("example.com/fpga", "f0"),
+    ]
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        assert await kubelet.allocatable() == {
+            "i915": frozenset({"card0-0", "card1-0"}),
+            "monitoring": frozenset({"all"}),
+        }
+
+
+async def test_no_answer_is_none_and_told_once(socket_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with asking(socket_directory / "k.sock") as kubelet:
+        assert await kubelet.pods() is None
+        assert await kubelet.allocatable() is None
+    (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith("kubelet does not say which containers have which devices: UNAVAILABLE")
+
+
+async def test_an_error_is_none(socket_directory: Path) -> None:
+    lister = Lister()
+    lister.refuses = True
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        assert await kubelet.pods() is None
+        lister.refuses = False
+        assert await kubelet.pods() == {}
+
+
+async def test_a_slow_answer_is_none(socket_directory: Path) -> None:
+    path = socket_directory / "k.sock"
+    kubelet = PodResources(path, timeout=0.05)
+
+    class Slow(Lister):
+        async def List(  # noqa: N802 -- kubelet's name
+            self,
+            request: api.ListPodResourcesRequest,
+            context: aio.ServicerContext[api.ListPodResourcesRequest, api.ListPodResourcesResponse],
+        ) -> api.ListPodResourcesResponse:
+            await asyncio.sleep(3600)
+            return api.ListPodResourcesResponse()
+
+    async with served(path, Slow()):
+        assert await kubelet.pods() is None
+    await kubelet.close()
+
+
+async def test_kubelet_is_found_again_after_its_restart(socket_directory: Path) -> None:
+    path = socket_directory / "k.sock"
+    async with asking(path) as kubelet:
+        async with served(path, Lister()):
+            assert await kubelet.pods() == {}
+        assert await kubelet.pods() is None
+        async with served(path, Lister()):
+            async with asyncio.timeout(PATIENCE):
+                while (answer := await kubelet.pods()) is None:  # noqa: ASYNC110 -- kubelet tells nobody
+                    await asyncio.sleep(0.05)
+            assert answer == {}
+
+
+async def test_more_than_grpcs_own_limit_is_read(socket_directory: Path) -> None:
+    lister = Lister()
+    lister.pods = [api.PodResources(namespace="n" * 5_000_000, name="large")]
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        answer = await kubelet.pods()
+    assert answer is not None
+    assert len(answer) == 1
+
+
+async def test_one_pod_can_be_asked_for(socket_directory: Path) -> None:
+    lister = Lister()
+    container = api.ContainerResources(name="c", devices=[devices("gpu.intel.com/i915", "card1-0")])
+    lister.pods = [api.PodResources(namespace="default", name="one", containers=[container])]
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        assert await kubelet.pod("default", "one") == {"c": {"i915": frozenset(known_ids(["card1-0"]))}}
+        assert await kubelet.pod("default", "other") is None
+        assert await kubelet.pod("default", "one") is not None
+
+
+async def test_a_kubelet_that_does_not_tell_of_single_pods_is_asked_once(socket_directory: Path) -> None:
+    lister = Lister()
+    lister.gets = "PodResources API Get method disabled"
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        assert await kubelet.pod("default", "one") is None
+        assert await kubelet.pod("default", "one") is None
+    assert lister.asked == 1
+
+
+async def test_kubelet_is_asked_again_after_it_was_asked_too_often(socket_directory: Path) -> None:
+    """It allows 10 questions at once and 100 a second, which starting pods can exceed."""
+    lister = Lister()
+    lister.pods = [api.PodResources(namespace="default", name="one")]
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        lister.too_often = 3
+        assert await kubelet.pods() == {"default/one": {}}
+        lister.too_often = 3
+        assert await kubelet.pod("default", "one") is not None
+
+
+async def test_it_is_not_asked_longer_than_the_timeout(socket_directory: Path) -> None:
+    lister = Lister()
+    lister.too_often = 10**9
+    path = socket_directory / "k.sock"
+    kubelet = PodResources(path, timeout=0.2)
+    async with served(path, lister):
+        assert await asyncio.wait_for(kubelet.pods(), PATIENCE) is None
+    await kubelet.close()
+
+
+async def test_an_answer_that_is_too_large_is_not_asked_for_again(
+    socket_directory: Path,
+) -> None:
+    class Large(Lister):
+        async def Get(  # noqa: N802 -- kubelet's name
+            self,
+            request: api.GetPodResourcesRequest,
+            context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
+        ) -> api.GetPodResourcesResponse:
+            self.asked += 1
+            pod = api.PodResources(namespace="n" * (pod_resources.LARGEST_ANSWER + 1), name="large")
+            return api.GetPodResourcesResponse(pod_resources=pod)
+
+    lister = Large()
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        assert await kubelet.pod("default", "large") is None
+    assert lister.asked == 1

@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gas.plugin.devices.container_answer import ContainerAnswer
+from gas.plugin.devices.device_lists import Device
+from gas.plugin.kubelet.device_server import AllocateRequest, DeviceServer
+from gas.plugin.kubelet.plugin_socket import SocketIdentity
+from gas.plugin.kubelet.registration import Registration, State, Times
+from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
+from tests.plugin.scripted_kubelet import ScriptedKubelet, devices_of, eventually
+
+I915 = "gpu.intel.com/i915"
+CARDS = (Device(id="card0-0", healthy=True), Device(id="card1-0", healthy=True))
+QUICK = Times(look=0.01, seek=0.01, watch=5.0, count=3600.0, recount=0.05, settle=0.02, other=0.05, retry=0.1)
+
+
+def nothing(request: AllocateRequest) -> ContainerAnswer:
+    return ContainerAnswer()
+
+
+async def does_not_say() -> Mapping[str, frozenset[str]] | None:
+    return None
+
+
+class Books:
+    """What kubelet counts as allocatable, as told; ``asked`` counts the questions."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = frozenset(ids)
+        self.asked = 0
+
+    async def __call__(self) -> Mapping[str, frozenset[str]] | None:
+        self.asked += 1
+        return {"i915": self.ids}
+
+
+@asynccontextmanager
+async def kubelet_in(directory: Path) -> AsyncIterator[ScriptedKubelet]:
+    kubelet = ScriptedKubelet(directory)
+    await kubelet.start()
+    try:
+        yield kubelet
+    finally:
+        await kubelet.stop()
+
+
+def plugin(directory: Path, *devices: Device, times: Times = QUICK, books: Books | None = None) -> Registration:
+    server = DeviceServer("i915", allocate=nothing, plain_answer=nothing)
+    server.show(devices)
+    return Registration(server, directory, allocatable=books or does_not_say, times=times)
+
+
+@asynccontextmanager
+async def running(registration: Registration) -> AsyncIterator[Registration]:
+    task = asyncio.create_task(registration.run())
+    try:
+        yield registration
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def names_in(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def streams_at_registrations(kubelet: ScriptedKubelet, registration: Registration) -> list[int]:
+    """How many times the plugin was watched when each registration from now on came; it grows."""
+    streams: list[int] = []
+    kubelet.on_register = lambda: streams.append(registration.server.streams)
+    return streams
+
+
+def is_watched(registration: Registration, *, times: int = 1) -> bool:
+    return registration.state is State.WATCHED and registration.registrations >= times
+
+
+async def test_a_resource_is_registered_with_its_name_socket_and_options(socket_directory: Path) -> None:
+    async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
+        await eventually(lambda: is_watched(registration))
+        assert kubelet.registrations == [
+            api.RegisterRequest(
+                version="v1beta1",
+                endpoint="gpu.intel.com-i915.sock",
+                resource_name=I915,
+                options=api.DevicePluginOptions(get_preferred_allocation_available=False),
+            )
+        ]
+        await eventually(lambda: kubelet.told)
+        assert [devices_of(api.ListAndWatchResponse(devices=told)) for told in kubelet.told[I915]] == [
+            [("card0-0", "Healthy"), ("card1-0", "Healthy")]
+        ]
+        assert registration.trouble is None
+
+
+async def test_without_any_card_the_resource_is_not_registered(socket_directory: Path) -> None:
+    server = DeviceServer("i915", allocate=nothing, plain_answer=nothing)
+    registration = Registration(server, socket_directory, allocatable=does_not_say, times=QUICK)
+    async with kubelet_in(socket_directory) as kubelet, running(registration):
+        await asyncio.sleep(5 * QUICK.look)
+        assert registration.state is State.NO_CARDS
+        assert names_in(socket_directory) == {"kubelet.sock"}
+        server.show(CARDS)
+        await eventually(lambda: is_watched(registration))
+        assert len(kubelet.registrations) == 1
+
+
+async def test_a_resource_that_lost_its_cards_stays_registered(socket_directory: Path) -> None:
+    server = DeviceServer("i915", allocate=nothing, plain_answer=nothing)
+    server.show(CARDS)
+    registration = Registration(server, socket_directory, allocatable=does_not_say, times=QUICK)
+    async with kubelet_in(socket_directory) as kubelet, running(registration):
+        await eventually(lambda: I915 in kubelet.told)
+        server.show(())
+        await eventually(lambda: len(kubelet.told[I915]) == 2)
+        assert kubelet.told[I915][1] == []
+        assert registration.state is State.WATCHED
+
+
+async def test_kubelet_may_start_after_the_plugin(socket_directory: Path) -> None:
+    async with running(plugin(socket_directory, *CARDS)) as registration:
+        await eventually(lambda: registration.trouble)
+        assert registration.trouble == (
+            f"there is no {socket_directory}/kubelet.sock: kubelet has not started, or has its plugins elsewhere"
+        )
+        assert registration.state is State.NO_KUBELET
+        async with kubelet_in(socket_directory):
+            await eventually(lambda: is_watched(registration))
+            assert registration.trouble is None
+
+
+async def test_after_kubelets_restart_the_plugin_listens_anew_and_registers(socket_directory: Path) -> None:
+    async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
+        await eventually(lambda: is_watched(registration))
+        await kubelet.stop()
+        await eventually(lambda: registration.state is State.NO_KUBELET)
+        kubelet.told.clear()
+        await kubelet.start()  # removes the plugin's socket
+        await eventually(lambda: is_watched(registration, times=2))
+        await eventually(lambda: kubelet.told)
+        assert [device.ID for device in kubelet.told[I915][0]] == ["card0-0", "card1-0"]
+
+
+async def test_a_kubelet_that_starts_is_looked_for_more_often_than_one_that_watches(socket_directory: Path) -> None:
+    """It gives the plugin less than a second before it refuses pods."""
+    assert Times().seek + Times().settle < 0.2
+    registration = plugin(socket_directory, *CARDS, times=replace(QUICK, look=3600.0, retry=3600.0))
+    async with kubelet_in(socket_directory) as kubelet, running(registration):
+        await eventually(lambda: is_watched(registration))
+        await kubelet.stop()
+        await eventually(lambda: registration.trouble and "does not answer" in registration.trouble)
+        await kubelet.start()
+        await eventually(lambda: is_watched(registration, times=2))
+
+
+async def test_a_kubelet_that_restarts_between_two_looks_is_noticed(socket_directory: Path) -> None:
+    async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
+        await eventually(lambda: is_watched(registration))
+        await kubelet.stop()
+        await kubelet.start()
+        await eventually(lambda: is_watched(registration, times=2))
+
+
+async def test_another_kubelet_socket_is_enough_to_register_again(socket_directory: Path) -> None:
+    async with kubelet_in(socket_directory) as older, running(plugin(socket_directory, *CARDS)) as registration:
+        await eventually(lambda: is_watched(registration))
+        newer = ScriptedKubelet(socket_directory)
+        await newer.listen()  # while the older one's watch goes on and our socket stays
+        await eventually(lambda: is_watched(registration, times=2))
+        assert [len(kubelet.registrations) for kubelet in (older, newer)] == [1, 1]
+        await newer.stop()
+
+
+async def test_without_kubelets_socket_nothing_is_served(socket_directory: Path) -> None:
+    async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
+        await eventually(lambda: is_watched(registration))
+        kubelet.socket.unlink()
+        await eventually(lambda: names_in(socket_directory) == set())
+        await eventually(lambda: kubelet.streams[I915] == 0)
+
+
+async def test_while_kubelet_is_away_the_plugin_keeps_trying(socket_directory: Path) -> None:
+    kubelet = ScriptedKubelet(socket_directory)
+    await kubelet.start()
+    await kubelet.stop()
+    assert kubelet.socket.is_socket()  # left behind
+    async with running(plugin(socket_directory, *CARDS)) as registration:
+        await eventually(lambda: registration.trouble)
+        assert registration.trouble is not None
+        assert registration.trouble.startswith(
+            f"kubelet at {socket_directory}/kubelet.sock does not answer when {I915} is registered: UNAVAILABLE"
+        )
+        await kubelet.start()
+        await eventually(lambda: is_watched(registration))
+    await kubelet.stop()
+
+
+async def test_a_refusal_is_told_once_and_tried_again(socket_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with kubelet_in(socket_directory) as kubelet:
+        kubelet.refuses = "too old"
+        async with running(plugin(socket_directory, *CARDS)) as registration:
+            await eventually(lambda: registration.trouble)
+            assert registration.trouble == (
+                f"kubelet at {socket_directory}/kubelet.sock answers when {I915} is registered: UNKNOWN: too old"
+            )
+            await asyncio.sleep(3 * QUICK.retry)
+            assert sum("too old" in message for message in caplog.messages) == 1
+            kubelet.refuses = ""
+            await eventually(lambda: is_watched(registration))
+
+
+async def test_a_removed_socket_is_made_anew(socket_directory: Path) -> None:
+    async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
+        await eventually(lambda: is_watched(registration))
+        streams = streams_at_registrations(kubelet, registration)
+        (socket_directory / "gpu.intel.com-i915.sock").unlink()
+        await eventually(lambda: is_watched(registration, times=2))
+        assert streams == [0]  # the old watch had ended
+
+
+async def test_when_kubelet_ends_the_watch_the_plugin_registers_again(socket_directory: Path) -> None:
+    async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
+        await eventually(lambda: is_watched(registration))
+        await kubelet.drop(I915)
+        await eventually(lambda: is_watched(registration, times=2))
+
+
+async def test_a_kubelet_that_never_asks_for_the_devices_is_registered_with_again(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with kubelet_in(socket_directory) as kubelet:
+        kubelet.watches = False
+        registration = plugin(socket_directory, *CARDS, times=replace(QUICK, watch=0.2))
+        async with running(registration):
+            await eventually(lambda: len(kubelet.registrations) == 2)
+            assert f"kubelet does not ask for the devices of {I915}" in caplog.text
+
+
+async def test_when_kubelets_books_lack_devices_the_plugin_registers_again(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    books = Books("card0-0")
+    registration = plugin(socket_directory, *CARDS, times=replace(QUICK, count=0.1), books=books)
+    async with kubelet_in(socket_directory) as kubelet:
+        streams = streams_at_registrations(kubelet, registration)
+        async with running(registration):
+            await eventually(lambda: len(kubelet.registrations) >= 2)
+            assert f"kubelet's books lack 1 device(s) of {I915}, such as card1-0" in caplog.text
+            assert set(streams) == {0}  # the old watch had ended
+
+
+@pytest.mark.parametrize(
+    "ids", [("card0-0", "card1-0"), ("card0-0", "card1-0", "card9-0")], ids=["all of them", "more of another plugin"]
+)
+async def test_books_that_have_the_devices_are_left_alone(socket_directory: Path, ids: tuple[str, ...]) -> None:
+    books = Books(*ids)
+    registration = plugin(
+        socket_directory, *CARDS, Device(id="card2-0", healthy=False), times=replace(QUICK, count=0.02), books=books
+    )
+    async with kubelet_in(socket_directory) as kubelet, running(registration):
+        await eventually(lambda: books.asked >= 5)
+        assert len(kubelet.registrations) == 1
+
+
+async def test_a_single_difference_of_the_books_says_nothing(socket_directory: Path) -> None:
+    books = Books()
+    registration = plugin(socket_directory, *CARDS, times=replace(QUICK, count=0.1), books=books)
+    async with kubelet_in(socket_directory) as kubelet, running(registration):
+        await eventually(lambda: books.asked == 1)
+        books.ids = frozenset({"card0-0", "card1-0"})
+        await eventually(lambda: books.asked >= 4)
+        assert len(kubelet.registrations) == 1
+
+
+async def test_a_newer_plugin_takes_over_and_the_older_comes_back_after_its_end(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as older:
+        await eventually(lambda: is_watched(older))
+        async with running(plugin(socket_directory, CARDS[0])) as newer:
+            await eventually(lambda: is_watched(newer))
+            await eventually(lambda: older.state is State.STANDING_BACK)
+            # The end of the older one's watch made kubelet drop the newer one, which notices and comes back.
+            await eventually(lambda: is_watched(newer) and kubelet.streams[I915] == 1)
+            await asyncio.sleep(6 * QUICK.other)
+            assert older.state is State.STANDING_BACK
+            assert is_watched(newer)
+            assert f"another plugin serves {I915} on this node; waiting for its end" in caplog.text
+            assert [device.ID for device in kubelet.told[I915][-1]] == ["card0-0"]
+        await eventually(lambda: is_watched(older, times=2))
+        await eventually(lambda: [device.ID for device in kubelet.told[I915][-1]] == ["card0-0", "card1-0"])
+
+
+async def test_a_restarted_plugin_takes_the_place_of_what_its_predecessor_left(socket_directory: Path) -> None:
+    async with kubelet_in(socket_directory) as kubelet:
+        async with running(plugin(socket_directory, *CARDS)) as first:
+            await eventually(lambda: is_watched(first))
+        await eventually(lambda: kubelet.streams[I915] == 0)
+        (socket_directory / "gpu.intel.com-i915.sock").write_text("left by a plugin that was killed")
+        async with running(plugin(socket_directory, *CARDS)) as second:
+            await eventually(lambda: is_watched(second))
+
+
+async def test_a_plugin_that_ends_takes_its_socket_away(socket_directory: Path) -> None:
+    async with kubelet_in(socket_directory):
+        async with running(plugin(socket_directory, *CARDS)) as registration:
+            await eventually(lambda: is_watched(registration))
+            assert (socket_directory / "gpu.intel.com-i915.sock").is_socket()
+        assert names_in(socket_directory) == {"kubelet.sock"}
+
+
+async def test_a_directory_in_which_no_socket_can_be_is_a_sentence(tmp_path: Path) -> None:
+    directory = tmp_path / ("d" * 100)
+    directory.mkdir()
+    (directory / "kubelet.sock").write_text("")
+    async with running(plugin(directory, *CARDS)) as registration:
+        await eventually(lambda: registration.trouble)
+        assert registration.trouble is not None
+        assert registration.trouble.startswith(f"cannot listen at {directory}/gpu.intel.com-i915.sock: ")
+
+
+async def test_each_kubelet_is_told_of_before_it_is_registered_with(socket_directory: Path) -> None:
+    async with kubelet_in(socket_directory) as kubelet:
+        server = DeviceServer("i915", allocate=nothing, plain_answer=nothing)
+        server.show(CARDS)
+        met: dict[SocketIdentity, int] = {}
+
+        def on_kubelet(identity: SocketIdentity) -> None:
+            met.setdefault(identity, len(kubelet.registrations))
+
+        registration = Registration(
+            server,
+            socket_directory,
+            allocatable=does_not_say,
+            on_kubelet=on_kubelet,
+            times=QUICK,
+        )
+        async with running(registration):
+            await eventually(lambda: registration.state is State.WATCHED)
+            await kubelet.stop()
+            await kubelet.start()
+            await eventually(lambda: registration.registrations == 2 and registration.state is State.WATCHED)
+    before = list(met.values())
+    assert (before[0], before[-1]) == (0, 1)

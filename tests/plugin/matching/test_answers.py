@@ -1,0 +1,130 @@
+"""What kubelet is answered, what is counted, and what is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from gas.plugin.devices.allocation_policy import PreferredRequest
+from gas.plugin.devices.container_answer import ContainerAnswer, NoSuchCards
+from gas.plugin.kubelet.device_server import AllocateRequest
+from gas.plugin.kubelet.listing import NO_IDS, ContainerIds, Ids, Listing
+from gas.plugin.kubelet.pod_resources import PodResources
+from gas.plugin.matching.answers import Answers
+from gas.plugin.matching.given_masks import GivenMasks
+from gas.plugin.matching.look_up import LookUp
+from gas.plugin.matching.matching import Matching
+from gas.plugin.matching.pod_objects import NodePod
+from gas.plugin.matching.waiting_pods import PodsOfNode
+from gas.plugin.metrics import Metrics
+from tests.builders import container
+from tests.plugin.gpus import gpu
+from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, slots
+
+ONE = container("c", i915=1)
+
+
+class Kubelet(PodResources):
+    """Has the pods of these names, which have no devices yet."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    async def pods(self) -> Listing | None:
+        return {f"default/{name}": WITHOUT_DEVICES for name in self.names} or None
+
+    async def pod(self, namespace: str, name: str) -> ContainerIds | None:
+        return WITHOUT_DEVICES if name in self.names else None
+
+
+class Node:
+    """Four cards, a kubelet, and the pods that the watch has shown."""
+
+    def __init__(self, kubelet: Kubelet, *pods: NodePod) -> None:
+        self.pods = PodsOfNode()
+        self.pods.replaced(list(pods))
+        self.metrics = Metrics("1")
+        matching = Matching(self.pods)
+        self.answers = Answers(
+            matching,
+            LookUp(matching, kubelet, watches=lambda: True),
+            GivenMasks(),
+            self.metrics,
+            gpus=lambda: [gpu(card) for card in range(4)],
+        )
+
+    async def prefer(self, offered: Ids | None = None) -> list[str]:
+        ids = slots(4) if offered is None else offered
+        request = PreferredRequest(resource="i915", offered=tuple(sorted(ids)), must_include=NO_IDS, size=1)
+        return list(map(str, await self.answers.prefer(request)))
+
+    def allocate(self, *texts: str) -> ContainerAnswer:
+        return self.answers.allocate(AllocateRequest(resource="i915", ids=ids(*texts)))
+
+
+A = node_pod(ONE, name="a", annotations=decided("card2", ts=1))
+B = node_pod(ONE, name="b", annotations=decided("card3", ts=2))
+
+
+async def test_the_cards_decided_are_preferred() -> None:
+    assert await Node(Kubelet("b"), A, B).prefer() == ["card3-0"]
+
+
+async def test_cards_that_are_gone_cannot_be_given() -> None:
+    node = Node(Kubelet(), A)
+    with pytest.raises(NoSuchCards):
+        node.allocate("card9-0")
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [pytest.param("card2-0", "as-decided", id="as-decided"), pytest.param("card1-0", "otherwise", id="otherwise")],
+)
+async def test_what_was_given_is_counted(given: str, outcome: str) -> None:
+    node = Node(Kubelet("a"), A)
+    await node.prefer()
+    node.allocate(given)
+    labels = {"resource": "i915", "outcome": outcome}
+    assert node.metrics.registry.get_sample_value("gas_plugin_allocations_total", labels) == 1
+
+
+class TestLog:
+    """Whatever may end as a receipt has its reason in the log, at the level that everybody sees."""
+
+    @pytest.fixture
+    def because(self, caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+        caplog.set_level(logging.INFO, "gas.plugin.matching.answers")
+        return lambda: [getattr(record, "because", "") for record in caplog.records]
+
+    async def test_nothing_is_told_of_what_went_as_decided(self, because: Callable[[], list[str]]) -> None:
+        node = Node(Kubelet("a"), A)
+        await node.prefer()
+        node.allocate("card2-0")
+        assert because() == []
+
+    async def test_why_it_is_a_guess(self, because: Callable[[], list[str]]) -> None:
+        node = Node(Kubelet(), A, B)
+        await node.prefer()
+        assert because() == ["kubelet does not say which pods it has"]
+
+    async def test_why_a_container_got_other_cards(self, because: Callable[[], list[str]]) -> None:
+        node = Node(Kubelet("a"), A)
+        await node.prefer(slots(2))
+        node.allocate("card1-0")
+        (told,) = because()
+        assert told.startswith("kubelet did not offer card2: ")
+
+    async def test_that_other_cards_followed_from_a_guess(self, because: Callable[[], list[str]]) -> None:
+        node = Node(Kubelet(), A, B)
+        await node.prefer()
+        node.allocate("card1-0")
+        assert because() == ["kubelet does not say which pods it has"] * 2
+
+    async def test_that_kubelet_did_not_ask(self, because: Callable[[], list[str]]) -> None:
+        node = Node(Kubelet(), A, B)
+        await node.prefer()
+        node.allocate("card2-0")
+        node.allocate("card1-0")
+        assert because()[-1] == "kubelet did not ask which"

@@ -1,0 +1,231 @@
+"""Whose devices kubelet asks for: the first container of a pod. Whole histories are in test_matching_histories."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.cards import Card
+from gas.placement.choice import Given
+from gas.plugin.kubelet.listing import Listing
+from gas.plugin.matching.confidence import Confidence
+from gas.plugin.matching.pod_objects import NodePod
+from tests.builders import container
+from tests.plugin.called_by_hand import Node, named
+from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
+
+ONE = container("c", i915=1)
+
+
+class TestPrefer:
+    def test_the_cards_decided_are_wished_for(self) -> None:
+        node = Node(node_pod(container("c", i915=2), name="a", annotations=decided("card3,card1")))
+
+        wish = node.prefer(2, slots(4))
+
+        assert wish.ids == tuple(sorted(ids("card1-0", "card3-0"), reverse=True))
+        assert named(wish.match) == ("a", "c", "alone")
+        assert wish.match is not None
+        assert wish.match.given == Given((Card(3), Card(1)))
+
+    def test_any_free_id_of_a_shared_card_will_do(self) -> None:
+        node = Node(node_pod(ONE, annotations=decided("card1")))
+
+        assert node.prefer(1, slots(2, 3) - ids("card1-0")).ids == tuple(ids("card1-1"))
+
+    def test_what_kubelet_insists_on_comes_first_and_counts_for_its_card(self) -> None:
+        node = Node(node_pod(container("c", i915=2), init=(container("i", i915=1),),
+                             annotations=decided("card0,card1", init="card0")))  # fmt: skip
+        node.prefer(1, slots(2, 2))
+        node.allocate("card0-1")
+
+        assert node.prefer(2, slots(2, 2), ids("card0-1")).ids == (*ids("card0-1"), *ids("card1-0"))
+
+    def test_a_card_that_is_not_free_leaves_its_place_to_the_policy(self) -> None:
+        node = Node(node_pod(container("c", i915=2), annotations=decided("card0,card1")))
+
+        wish = node.prefer(2, ids("card1-0", "card2-0"))
+
+        assert wish.ids == tuple(ids("card1-0"))
+        assert wish.confidence is Confidence.GUESSED
+
+    def test_without_a_decision_there_is_no_wish_but_the_pod_is_known(self) -> None:
+        wish = Node(node_pod(ONE, name="a")).prefer(1, slots(2))
+
+        assert wish.ids == ()
+        assert named(wish.match) == ("a", "c", "alone")
+
+    def test_a_pod_without_decision_spares_the_cards_of_those_that_wait(self) -> None:
+        both = container("c", i915=2)
+        node = Node(
+            node_pod(ONE, name="decided", annotations=decided("card0")),
+            node_pod(both, name="none"),
+            node_pod(ONE, name="there-already", annotations=decided("card1"), started=True),
+        )
+
+        assert node.prefer(2, slots(3, 2)).spared == ids("card0-0")
+
+    def test_a_pods_own_later_containers_are_spared_too(self) -> None:
+        later = node_pod(
+            container("a", i915=1), container("b", i915=1), annotations=decided("card9|card0"), name="later"
+        )
+
+        assert Node(later).prefer(1, slots(2)).spared == ids("card0-0")
+
+    def test_nothing_is_wished_for_a_pod_of_the_other_resource(self) -> None:
+        wish = Node(node_pod(ONE, annotations=decided("card0"))).prefer(1, slots(2), resource="xe")
+
+        assert wish.match is None
+        assert wish.ids == ()
+        assert wish.confidence is Confidence.GUESSED
+
+    def test_the_same_question_twice_has_the_same_answer(self) -> None:
+        node = Node(node_pod(ONE, annotations=decided("card0")), node_pod(ONE, annotations=decided("card1")))
+
+        assert node.prefer(1, slots(2)) == node.prefer(1, slots(2))
+
+
+WAITING = [
+    pytest.param(
+        [node_pod(ONE, name="a-late", annotations=decided("card0", ts=10)),
+         node_pod(ONE, name="b-early", annotations=decided("card1", ts=9))],
+        ("b-early", "c", "guessed"),
+        id="the-smallest-gas-ts-as-a-number",
+    ),
+    pytest.param(
+        [node_pod(ONE, name="taken", annotations=decided("card7", ts=1)),
+         node_pod(ONE, name="free", annotations=decided("card1", ts=2))],
+        ("free", "c", "guessed"),
+        id="a-pod-whose-card-is-not-free-is-passed-over",
+    ),
+    pytest.param(
+        [node_pod(ONE, name="none", created="2020-01-01T00:00:00Z"),
+         node_pod(ONE, name="decided", annotations=decided("card1", ts=2))],
+        ("decided", "c", "guessed"),
+        id="pods-without-gas-ts-are-passed-over-while-one-with-it-waits",
+    ),
+    pytest.param(
+        [node_pod(ONE, name="none"), node_pod(ONE, name="taken", annotations=decided("card7", ts=2))],
+        ("none", "c", "guessed"),
+        id="but-not-while-its-card-is-not-free",
+    ),
+    pytest.param(
+        [node_pod(ONE, name="a-younger", created="2026-01-01T00:00:02Z"),
+         node_pod(ONE, name="b-older", created="2026-01-01T00:00:01Z")],
+        ("b-older", "c", "guessed"),
+        id="kubelet-takes-the-older-of-those-it-hears-of-at-once",
+    ),
+    pytest.param(
+        [node_pod(container("c", i915=2), name="two", annotations=decided("card0,card1", ts=1)),
+         node_pod(ONE, name="one", annotations=decided("card1", ts=2))],
+        ("one", "c", "alone"),
+        id="the-number-of-ids-must-be-right",
+    ),
+    pytest.param(
+        [node_pod(container("c", xe=1), name="xe", annotations=decided("card0", ts=1)),
+         node_pod(ONE, name="i915", annotations=decided("card1", ts=2))],
+        ("i915", "c", "alone"),
+        id="the-resource-must-be-right",
+    ),
+    pytest.param(
+        [node_pod(ONE, name="running", annotations=decided("card0", ts=1), phase="Running"),
+         node_pod(ONE, name="status", annotations=decided("card0", ts=1), started=True),
+         node_pod(ONE, name="failed", annotations=decided("card0", ts=1), phase="Failed"),
+         node_pod(ONE, name="waiting", annotations=decided("card1", ts=2))],
+        ("waiting", "c", "alone"),
+        id="kubelet-is-done-with-pods-that-have-a-status",
+    ),
+    pytest.param(
+        [node_pod(ONE, name="damaged", annotations=decided("card0|card1", ts=1)),
+         node_pod(ONE, name="decided", annotations=decided("card1", ts=2))],
+        ("decided", "c", "guessed"),
+        id="a-damaged-decision-is-none",
+    ),
+    pytest.param(
+        [node_pod(ONE, name="a-untimed", annotations=decided("card0", ts="")),
+         node_pod(ONE, name="b-timed", annotations=decided("card1", ts=2))],
+        ("b-timed", "c", "guessed"),
+        id="also-before-a-decision-without-it",
+    ),
+    pytest.param([], None, id="nobody-waits"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pods", "expected"), WAITING)
+def test_whose_first_container_it_is_without_a_listing(
+    pods: list[NodePod], expected: tuple[str, str, str] | None
+) -> None:
+    assert named(Node(*pods).prefer(1, slots(3)).match) == expected
+
+
+class TestListing:
+    """Taken while kubelet waits, it makes a guess certain."""
+
+    PODS = (
+        node_pod(ONE, name="a", annotations=decided("card0", ts=1)),
+        node_pod(ONE, name="b", annotations=decided("card1", ts=2)),
+    )
+
+    def test_the_pod_that_kubelet_has_taken_up_is_it(self) -> None:
+        node = Node(*self.PODS, node_pod(container("x"), name="other", namespace="kube-system"))
+
+        wish = node.prefer(1, slots(2), listing={"default/b": {"c": {}}, "kube-system/other": {"x": {}}})
+
+        assert named(wish.match) == ("b", "c", "known")
+        assert wish.ids == tuple(ids("card1-0"))
+
+    def test_a_pod_alone_is_confirmed_by_its_own_entry(self) -> None:
+        node = Node(self.PODS[0])
+        assert node.prefer(1, slots(2)).confidence is Confidence.ALONE
+
+        assert node.prefer(1, slots(2), listing={"default/a": {"c": {}}}).confidence is Confidence.KNOWN
+
+    def test_a_pod_that_the_watch_has_not_shown_is_waited_for(self) -> None:
+        node = Node(self.PODS[0])
+        listing: Listing = {"default/b": {"c": {}}}
+
+        assert node.prefer(1, slots(2), listing=listing).match is None
+        assert node.matching.strangers(listing) == {"default/b"}
+
+        node.pods.changed(self.PODS[1])
+        assert node.matching.strangers(listing) == frozenset()
+        assert named(node.prefer(1, slots(2), listing=listing).match) == ("b", "c", "known")
+
+    def test_while_it_has_a_stranger_a_pod_alone_may_be_the_wrong_one(self) -> None:
+        listing: Listing = {"default/a": {"c": {}}, "default/unseen": {"c": {}}}
+
+        assert named(Node(self.PODS[0]).prefer(1, slots(2), listing=listing).match) == ("a", "c", "guessed")
+
+    def test_devices_of_init_containers_are_not_in_the_entry_of_a_pod(self) -> None:
+        init_only = node_pod(container("c"), init=(container("i", i915=1),))
+
+        assert not Node(init_only).prefer(1, slots(1)).one_entry_suffices
+        assert Node(self.PODS[0]).prefer(1, slots(1)).one_entry_suffices
+        assert not Node(*self.PODS).prefer(1, slots(2)).one_entry_suffices
+
+    def test_an_empty_one_says_nothing(self) -> None:
+        assert named(Node(*self.PODS).prefer(1, slots(2), listing={}).match) == ("a", "c", "guessed")
+
+    def test_a_pod_that_has_its_devices_is_not_it(self) -> None:
+        """As after a restart of the plugin: pods that still pull their images have no status yet."""
+        node = Node(*self.PODS)
+        node.matching.learn({"default/a": {"c": {"i915": ids("card0-0")}}}, asked=node.now)
+
+        assert named(node.prefer(1, ids("card1-0")).match) == ("b", "c", "alone")
+
+    def test_a_wrong_guess_is_forgotten(self) -> None:
+        node = Node(*self.PODS)
+        node.prefer(1, slots(2))
+        assert named(node.allocate("card0-0")) == ("a", "c", "guessed")
+
+        node.matching.learn({"default/b": {"c": {"i915": ids("card0-0")}}, "default/a": {"c": {}}}, asked=node.now + 5)
+
+        assert named(node.prefer(1, ids("card1-0")).match) == ("a", "c", "guessed")  # its card is not free any more
+
+    def test_one_that_was_asked_for_too_early_does_not_deny_an_answer(self) -> None:
+        node = Node(*self.PODS)
+        node.prefer(1, slots(2))
+        node.allocate("card0-0")
+
+        node.matching.learn({"default/a": {"c": {}}}, asked=node.now + 0.1)
+
+        assert named(node.prefer(1, ids("card1-0")).match) == ("b", "c", "alone")

@@ -1,0 +1,60 @@
+"""Whose devices kubelet asks for: sizes alone can tell."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.plugin.matching.waiting_pods import PodsOfNode
+from tests.builders import container
+from tests.plugin.model_kubelet import Handed, Kubelet, Plugin
+from tests.plugin.pods_for_plugin import decided, node_pod, slots
+
+SHAPES: list[dict[str, Any]] = [
+    {"containers": [1], "init": []},
+    {"containers": [2], "init": []},
+    {"containers": [1, 1], "init": [3]},
+    {"containers": [4], "init": [4]},
+]
+
+
+@given(st.permutations(range(4)), st.permutations(range(4)), st.randoms(use_true_random=False))
+def test_pods_of_different_sizes_get_their_cards_in_any_order_without_a_listing(
+    kubelets_order: list[int], ts: list[int], chance: random.Random
+) -> None:
+    cards = iter(range(10))
+    pods = []
+    for number, shape in enumerate(SHAPES):
+        init = [[f"card{next(cards)}" for _ in range(size)] for size in shape["init"]]
+        if number == 2:
+            apps = [[init[0][0]], [init[0][1]]]
+        elif number == 3:
+            apps = init
+        else:
+            apps = [[f"card{next(cards)}" for _ in range(size)] for size in shape["containers"]]
+        pods.append(
+            node_pod(
+                *(container(f"c{at}", i915=size) for at, size in enumerate(shape["containers"])),
+                name=f"pod{number}",
+                init=tuple(container(f"i{at}", i915=size) for at, size in enumerate(shape["init"])),
+                annotations=decided("|".join(map(",".join, apps)), init="|".join(map(",".join, init)), ts=ts[number]),
+            )
+        )
+    kubelet = Kubelet({"i915": slots(10)}, chance)
+    plugin = Plugin(PodsOfNode(), None)
+    plugin.pods.replaced(pods)
+
+    handed: list[Handed] = []
+    for number in kubelets_order:
+        handed += [each for each in kubelet.admit(pods[number], plugin) if each is not None]
+
+    assert len(handed) == 8 - 1
+    for each in handed:
+        assert each.match is not None
+        assert (each.match.pod.uid, each.match.want) == (each.pod.uid, each.want)
+        if not each.by_chance:
+            assert each.match.given is not None
+            assert {id_.card for id_ in each.ids} == set(each.match.given.cards)

@@ -1,0 +1,293 @@
+"""Whose devices kubelet asks for: the later containers of a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gas.cards import Card
+from gas.placement.choice import Given
+from gas.plugin.devices.allocation_policy import PreferredRequest
+from gas.plugin.kubelet.listing import NO_IDS, Listing
+from gas.plugin.matching.confidence import Confidence
+from gas.plugin.matching.matching import Matching
+from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode
+from tests.builders import container
+from tests.plugin.called_by_hand import Node, named
+from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
+
+ONE = container("c", i915=1)
+TWO = node_pod(container("x", i915=1), container("y", i915=1), name="two", annotations=decided("card0|card1", ts=5))
+OTHER = node_pod(ONE, name="other", annotations=decided("card2", ts=1))
+
+
+class TestInTheMiddleOfAPod:
+    def test_its_next_container_comes_before_other_pods(self) -> None:
+        node = Node(TWO)
+        node.prefer(1, slots(3), listing={"default/two": {"x": {}, "y": {}}})
+        node.allocate("card0-0")
+        node.pods.changed(OTHER)
+
+        wish = node.prefer(1, slots(3) - ids("card0-0"))
+
+        assert named(wish.match) == ("two", "y", "known")
+        assert wish.ids == tuple(ids("card1-0"))
+
+    def test_when_its_ids_are_free_again_it_was_refused(self) -> None:
+        node = Node(TWO)
+        node.prefer(1, slots(3))
+        node.allocate("card0-0")
+        node.pods.changed(OTHER)
+
+        assert named(node.prefer(1, slots(3)).match) == ("other", "c", "alone")
+
+    def test_a_refused_pod_does_not_go_on_after_another(self) -> None:
+        node = Node(TWO)
+        node.prefer(1, slots(3))
+        node.allocate("card0-0")
+        node.pods.changed(OTHER)
+        node.prefer(1, slots(3))
+        node.allocate("card2-0")
+
+        assert node.prefer(1, ids("card1-0")).confidence is Confidence.GUESSED
+
+    def test_it_goes_on_though_it_was_deleted_meanwhile(self) -> None:
+        node = Node(TWO)
+        node.prefer(1, slots(3), listing={"default/two": {"x": {}, "y": {}}})
+        node.pods.deleted(TWO)
+        assert named(node.allocate("card0-0")) == ("two", "x", "known")
+        node.pods.changed(OTHER)
+
+        assert named(node.prefer(1, slots(3) - ids("card0-0")).match) == ("two", "y", "known")
+
+    def test_after_a_restart_of_kubelet_others_may_come_first(self) -> None:
+        node = Node(TWO)
+        node.prefer(1, slots(3))
+        node.allocate("card0-0")
+        node.matching.kubelet_restarted()
+        node.pods.changed(OTHER)
+        free = slots(3) - ids("card0-0")
+
+        assert named(node.prefer(1, free).match) == ("other", "c", "guessed")
+        assert named(node.allocate("card2-0")) == ("other", "c", "guessed")
+        assert named(node.prefer(1, free - ids("card2-0")).match) == ("two", "y", "alone")
+
+    def test_it_is_said_to_be_busy(self) -> None:
+        node = Node(TWO)
+        uid = TWO.uid
+        busy = [node.matching.is_busy_with(uid)]
+        for card in ("card0-0", "card1-0"):
+            node.allocate(card)
+            busy.append(node.matching.is_busy_with(uid))
+
+        assert busy == [False, True, False]
+
+
+class TestInitContainers:
+    """What an ended init container leaves is given on without a question."""
+
+    def test_an_app_container_that_takes_it_over_is_known(self) -> None:
+        pod = node_pod(container("a", i915=1), container("b", i915=1), init=(container("i", i915=1),),
+                       annotations=decided("card2|card1", init="card2"))  # fmt: skip
+        node = Node(pod)
+        node.prefer(1, slots(3))
+        matches = [node.allocate("card2-0"), node.allocate("card2-0")]
+        matches.append(node.prefer(1, ids("card0-0", "card1-0")).match)
+
+        assert [match.want.container for match in matches if match] == ["i", "a", "b"]
+
+    def test_a_sidecar_keeps_what_it_has(self) -> None:
+        pod = node_pod(container("a", i915=1), init=(container("s", i915=1, always=True),),
+                       annotations=decided("card1", init="card2"))  # fmt: skip
+        node = Node(pod)
+        node.prefer(1, slots(3))
+        node.allocate("card2-0")
+
+        wish = node.prefer(1, slots(3) - ids("card2-0"))
+
+        assert wish.match is not None
+        assert wish.match.want.container == "a"
+        assert wish.ids == tuple(ids("card1-0"))
+
+    def test_only_we_know_what_they_had(self) -> None:
+        pod = node_pod(container("a", i915=1), uid="u", init=(container("none"), container("i", i915=2)),
+                       annotations=decided("card1", init="|card1,card2"))  # fmt: skip
+        node = Node(pod)
+        assert node.matching.given_to_init_containers("u") == {}
+        node.prefer(2, slots(3))
+        node.allocate("card1-0", "card2-0")
+
+        assert node.matching.given_to_init_containers("u") == {1: {Card(1), Card(2)}}
+
+    def test_a_guess_says_nothing_about_them(self) -> None:
+        pods = [node_pod(container("a"), uid=uid, name=uid, init=(container("i", i915=1),)) for uid in ("u", "v")]
+        node = Node(*pods)
+        node.prefer(1, slots(3))
+        node.allocate("card1-0")
+
+        assert node.matching.given_to_init_containers("u") == {}
+
+    def test_after_a_restart_of_the_plugin_the_listing_tells_where_kubelet_is(self) -> None:
+        """The init container's ids are nowhere to be read; the sidecar's and those of the first app container are."""
+        pod = node_pod(
+            container("a", i915=1), container("b", i915=1),
+            init=(container("i", i915=1), container("s", i915=1, always=True)),
+            annotations=decided("card1|card0", init="card2|card2"),
+        )  # fmt: skip
+        node = Node(pod)
+        listing: Listing = {"default/pod": {"s": {"i915": ids("card2-0")}, "a": {"i915": ids("card1-0")}, "b": {}}}
+        node.matching.learn(listing, asked=node.now)
+
+        wish = node.prefer(1, ids("card0-0"))
+
+        assert named(wish.match) == ("pod", "b", "alone")
+        assert wish.ids == tuple(ids("card0-0"))
+
+
+class TestPool:
+    """What kubelet insists on tells whose init containers have ended."""
+
+    OTHER = node_pod(container("c", i915=2), name="other", annotations=decided("card2,card3", ts=1))
+    FIRST = node_pod(container("a", i915=2), name="first", init=(container("i", i915=1),),
+                     annotations=decided("card0,card1", init="card0", ts=5))  # fmt: skip
+
+    def begun(self) -> Node:
+        node = Node(self.FIRST)
+        node.prefer(1, slots(4))
+        node.allocate("card0-0")
+        node.pods.changed(self.OTHER)
+        return node
+
+    def test_without_the_pool_it_is_another_pod(self) -> None:
+        assert named(self.begun().prefer(2, slots(4) - ids("card0-0")).match) == ("other", "c", "alone")
+
+    def test_with_it_it_is_this_one_even_after_a_restart_of_kubelet(self) -> None:
+        node = self.begun()
+        node.matching.kubelet_restarted()
+
+        wish = node.prefer(2, slots(4), ids("card0-0"))
+
+        assert named(wish.match) == ("first", "a", "guessed")
+        assert wish.ids == (*ids("card0-0"), *ids("card1-0"))
+
+    def test_without_decisions_the_pool_alone_tells(self) -> None:
+        two = container("c", i915=2)
+        node = Node(node_pod(two, name="begun", init=(container("i", i915=1),), created="2026-01-01T00:00:02Z"))
+        node.prefer(1, slots(4))
+        node.allocate("card0-0")
+        node.pods.changed(node_pod(two, name="older", created="2026-01-01T00:00:01Z"))
+        node.matching.kubelet_restarted()
+
+        assert named(node.prefer(2, slots(4), ids("card0-0")).match) == ("begun", "c", "guessed")
+
+    def test_an_allocate_of_other_ids_is_not_for_its_next_container(self) -> None:
+        node = Node(node_pod(ONE, name="a", init=(container("i", i915=1),), annotations=decided("card0", init="card0")))
+        node.prefer(1, slots(4))
+        node.allocate("card0-0")
+        node.pods.changed(node_pod(ONE, name="b", annotations=decided("card1")))
+
+        assert named(node.allocate("card1-0")) == ("b", "c", "guessed")
+
+    def test_a_pool_that_nobody_knows_fits_every_question(self) -> None:
+        pod = node_pod(
+            container("a", i915=2), init=(container("i", i915=2), container("s", i915=1, always=True)),
+            annotations=decided("card1,card2", init="card0,card1|card0"),
+        )  # fmt: skip
+        node = Node(pod)
+        node.matching.learn({"default/pod": {"s": {"i915": ids("card0-0")}, "a": {}}}, asked=node.now)
+
+        assert named(node.prefer(2, slots(3) - ids("card0-0"), ids("card1-0")).match) == ("pod", "a", "alone")
+
+    def test_cards_that_kubelet_insists_on_speak_for_the_pod_that_was_promised_them(self) -> None:
+        two = container("c", i915=2)
+        node = Node(
+            node_pod(two, name="a", annotations=decided("card1,card2", ts=1)),
+            node_pod(two, name="b", annotations=decided("card0,card1", ts=2)),
+        )
+
+        assert named(node.prefer(2, slots(3), ids("card0-0")).match) == ("b", "c", "guessed")
+
+
+class TestTopologyHints:
+    """Kubelet's topology manager may choose before it asks."""
+
+    def test_an_allocate_without_a_question_is_matched(self) -> None:
+        node = Node(node_pod(ONE, name="a", annotations=decided("card0")))
+
+        assert named(node.allocate("card1-0")) == ("a", "c", "guessed")
+
+    def test_ids_that_kubelet_insists_on_beside_the_pool_are_kept(self) -> None:
+        node = Node(node_pod(container("c", i915=2), name="a", annotations=decided("card0,card1")))
+
+        wish = node.prefer(2, slots(3), ids("card2-0"))
+
+        assert wish.ids == (*ids("card2-0"), *ids("card0-0"))
+        assert named(wish.match) == ("a", "c", "guessed")
+
+
+def test_an_allocate_that_does_not_follow_its_question_is_looked_at_anew() -> None:
+    node = Node(
+        node_pod(ONE, name="one", annotations=decided("card0")),
+        node_pod(container("c", i915=2), name="two", annotations=decided("card1,card2")),
+    )
+    node.prefer(1, slots(3))
+
+    assert named(node.allocate("card1-0", "card2-0")) == ("two", "c", "guessed")
+
+
+def test_kubelets_own_choice_is_matched_all_the_same() -> None:
+    """It may take other ids than it was answered: whose they are is known from the question."""
+    node = Node(node_pod(ONE, name="a", annotations=decided("card0")))
+    node.prefer(1, slots(3))
+
+    match = node.allocate("card2-0")
+
+    assert named(match) == ("a", "c", "alone")
+    assert match is not None
+    assert match.given == Given((Card(0),))
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    pod = node_pod(ONE, annotations=decided("card0"))
+    node = Node(pod)
+    node.prefer(1, slots(1))
+    node.allocate("card0-0")
+    node.pods.deleted(pod)
+    assert node.prefer(1, slots(1)).match is None
+
+    node.pods.changed(pod)  # as in a cluster that was restored from a backup
+
+    assert named(node.prefer(1, slots(1)).match) == ("pod", "c", "alone")
+
+
+def test_one_that_went_before_its_allocate_is_forgotten_after_it() -> None:
+    """Though the watch shows nothing more."""
+    pods = [node_pod(ONE, name=name, annotations=decided("card0")) for name in ("a", "b")]
+    node = Node(*pods)
+    node.prefer(1, slots(1))
+    for pod in pods:
+        node.pods.deleted(pod)
+    assert named(node.allocate("card0-0")) == ("a", "c", "guessed")
+
+    assert node.prefer(1, slots(1)).match is None
+
+
+def test_pods_are_gone_over_only_when_the_watch_has_shown_something() -> None:
+    """There may be hundreds, and kubelet waits."""
+
+    class Counted(PodsOfNode):
+        times = 0
+
+        def __iter__(self) -> Iterator[PodOfNode]:
+            self.times += 1
+            return super().__iter__()
+
+    pods = Counted()
+    matching = Matching(pods)
+    pods.replaced([TWO])
+    request = PreferredRequest(resource="i915", offered=tuple(slots(3)), must_include=NO_IDS, size=1)
+    for _ in range(3):
+        matching.prefer(request)
+    assert pods.times == 1
+    pods.changed(OTHER)
+    matching.prefer(request)
+    assert pods.times == 2

@@ -1,0 +1,59 @@
+"""The cause that is told when a container gets other cards than were decided."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.plugin.matching.other_cards import why_other_cards
+from gas.plugin.matching.pod_objects import NodePod
+from tests.builders import container
+from tests.plugin.called_by_hand import Node
+from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
+
+ONE, TWO = container("c", i915=1), container("c", i915=2)
+INIT = container("i", i915=1)
+
+
+def _why(node: Node, *texts: str) -> str:
+    match = node.allocate(*texts)
+    assert match is not None
+    return why_other_cards(match)
+
+
+def test_kubelet_takes_any_of_what_init_containers_had_without_asking() -> None:
+    pair = container("i", i915=2)
+    node = Node(node_pod(ONE, init=(pair,), annotations=decided("card0", init="card0,card1")))
+    node.prefer(2, slots(2))
+    node.allocate("card0-0", "card1-0")
+    assert _why(node, "card1-0").startswith("kubelet did not ask: it takes any of the devices that the pod's init")
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(node_pod(ONE, annotations=decided("card0")), id="no-init-container"),
+        pytest.param(node_pod(ONE, init=(container("i"),), annotations=decided("card0")), id="one-without-cards"),
+    ],
+)
+def test_kubelet_may_not_ask_at_all(pod: NodePod) -> None:
+    assert _why(Node(pod), "card1-0") == "kubelet did not ask which"
+
+
+def test_the_card_of_an_init_container_is_kept() -> None:
+    node = Node(node_pod(TWO, init=(INIT,), annotations=decided("card0,card1", init="card0")))
+    node.prefer(1, ids("card2-0"))
+    node.allocate("card2-0")
+    node.prefer(2, slots(2), ids("card2-0"))
+    assert _why(node, "card0-0", "card2-0") == "kubelet keeps card2 for it, which an init container had"
+
+
+def test_a_card_that_was_not_offered() -> None:
+    node = Node(node_pod(TWO, annotations=decided("card0,card7")))
+    node.prefer(2, slots(2))
+    assert _why(node, "card0-0", "card1-0").startswith("kubelet did not offer card7: ")
+
+
+def test_a_preference_that_was_not_followed() -> None:
+    node = Node(node_pod(ONE, annotations=decided("card0")))
+    node.prefer(1, slots(2))
+    assert _why(node, "card1-0") == "kubelet did not follow the preference"

@@ -1,0 +1,256 @@
+"""The pods of one node that ask for cards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gas.cards import Card
+from gas.placement.choice import Given
+from gas.placement.need import Role
+from gas.plugin.kubelet.listing import ContainerIds
+from gas.plugin.matching.pod_objects import NodePod
+from gas.plugin.matching.waiting_pods import PodsOfNode, Want
+from tests.builders import container
+from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, seen
+
+ONE = container("c", i915=1)
+HAS_CARD: ContainerIds = {"c": {"i915": ids("card0-0")}}
+
+
+def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
+    pod = seen(
+        container("app", i915=2),
+        container("idle"),
+        container("late", i915=1),
+        init=(container("init", i915=1), container("side", always=True, i915=3)),
+    )
+
+    assert pod.wants == (
+        Want(0, "init", Role.INIT, "i915", 1),
+        Want(1, "side", Role.SIDECAR, "i915", 3),
+        Want(2, "app", Role.APP, "i915", 2),
+        Want(4, "late", Role.APP, "i915", 1),
+    )
+
+
+@pytest.mark.parametrize(
+    "containers",
+    [
+        pytest.param([container("c")], id="no-resource"),
+        pytest.param([container("c", millicores=100)], id="no-count"),
+        pytest.param([container("c", monitoring=1)], id="monitoring-is-no-card"),
+        pytest.param([container("c", i915=0)], id="a-count-of-0"),
+        pytest.param([container("c", i915="many")], id="a-count-that-is-no-number"),
+    ],
+)
+def test_a_pod_that_wants_no_card_is_only_known_by_name(containers: list[dict[str, Any]]) -> None:
+    pods = PodsOfNode()
+    pods.changed(node_pod(*containers, name="web"))
+
+    assert list(pods) == []
+    assert pods.named("default/web") is None
+    assert pods.knows("default/web")
+
+
+def test_a_pod_that_asks_for_both_resources_is_served_with_what_the_original_decided() -> None:
+    pod = seen(container("c", i915=1, xe=2), annotations=decided("card0,card1"))
+
+    assert [(want.resource, want.count) for want in pod.wants] == [("i915", 1), ("xe", 2)]
+    assert pod.decided_for(0) == Given((Card(0), Card(1)))
+    assert pod.trouble == ""
+
+
+def test_the_decision_is_read_by_container() -> None:
+    pod = seen(
+        container("a", i915=1),
+        container("none"),
+        container("b", i915=2, tiles=2),
+        init=(container("i", i915=1),),
+        annotations=decided("card0||card1,card0", init="card0", tiles="||card1:gt1,card0:gt0", ts=42),
+    )
+
+    assert [pod.decided_for(index) for index in range(4)] == [
+        Given((Card(0),)),
+        Given((Card(0),)),
+        None,
+        Given((Card(1), Card(0)), ((1,), (0,))),
+    ]
+    assert pod.timestamp == 42
+    assert pod.trouble == ""
+
+
+def test_init_containers_may_be_undecided_beside_decided_app_containers() -> None:
+    pod = seen(container("a", i915=1), init=(container("i", i915=1),), annotations=decided("card0"))
+
+    assert pod.decided_for(0) is None
+    assert pod.decided_for(1) == Given((Card(0),))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "trouble"),
+    [
+        pytest.param({}, "", id="nothing-written"),
+        pytest.param(decided("card0,card1"), "expected 1 card(s)", id="more-cards-than-asked"),
+        pytest.param(decided("../../dev"), "expected card names", id="no-card-name"),
+        pytest.param(decided("card0|card1"), "expected 1 container(s)", id="more-containers-than-there-are"),
+    ],
+)
+def test_what_cannot_be_believed_is_no_decision(annotations: dict[str, str], trouble: str) -> None:
+    pod = seen(container("c", i915=1), annotations=annotations)
+
+    assert pod.decided is None
+    assert trouble in pod.trouble
+    assert bool(trouble) == bool(pod.trouble)
+
+
+@pytest.mark.parametrize(
+    ("text", "timestamp"),
+    [
+        pytest.param("1700000000000000000", 1_700_000_000_000_000_000, id="nanoseconds"),
+        pytest.param("9", 9, id="a-number-not-a-text"),
+        pytest.param("-1", None, id="negative"),
+        pytest.param("1e9", None, id="no-decimal"),
+        pytest.param("\u0661", None, id="other-digits"),
+        pytest.param("9" * 400, None, id="endless"),
+    ],
+)
+def test_gas_ts_is_a_number(text: str, timestamp: int | None) -> None:
+    assert seen(container("c", i915=1), annotations=decided("card0", ts=text)).timestamp == timestamp
+
+
+def test_the_hierarchy_is_each_containers_own() -> None:
+    composite = container("a", i915=1) | {
+        "env": [
+            {"name": "ZE_FLAT_DEVICE_HIERARCHY", "value": "FLAT"},
+            {"name": "ZE_FLAT_DEVICE_HIERARCHY", "value": "COMPOSITE"},
+            {"name": "OTHER", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        ]
+    }
+
+    assert seen(composite, container("b", i915=1)).hierarchies == ("COMPOSITE", None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_admitted"),
+    [
+        pytest.param({}, False, id="bound"),
+        pytest.param({"started": True}, True, id="kubelet-has-written-its-status"),
+        pytest.param({"phase": "Running"}, True, id="running"),
+    ],
+)
+def test_a_pod_is_admitted_when_kubelet_says_anything_about_it(fields: dict[str, Any], is_admitted: bool) -> None:
+    assert seen(container("c", i915=1), **fields).is_admitted is is_admitted
+
+
+def test_what_is_kept_of_a_pod_is_little() -> None:
+    pod = seen(container("c", i915=1), annotations=decided("card0") | {"note": "x" * 1000}, labels={"a": "b"})
+
+    assert pod.written.annotations == decided("card0")
+    assert pod.written.metadata.labels is None
+    assert pod.written.spec.containers is None
+
+
+class TestWatch:
+    def test_an_ended_pod_is_dropped(self) -> None:
+        pods = PodsOfNode()
+        pods.changed(node_pod(container(i915=1), uid="u"))
+        pods.changed(node_pod(container(i915=1), uid="u", phase="Failed"))
+
+        assert pods.get("u") is None
+        assert pods.knows("default/pod")
+
+    def test_a_deleted_pod_is_forgotten(self) -> None:
+        pods = PodsOfNode()
+        pods.changed(node_pod(container(i915=1), uid="u"))
+        pods.deleted(node_pod(container(i915=1), uid="u"))
+
+        assert len(pods) == 0
+        assert not pods.knows("default/pod")
+
+    @pytest.mark.parametrize(
+        ("gone", "containers", "is_new"),
+        [
+            pytest.param(node_pod(ONE, started=True), HAS_CARD, False, id="it-still-has-its-card"),
+            pytest.param(node_pod(ONE, phase="Succeeded"), HAS_CARD, False, id="it-had-ended-and-still-has-its-card"),
+            pytest.param(node_pod(ONE), WITHOUT_DEVICES, False, id="kubelet-had-not-come-to-it"),
+            pytest.param(node_pod(container("c"), started=True), WITHOUT_DEVICES, False, id="it-wanted-no-card"),
+            pytest.param(node_pod(ONE, started=True), WITHOUT_DEVICES, True, id="the-next-of-that-name"),
+            pytest.param(node_pod(ONE, phase="Failed"), WITHOUT_DEVICES, True, id="the-next-after-one-that-ended"),
+        ],
+    )
+    def test_a_pod_deleted_a_moment_ago_is_not_new(
+        self, gone: NodePod, containers: ContainerIds, *, is_new: bool
+    ) -> None:
+        pods = PodsOfNode()
+        assert pods.is_new("default/pod", containers)
+        pods.changed(gone)
+        assert not pods.is_new("default/pod", containers)
+        pods.deleted(gone)
+        assert pods.is_new("default/pod", containers) is is_new
+        pods.changed(gone)
+        pods.replaced([])
+        assert pods.is_new("default/pod", containers) is is_new
+
+    def test_which_is_remembered_for_a_minute(self) -> None:
+        now = 1000.0
+        pods = PodsOfNode(clock=lambda: now)
+        gone = node_pod(ONE, started=True)
+        pods.changed(gone)
+        pods.deleted(gone)
+        assert not pods.knows("default/pod")
+        now += 59
+        assert not pods.is_new("default/pod", HAS_CARD)
+        now += 2
+        assert pods.is_new("default/pod", HAS_CARD)
+
+    def test_the_end_of_an_older_pod_of_that_name_means_nothing(self) -> None:
+        pods = PodsOfNode()
+        pods.changed(node_pod(ONE, uid="first", started=True))
+        pods.changed(node_pod(ONE, uid="second"))
+        pods.deleted(node_pod(ONE, uid="first", started=True))
+        assert not pods.is_new("default/pod", WITHOUT_DEVICES)
+
+    def test_what_a_complete_list_does_not_have_is_gone(self) -> None:
+        pods = PodsOfNode()
+        pods.changed(node_pod(container(i915=1), uid="u", name="old"))
+        pods.changed(node_pod(container("c"), uid="w", name="web"))
+        pods.replaced([node_pod(container(i915=1), uid="v", name="new")])
+
+        assert [pod.key for pod in pods] == ["default/new"]
+        assert not pods.knows("default/old")
+        assert not pods.knows("default/web")
+
+    def test_a_recreated_pod_is_another_pod(self) -> None:
+        pods = PodsOfNode()
+        pods.changed(node_pod(container(i915=1), uid="first"))
+        pods.changed(node_pod(container(i915=2), uid="second"))
+        pods.deleted(node_pod(container(i915=1), uid="first"))
+
+        named = pods.named("default/pod")
+        assert named is not None
+        assert named.uid == "second"
+
+    def test_every_event_is_told(self) -> None:
+        told: list[int] = []
+        pods = PodsOfNode(lambda: told.append(len(pods)))
+        pods.replaced([node_pod(container(i915=1), uid="a")])
+        pods.changed(node_pod(container(i915=1), uid="b"))
+        pods.deleted(node_pod(container(i915=1), uid="b"))
+
+        assert told == [1, 2, 1]
+
+    def test_changes_are_counted_of_pods_that_want_cards_alone(self) -> None:
+        pods = PodsOfNode()
+        wanting, other = node_pod(container(i915=1), uid="u"), node_pod(container("c"), uid="w", name="web")
+        counted = []
+        for event in (pods.changed, pods.changed, pods.deleted, pods.deleted):
+            event(wanting)
+            event(other)
+            counted.append(pods.changes)
+        pods.replaced([wanting, other])
+        pods.replaced([])
+
+        assert counted == [1, 2, 3, 3]
+        assert pods.changes == 5

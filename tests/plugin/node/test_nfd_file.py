@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gas.plugin.node.nfd_file import (
+    FeatureFileStays,
+    UnwritableFeatureFile,
+    feature_text,
+    remove_feature_file,
+    write_feature_file,
+)
+
+GPU = "gpu.intel.com/"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "features.d").mkdir()
+    return tmp_path / "features.d/gpus.txt"
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can grow beyond a few bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_labels_and_resources_are_lines_of_name_and_value() -> None:
+    text = feature_text(
+        {GPU + "gpu-numbers": "0.1", GPU + "gpu-numbers2": "Z2"}, {GPU + "tiles": 2, GPU + "memory.max": 5}
+    )
+    assert text == (
+        "gpu.intel.com/gpu-numbers=0.1\n"
+        "gpu.intel.com/gpu-numbers2=Z2\n"
+        "gpu.intel.com/memory.max=5\n"
+        "gpu.intel.com/tiles=2\n"
+    )
+    assert feature_text({}, {}) == ""
+
+
+def test_the_file_is_replaced_and_nothing_else_is_left(path: Path) -> None:
+    for text in ("a=1\n", "b=2\n"):
+        write_feature_file(path, text)
+        assert path.read_text() == text
+        assert list(path.parent.iterdir()) == [path]
+
+
+def test_who_reads_sees_the_old_or_the_new_file(path: Path) -> None:
+    write_feature_file(path, "old\n")
+    with path.open() as reader:
+        write_feature_file(path, "new\n")
+        assert reader.read() == "old\n"
+    assert path.read_text() == "new\n"
+
+
+def test_what_a_killed_program_left_is_no_hindrance(path: Path) -> None:
+    aside = path.parent / ".gpus.txt.new"
+    aside.mkdir()
+    (aside / "gpus.txt").write_text("half of i")
+    write_feature_file(path, "a=1\n")
+    assert path.read_text() == "a=1\n"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_full_disk_keeps_the_old_file(path: Path) -> None:
+    write_feature_file(path, "old\n")
+    with full_disk(), pytest.raises(UnwritableFeatureFile) as error:
+        write_feature_file(path, "something longer\n")
+    assert str(error.value) == (
+        f"cannot write the NFD feature file {path}: File too large; what NFD read before stays."
+        f" {path.parent} must be a directory of the node that this program may write to"
+    )
+    assert path.read_text() == "old\n"
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [
+        pytest.param("nowhere", "No such file or directory", id="no-directory"),
+        pytest.param("file", "Not a directory", id="a-file-in-its-place"),
+        pytest.param("loop", "Too many levels of symbolic links", id="a-link-to-itself"),
+    ],
+)
+def test_a_place_that_cannot_be_written(tmp_path: Path, folder: str, why: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UnwritableFeatureFile, match=why):
+        write_feature_file(tmp_path / folder / "gpus.txt", "a=1\n")
+
+
+def test_the_file_goes_when_the_program_ends(path: Path) -> None:
+    write_feature_file(path, "a=1\n")
+    remove_feature_file(path)
+    assert list(path.parent.iterdir()) == []
+    remove_feature_file(path)
+
+
+def test_a_file_that_cannot_be_taken_away(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(FeatureFileStays, match="cannot remove the NFD feature file"):
+        remove_feature_file(path)

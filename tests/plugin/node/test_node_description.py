@@ -1,0 +1,219 @@
+"""What is written on the node, and that the extender reads the same cards out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.intel.inventory import read_node
+from gas.objects import Node
+from gas.plugin.discovery.gpu import Gpu, Scan
+from gas.plugin.node.node_description import NOTHING_OF_OURS, NodeDescription, describe_node, node_patch
+from gas.sandbox.merge_patch import merge_patched
+from tests.plugin.gpus import gpu, scan
+
+GPU = "gpu.intel.com/"
+FOREIGN = {"gpu.intel.com/xe-links": "0.0-1.0", "telemetry.aware.scheduling.p/gas-disable-card0": "true", "zone": "a"}
+
+
+def node(
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    resources: Mapping[str, str | int] | None = None,
+    **status: Any,
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "n", "labels": dict(labels or {}), "annotations": dict(annotations or {})},
+        "status": {"capacity": dict(resources or {}), "allocatable": dict(resources or {}), **status},
+    }
+
+
+def decoded(node: Mapping[str, Any]) -> Node:
+    return msgspec.convert(node, Node)
+
+
+def written(before: Mapping[str, Any], wanted: NodeDescription) -> dict[str, Any]:
+    """The node after the patch."""
+    patch = node_patch(decoded(before), wanted)
+    after: dict[str, Any] = merge_patched(before, patch or {})
+    assert node_patch(decoded(after), wanted) is None
+    return after
+
+
+WANTED = NodeDescription(
+    labels={GPU + "gpu-numbers": "0.1"},
+    annotations={"gas-card-capacity": "card0=tiles:1;card1=tiles:2"},
+    resources={GPU + "tiles": 3, GPU + "memory.max": 8 * 2**30},
+)
+AS_WANTED = node(WANTED.labels, WANTED.annotations, {GPU + "tiles": "3", GPU + "memory.max": "8Gi"})
+
+
+class TestPatch:
+    def test_a_node_that_says_nothing_yet(self) -> None:
+        amounts = {GPU + "tiles": "3", GPU + "memory.max": "8589934592"}
+        assert node_patch(decoded({"metadata": {"name": "n"}}), WANTED) == {
+            "metadata": {"labels": WANTED.labels, "annotations": WANTED.annotations},
+            "status": {"capacity": amounts, "allocatable": amounts},
+        }
+
+    def test_a_node_that_says_it_all_in_whatever_form_of_amounts(self) -> None:
+        assert node_patch(decoded(AS_WANTED), WANTED) is None
+
+    @pytest.mark.parametrize("field", ["capacity", "allocatable"])
+    @pytest.mark.parametrize(
+        "found",
+        [
+            pytest.param({GPU + "memory.max": "8Gi"}, id="missing"),
+            pytest.param({GPU + "memory.max": "8Gi", GPU + "tiles": "0"}, id="set-to-0-by-kubelet"),
+            pytest.param({GPU + "memory.max": "8Gi", GPU + "tiles": "2.5"}, id="no-whole-number"),
+        ],
+    )
+    def test_only_what_differs_is_patched(self, field: str, found: dict[str, str]) -> None:
+        before = node(WANTED.labels, WANTED.annotations, {GPU + "tiles": "3", GPU + "memory.max": "8Gi"})
+        before["status"][field] = found
+        assert node_patch(decoded(before), WANTED) == {"status": {field: {GPU + "tiles": "3"}}}
+
+    def test_labels_and_annotations_that_differ(self) -> None:
+        before = node(
+            {GPU + "gpu-numbers": "0"}, {"gas-card-capacity": "card0=tiles:9"}, AS_WANTED["status"]["capacity"]
+        )
+        assert node_patch(decoded(before), WANTED) == {
+            "metadata": {"labels": WANTED.labels, "annotations": WANTED.annotations}
+        }
+
+    @pytest.mark.parametrize(
+        "name",
+        ["cards", "numa-gpu-map", "pci-groups", "gpu-numbers2", "numa-gpu-map3", "pci-groups10", "gpu-numbers123"],
+    )
+    def test_labels_of_ours_that_are_not_needed_any_more_go(self, name: str) -> None:
+        before = node({**WANTED.labels, GPU + name: "Z1"}, WANTED.annotations, AS_WANTED["status"]["capacity"])
+        assert node_patch(decoded(before), WANTED) == {"metadata": {"labels": {GPU + name: None}}}
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            GPU + "xe-links",
+            GPU + "xe-links2",
+            GPU + "cards2",
+            GPU + "gpu-numbers1",
+            GPU + "gpu-numbers02",
+            GPU + "gpu-numbers-of-mine",
+            GPU + "numa-gpu-map2x",
+            "other.example/gpu-numbers",
+            "gpu-numbers",
+            "gpuXintel.com/cards",
+        ],
+    )
+    def test_labels_of_others_stay(self, name: str) -> None:
+        before = node({**WANTED.labels, name: "x"}, WANTED.annotations, AS_WANTED["status"]["capacity"])
+        assert node_patch(decoded(before), WANTED) is None
+        assert node_patch(decoded(node({name: "x"})), NOTHING_OF_OURS) is None
+
+    def test_resources_of_kubelet_and_others_stay(self) -> None:
+        others = {GPU + "i915": "2", GPU + "xe": "0", GPU + "monitoring": "1", "cpu": "8", "tiles": "4"}
+        assert node_patch(decoded(node(resources=others)), NOTHING_OF_OURS) is None
+
+    def test_annotations_of_others_stay(self) -> None:
+        others = {"gas-released": "1", "gas-card-capacity2": "x", "gas-card": "y"}
+        assert node_patch(decoded(node(annotations=others)), NOTHING_OF_OURS) is None
+
+    def test_everything_of_ours_can_be_taken_off(self) -> None:
+        before = node(
+            {**FOREIGN, **WANTED.labels, GPU + "gpu-numbers2": "Z3"},
+            {**WANTED.annotations, "note": "x"},
+            {"cpu": "8", GPU + "i915": "2", GPU + "tiles": "3", GPU + "millicores": "2k"},
+        )
+        rest = node(FOREIGN, {"note": "x"}, {"cpu": "8", GPU + "i915": "2"})
+        assert written(before, NOTHING_OF_OURS) == rest
+
+
+gpus = st.lists(st.integers(0, 300), unique=True, max_size=40).flatmap(
+    lambda numbers: st.tuples(
+        *(
+            st.builds(
+                gpu,
+                st.just(number),
+                driver=st.sampled_from(["i915", "xe"]),
+                numa_node=st.sampled_from([None, 0, 1, 12]),
+                tiles=st.integers(1, 8),
+                memory=st.one_of(st.none(), st.sampled_from([16 * 2**30, 48 * 2**30]), st.integers(1, 2**50)),
+                pci_path=st.sampled_from([(), ("pci0", "a"), ("pci0", "b"), ("pci1", "a")]),
+                healthy=st.booleans(),
+            )
+            for number in sorted(numbers)
+        )
+    )
+)
+alike = st.lists(st.integers(0, 300), unique=True, max_size=40).map(
+    lambda numbers: tuple(gpu(number, numa_node=number % 2) for number in sorted(numbers))
+)
+
+
+class TestTheExtenderReadsWhatWasWritten:
+    @given(st.one_of(gpus, alike), st.integers(1, 16), st.integers(0, 3))
+    def test_the_same_cards_with_the_same_of_everything(
+        self, gpus: tuple[Gpu, ...], shared_dev_num: int, level: int
+    ) -> None:
+        scan = Scan(gpus=gpus)
+        after = written(
+            node(FOREIGN, resources=kubelets(scan, shared_dev_num)),
+            describe_node(scan, shared_dev_num=shared_dev_num, pci_grouping_level=level),
+        )
+        after["metadata"]["labels"] = {
+            name: value for name, value in after["metadata"]["labels"].items() if name not in FOREIGN
+        }
+        facts = read_node(decoded(after))
+        assert facts.problems == ()
+        assert {card: dict(amounts) for card, amounts in facts.inventory.capacity.items()} == {
+            gpu.card: amounts(gpu, shared_dev_num) for gpu in gpus
+        }
+        assert facts.inventory.cards == tuple(gpu.card for gpu in gpus)
+        assert facts.inventory.numa_groups == numa_groups(gpus)
+
+    @given(gpus.filter(bool), st.integers(1, 3), st.data())
+    def test_the_same_pci_groups(self, gpus: tuple[Gpu, ...], level: int, data: st.DataObject) -> None:
+        one = data.draw(st.sampled_from(gpus))
+        labels = describe_node(Scan(gpus=gpus), shared_dev_num=1, pci_grouping_level=level).labels
+        disable = {f"telemetry.aware.scheduling.p/gas-disable-{one.card}": "PCI_GROUP"}
+        facts = read_node(decoded(node({**labels, **disable})))
+        assert facts.inventory.disabled == {
+            gpu.card for gpu in gpus if gpu == one or (one.pci_path and gpu.pci_path[:level] == one.pci_path[:level])
+        }
+
+    @given(gpus, gpus, st.integers(0, 2))
+    def test_nothing_is_left_of_an_earlier_description(
+        self, before: tuple[Gpu, ...], after: tuple[Gpu, ...], level: int
+    ) -> None:
+        def describe(gpus: tuple[Gpu, ...]) -> NodeDescription:
+            return describe_node(Scan(gpus=gpus), shared_dev_num=2, pci_grouping_level=level)
+
+        fresh = written(node(FOREIGN), describe(after))
+        assert written(written(node(FOREIGN), describe(before)), describe(after)) == fresh
+        assert written(fresh, NOTHING_OF_OURS) == node(FOREIGN)
+
+
+def kubelets(scan: Scan, shared_dev_num: int) -> dict[str, str]:
+    """The allocatable count resources as kubelet has them from the plugin's device lists."""
+    counts = {name: sum(gpu.healthy for gpu in scan.gpus if gpu.driver == name) for name in ("i915", "xe")}
+    return {GPU + name: str(count * shared_dev_num) for name, count in counts.items()}
+
+
+def amounts(gpu: Gpu, shared_dev_num: int) -> dict[str, int]:
+    if not gpu.healthy:
+        return {}
+    memory = {"memory.max": gpu.memory} if gpu.memory else {}
+    return {gpu.driver: shared_dev_num, "millicores": 1000, "tiles": gpu.tiles, **memory}
+
+
+def numa_groups(gpus: tuple[Gpu, ...]) -> tuple[tuple[int, ...], ...] | None:
+    nodes = sorted({gpu.numa_node for gpu in gpus if gpu.numa_node is not None})
+    return tuple(tuple(gpu.card for gpu in gpus if gpu.numa_node == node) for node in nodes) or None
+
+
+def test_a_node_without_cards_says_nothing() -> None:
+    assert describe_node(scan(), shared_dev_num=1, pci_grouping_level=2) == NOTHING_OF_OURS

@@ -1,0 +1,99 @@
+"""Labels of the node. Cases name gpu-plugin-contract, Labels and extended resources of the node."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gas.plugin.discovery.gpu import Gpu
+from gas.plugin.node.node_labels import node_labels
+from tests.plugin.gpus import gpu, scan
+
+GPU = "gpu.intel.com/"
+VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
+def labels(*gpus: Gpu, level: int = 0) -> dict[str, str]:
+    """Without the prefix."""
+    written = node_labels(scan(*gpus), pci_grouping_level=level)
+    assert all(VALUE.fullmatch(value) for value in written.values())
+    return {name.removeprefix(GPU): value for name, value in written.items()}
+
+
+def on_board(card: int, board: str, slot: str) -> Gpu:
+    return gpu(card, pci_path=("pci0000:00", board, slot))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "level", "expected"),
+    [
+        pytest.param((), 3, {}, id="no-cards-no-labels"),
+        pytest.param((gpu(0),), 0, {"cards": "card0", "gpu-numbers": "0"}, id="one-card"),
+        pytest.param(
+            (gpu(0), gpu(2), gpu(10)),
+            0,
+            {"cards": "card0.card2.card10", "gpu-numbers": "0.2.10"},
+            id="natural-order",
+        ),
+        pytest.param(
+            (gpu(0), gpu(1, driver="xe")), 0, {"cards": "card0.card1", "gpu-numbers": "0.1"}, id="of-both-drivers"
+        ),
+        pytest.param(
+            (gpu(0), gpu(1, healthy=False)),
+            0,
+            {"cards": "card0.card1", "gpu-numbers": "0.1"},
+            id="an-unhealthy-card-keeps-its-place",
+        ),
+        pytest.param(
+            (gpu(0, numa_node=1), gpu(1, numa_node=0), gpu(2, numa_node=1)),
+            0,
+            {"cards": "card0.card1.card2", "gpu-numbers": "0.1.2", "numa-gpu-map": "0-1_1-0.2"},
+            id="numa-gpu-map",
+        ),
+        pytest.param(
+            (gpu(0, numa_node=0), gpu(1)),
+            0,
+            {"cards": "card0.card1", "gpu-numbers": "0.1", "numa-gpu-map": "0-0"},
+            id="a-card-without-numa-node-is-in-no-group",
+        ),
+    ],
+)
+def test_labels(gpus: tuple[Gpu, ...], level: int, expected: dict[str, str]) -> None:
+    assert labels(*gpus, level=level) == expected
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        pytest.param(0, None, id="no-level-no-groups"),
+        pytest.param(1, "0.1.2", id="the-folder-pci-alone"),
+        pytest.param(2, "0.2_1", id="two-folders"),
+        pytest.param(3, "0_1_2", id="as-many-as-there-are"),
+        pytest.param(9, "0_1_2", id="more-than-there-are"),
+    ],
+)
+def test_pci_groups_are_cards_that_share_so_many_folders(level: int, expected: str | None) -> None:
+    gpus = (on_board(0, "b1", "s1"), on_board(1, "b2", "s1"), on_board(2, "b1", "s2"))
+    assert labels(*gpus, level=level).get("pci-groups") == expected
+
+
+def test_a_card_without_path_is_in_no_pci_group() -> None:
+    assert labels(gpu(0, pci_path=()), gpu(1, pci_path=()), gpu(2), level=1)["pci-groups"] == "2"
+
+
+def test_long_lists_are_continued_and_the_old_label_is_not() -> None:
+    written = labels(*(gpu(card) for card in range(30)))
+    assert written == {
+        "cards": "card0.card1.card2.card3.card4.card5.card6.card7.card8.card9",
+        "gpu-numbers": "0.1.2.3.4.5.6.7.8.9.10.11.12.13.14.15.16.17.18.19.20.21.22.23.2",
+        "gpu-numbers2": "Z4.25.26.27.28.29",
+    }
+    assert len(written["gpu-numbers"]) == 63
+
+
+def test_the_old_label_ends_with_a_whole_name() -> None:
+    seven = "card100.card101.card102.card103.card104.card105.card106"
+    assert labels(*(gpu(card) for card in range(100, 120)))["cards"] == f"{seven}.card107"
+    assert len(f"{seven}.card107") == 63
+    assert labels(*(gpu(card) for card in (*range(100, 107), 1070)))["cards"] == seven

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gas.cluster import paths
+from gas.cluster.backoff import Backoff
+from gas.cluster.connection import ApiServer as Connection
+from gas.cluster.connection import connect
+from gas.cluster.errors import ApiRefused, Forbidden, OutcomeUnknown
+from gas.cluster.own_node import patch_node_status
+from gas.cluster.watch import Watch
+from gas.errors import GasError
+from gas.objects import Node
+from gas.plugin.node.node_description import NOTHING_OF_OURS, NodeDescription
+from gas.plugin.node.node_writer import NodeWriter, clear_node
+from gas.sandbox.access import Access
+from gas.sandbox.api_server import ApiServer
+from gas.sandbox.kinds import NODES
+from gas.sandbox.merge_patch import CONTENT_TYPE
+from tests.cluster.scripted_server import until, write_kubeconfig
+
+GPU = "gpu.intel.com/"
+SOON = Backoff(0.001, 0.001)
+WANTED = NodeDescription(labels={GPU + "gpu-numbers": "0.1"}, resources={GPU + "tiles": 2})
+FOREIGN = {"zone": "a", GPU + "xe-links": "0.0-1.0"}
+
+CANNOT_WRITE = "cannot write the labels and resources of the node's cards, which are given out all the same"
+
+
+def decoded(**node: object) -> Node:
+    return msgspec.convert(node, Node)
+
+
+class Cluster:
+    """An API server with one node, n1, and a connection to it."""
+
+    def __init__(self, server: ApiServer, connection: Connection) -> None:
+        self.server = server
+        self.connection = connection
+        self.server.api.create(
+            NODES, None, {"metadata": {"name": "n1", "labels": FOREIGN}, "status": {"capacity": {"cpu": "8"}}}
+        )
+
+    def writer(self) -> NodeWriter:
+        patch = partial(patch_node_status, self.connection, "n1")
+        return NodeWriter(patch, pause=0.001, forbidden_pause=0.001, backoff=SOON)
+
+    @asynccontextmanager
+    async def running(self, writer: NodeWriter) -> AsyncIterator[Watch[Node]]:
+        """The writer at work, with a watch of the node."""
+        selector = "metadata.name=n1"
+        watch = Watch(self.connection, paths.nodes(), Node, writer, field_selector=selector, backoff=SOON)
+        tasks = [asyncio.create_task(each.run()) for each in (watch, writer)]
+        try:
+            yield watch
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def patch(self, change: Mapping[str, Any]) -> None:
+        """As somebody else."""
+        self.server.api.patch(NODES, None, "n1", (CONTENT_TYPE, msgspec.json.encode(change)), "status")
+
+    @property
+    def node(self) -> dict[str, Any]:
+        return dict(self.server.api.get(NODES, None, "n1").value)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(self.node["metadata"].get("labels") or {})
+
+    @property
+    def version(self) -> str:
+        return str(self.node["metadata"]["resourceVersion"])
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with ApiServer() as server:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", server.url)
+        connection = await connect(str(kubeconfig), explicit=True)
+        try:
+            yield Cluster(server, connection)
+        finally:
+            await connection.close()
+
+
+async def test_the_node_says_what_is_wanted_and_all_that_others_wrote(cluster: Cluster) -> None:
+    writer = cluster.writer()
+    writer.want(WANTED)
+    async with cluster.running(writer):
+        await until(lambda: writer.writes)
+    assert cluster.labels == {**FOREIGN, **WANTED.labels}
+    for field in ("capacity", "allocatable"):
+        assert cluster.node["status"][field] == {"cpu": "8", GPU + "tiles": "2"}
+
+
+async def test_nothing_is_written_before_something_is_wanted(cluster: Cluster) -> None:
+    writer, version = cluster.writer(), cluster.version
+    async with cluster.running(writer) as watch:
+        await watch.synced.wait()
+        await asyncio.sleep(0.02)
+    assert cluster.version == version
+
+
+async def test_nothing_is_written_where_nothing_differs(cluster: Cluster) -> None:
+    writer = cluster.writer()
+    writer.want(WANTED)
+    async with cluster.running(writer):
+        await until(lambda: writer.writes)
+        version = cluster.version
+        writer.want(NodeDescription(labels=dict(WANTED.labels), resources=dict(WANTED.resources)))
+        await asyncio.sleep(0.02)
+        assert cluster.version == version
+        cluster.patch({"metadata": {"labels": {"zone": "b"}}})
+        await asyncio.sleep(0.02)
+    assert writer.writes == 1
+    assert cluster.labels["zone"] == "b"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"metadata": {"labels": {GPU + "gpu-numbers": "7"}}}, id="a-label-changed"),
+        pytest.param({"metadata": {"labels": {GPU + "gpu-numbers": None}}}, id="a-label-taken-away"),
+        pytest.param({"metadata": {"labels": {GPU + "gpu-numbers2": "Z1"}}}, id="a-continuation-that-is-not-needed"),
+        pytest.param({"status": {"capacity": {GPU + "tiles": "0"}}}, id="a-resource-set-to-0"),
+        pytest.param({"status": {"allocatable": {GPU + "tiles": None}}}, id="a-resource-taken-away"),
+    ],
+)
+async def test_what_others_change_of_it_is_put_right(cluster: Cluster, change: dict[str, Any]) -> None:
+    writer = cluster.writer()
+    writer.want(WANTED)
+    async with cluster.running(writer):
+        await until(lambda: writer.writes == 1)
+        right = (cluster.labels, cluster.node["status"])
+        cluster.patch(change)
+        assert (cluster.labels, cluster.node["status"]) != right
+        await until(lambda: writer.writes == 2)
+        assert (cluster.labels, cluster.node["status"]) == right
+
+
+async def test_another_description_takes_the_place_of_the_first(cluster: Cluster) -> None:
+    writer = cluster.writer()
+    writer.want(WANTED)
+    async with cluster.running(writer):
+        await until(lambda: writer.writes == 1)
+        writer.want(NOTHING_OF_OURS)
+        await until(lambda: writer.writes == 2)
+    assert cluster.labels == FOREIGN
+    assert cluster.node["status"]["capacity"] == {"cpu": "8"}
+
+
+async def test_while_it_is_held_nothing_is_written_and_all_of_it_when_it_goes_on(cluster: Cluster) -> None:
+    writer = cluster.writer()
+    writer.hold()
+    async with cluster.running(writer) as watch:
+        await watch.synced.wait()
+        writer.want(WANTED)
+        cluster.patch({"metadata": {"labels": {GPU + "gpu-numbers": "7"}}})
+        await asyncio.sleep(0.05)
+        assert (writer.writes, writer.trouble) == (0, None)
+        writer.go_on()
+        await until(lambda: writer.writes == 1)
+        assert cluster.node["metadata"]["labels"][GPU + "gpu-numbers"] == "0.1"
+
+
+async def test_a_node_that_comes_later_is_written_then(cluster: Cluster) -> None:
+    cluster.server.api.delete(NODES, None, "n1", {})
+    writer = cluster.writer()
+    writer.want(WANTED)
+    async with cluster.running(writer):
+        await asyncio.sleep(0.02)
+        assert writer.writes == 0
+        cluster.server.api.create(NODES, None, {"metadata": {"name": "n1"}})
+        await until(lambda: writer.writes)
+    assert cluster.labels == WANTED.labels
+
+
+async def test_other_nodes_are_left_alone(cluster: Cluster) -> None:
+    cluster.server.api.create(NODES, None, {"metadata": {"name": "n2"}})
+    writer = cluster.writer()
+    writer.want(WANTED)
+    async with cluster.running(writer):
+        await until(lambda: writer.writes)
+    assert "labels" not in cluster.server.api.get(NODES, None, "n2").value["metadata"]
+
+
+async def test_without_permission_it_names_the_missing_rule_and_goes_on_when_it_is_given(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_patches(access: Access) -> bool:
+        return access.verb != "patch"
+
+    cluster.server.surroundings.authorize = no_patches
+    writer = cluster.writer()
+    writer.want(WANTED)
+    sentence = (
+        f"{CANNOT_WRITE}:"
+        " the API server does not let admin patch nodes/status: give its role the verb"
+        ' "patch" on resource "nodes/status" in the whole cluster'
+    )
+    async with cluster.running(writer):
+        await until(lambda: writer.trouble)
+        await asyncio.sleep(0.03)
+        trouble = writer.trouble
+        assert trouble == sentence
+        assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [sentence]
+        cluster.server.surroundings.authorize = lambda access: True
+        await until(lambda: writer.writes)
+    assert writer.trouble is None
+    assert cluster.labels == {**FOREIGN, **WANTED.labels}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(OutcomeUnknown("the connection broke"), id="nobody-knows-whether-it-was-written"),
+        pytest.param(ApiRefused(422, "Invalid", "no"), id="refused"),
+        pytest.param(Forbidden("Forbidden", "a webhook says no"), id="forbidden-by-something-else"),
+    ],
+)
+async def test_a_write_that_fails_is_tried_again(failure: GasError) -> None:
+    troubles: list[str | None] = []
+
+    async def patch(_patch: object) -> Node | None:
+        troubles.append(writer.trouble)
+        if len(troubles) < 3:
+            raise failure
+        return decoded(
+            metadata={"name": "n1", "labels": WANTED.labels},
+            status={"capacity": {GPU + "tiles": "2"}, "allocatable": {GPU + "tiles": "2"}},
+        )
+
+    writer = NodeWriter(patch, pause=0.001, forbidden_pause=0.001, backoff=SOON)
+    writer.want(WANTED)
+    writer.replaced([decoded(metadata={"name": "n1"})])
+    running = asyncio.create_task(writer.run())
+    await until(lambda: writer.writes)
+    writer.want(NodeDescription(labels=WANTED.labels, resources=WANTED.resources))
+    await asyncio.sleep(0.01)
+    running.cancel()
+    assert troubles == [None, *2 * [f"{CANNOT_WRITE}: {failure}"]]
+    assert (writer.writes, writer.trouble) == (1, None)
+
+
+async def test_a_node_deleted_under_our_hands_is_no_fault() -> None:
+    async def patch(_patch: object) -> Node | None:
+        return None
+
+    writer = NodeWriter(patch, pause=0.001, backoff=SOON)
+    writer.want(WANTED)
+    writer.changed(decoded(metadata={"name": "n1"}))
+    running = asyncio.create_task(writer.run())
+    await until(lambda: writer.writes)
+    await asyncio.sleep(0.02)
+    running.cancel()
+    assert (writer.writes, writer.trouble) == (1, None)
+
+
+class TestClearing:
+    async def test_everything_of_ours_goes_and_nothing_else(self, cluster: Cluster) -> None:
+        before = cluster.node
+        writer = cluster.writer()
+        writer.want(
+            NodeDescription(
+                labels={GPU + "gpu-numbers": "0.1", GPU + "gpu-numbers2": "Z2"},
+                annotations={"gas-card-capacity": "card0=tiles:1"},
+                resources={GPU + "tiles": 2, GPU + "millicores": 2000},
+            )
+        )
+        async with cluster.running(writer):
+            await until(lambda: writer.writes)
+        assert await clear_node(cluster.connection, "n1")
+        assert cluster.labels == FOREIGN
+        assert not cluster.node["metadata"].get("annotations")
+        assert cluster.node["status"] == before["status"]
+
+    async def test_a_node_that_has_nothing_of_ours_is_not_written(self, cluster: Cluster) -> None:
+        version = cluster.version
+        assert await clear_node(cluster.connection, "n1")
+        assert cluster.version == version
+
+    async def test_a_node_that_is_not_there(self, cluster: Cluster) -> None:
+        assert not await clear_node(cluster.connection, "n2")

@@ -1,0 +1,360 @@
+"""When kubelet is asked what it has given, what is written on pods, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gas.cards import Card
+from gas.cluster.errors import Forbidden
+from gas.errors import GasError
+from gas.plugin.devices.allocation_policy import PreferredRequest
+from gas.plugin.kubelet.listing import NO_IDS, ContainerIds, Listing
+from gas.plugin.kubelet.pod_resources import PodResources
+from gas.plugin.matching.given_masks import GivenMask, GivenMasks
+from gas.plugin.matching.matching import SETTLED, Matching
+from gas.plugin.matching.pod_objects import NodePod
+from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode
+from gas.plugin.receipts.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, ReceiptWriter
+from gas.plugin.receipts.receipts import Receipt
+from tests.builders import container
+from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
+from tests.plugin.scripted_kubelet import eventually
+
+ONE = container("c", i915=1)
+A = node_pod(ONE, name="a", started=True, annotations=decided("card0"))
+B = node_pod(ONE, name="b", started=True, annotations=decided("card0"))
+RECEIPT = {"gas-allocated-cards": "card1"}
+
+
+class Kubelet(PodResources):
+    """Has given these ids to the container ``c`` of each pod; None: it does not answer.
+
+    asked         how often it was
+    before_answer called with each question
+    """
+
+    def __init__(self, **given: str) -> None:
+        self.given: dict[str, str] | None = given
+        self.asked = 0
+        self.before_answer: Callable[[], None] = lambda: None
+
+    async def pods(self) -> Listing | None:
+        self.asked += 1
+        self.before_answer()
+        if self.given is None:
+            return None
+        return {f"default/{name}": _entry(text) for name, text in self.given.items()}
+
+
+def _entry(text: str) -> ContainerIds:
+    return {"c": {"i915": ids(*text.split(","))} if text else {}}
+
+
+class Pods:
+    """The API's side: what was patched, as (name, annotations); ``refuses`` is the error of every patch."""
+
+    def __init__(self) -> None:
+        self.patched: list[tuple[str, Mapping[str, str | None]]] = []
+        self.refuses: GasError | None = None
+        self.tries = 0
+
+    async def patch(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> bool:
+        self.tries += 1
+        if self.refuses is not None:
+            raise self.refuses
+        assert namespace == "default"
+        self.patched.append((name, annotations))
+        return True
+
+
+class Node:
+    """A writer whose clock stands still; ``told`` are the pods and sentences of receipts, ``told_masks`` of masks."""
+
+    def __init__(self, kubelet: Kubelet, *pods: NodePod, interval: float = 3600.0, quiet: float = 0.0) -> None:
+        self.kubelet = kubelet
+        self.api = Pods()
+        self.pods = PodsOfNode()
+        self.node_pods = pods
+        self.pods.replaced(list(pods))
+        self.matching = Matching(self.pods)
+        self.masks = GivenMasks()
+        self.now = 1000.0
+        self.last_call = float("-inf")
+        self.told: list[tuple[str, str]] = []
+        self.told_masks: list[tuple[str, str]] = []
+        self.writer = ReceiptWriter(
+            self.pods,
+            self.matching,
+            kubelet,
+            self.masks,
+            self.api.patch,
+            last_call=lambda: self.last_call,
+            on_receipt=self._tell,
+            on_mask=lambda pod, sentence: self.told_masks.append((pod.key, sentence)),
+            interval=interval,
+            quiet=quiet,
+            clock=lambda: self.now,
+        )
+
+    def given(self, id_: str, mask: str) -> None:
+        """Now, to a container with one card of two tiles."""
+        self.masks.add("i915", GivenMask(ids(id_), {Card(0): 2}, mask, at=self.now))
+
+    def _tell(self, pod: PodOfNode, found: Receipt) -> None:
+        self.told.append((pod.key, found.sentence))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.writer.run())
+        try:
+            yield
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_difference_is_told_and_written_on_its_pod_alone() -> None:
+    node = Node(Kubelet(a="card1-0", b="card0-0"), A, B)
+    await node.writer.look()
+    assert node.api.patched == [("a", RECEIPT)]
+    assert [key for key, _ in node.told] == ["default/a"]
+    assert (node.writer.written, node.writer.finished) == (1, 1)
+
+
+async def test_until_the_watch_shows_it_a_receipt_is_neither_written_nor_told_again() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    await node.writer.look()
+    node.now += WRITE_AGAIN - 0.1
+    await node.writer.look()
+    assert len(node.api.patched) == len(node.told) == 1
+
+
+async def test_a_receipt_that_the_watch_never_shows_is_written_again_but_told_once() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    await node.writer.look()
+    node.now += WRITE_AGAIN
+    await node.writer.look()
+    assert len(node.api.patched) == 2
+    assert len(node.told) == 1
+
+
+async def test_a_receipt_that_somebody_took_away_is_written_at_once() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    await node.writer.look()
+    node.pods.changed(node_pod(ONE, name="a", started=True, annotations=decided("card0") | RECEIPT))
+    await node.writer.look()
+    assert len(node.api.patched) == 1
+    node.pods.changed(A)
+    await node.writer.look()
+    assert len(node.api.patched) == 2
+
+
+async def test_another_difference_is_told_too() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    await node.writer.look()
+    node.kubelet.given = {"a": "card2-0"}
+    node.now += WRITE_AGAIN
+    await node.writer.look()
+    assert [annotations for _, annotations in node.api.patched] == [RECEIPT, {"gas-allocated-cards": "card2"}]
+    assert len(node.told) == 2
+
+
+async def test_a_receipt_that_says_nothing_true_is_taken_away() -> None:
+    forged = {"gas-allocated-init-cards": "card7"}
+    node = Node(Kubelet(a="card0-0"), node_pod(ONE, name="a", started=True, annotations=decided("card0") | forged))
+    await node.writer.look()
+    ((_, annotations),) = node.api.patched
+    assert annotations["gas-allocated-init-cards"] is None
+
+
+@pytest.mark.parametrize(
+    "given", [pytest.param(None, id="does-not-answer"), pytest.param({}, id="says-nothing-after-its-start")]
+)
+async def test_nothing_is_compared_while_kubelet(given: dict[str, str] | None) -> None:
+    node = Node(Kubelet(), A)
+    node.kubelet.given = given
+    await node.writer.look()
+    assert node.told == []
+    assert node.writer.finished == 0
+
+
+async def test_a_pod_that_changes_while_kubelet_is_asked_waits_for_the_next_comparison() -> None:
+    """Another pod of the same name may have come meanwhile."""
+    node = Node(Kubelet(a="card1-0"), A)
+    other = node_pod(ONE, name="a", uid="other", started=True, annotations=decided("card1"))
+    node.kubelet.before_answer = lambda: node.pods.replaced([other])
+    await node.writer.look()
+    assert node.told == []
+
+
+async def test_a_pod_in_the_middle_waits() -> None:
+    """As when kubelet, after its restart, asks again for the init containers of a pod that had a status."""
+    init = (container("i", i915=1), container("j", i915=1))
+    pod = node_pod(container("c"), name="a", init=init, started=True, annotations=decided("", init="card0|card0"))
+    node = Node(Kubelet(a=""), pod)
+    offered = tuple(sorted(slots(2)))
+    request = PreferredRequest(resource="i915", offered=offered, must_include=NO_IDS, size=1)
+    node.matching.prefer(request, listing={"default/a": {"c": {}}})
+    node.matching.allocate("i915", ids("card1-0"), now=node.now)
+    await node.writer.look()
+    assert node.told == []
+    node.matching.allocate("i915", ids("card1-0"), now=node.now)
+    await node.writer.look()
+    assert [key for key, _ in node.told] == ["default/a"]
+
+
+async def test_matching_learns_what_kubelet_says() -> None:
+    waiting = node_pod(ONE, name="a", annotations=decided("card0"))
+    node = Node(Kubelet(a="card1-0"), waiting)
+    await node.writer.look()
+    request = PreferredRequest(resource="i915", offered=tuple(sorted(slots(2))), must_include=NO_IDS, size=1)
+    assert node.matching.prefer(request).match is None
+
+
+async def test_what_cannot_be_written_is_a_trouble_and_tried_again() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    node.api.refuses = GasError("the API server is away")
+    await node.writer.look()
+    assert node.writer.trouble == "cannot write on pods which cards they were given: the API server is away"
+    assert len(node.told) == 1
+    node.api.refuses = None
+    await node.writer.look()
+    assert node.api.patched == [("a", RECEIPT)]
+    assert node.writer.trouble is None
+
+
+async def test_the_same_trouble_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(Kubelet(a="card1-0", b="card1-0"), A, B)
+    node.api.refuses = GasError("the API server is away")
+    await node.writer.look()
+    await node.writer.look()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_while_a_rule_is_missing_differences_are_told_and_writing_rests() -> None:
+    node = Node(Kubelet(a="card1-0", b="card1-0"), A, B)
+    node.api.refuses = Forbidden("Forbidden", "a webhook does not like it")
+    await node.writer.look()
+    await node.writer.look()
+    assert node.api.tries == 1
+    assert len(node.told) == 2
+    node.now += FORBIDDEN_PAUSE
+    node.api.refuses = None
+    await node.writer.look()
+    assert len(node.api.patched) == 2
+
+
+async def test_of_pods_that_are_gone_nothing_is_kept() -> None:
+    node = Node(Kubelet(a="card1-0"), A)
+    await node.writer.look()
+    gone = [weakref.ref(pod) for pod in node.pods]
+    node.pods.replaced([])
+    await node.writer.look()
+    gc.collect()
+    assert [pod() for pod in gone] == [None]
+    node.pods.replaced([A])
+    await node.writer.look()
+    assert len(node.told) == 2
+
+
+class TestMasks:
+    """Answers to pods with a tile each of ``card0``; that of a is the mask of b."""
+
+    @pytest.fixture
+    def node(self) -> Node:
+        one = container("c", i915=1, tiles=1)
+        tiles = {"a": "card0:gt0", "b": "card0:gt1"}
+        pods = [
+            node_pod(one, name=name, started=True, annotations=decided("card0", tiles=text))
+            for name, text in tiles.items()
+        ]
+        node = Node(Kubelet(a="card0-0", b="card0-1"), *pods)
+        node.given("card0-0", "1")
+        node.now += 1
+        return node
+
+    async def test_the_mask_of_another_pod_is_told_once(self, node: Node) -> None:
+        await node.writer.look()
+        await node.writer.look()
+        sentence = "container 'c' was given ZE_AFFINITY_MASK=1, but for card0:gt0 it should be 0"
+        assert node.told_masks == [("default/a", sentence)]
+        assert node.told == []
+
+    async def test_what_kubelet_does_not_say_yet_is_told_later(self, node: Node) -> None:
+        node.kubelet.given = None
+        await node.writer.look()
+        node.now += 60
+        node.kubelet.given = {"a": "card0-0"}
+        await node.writer.look()
+        assert [key for key, _ in node.told_masks] == ["default/a"]
+
+    async def test_so_is_that_of_a_pod_that_the_watch_has_not_shown(self, node: Node) -> None:
+        late = Node(node.kubelet)
+        late.given("card0-0", "1")
+        late.now += 60
+        await late.writer.look()
+        late.pods.replaced(list(node.node_pods))
+        await late.writer.look()
+        assert [key for key, _ in late.told_masks] == ["default/a"]
+
+    async def test_of_what_no_container_has_nothing_is_kept(self, node: Node) -> None:
+        """As from ordinary init containers and refused pods: another plugin may have answered for these ids since."""
+        node.kubelet.given = {"b": "card0-1"}
+        node.now += SETTLED
+        await node.writer.look()
+        node.kubelet.given = {"a": "card0-0"}
+        await node.writer.look()
+        assert node.told_masks == []
+
+    async def test_an_answer_given_while_kubelet_was_asked_waits_for_the_next_comparison(self, node: Node) -> None:
+        """The ids were another's in that list."""
+        node.kubelet.before_answer = lambda: node.given("card0-0", "0")
+        await node.writer.look()
+        assert node.told_masks == []
+
+
+async def test_after_an_allocate_it_looks_soon() -> None:
+    node = Node(Kubelet(a="card0-0"), A)
+    async with node.running():
+        await eventually(lambda: node.writer.finished == 1)
+        node.writer.look_soon()
+        await eventually(lambda: node.writer.finished == 2)
+
+
+async def test_it_looks_every_few_seconds_without_being_told() -> None:
+    node = Node(Kubelet(a="card0-0"), A, interval=0.01)
+    async with node.running():
+        await eventually(lambda: node.writer.finished >= 3)
+
+
+async def test_kubelet_is_not_asked_while_it_gives_away() -> None:
+    """Asked between its choice of ids and the end of Allocate, kubelet 1.34 may forget that they are taken."""
+    node = Node(Kubelet(a="card0-0"), A, quiet=0.01)
+    node.last_call = node.now
+    async with node.running():
+        await asyncio.sleep(0.05)
+        assert node.kubelet.asked == 0
+        node.now += 1
+        await eventually(lambda: node.writer.finished)
+
+
+async def test_what_nobody_expected_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(Kubelet(a="card0-0"), A, interval=0.01)
+    answers = itertools.chain([RuntimeError("unexpected")], itertools.repeat(None))
+
+    def before_answer() -> None:
+        if (error := next(answers)) is not None:
+            raise error
+
+    node.kubelet.before_answer = before_answer
+    async with node.running():
+        await eventually(lambda: node.writer.finished)
+    assert "could not be compared" in caplog.text

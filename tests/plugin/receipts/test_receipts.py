@@ -1,0 +1,383 @@
+"""Receipts, and that the extender's books believe them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.cards import Card
+from gas.intel.choice_annotations import read_receipt
+from gas.intel.need import read_booked_need
+from gas.placement.choice import Choice, Given, held_by
+from gas.placement.need import Role
+from gas.plugin.kubelet.listing import ContainerIds
+from gas.plugin.matching.pod_objects import NodePod
+from gas.plugin.matching.waiting_pods import PodOfNode, pod_of_node
+from gas.plugin.receipts.receipts import Receipt, ReceiptKind, receipt
+from tests.builders import container
+from tests.plugin.pods_for_plugin import decided, ids, node_pod, seen
+
+ONE = container("c", i915=1)
+TWO = container("d", i915=2)
+INIT = container("i", i915=1)
+SIDE = container("s", i915=1, always=True)
+
+
+FOO = {"resources": {"requests": {"gpu.intel.com/i915": "1", "gpu.intel.com/foo": "20E"}}}
+"""Kubelet starts such a pod, if it names its node itself, where the node has no ``foo``."""
+
+
+def listed(**containers: str) -> ContainerIds:
+    """``listed(c="card0-0,card1-0")``"""
+    return {name: {"i915": ids(*texts.split(","))} if texts else {} for name, texts in containers.items()}
+
+
+def cards(*numbers: int) -> frozenset[Card]:
+    return frozenset(map(Card, numbers))
+
+
+TRUE = [
+    pytest.param(seen(ONE, started=True, annotations=decided("card0")), listed(c="card0-3"), {}, id="as-decided"),
+    pytest.param(
+        seen(TWO, started=True, annotations=decided("card3,card1")),
+        listed(d="card1-0,card3-0"),
+        {},
+        id="the-order-of-ids-means-nothing",
+    ),
+    pytest.param(
+        seen(ONE, started=True, annotations=decided("card0") | {"gas-allocated-cards": "card1"}),
+        listed(c="card1-0"),
+        {},
+        id="a-receipt-that-is-there-already",
+    ),
+    pytest.param(
+        seen(ONE, init=(INIT,), started=True, annotations=decided("card0", init="card0")),
+        listed(c="card0-0"),
+        {},
+        id="an-init-container-that-nobody-remembers-has-what-was-decided",
+    ),
+    pytest.param(
+        seen(ONE, annotations=decided("card0")), listed(c="card1-0"), {}, id="kubelet-has-no-status-written-yet"
+    ),
+    pytest.param(
+        seen(ONE, started=True, annotations=decided("card0")), {}, {}, id="kubelet-lists-nothing-after-its-start"
+    ),
+    pytest.param(seen(ONE, started=True, annotations=decided("card0")), listed(c=""), {}, id="no-devices-yet"),
+    pytest.param(
+        seen(ONE, TWO, started=True, annotations=decided("card0|card1,card2")),
+        listed(c="card5-0", d=""),
+        {},
+        id="a-container-still-to-come",
+    ),
+    pytest.param(
+        seen(TWO, started=True, annotations=decided("card0,card1")),
+        listed(d="card5-0"),
+        {},
+        id="fewer-ids-than-wanted",
+    ),
+    pytest.param(
+        seen(container("c"), init=(INIT,), started=True),
+        {"c": {}},
+        {},
+        id="only-init-containers-that-nobody-remembers",
+    ),
+    pytest.param(
+        seen(TWO, started=True, annotations=decided("card0,card1") | {"gas-allocated-cards": "card1"}),
+        listed(d="card1-0,card1-1"),
+        {},
+        id="a-receipt-with-fewer-cards-that-is-there-already",
+    ),
+    pytest.param(
+        seen(
+            ONE, init=(INIT, SIDE), started=True, annotations={"gas-allocated-init-cards": "|card3"} | decided("card0")
+        ),
+        listed(s="card3-0", c="card0-0"),
+        {},
+        id="a-receipt-without-an-init-container-that-nobody-remembers",
+    ),
+    pytest.param(
+        seen(
+            container("c", i915="1.5"),
+            container("d", xe=1),
+            started=True,
+            annotations={"gas-allocated-cards": "|card1"},
+        ),
+        {"c": {}, "d": {"xe": ids("card1-0")}},
+        {},
+        id="a-need-that-cannot-be-read-and-has-its-receipt",
+    ),
+]
+
+
+@pytest.mark.parametrize(("pod", "listing", "init"), TRUE)
+def test_no_receipt(pod: PodOfNode, listing: ContainerIds, init: Mapping[int, frozenset[Card]]) -> None:
+    assert receipt(pod, listing, init) is None
+
+
+WRITTEN = [
+    pytest.param(
+        seen(ONE, started=True, annotations=decided("card0")),
+        listed(c="card1-0"),
+        {},
+        Receipt(
+            ReceiptKind.MISMATCH,
+            {"gas-allocated-cards": "card1"},
+            "kubelet gave other cards than decided: container 'c' got card1 instead of card0",
+        ),
+        id="another-card",
+    ),
+    pytest.param(
+        seen(ONE, container("none"), TWO, started=True, annotations=decided("card0||card3,card1")),
+        listed(c="card0-0", none="", d="card1-0,card2-0"),
+        {},
+        Receipt(
+            ReceiptKind.MISMATCH,
+            {"gas-allocated-cards": "card0||card1,card2"},
+            "kubelet gave other cards than decided: container 'd' got card1, card2 instead of card1, card3",
+        ),
+        id="every-container-keeps-its-place-and-cards-as-decided-come-first",
+    ),
+    pytest.param(
+        seen(TWO, started=True, annotations=decided("card0,card1")),
+        listed(d="card1-0,card1-1"),
+        {},
+        Receipt(
+            ReceiptKind.MISMATCH,
+            {"gas-allocated-cards": "card1"},
+            "kubelet gave other cards than decided: container 'd' got card1 instead of card0, card1",
+        ),
+        id="two-ids-of-one-card",
+    ),
+    pytest.param(
+        seen(ONE, init=(INIT, SIDE), started=True, annotations=decided("card0", init="card0|card2")),
+        listed(s="card3-0", c="card0-0"),
+        {},
+        Receipt(
+            ReceiptKind.MISMATCH,
+            {"gas-allocated-init-cards": "card0|card3"},
+            "kubelet gave other cards than decided: container 's' got card3 instead of card2",
+        ),
+        id="a-sidecar-beside-an-init-container-that-nobody-remembers",
+    ),
+    pytest.param(
+        seen(ONE, init=(INIT,), started=True, annotations=decided("card0", init="card0")),
+        listed(c="card0-0"),
+        {0: cards(4)},
+        Receipt(
+            ReceiptKind.MISMATCH,
+            {"gas-allocated-init-cards": "card4"},
+            "kubelet gave other cards than decided: container 'i' got card4 instead of card0",
+        ),
+        id="an-init-container-that-we-remember",
+    ),
+    pytest.param(
+        seen(ONE, started=True),
+        listed(c="card1-0"),
+        {},
+        Receipt(
+            ReceiptKind.ADOPTED,
+            {"gas-allocated-cards": "card1"},
+            "nothing was decided for the pod; kubelet gave it cards by itself: container 'c' has card1",
+        ),
+        id="adopted",
+    ),
+    pytest.param(
+        seen(container("c", i915=1, xe=1), started=True, annotations=decided("card1")),
+        {"c": {"i915": ids("card0-0"), "xe": ids("card1-0")}},
+        {},
+        Receipt(
+            ReceiptKind.MISMATCH,
+            {"gas-allocated-cards": "card1,card0"},
+            "kubelet gave other cards than decided: container 'c' got card0, card1 instead of card1",
+        ),
+        id="cards-of-both-drivers-where-the-original-decided-for-one",
+    ),
+    pytest.param(
+        seen(ONE, init=(INIT, SIDE), started=True),
+        listed(s="card2-0", c="card1-0"),
+        {0: cards(1)},
+        Receipt(
+            ReceiptKind.ADOPTED,
+            {"gas-allocated-init-cards": "card1|card2", "gas-allocated-cards": "card1"},
+            "nothing was decided for the pod; kubelet gave it cards by itself: container 'i' has card1;"
+            " container 's' has card2; container 'c' has card1",
+        ),
+        id="adopted-with-init-containers",
+    ),
+    pytest.param(
+        seen(container("c"), init=(INIT,), started=True),
+        {"c": {}},
+        {0: cards(1)},
+        Receipt(
+            ReceiptKind.ADOPTED,
+            {"gas-allocated-init-cards": "card1"},
+            "nothing was decided for the pod; kubelet gave it cards by itself: container 'i' has card1",
+        ),
+        id="adopted-for-its-init-container-alone",
+    ),
+    pytest.param(
+        seen(ONE, started=True, annotations=decided("card0|card1")),
+        listed(c="card1-0"),
+        {},
+        Receipt(
+            ReceiptKind.MISMATCH,
+            {"gas-allocated-cards": "card1"},
+            "what was decided for it cannot be read: annotation gas-container-cards: expected 1 container(s)"
+            " between '|', found 2; kubelet gave it cards by itself: container 'c' has card1",
+        ),
+        id="a-decision-that-cannot-be-read",
+    ),
+    pytest.param(
+        seen(container("c", i915=1) | FOO, started=True),
+        listed(c="card1-0"),
+        {},
+        Receipt(
+            ReceiptKind.ADOPTED,
+            {"gas-allocated-cards": "card1"},
+            "nothing was decided for the pod; kubelet gave it cards by itself: container 'c' has card1",
+        ),
+        id="an-amount-that-no-card-can-have",
+    ),
+    pytest.param(
+        seen(
+            container("c", i915="1.5"),
+            container("d", xe=1),
+            init=(INIT, SIDE),
+            started=True,
+            annotations=decided("card0") | {"gas-allocated-init-cards": "card0"},
+        ),
+        {"s": {"i915": ids("card2-0")}, "c": {}, "d": {"xe": ids("card1-0")}},
+        {},
+        Receipt(
+            ReceiptKind.ADOPTED,
+            {"gas-allocated-init-cards": "|card2", "gas-allocated-cards": "|card1"},
+            "its need cannot be read: container 'c', 'gpu.intel.com/i915': expected a whole number, found '1.5';"
+            " kubelet gave it cards by itself: container 's' has card2; container 'd' has card1",
+        ),
+        id="a-need-that-cannot-be-read",
+    ),
+    pytest.param(
+        seen(ONE, started=True, annotations=decided("card0") | {"gas-allocated-cards": "card9"}),
+        listed(c="card0-0"),
+        {},
+        Receipt(
+            ReceiptKind.REPAIRED,
+            {"gas-allocated-cards": "card0"},
+            "the receipt on the pod was wrong: container 'c' has card0, as decided",
+        ),
+        id="a-forged-receipt",
+    ),
+    pytest.param(
+        seen(TWO, started=True, annotations=decided("card0,card1") | {"gas-allocated-cards": "card0"}),
+        listed(d="card0-0,card1-0"),
+        {},
+        Receipt(
+            ReceiptKind.REPAIRED,
+            {"gas-allocated-cards": "card0,card1"},
+            "the receipt on the pod was wrong: container 'd' has card0, card1, as decided",
+        ),
+        id="a-forged-receipt-with-fewer-cards",
+    ),
+    pytest.param(
+        seen(ONE, started=True, annotations=decided("card0") | {"gas-allocated-init-cards": "|||"}),
+        listed(c="card0-0"),
+        {},
+        Receipt(
+            ReceiptKind.REPAIRED,
+            {"gas-allocated-cards": "card0", "gas-allocated-init-cards": ""},
+            "the receipt on the pod was wrong: container 'c' has card0, as decided",
+        ),
+        id="a-damaged-receipt-is-taken-away",
+    ),
+    pytest.param(
+        seen(*(container(f"c{n}", i915=1) for n in range(5)), started=True),
+        {f"c{n}": {"i915": ids(f"card{n}-0")} for n in range(5)},
+        {},
+        Receipt(
+            ReceiptKind.ADOPTED,
+            {"gas-allocated-cards": "card0|card1|card2|card3|card4"},
+            "nothing was decided for the pod; kubelet gave it cards by itself: container 'c0' has card0;"
+            " container 'c1' has card1; container 'c2' has card2; and 2 more",
+        ),
+        id="a-sentence-names-a-few",
+    ),
+]
+
+
+@pytest.mark.parametrize(("pod", "listing", "init", "expected"), WRITTEN)
+def test_receipt(pod: PodOfNode, listing: ContainerIds, init: Mapping[int, frozenset[Card]], expected: Receipt) -> None:
+    assert receipt(pod, listing, init) == expected
+
+
+ROLES = st.sampled_from(list(Role))
+HANDED = st.lists(st.tuples(ROLES, st.sets(st.integers(0, 12), max_size=3)), min_size=1, max_size=5)
+
+
+@given(HANDED, st.booleans(), st.booleans(), st.randoms(use_true_random=False))
+def test_the_extenders_books_hold_what_kubelet_gave(
+    handed: list[tuple[Role, set[int]]], is_decided: bool, remembers: bool, chance: random.Random
+) -> None:
+    """The plugin's text, read as the extender reads it; and then nothing is left to say."""
+    given_cards = sorted(handed, key=lambda each: each[0] is Role.APP)
+    apps = [own for role, own in given_cards if role is Role.APP]
+    if not apps:
+        given_cards.append((Role.APP, {0}))
+    containers = [
+        container(f"c{at}", always=role is Role.SIDECAR, **({"i915": len(own)} if own else {}))
+        for at, (role, own) in enumerate(given_cards)
+    ]
+    start = sum(role is not Role.APP for role, _ in given_cards)
+    other = [",".join(f"card{number}" for number in chance.sample(range(13), len(own))) for _, own in given_cards]
+    annotations = decided("|".join(other[start:]), init="|".join(other[:start])) if is_decided else {}
+    pod = node_pod(*containers[start:], init=tuple(containers[:start]), annotations=annotations, started=True)
+    if (kept := pod_of_node(pod)) is None:
+        return
+    listing = {
+        f"c{at}": {"i915": ids(*(f"card{number}-0" for number in own))} if own else {}
+        for at, (role, own) in enumerate(given_cards)
+        if role is not Role.INIT
+    }
+    init = {at: cards(*own) for at, (role, own) in enumerate(given_cards) if role is Role.INIT and own and remembers}
+    really = [
+        cards(*own)
+        if role is not Role.INIT or remembers
+        else frozenset(kept.decided.containers[at].cards if kept.decided else ())
+        for at, (role, own) in enumerate(given_cards)
+    ]
+
+    answer = receipt(kept, listing, init)
+    after = _with_annotations(pod, answer.annotations if answer else {})
+
+    need = read_booked_need(after)
+    kept_after = pod_of_node(after)
+    assert kept_after is not None
+    believed = read_receipt(after, need) or kept_after.decided
+    if believed is None:
+        assert not any(really)
+        return
+    expected = Choice(tuple(Given(tuple(sorted(own))) for own in really))
+    assert held_by(need, believed).amounts == held_by(need, expected).amounts
+    assert receipt(kept_after, listing, init) is None
+
+
+def test_the_books_hold_the_card_of_a_pod_with_an_amount_that_no_card_can_have() -> None:
+    pod = node_pod(ONE | FOO, started=True)
+    kept = pod_of_node(pod)
+    assert kept is not None
+    answer = receipt(kept, listed(c="card1-0"), {})
+    assert answer is not None
+    after = _with_annotations(pod, answer.annotations)
+    need = read_booked_need(after)
+    believed = read_receipt(after, need)
+    assert believed is not None
+    assert held_by(need, believed).amounts == {Card(1): (("i915", 1),)}
+
+
+def _with_annotations(pod: NodePod, annotations: Mapping[str, str]) -> NodePod:
+    metadata = msgspec.structs.replace(pod.metadata, annotations={**pod.annotations, **annotations})
+    return msgspec.structs.replace(pod, metadata=metadata)
