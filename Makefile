@@ -10,7 +10,7 @@ demo: $(VENV)/.runtime
 	@$(BIN)/python -m gas.sandbox $(ARGS)
 
 test: $(VENV)/.dev
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile $(ARGS)
 
 e2e: $(VENV)/.dev
 	@tests/e2e/set-up.sh

@@ -202,9 +202,13 @@ def _sync(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _unstopped() -> Iterator[None]:
-    """Signals that stop the program wait: the renames take a moment."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    """Signals that stop the program wait: the renames take a moment. Whichever thread they come to."""
+    arrived: list[int] = []
+    before = {each: signal.signal(each, lambda number, _frame: arrived.append(number)) for each in _STOPPING}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        for number in arrived:
+            signal.raise_signal(number)
