@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from types import FrameType
 
 from configurator.flags import Flags, help_text, own_version, parse_flags
-from configurator.standard_output import StandardOutput
 from gas.daemon.early_signals import quiet_end_on_signals
 from gas.daemon.go_flags import UsageError
+from gas.daemon.standard_output import StandardOutput, printed
 from gas.errors import GasError
 
 _INTERRUPTED = 130
@@ -25,14 +25,13 @@ def run(argv: Sequence[str]) -> int:
     except UsageError as error:
         sys.stderr.write(f"gas-configurator: {error}\n")
         return error.exit_code
-    output = StandardOutput("gas-configurator")
     if flags.show_help or flags.show_version:
-        output.say(help_text().rstrip("\n") if flags.show_help else f"gas-configurator {own_version()}")
-        return output.exit_code(0)
+        return printed("gas-configurator", help_text() if flags.show_help else f"gas-configurator {own_version()}")
 
     with quiet_end_on_signals():
         from configurator import program
 
+    output = StandardOutput("gas-configurator")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     try:

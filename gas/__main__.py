@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gas.daemon.early_signals import quiet_end_on_signals
+from gas.daemon.standard_output import printed
 
 HELP = """Usage: gas COMMAND [flags]
 
@@ -31,8 +32,7 @@ def main() -> int:
     """Run one command. Answers its exit code; 2 for one that is not there."""
     arguments = sys.argv[1:]
     if arguments and arguments[0] in ("-h", "--help", "-help", "help"):
-        sys.stdout.write(HELP)
-        return 0
+        return printed("gas", HELP)
     if not arguments or (command := COMMANDS.get(arguments[0])) is None:
         found = f"found {arguments[0][:80]!r}" if arguments else "found none"
         sys.stderr.write(f"gas: expected a command, {found}; see gas --help\n")

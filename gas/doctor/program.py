@@ -13,6 +13,7 @@ import msgspec
 
 from gas.cluster.connection import ApiServer
 from gas.daemon.go_flags import UsageError
+from gas.daemon.standard_output import StandardOutput
 from gas.doctor.checks.all_checks import all_findings
 from gas.doctor.flags import Flags, help_text, parse_flags
 from gas.doctor.gather.everything import look_at_everything
@@ -32,7 +33,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stderr.write(f"gas doctor: {shown(str(error))}\n")
         return error.exit_code
     if flags.show_help or flags.show_version:
-        return _printed(help_text() if flags.show_help else f"gas doctor {version('gas')}\n", 0)
+        return _printed(help_text() if flags.show_help else f"gas doctor {version('gas')}", 0)
     try:
         snapshot = asyncio.run(_look(flags))
         findings = all_findings(snapshot)
@@ -41,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     if flags.output == "json":
-        text = as_json(snapshot, findings) + "\n"
+        text = as_json(snapshot, findings)
     else:
         colours = sys.stdout is not None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
         width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns))
@@ -53,25 +54,15 @@ def _report_failure(flags: Flags, error: GasError) -> int:
     sys.stderr.write(f"gas doctor: {shown(str(error))}\n")
     if flags.output == "json":
         told = msgspec.json.encode({"error": str(error), "exitCode": COULD_NOT_LOOK}).decode()
-        return _printed(told + "\n", COULD_NOT_LOOK)
+        return _printed(told, COULD_NOT_LOOK)
     return COULD_NOT_LOOK
 
 
 def _printed(text: str, code: int) -> int:
     """The exit code; another one when the text does not get to whom it is for, as on a full disk."""
-    if sys.stdout is None:  # closed by whoever started the program
-        return code
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        # What is left in the buffer would fail a second time at the end of the program.
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 -- it is for the rest of the program
-        if isinstance(error, BrokenPipeError):  # nobody reads on, as with `| head`
-            return code
-        sys.stderr.write(f"gas doctor: the report cannot be written to standard output: {error.strerror}\n")
-        return COULD_NOT_LOOK
-    return code
+    output = StandardOutput("gas doctor", unwritten=COULD_NOT_LOOK)
+    output.say(text)
+    return output.exit_code(code)
 
 
 async def _look(flags: Flags) -> Snapshot:

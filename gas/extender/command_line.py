@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from gas.daemon.go_flags import UsageError
 from gas.daemon.logs import configure_logging
+from gas.daemon.standard_output import printed
 from gas.errors import GasError
 from gas.extender.flags import help_text, own_version, parse_flags
 
@@ -23,8 +24,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stderr.write(f"gas-extender: {error}\n")
         return error.exit_code
     if flags.show_help or flags.show_version:
-        sys.stdout.write(help_text() if flags.show_help else f"gas-extender {own_version()}\n")
-        return 0
+        return printed("gas-extender", help_text() if flags.show_help else f"gas-extender {own_version()}")
     configure_logging(flags.verbosity, flags.log_format)
     for warning in flags.warnings:
         logger.warning(warning)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from gas.daemon.go_flags import UsageError
 from gas.daemon.logs import configure_logging
+from gas.daemon.standard_output import printed
 from gas.errors import GasError
 from gas.plugin.environment import read_environment
 from gas.plugin.flags import Flags, help_text, own_version, parse_flags
@@ -25,8 +26,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stderr.write(f"gas-plugin: {error}\n")
         return error.exit_code
     if flags.show_help or flags.show_version:
-        sys.stdout.write(help_text() if flags.show_help else f"gas-plugin {own_version()}\n")
-        return 0
+        return printed("gas-plugin", help_text() if flags.show_help else f"gas-plugin {own_version()}")
     configure_logging(flags.verbosity, flags.log_format)
     for warning in flags.warnings:
         logger.warning(warning)
