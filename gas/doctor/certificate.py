@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from types import ModuleType
@@ -50,27 +51,32 @@ class Certificate:
 
 
 def from_pem(pem: bytes) -> Certificate | None:
-    """The first certificate of a text, which is the one that counts; None when there is none."""
-    try:
-        return _facts(_x509().load_pem_x509_certificate(pem))
-    except ValueError:
-        return None
+    """The first certificate of a text, which is the one that counts; None when there is none that can be read."""
+    return _read(lambda: _x509().load_pem_x509_certificate(pem))
 
 
 def from_der(der: bytes) -> Certificate | None:
+    return _read(lambda: _x509().load_der_x509_certificate(der))
+
+
+def _read(load: Callable[[], Any]) -> Certificate | None:
+    _x509()
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     try:
-        return _facts(_x509().load_der_x509_certificate(der))
-    except ValueError:
+        return _facts(load())
+    except (ValueError, UnsupportedAlgorithm):  # the latter for a key on a curve that nobody uses
         return None
 
 
 def is_key_of(certificate: Certificate, pem: bytes) -> bool:
     """Whether a text holds the private key of a certificate, not encrypted."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
 
     try:
         key = serialization.load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         return False
     form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return key.public_key().public_bytes(*form) == certificate.public_key
