@@ -18,7 +18,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 KEYWORDS = {
     "$schema", "title", "definitions", "$ref", "type", "enum", "pattern", "minLength", "minimum", "maximum",
-    "exclusiveMinimum", "items", "properties", "additionalProperties", "required", "not", "anyOf",
+    "exclusiveMinimum", "items", "minItems", "properties", "propertyNames", "additionalProperties", "required", "not",
+    "anyOf",
 }  # fmt: skip
 
 
@@ -46,6 +47,8 @@ def problems(value: object, schema: Schema, root: Schema, where: str = "") -> It
         if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
             yield f"{where}: {value!r} is too small"
     elif isinstance(value, list) and "items" in schema:
+        if len(value) < schema.get("minItems", 0):
+            yield f"{where}: {value!r} is too short"
         for index, each in enumerate(value):
             yield from problems(each, schema["items"], root, f"{where}[{index}]")
     elif isinstance(value, dict):
@@ -61,6 +64,8 @@ def _problems_of_object(value: dict[str, Any], schema: Schema, root: Schema, whe
         if name not in value:
             yield f"{where}: {name} is missing"
     for name, each in value.items():
+        if "propertyNames" in schema:
+            yield from problems(name, schema["propertyNames"], root, f"{where}.{name}")
         below = schema.get("properties", {}).get(name, schema.get("additionalProperties", True))
         if below is False:
             yield f"{where}: {name} is not allowed"
@@ -82,7 +87,7 @@ def parts(schema: Schema, where: str = "") -> Iterator[tuple[str, Schema]]:
     for name in ("properties", "definitions"):
         for key, each in schema.get(name, {}).items():
             yield from parts(each, f"{where}/{name}/{key}")
-    for name in ("items", "additionalProperties", "not"):
+    for name in ("items", "additionalProperties", "propertyNames", "not"):
         if isinstance(schema.get(name), dict):
             yield from parts(schema[name], f"{where}/{name}")
     for index, each in enumerate(schema.get("anyOf", ())):

@@ -132,10 +132,33 @@ def _present(schema: Schema, value: Mapping[str, Any]) -> Schema:
         pytest.param({"scheduler": {"image": {"pullSecrets": ["x"]}}}, id="a value of the other image"),
         pytest.param({"monitoring": True}, id="a boolean for an object"),
         pytest.param({"tolerations": []}, id="one floor too high"),
+        pytest.param({"extender": {"flags": {"allowed-names": []}}}, id="nobody, which would be everybody"),
+        pytest.param({"plugin": {"podLabels": {"app": "x"}}}, id="a label that the chart sets"),
     ],
 )
 def test_the_schema_refuses(values: dict[str, Any]) -> None:
-    assert list(problems(values, SCHEMA, SCHEMA))
+    assert list(problems(with_defaults(values), SCHEMA, SCHEMA))
+
+
+def with_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any] = VALUES) -> dict[str, Any]:
+    """As Helm puts them together before it looks at the schema; a value of null takes a default away."""
+    both = {**defaults, **values}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and isinstance(defaults.get(name), Mapping):
+            both[name] = with_defaults(value, defaults[name])
+    return {name: value for name, value in both.items() if value is not None}
+
+
+@pytest.mark.parametrize("section", [name for name, value in VALUES.items() if isinstance(value, Mapping)])
+def test_a_section_that_is_left_empty_is_missed(section: str) -> None:
+    """``plugin:`` with nothing below it, or only comments."""
+    assert list(problems(with_defaults({section: None}), SCHEMA, SCHEMA)) == [f": {section} is missing"]
+
+
+@pytest.mark.parametrize("name", ["plugin.tolerations", "plugin.seLinuxOptions", "extender.resources", "image.tag"])
+def test_a_default_may_be_taken_away(name: str) -> None:
+    section, value = name.split(".")
+    assert list(problems(with_defaults({section: {value: None}}), SCHEMA, SCHEMA)) == []
 
 
 @pytest.mark.parametrize("component", TABLES)
@@ -229,7 +252,7 @@ def test_versions_are_the_projects() -> None:
 
 @pytest.mark.parametrize("name", documented_values())
 def test_documented_values_are_values(name: str) -> None:
-    assert list(problems(yaml.safe_load(documented_values()[name]), SCHEMA, SCHEMA)) == []
+    assert list(problems(with_defaults(yaml.safe_load(documented_values()[name])), SCHEMA, SCHEMA)) == []
 
 
 def test_values_that_the_page_names_are_there() -> None:

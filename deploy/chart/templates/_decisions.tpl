@@ -39,6 +39,21 @@
 {{- if and $values.certificates.clusterAuthority (ne (include "gas.certificateSource" .) "secret") -}}
 {{- fail (printf "certificates.clusterAuthority goes with certificates.source secret, found %s: nothing here can sign with the cluster's authority" (include "gas.certificateSource" .)) -}}
 {{- end -}}
+{{- $names := include "gas.names" . | fromJson -}}
+{{- if ne (include "gas.certificateSource" .) "secret" -}}
+{{- $secrets := list $names.secret $names.clientSecret $names.authority -}}
+{{- if ne (len ($secrets | uniq)) 3 -}}
+{{- fail (printf "certificates.secretName, clientSecretName and authoritySecretName are to be three names, found %s: with the authority's key in it a pod could sign certificates" (join ", " $secrets)) -}}
+{{- end -}}
+{{- end -}}
+{{- range $component, $account := dict "extender" $names.extenderAccount "scheduler" $names.schedulerAccount -}}
+{{- if and $values.plugin.enabled (get $values $component).enabled (eq $account $names.pluginAccount) -}}
+{{- fail (printf "%s.serviceAccount.name and plugin.serviceAccount.name are both %s: the plugin on every node would have the %s's rights" $component $account $component) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $values.extender.enabled (eq (int $values.extender.port) (int $values.extender.metricsPort)) -}}
+{{- fail (printf "extender.port and extender.metricsPort are both %d: the extender listens on two ports" (int $values.extender.port)) -}}
+{{- end -}}
 {{- if include "gas.isBefore" (dict "root" . "release" "1.30") -}}
 {{- if and $values.plugin.enabled $values.plugin.admissionPolicy.enabled (include "gas.pluginCallsApi" .) -}}
 {{- fail (printf "this cluster is %s, and admission policies come with Kubernetes 1.30: set plugin.admissionPolicy.enabled=false. Whoever gets hold of the plugin's token can then change every node's status" .Capabilities.KubeVersion.Version) -}}
