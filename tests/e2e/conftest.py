@@ -96,3 +96,18 @@ def pytest_runtest_makereport(
         for program in programs:
             report.sections.append((f"log of {program.name}", program.log_tail(60)))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests of pages did not run as the page says, with the reason: the output of tests that pass is not shown."""
+    passed = (report for report in terminalreporter.getreports("passed") if isinstance(report, pytest.TestReport))
+    lines = [
+        f"{report.nodeid}: {line}"
+        for report in passed
+        if report.when == "call"
+        for line in report.capstdout.splitlines()
+        if line.startswith("not run: ")
+    ]
+    if lines:
+        terminalreporter.section("not run as the page says")
+        terminalreporter.write("\n".join(lines) + "\n")

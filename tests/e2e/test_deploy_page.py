@@ -18,12 +18,12 @@ PAGE = (REPOSITORY / "docs/deploy.md").read_text()
 
 BUILDAH = """\
 #!{python}
-# There is no registry here, and the build is the one of tests/e2e/project_image.py, which test_image.py looks at.
 import sys
 assert sys.argv[1:] in (
     ["build", "--format", "docker", "--tag", "registry.example/gas:0.1.0", "."],
     ["push", "registry.example/gas:0.1.0"],
 ), sys.argv
+print("not run: buildah", *sys.argv[1:], "-- there is no registry; the image is of tests/e2e/project_image.py")
 """
 
 
@@ -47,6 +47,7 @@ def test_the_page_installs_and_takes_away(binaries: Path, tmp_path: Path) -> Non
         path, kubeconfig = f"{programs}:/usr/bin:/bin", str(cluster.kubectl.kubeconfig)
         env = {"PATH": path, "KUBECONFIG": kubeconfig, "HOME": str(tmp_path)}
         said = [follow(block, checkout, env) for block in install]
+        print(*said, sep="\n")
         assert "daemonset.apps/gas-plugin" in said[-1]
         deployment = cluster.pod_of("deployments", "gpu-aware-scheduling")
         assert deployment["spec"]["containers"][0]["image"] == "registry.example/gas:0.1.0"
