@@ -63,26 +63,40 @@ class Backup:
     @classmethod
     def write(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], now: datetime) -> Self:
         """Before anything is changed; it says that the run is not complete. Raises ConfiguratorError."""
-        directory = root / f"{_PREFIX}{now:%Y-%m-%d}_{now:%H%M%S}{secrets.token_hex(3)}"
+        return cls.prepare(root, changes, directories, complete=False).publish(now)
+
+    @classmethod
+    def prepare(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], *, complete: bool) -> Self:
+        """All of it on the disk, but not yet under a name that a run looks for. Raises ConfiguratorError."""
         number = max((each.number for each in backups(root)), default=0) + 1
         files = tuple(_recorded(change) for change in changes)
-        backup = cls(_unfinished(root), number, False, files, tuple(directories))
+        backup = cls(_unfinished(root), number, complete, files, tuple(directories))
         try:
             root.mkdir(mode=0o755, parents=True, exist_ok=True)
             backup.directory.mkdir(mode=0o700)
             for change in changes:
                 if change.before is not None:
                     _store(backup.directory / _inside(change.path), change.before)
-            backup._write_record(complete=False)
-            backup.directory.rename(directory)
+            backup._write_record(complete=complete)
         except BaseException as error:
             shutil.rmtree(backup.directory, ignore_errors=True)
             if isinstance(error, OSError):
-                raise ConfiguratorError(
-                    f"no backup can be written to {root}: {error.strerror}; nothing was changed"
-                ) from None
+                raise _cannot_write(root, error) from None
             raise
-        return replace(backup, directory=directory)
+        return backup
+
+    def publish(self, now: datetime) -> Self:
+        """From now on runs find it. Raises ConfiguratorError; then it is gone."""
+        root = self.directory.parent
+        directory = root / f"{_PREFIX}{now:%Y-%m-%d}_{now:%H%M%S}{secrets.token_hex(3)}"
+        try:
+            self.directory.rename(directory)
+        except BaseException as error:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise _cannot_write(root, error) from None
+            raise
+        return replace(self, directory=directory)
 
     def mark_complete(self) -> None:
         self._write_record(complete=True)
@@ -204,6 +218,10 @@ def read_backup(directory: Path) -> Backup:
         )
     except (ValueError, KeyError, TypeError):
         raise FileTrouble(directory / RECORD, "cannot be read: it is damaged") from None
+
+
+def _cannot_write(root: Path, error: OSError) -> ConfiguratorError:
+    return ConfiguratorError(f"no backup can be written to {root}: {error.strerror}; nothing was changed")
 
 
 def _unfinished(root: Path) -> Path:

@@ -29,7 +29,7 @@ from configurator.certificates import (
     why_not_valid,
 )
 from configurator.errors import BadCertificate, ConfiguratorError
-from configurator.extender_secret import SecretName, secret_manifest
+from configurator.extender_secret import DEFAULT, SecretName, name_in, secret_manifest
 from configurator.files import FileState, WantedFile
 
 AUTHORITY_CERTIFICATE = "ca.crt"
@@ -63,6 +63,7 @@ class CertificateRequest:
     given_client, given_serving   used as they are; None: one is signed
     names             for the serving certificate; the first is the host that kube-scheduler calls
     client_owner      numbers of the user and group that kube-scheduler runs as; None: root
+    secret            None: the one of an earlier run, else the default
     """
 
     client_directory: Path
@@ -72,7 +73,7 @@ class CertificateRequest:
     given_serving: GivenPair | None
     names: Sequence[str]
     client_owner: tuple[int, int] | None
-    secret: SecretName
+    secret: SecretName | None
 
 
 @dataclass(slots=True)
@@ -111,9 +112,9 @@ class _Planner:
         serving, serving_authority = self._serving()
         client, client_authority = self._client()
         own, clients = request.own_directory, request.client_directory
-        manifest = secret_manifest(
-            request.secret, certificate=serving.chain, key=serving.key_text, authority=client_authority
-        )
+        written = self._read(own / SECRET)
+        secret = request.secret or (name_in(written.content) if written is not None else None) or DEFAULT
+        manifest = secret_manifest(secret, certificate=serving.chain, key=serving.key_text, authority=client_authority)
         self._add(own / SECRET, manifest, secret=True)
         self._refuse_strange_authority(clients / AUTHORITY_CERTIFICATE, serving_authority)
         self._add(clients / AUTHORITY_CERTIFICATE, serving_authority)

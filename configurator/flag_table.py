@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from configurator.extender_secret import SecretName
+from configurator.extender_secret import DEFAULT, SecretName
 from configurator.kubernetes_version import KubernetesVersion
 from gas.daemon.go_flags import GoFlag, boolean
 
@@ -19,7 +19,6 @@ NO_BACKUP = Path("/dev/null")
 DEFAULT_TEMPLATE = Path("deploy/extender-configuration/scheduler-config.yaml")
 
 _HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]{0,62})(\.[A-Za-z0-9]([-A-Za-z0-9]{0,62}))*", re.ASCII)
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
 def path(value: str) -> Path:
@@ -47,13 +46,6 @@ def hosts(value: str) -> tuple[str, ...]:
     if not all(is_host(each) for each in found):
         raise ValueError("DNS names or IP addresses with commas between them")
     return found
-
-
-def secret_name(value: str) -> SecretName:
-    namespace, slash, name = value.partition("/")
-    if not slash or not _NAME.fullmatch(namespace) or not _NAME.fullmatch(name):
-        raise ValueError("NAMESPACE/NAME of a Secret")
-    return SecretName(namespace, name)
 
 
 def colour(value: str) -> Colour:
@@ -149,10 +141,11 @@ FLAG_GROUPS = {
     "The Secret": (
         GoFlag(
             "secret",
-            secret_name,
-            SecretName("default", "extender-secret"),
+            SecretName.parse,
+            None,
             "NAME",
-            "namespace and name of the Secret with the extender's certificates (default/extender-secret)",
+            "namespace and name of the Secret with the extender's certificates (what an earlier run wrote, else "
+            f"{DEFAULT})",
         ),
         GoFlag("apply-secret", boolean, False, "", "also put the Secret into the cluster (false)"),
         GoFlag(

@@ -27,7 +27,7 @@ class Flags:
 
     backups               directory; None: no backups
     template              None: the default
-    configuration_directory, certificate_directory   None: not named, so what is in use stays
+    configuration_directory, certificate_directory, secret   None: not named, so what is in use stays
     signing               certificate and key that were named with -cert and -key, or the defaults of both
     is_signing_named      whether -cert and -key were named
     given_serving         a serving pair that somebody else signed
@@ -51,7 +51,7 @@ class Flags:
     client_authority: Path | None
     given_serving: GivenPair | None
     more_names: tuple[str, ...]
-    secret: SecretName
+    secret: SecretName | None
     apply_secret: bool
     kubeconfig: Path
     show_version: bool

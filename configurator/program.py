@@ -8,15 +8,17 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from configurator.backup import Backup, backups, read_backup, remove_unfinished
+from configurator.backup import Backup, backups, remove_unfinished
 from configurator.certificate_plan import CLIENT_KEY, SECRET
 from configurator.certificates import CLIENT_NAME
 from configurator.difference import difference
 from configurator.errors import ConfiguratorError, NotPutBack
-from configurator.files import read_input
+from configurator.extender_secret import DEFAULT, SecretName, name_in
+from configurator.files import read_input, read_state
 from configurator.flags import Flags
 from configurator.lock import locked
 from configurator.plan import CERTIFICATE_DIRECTORY, Plan, make_plan
+from configurator.run_record import RunRecord
 from configurator.secret_application import apply_secret
 from configurator.transaction import commit, missing_directories, remove_left_over
 from gas.errors import GasError
@@ -50,14 +52,21 @@ def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> 
 
 def _apply(flags: Flags, say: Say) -> None:
     file = flags.own_directory / SECRET
+    secret = _secret(flags)
     try:
-        asyncio.run(apply_secret(flags.kubeconfig, flags.secret, read_input(file)))
+        asyncio.run(apply_secret(flags.kubeconfig, secret, read_input(file)))
     except GasError as error:
         raise ConfiguratorError(
-            f"all files are as they should be, but the Secret {flags.secret} could not be put into the cluster: "
+            f"all files are as they should be, but the Secret {secret} could not be put into the cluster: "
             f"{error}; run again, or kubectl apply -f {file}"
         ) from error
-    say(f"the Secret {flags.secret} is in the cluster")
+    say(f"the Secret {secret} is in the cluster")
+
+
+def _secret(flags: Flags) -> SecretName:
+    """The one whose manifest is there now."""
+    state = read_state(flags.own_directory / SECRET)
+    return flags.secret or (name_in(state.content) if state is not None else None) or DEFAULT
 
 
 def _show(plan: Plan, say: Say, *, coloured: bool) -> None:
@@ -78,28 +87,21 @@ def _change(flags: Flags, now: datetime, say: Say) -> None:
         say("nothing to change")
         return
     directories = missing_directories(plan.changes)
-    backup = Backup.write(flags.backups or _own_place(flags), plan.changes, directories, now)
+    record = RunRecord(_own_place(flags), flags.backups, plan.changes, directories, now)
     try:
-        commit(
-            plan.changes,
-            manifests=flags.manifest.parent,
-            directories=directories,
-            finish=backup.mark_complete if flags.backups is not None else backup.remove,
-        )
+        commit(plan.changes, manifests=flags.manifest.parent, directories=directories, finish=record.finish)
     except NotPutBack as error:
         raise NotPutBack(
-            f"{error}. What was there before is in {backup.directory}: mend what stands against it and run again, "
+            f"{error}. What was there before is in {record.directory}: mend what stands against it and run again, "
             "which takes back first what this run changed"
         ) from error
     except BaseException:
-        if backup.directory.exists() and not read_backup(backup.directory).complete:
-            with contextlib.suppress(ConfiguratorError):  # the next run does, and finds nothing to take back
-                backup.remove()
+        record.forget()
         raise
     for change in plan.changes:
         say(f"{'changed' if change.before is not None else 'made'} {change.path}")
-    if flags.backups is not None:
-        say(f"as it was before: {backup.directory}; --undo brings it back")
+    if record.kept is not None:
+        say(f"as it was before: {record.kept}; --undo brings it back")
     _tell_what_is_left(flags, plan, say)
 
 
@@ -137,12 +139,13 @@ def _undo(flags: Flags, say: Say) -> None:
     found = [*(backup for backup in _cut_short(flags) if backup not in found), *found]
     if not found:
         raise ConfiguratorError(f"{flags.backups} holds no backup of a run, so there is nothing to take back")
+    secret = _secret(flags)
     _bring_back(found[0], flags, say)
     say(f"took back {found[0].directory.name}")
     if len(found) > 1:
         say(f"the run before it can be taken back as well: {found[1].directory.name}")
-    say(f"a Secret {flags.secret} in the cluster stays; kubectl delete secret --namespace={flags.secret.namespace} "
-        f"{flags.secret.name} deletes it")  # fmt: skip
+    say(f"a Secret {secret} in the cluster stays; kubectl delete secret --namespace={secret.namespace} {secret.name} "
+        "deletes it")  # fmt: skip
 
 
 def _bring_back(backup: Backup, flags: Flags, say: Say) -> None:

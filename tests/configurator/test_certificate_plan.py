@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -100,6 +101,47 @@ def test_secret_is_what_the_extender_mounts(files: ControlPlaneFiles) -> None:
     assert (secret["kind"], secret["apiVersion"], secret["type"]) == ("Secret", "v1", "kubernetes.io/tls")
     assert secret["metadata"] == {"name": "other", "namespace": "gpu"}
     assert set(secret["data"]) == {"tls.crt", "tls.key", "ca.crt"}
+
+
+def test_secret_that_was_named_once_stays(files: ControlPlaneFiles) -> None:
+    files.run("--secret=gpu/other")
+    assert files.run() == "nothing to change"
+    files.run("--san=more.example")
+    assert secret_of(files)["metadata"] == {"name": "other", "namespace": "gpu"}
+    with pytest.raises(ConfiguratorError, match="the Secret gpu/other could not be put into the cluster"):
+        files.run("--apply-secret", f"--kubeconfig={files.root}/none")
+    assert "kubectl delete secret --namespace=gpu other deletes it" in files.run("--undo")
+
+
+def test_secret_whose_name_looks_like_a_number_is_text(files: ControlPlaneFiles) -> None:
+    files.run("--secret=2026/1e3")
+    assert yaml.safe_load((files.own / "extender-secret.yaml").read_text())["metadata"] == {
+        "name": "1e3",
+        "namespace": "2026",
+    }
+    assert files.run() == "nothing to change"
+
+
+def test_secret_that_is_named_anew_gets_that_name(files: ControlPlaneFiles) -> None:
+    files.run("--secret=gpu/other")
+    files.run("--secret=default/extender-secret")
+    assert secret_of(files)["metadata"] == {"name": "extender-secret", "namespace": "default"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}\n",
+        'metadata:\n  name: "Not/One"\n  namespace: "gpu"\n',
+        'metadata:\n  name: "\xff"\n  namespace: "gpu"\n',
+    ],
+)
+def test_manifest_of_the_secret_that_says_no_name_is_written_anew(files: ControlPlaneFiles, text: str) -> None:
+    files.own.mkdir(parents=True)
+    (files.own / "extender-secret.yaml").write_bytes(text.encode("latin-1"))
+    files.run()
+    assert secret_of(files)["metadata"] == {"name": "extender-secret", "namespace": "default"}
 
 
 def test_certificates_of_the_clusters_authority_mean_nothing_to_the_extender(

@@ -153,6 +153,50 @@ def test_run_that_was_killed_can_be_taken_back(files: ControlPlaneFiles, backup:
     assert files.state() == before
 
 
+@pytest.mark.parametrize("at", range(1, 17))
+def test_run_that_was_killed_with_another_place_for_backups_is_noticed_without_it(
+    files: ControlPlaneFiles, at: int
+) -> None:
+    before = files.state()
+    elsewhere = f"-b={files.root}/elsewhere"
+    assert dies(files, "rename", at, elsewhere) == (at <= 15)
+    if at > 15:
+        return
+    complete = at == 15  # only what would have taken it back was still there
+    said = files.run()
+    assert ("cut short" in said) == (at >= 3)
+    files.run("--undo")
+    assert {path: state for path, state in files.state().items() if not path.startswith("elsewhere")} == before
+    left = list((files.root / "elsewhere").glob("backup_*"))
+    assert len(left) == complete
+    if complete:  # all is as it was, so there is nothing to bring back, and that is no fault
+        files.run("--undo", elsewhere)
+    files.run(elsewhere)
+    files.run("--undo", elsewhere)
+    assert list((files.root / "elsewhere").iterdir()) == []
+    assert {path: state for path, state in files.state().items() if path != "elsewhere"} == before
+
+
+def test_backup_in_another_place_that_cannot_be_written_changes_nothing(files: ControlPlaneFiles) -> None:
+    (files.root / "elsewhere").write_text("a file")
+    before = files.state()
+    with pytest.raises(ConfiguratorError, match=r"no backup can be written to .*/elsewhere/x: .*; nothing was changed"):
+        files.run(f"-b={files.root}/elsewhere/x")
+    assert files.state() == before
+
+
+def test_run_that_fails_leaves_no_backup_in_another_place(
+    files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = files.root / "elsewhere"
+    place.mkdir()
+    before = files.state()
+    refuse_renames_to(monkeypatch, "kube-scheduler.yaml")
+    with pytest.raises(ConfiguratorError, match="nothing was changed"):
+        files.run(f"-b={place}")
+    assert files.state() == before
+
+
 @pytest.mark.parametrize(
     ("step", "at"), [("rename", 1), ("unlink", 1), ("unlink", 5), ("rmdir", 1), ("rmdir", 3), ("rename", 2)]
 )
