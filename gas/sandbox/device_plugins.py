@@ -192,10 +192,16 @@ class _Registration(RegistrationServicer):
 async def _asked(endpoint: _Endpoint, call: Awaitable[_Answer]) -> _Answer:
     if endpoint.stopped:
         raise PluginFailed(f"endpoint {endpoint.resource} has been stopped")
+    task = asyncio.current_task()
     try:
         return await call
     except aio.AioRpcError as error:
         raise PluginFailed(_told_by(error)) from error
+    except (asyncio.CancelledError, aio.UsageError) as error:
+        # What Python's gRPC raises when the plugin's watch has ended meanwhile, and its connection with it.
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        raise PluginFailed("rpc error: code = Canceled desc = grpc: the client connection is closing") from error
 
 
 def _told_by(error: Exception) -> str:
