@@ -52,11 +52,12 @@ def read_go_flags(argv: Sequence[str], table: Collection[GoFlag]) -> tuple[dict[
     known = {flag.name: flag for flag in table}
     values = {flag.name: flag.default for flag in table}
     given: dict[str, None] = {}
+    before: GoFlag | None = None
     rest = iter(argv)
     for argument in rest:
         name, equals, text = argument.removeprefix("-").removeprefix("-").partition("=")
         if not argument.startswith("-") or not name or name.startswith("-"):
-            raise UsageError(f"unexpected argument {argument!r}: expected only flags, such as --port=9001")
+            raise UsageError(_no_flag(argument, before, table))
         if (flag := known.get(name)) is None:
             raise UsageError(_unknown(argument, name, known))
         if not equals:
@@ -66,6 +67,7 @@ def read_go_flags(argv: Sequence[str], table: Collection[GoFlag]) -> tuple[dict[
         except ValueError as wrong:
             raise UsageError(f"flag --{name}: expected {wrong}, found {text[:80]!r}") from None
         given[name] = None
+        before = flag if flag.is_boolean and not equals else None
     return values, tuple(given)
 
 
@@ -100,6 +102,16 @@ def _following(rest: Any, flag: GoFlag) -> str:
     if text is None:
         raise UsageError(f"flag --{flag.name} needs a value, such as --{flag.name}={flag.value}")
     return text
+
+
+def _no_flag(argument: str, before: GoFlag | None, table: Collection[GoFlag]) -> str:
+    """``before``: the flag right before it, when that is one whose value could be meant."""
+    if before is not None:
+        expected = f"the value of --{before.name} goes behind =, such as --{before.name}=false"
+    else:
+        example = next((flag for flag in table if not flag.is_boolean and flag.meaning), None)
+        expected = "expected only flags" + (f", such as --{example.name}={example.value}" if example else "")
+    return f"unexpected argument {argument[:80]!r}: {expected}"
 
 
 def _unknown(argument: str, name: str, known: Collection[str]) -> str:
