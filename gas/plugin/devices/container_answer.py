@@ -23,7 +23,9 @@ class NoSuchCards(GasError):
     """None of the cards is on this node any more, so there is nothing to give."""
 
     def __init__(self, cards: Iterable[str]) -> None:
-        super().__init__(f"this node has none of the cards {', '.join(cards)} any more; nothing can be given")
+        names = ", ".join(cards)
+        missing = f"this node has none of the cards {names} any more" if names else "kubelet named no device of a card"
+        super().__init__(f"{missing}; nothing can be given")
 
 
 class ByPath(StrEnum):

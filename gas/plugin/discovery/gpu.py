@@ -22,7 +22,7 @@ class Gpu:
     memory        bytes of the whole card that pods may use; None when unknown or when nothing is left of it
     device_nodes  names under ``/dev/dri``: ``card0``, ``renderD128``
     by_path       names under ``/dev/dri/by-path``: ``pci-0000:4d:00.0-card``
-    mei           names under ``/dev`` of its management engine: ``mei0``
+    mei           names under ``/dev`` of its management engine: ``mei0``; told by sysfs alone
     pci_path      folders of its sysfs path, from the one that starts with ``pci`` to the PCI device itself
     healthy       whether it may be given to containers now
     unread        names of the fields above whose source is there and could not be read, or makes no sense

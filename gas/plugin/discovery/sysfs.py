@@ -128,7 +128,7 @@ class _CardReader:
             tiles=tiles,
             memory=self._memory(tiles, memory_override, memory_reserved),
             device_nodes=device_nodes,
-            by_path=tuple(name for name in by_path if name.startswith(f"pci-{address}")) if address else (),
+            by_path=self._by_path(address, by_path),
             mei=self._mei(in_device),
             pci_path=self._pci_path(),
             healthy=bool(device_nodes),
@@ -223,6 +223,13 @@ class _CardReader:
         self.tell("neither the link to it nor its link device names a PCI address; it has no links in by-path")
         return ""
 
+    def _by_path(self, address: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those that lead somewhere: a runtime mounts what they point to, and starts no container without it."""
+        if not address:
+            return ()
+        directory = self._root / "dev/dri/by-path"
+        return tuple(name for name in names if name.startswith(f"pci-{address}") and is_there(directory / name))
+
     def _pci_path(self) -> tuple[str, ...]:
         try:
             path = self._device.resolve().relative_to(self._root.resolve())
@@ -234,12 +241,14 @@ class _CardReader:
         return ()
 
     def _mei(self, in_device: tuple[str, ...]) -> tuple[str, ...]:
+        """As sysfs has them. Their nodes are not looked for: a plugin that runs in a pod sees of ``/dev`` no more than
+        ``dri``, and the kernel makes the node together with what sysfs shows."""
         return tuple(
             name
             for engine in in_device
             if ".mei-" in engine
             for name in self._names(self._device / engine / "mei", f"device/{engine}/mei", "mei")
-            if _MEI_NODE.fullmatch(name) is not None and is_there(self._root / "dev" / name)
+            if _MEI_NODE.fullmatch(name) is not None
         )
 
     def _names(self, path: Path, place: str, *unread: str) -> tuple[str, ...]:

@@ -33,6 +33,11 @@ def test_nothing_left_to_give_is_an_error_that_names_the_cards() -> None:
         gpus_of(known_ids(["card10-0", "card2-0"]), [gpu(1)])
 
 
+def test_an_error_about_no_card_at_all_is_a_sentence_too() -> None:
+    with pytest.raises(NoSuchCards, match="kubelet named no device of a card; nothing can be given"):
+        gpus_of(known_ids(["all"]), [gpu(1)])
+
+
 def test_a_container_gets_the_device_nodes_of_its_cards() -> None:
     answer = container_answer("i915", [gpu(1)], Presentation(), env={"ZE_AFFINITY_MASK": "0"})
     assert answer.device_nodes == (

@@ -225,15 +225,17 @@ class TestDeviceNodes:
         break_file(tmp_path / "dev/dri/card0", "dangling")
         assert only(tmp_path).device_nodes == ("renderD128",)
 
-    def test_management_engines_that_are_under_dev(self, tmp_path: Path, one: FakeGpu) -> None:
+    def test_management_engines_as_sysfs_has_them(self, tmp_path: Path, one: FakeGpu) -> None:
         engine = device_directory(tmp_path, one) / "i915.mei-gsc.768/mei"
-        (engine / "mei5").mkdir(parents=True)
-        (engine / "mei6").mkdir()
-        (engine / "meiX").mkdir()
+        for name in ("mei5", "mei6", "meiX"):
+            (engine / name).mkdir(parents=True)
         (device_directory(tmp_path, one) / "i915.other.1/mei/mei9").mkdir(parents=True)
-        for name in ("mei5", "meiX", "mei9"):
-            (tmp_path / "dev" / name).touch()
-        assert only(tmp_path).mei == ("mei5", "mei0")
+        assert only(tmp_path).mei == ("mei5", "mei6", "mei0")
+
+    def test_a_pod_sees_nothing_of_dev_but_dri(self, tmp_path: Path, one: FakeGpu) -> None:
+        (tmp_path / "dev/mei0").unlink()
+        gpu = only(tmp_path)
+        assert (gpu.device_nodes, gpu.mei) == (("card0", "renderD128"), ("mei0",))
 
 
 class TestPciAddress:
@@ -260,6 +262,10 @@ class TestPciAddress:
     def test_a_wide_domain(self, tmp_path: Path) -> None:
         write_tree(tmp_path, (FakeGpu(card=0, model=FLEX_170, pci_path=("pci10000:00", "10000:01:00.0")),))
         assert only(tmp_path).pci_address == "10000:01:00.0"
+
+    def test_a_link_in_by_path_that_leads_nowhere_is_none(self, tmp_path: Path, one: FakeGpu) -> None:
+        break_file(tmp_path / "dev/dri/by-path/pci-0000:90:00.0-card", "dangling")
+        assert only(tmp_path).by_path == ("pci-0000:90:00.0-render",)
 
     def test_only_its_own_links_in_by_path(self, tmp_path: Path) -> None:
         write_tree(tmp_path, fake_gpus(FLEX_170, 2))
