@@ -155,7 +155,8 @@ class Kubelet:
         """Give it its devices and let it live; or refuse it for good."""
         uid = pod["metadata"]["uid"]
         self._active[uid] = pod
-        self._books.keep_only(self._active)
+        if not self._restarting:
+            self._books.keep_only(self._active)
         try:
             await allocate_pod(
                 pod,
