@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -36,6 +37,9 @@ def run(argv: Sequence[str]) -> int:
 def _serve(flags: Flags) -> int:
     from gas.plugin.program import run_plugin
 
+    # What was imported stays for ever. To walk through it takes tens of milliseconds, for which kubelet would wait.
+    gc.collect()
+    gc.freeze()
     try:
         asyncio.run(run_plugin(flags, read_environment(os.environ), own_version()))
     except GasError as error:

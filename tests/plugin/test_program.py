@@ -64,6 +64,25 @@ async def test_help_and_version_end_at_once() -> None:
     assert (code, out.split()[0]) == (0, "gas-plugin")
 
 
+async def test_what_was_imported_is_kept_from_the_garbage_collector() -> None:
+    """A walk through all of it takes tens of milliseconds, in which kubelet would wait for an answer."""
+    script = """
+import gc, sys
+from gas.plugin import program
+from gas.plugin.command_line import run
+
+async def count(*_):
+    print(gc.get_freeze_count() > 10 * len(gc.get_objects()), flush=True)
+
+program.run_plugin = count
+sys.exit(run(["--resource-manager=false"]))
+"""
+    pipe = asyncio.subprocess.PIPE
+    started = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=pipe)
+    out, _ = await asyncio.wait_for(started.communicate(), 30)
+    assert out == b"True\n"
+
+
 async def test_a_variable_that_is_no_number_stops_it_from_starting() -> None:
     code, _, errors = await ended("--resource-manager=false", GPU_MEMORY_RESERVED="much")
     assert code == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from grpc import aio
 
 from gas.intel.names import PREFIX
 from gas.plugin.devices.device_ids import known_ids
+from gas.plugin.kubelet.encoded_listing import list_encoded
 from gas.plugin.kubelet.listing import ContainerIds, Listing
 from gas.plugin.kubelet_api import podresources_v1_pb2 as api
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
@@ -50,6 +52,8 @@ class PodResources:
         self._timeout = timeout
         self._channel = aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
         self._kubelet = PodResourcesListerStub(self._channel)
+        self._list = list_encoded(self._channel)
+        self._entries: dict[bytes, _Entry] = {}
         self._away: str | None = None
         self._tells_single_pods = True
 
@@ -58,8 +62,12 @@ class PodResources:
 
         For about a second after its own start kubelet answers, truthfully or not, that there are none.
         """
-        answer = await self._told(lambda timeout: self._kubelet.List(api.ListPodResourcesRequest(), timeout=timeout))
-        return None if answer is None else _Told(answer.pod_resources)
+        pods = await self._told(lambda timeout: self._list(api.ListPodResourcesRequest(), timeout=timeout))
+        if pods is None:
+            return None
+        # Kubelet lists pods in any order, and hardly ever has one changed since it was asked before.
+        self._entries = {encoded: self._entries.get(encoded) or _Entry(encoded) for encoded in pods}
+        return _Told(self._entries.values())
 
     async def pod(self, namespace: str, name: str) -> ContainerIds | None:
         """One pod that kubelet knows of; None when it knows none of that name or does not answer.
@@ -119,26 +127,36 @@ def _is_asked_too_often(error: aio.AioRpcError) -> bool:
     return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "rate limit" in (error.details() or "")
 
 
-class _Told(Mapping[str, ContainerIds]):
-    """Kubelet's answer; a pod is decoded when it is looked at, as of the hundreds of a node few ever are."""
+class _Entry:
+    """One pod as kubelet lists it; its devices are decoded when they are looked at, and once."""
 
-    def __init__(self, pods: Iterable[api.PodResources]) -> None:
-        self._pods = {f"{pod.namespace}/{pod.name}": pod for pod in pods}
-        self._decoded: dict[str, ContainerIds] = {}
+    def __init__(self, encoded: bytes) -> None:
+        self._encoded = encoded
+        pod = api.PodResources.FromString(encoded)
+        self.key = f"{pod.namespace}/{pod.name}"
+
+    @cached_property
+    def containers(self) -> ContainerIds:
+        return _container_ids(api.PodResources.FromString(self._encoded))
+
+
+class _Told(Mapping[str, ContainerIds]):
+    """Kubelet's answer."""
+
+    def __init__(self, entries: Iterable[_Entry]) -> None:
+        self._entries = {entry.key: entry for entry in entries}
 
     def __getitem__(self, key: str) -> ContainerIds:
-        if (decoded := self._decoded.get(key)) is None:
-            decoded = self._decoded[key] = _container_ids(self._pods[key])
-        return decoded
+        return self._entries[key].containers
 
     def __contains__(self, key: object) -> bool:
-        return key in self._pods
+        return key in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._pods)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._pods)
+        return len(self._entries)
 
 
 def _container_ids(pod: api.PodResources) -> ContainerIds:

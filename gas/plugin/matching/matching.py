@@ -139,7 +139,9 @@ class Matching:
     def strangers(self, listing: Listing) -> frozenset[str]:
         """Pods that kubelet has and the watch has not shown yet: when no pod fits a call, it is worth to wait a
         moment for the watch."""
-        return frozenset(key for key, containers in listing.items() if self._pods.is_new(key, containers))
+        # What an entry says is looked at, and so decoded, only where the name is not known: of hundreds hardly ever.
+        unknown = [key for key in listing if not self._pods.knows(key)]
+        return frozenset(key for key in unknown if self._pods.is_new(key, listing[key]))
 
     def given_to_init_containers(self, uid: str) -> dict[int, frozenset[Card]]:
         """What a pod's ordinary init containers were given, by their place, as far as it is sure. Nobody else

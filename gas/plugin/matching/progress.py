@@ -23,6 +23,7 @@ class Progress:
         self.broken_off = False
         self.answered_at = float("-inf")
         self._served: dict[Want, Ids | None] = {}
+        self._agreed: tuple[PodOfNode, ContainerIds] | None = None
 
     def __repr__(self) -> str:
         return f"Progress({self.pod.key}, {len(self._served)} of {len(self.pod.wants)})"
@@ -71,6 +72,7 @@ class Progress:
 
     def serve(self, want: Want, ids: Ids) -> None:
         """It got these; the containers before it have theirs then, though nobody may know which."""
+        self._agreed = None
         for earlier in self.pod.wants:
             if earlier.index < want.index:
                 self._served.setdefault(earlier, None)
@@ -80,7 +82,11 @@ class Progress:
         """Believe kubelet over memory. What contradicts it was a wrong guess, and all of that is forgotten.
 
         is_settled  whether the answers noted here had the time to appear in what kubelet says
+
+        The very same ``containers`` once more is no news, unless something was noted since or had to settle.
         """
+        if self._agreed is not None and self._agreed[0] is self.pod and self._agreed[1] is containers:
+            return
         staying = [want for want in self.pod.wants if want.role is not Role.INIT and want.container in containers]
         listed = {want: containers[want.container].get(want.resource, NO_IDS) for want in staying}
         if any(self._contradicts(want, ids, is_settled=is_settled) for want, ids in listed.items()):
@@ -90,6 +96,7 @@ class Progress:
             if ids:
                 self.serve(want, ids)
                 self.confidence = Confidence.KNOWN
+        self._agreed = (self.pod, containers) if is_settled else None
 
     def _contradicts(self, want: Want, ids: Ids, *, is_settled: bool) -> bool:
         if want not in self._served:

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import NamedTuple
 
+from gas.cards import Card
 from gas.cluster.errors import Forbidden
 from gas.errors import GasError
-from gas.plugin.kubelet.listing import Listing
+from gas.plugin.kubelet.listing import ContainerIds, Listing
 from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.matching.given_masks import GivenMasks
 from gas.plugin.matching.matching import SETTLED, Matching
@@ -32,6 +34,22 @@ WRITE_AGAIN = 10.0
 
 PatchPod = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool]]
 """Writes annotations on the pod of this namespace, name and UID; False: it is gone."""
+
+
+class _Compared(NamedTuple):
+    """What `gas.plugin.receipts.receipts.receipt` is made from: from the same comes the same."""
+
+    pod: PodOfNode
+    listed: ContainerIds
+    init_containers: Mapping[int, frozenset[Card]]
+
+    def is_same(self, other: _Compared | None) -> bool:
+        return (
+            other is not None
+            and self.pod is other.pod
+            and self.listed == other.listed
+            and self.init_containers == other.init_containers
+        )
 
 
 class ReceiptWriter:
@@ -80,6 +98,7 @@ class ReceiptWriter:
         self._told: dict[str, Receipt] = {}
         self._sent: dict[str, tuple[PodOfNode, float]] = {}
         self._not_before = float("-inf")
+        self._correct: dict[str, _Compared] = {}
 
     def look_soon(self) -> None:
         """Something was given away."""
@@ -143,14 +162,17 @@ class ReceiptWriter:
     def _missing(self, seen: Mapping[str, PodOfNode], listing: Listing) -> list[tuple[PodOfNode, Receipt]]:
         """Only pods that are now as they were before kubelet was asked: what it says may be older than a change."""
         missing: list[tuple[PodOfNode, Receipt]] = []
+        before, self._correct = self._correct, {}
         for uid, pod in seen.items():
             if self._pods.get(uid) is not pod or self._matching.is_busy_with(uid):
                 continue
             if (containers := listing.get(pod.key)) is None:
                 continue
-            found = receipt(pod, containers, self._matching.given_to_init_containers(uid))
-            if found is not None:
+            compared = _Compared(pod, containers, self._matching.given_to_init_containers(uid))
+            if not compared.is_same(before.get(uid)) and (found := receipt(*compared)) is not None:
                 missing.append((pod, found))
+            else:
+                self._correct[uid] = compared
         return missing
 
     async def _write(self, pod: PodOfNode, found: Receipt) -> None:

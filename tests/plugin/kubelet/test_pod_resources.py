@@ -122,6 +122,30 @@ async def test_pods_and_containers_are_decoded(socket_directory: Path) -> None:
         }
 
 
+async def test_what_has_not_changed_is_not_decoded_again(socket_directory: Path) -> None:
+    """A node has hundreds of pods, and kubelet lists them every few seconds, in any order."""
+
+    def pod(name: str, id_: str) -> api.PodResources:
+        container = api.ContainerResources(name="c", devices=[devices("gpu.intel.com/i915", id_)])
+        return api.PodResources(namespace="default", name=name, containers=[container])
+
+    lister = Lister()
+    lister.pods = [pod("stays", "card0-0"), pod("changes", "card1-0"), pod("goes", "card2-0")]
+    path = socket_directory / "k.sock"
+    async with served(path, lister), asking(path) as kubelet:
+        before = await kubelet.pods()
+        assert before is not None
+        known = dict(before)
+        lister.pods = [pod("changes", "card3-0"), pod("comes", "card2-0"), pod("stays", "card0-0")]
+        after = await kubelet.pods()
+        assert after == {
+            "default/stays": {"c": {"i915": frozenset(known_ids(["card0-0"]))}},
+            "default/changes": {"c": {"i915": frozenset(known_ids(["card3-0"]))}},
+            "default/comes": {"c": {"i915": frozenset(known_ids(["card2-0"]))}},
+        }
+        assert after["default/stays"] is known["default/stays"]
+
+
 async def test_allocatable_ids_are_gathered_by_resource(socket_directory: Path) -> None:
     lister = Lister()
     lister.devices = [

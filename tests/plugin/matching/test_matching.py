@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from gas.cards import Card
 from gas.placement.choice import Given
-from gas.plugin.kubelet.listing import Listing
+from gas.plugin.kubelet.listing import ContainerIds, Listing
 from gas.plugin.matching.confidence import Confidence
 from gas.plugin.matching.pod_objects import NodePod
 from tests.builders import container
@@ -189,6 +191,19 @@ class TestListing:
         node.pods.changed(self.PODS[1])
         assert node.matching.strangers(listing) == frozenset()
         assert named(node.prefer(1, slots(2), listing=listing).match) == ("b", "c", "known")
+
+    def test_what_kubelet_says_of_pods_that_the_watch_has_shown_is_not_looked_at_for_strangers(self) -> None:
+        class Looked(dict[str, ContainerIds]):
+            at: ClassVar[list[str]] = []
+
+            def __getitem__(self, key: str) -> ContainerIds:
+                self.at.append(key)
+                return super().__getitem__(key)
+
+        listing = Looked({"default/a": {"c": {}}, "default/unseen": {"c": {}}})
+
+        assert Node(self.PODS[0]).matching.strangers(listing) == {"default/unseen"}
+        assert listing.at == ["default/unseen"]
 
     def test_while_it_has_a_stranger_a_pod_alone_may_be_the_wrong_one(self) -> None:
         listing: Listing = {"default/a": {"c": {}}, "default/unseen": {"c": {}}}

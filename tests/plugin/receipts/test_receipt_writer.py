@@ -21,8 +21,9 @@ from gas.plugin.matching.given_masks import GivenMask, GivenMasks
 from gas.plugin.matching.matching import SETTLED, Matching
 from gas.plugin.matching.pod_objects import NodePod
 from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode
+from gas.plugin.receipts import receipt_writer
 from gas.plugin.receipts.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, ReceiptWriter
-from gas.plugin.receipts.receipts import Receipt
+from gas.plugin.receipts.receipts import Receipt, receipt
 from tests.builders import container
 from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
 from tests.plugin.scripted_kubelet import eventually
@@ -155,6 +156,35 @@ async def test_a_receipt_that_somebody_took_away_is_written_at_once() -> None:
     node.pods.changed(A)
     await node.writer.look()
     assert len(node.api.patched) == 2
+
+
+async def test_pods_are_compared_only_when_they_or_their_devices_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def counted(pod: PodOfNode, listed: ContainerIds, init_containers: Mapping[int, frozenset[Card]]) -> Receipt | None:
+        compared.append(pod.key)
+        return receipt(pod, listed, init_containers)
+
+    monkeypatch.setattr(receipt_writer, "receipt", counted)
+    node = Node(Kubelet(a="card0-0", b="card0-1"), A, B)
+    for _ in range(3):
+        await node.writer.look()
+    assert compared == ["default/a", "default/b"]
+    node.pods.changed(A)
+    node.kubelet.given = {"a": "card0-0", "b": "card0-2"}
+    await node.writer.look()
+    assert compared[2:] == ["default/a", "default/b"]
+
+
+async def test_a_kubelet_that_changes_its_mind_later_is_found_out() -> None:
+    node = Node(Kubelet(a="card0-0", b="card0-1"), A, B)
+    await node.writer.look()
+    await node.writer.look()
+    assert node.told == []
+    node.kubelet.given = {"a": "card0-0", "b": "card1-0"}
+    await node.writer.look()
+    await node.writer.look()
+    assert node.api.patched == [("b", RECEIPT)]
 
 
 async def test_another_difference_is_told_too() -> None:
