@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 from collections.abc import Callable, Mapping
 
 from rich.console import Console
 
 from benchmarks import filter as filter_benchmark
-from benchmarks import page, plugin
+from benchmarks import page
 from benchmarks.bind import bind
 from benchmarks.churn import churn
 from benchmarks.cold_start import cold_start
 from benchmarks.growth import growth
 from benchmarks.http_versions import http_versions
 from benchmarks.placement import placement
+from benchmarks.plugin import plugin
 from benchmarks.real_cluster import ComponentsMissing
 from benchmarks.results import Results
 from benchmarks.scheduling import scheduling
@@ -31,17 +31,14 @@ BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "bind": lambda _full: bind(),
     "scheduling": lambda full: scheduling(full=full),
     "cold-start": lambda full: cold_start(full=full),
+    "plugin": lambda _full: plugin(),
 }
 """Name -> the measurement; its argument is whether it shall have its full size."""
 
 
-PLUGIN = "plugin"
-"""The device plugin's; it prints its own tables."""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Timed results, as tables of ratios.")
-    known = [*BENCHMARKS, PLUGIN]
+    known = list(BENCHMARKS)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all of them by default")
     parser.add_argument(
         "--full", action="store_true", help="full sizes and every variant, where the default is smaller"
@@ -52,9 +49,6 @@ def main() -> None:
         parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(known)}")
     console = Console(width=150, highlight=False)
     for name in arguments.names or known:
-        if name == PLUGIN:
-            asyncio.run(plugin.run(console))
-            continue
         started = time.monotonic()
         try:
             results = BENCHMARKS[name](arguments.full)

@@ -1,7 +1,5 @@
 """How long kubelet waits for the device plugin, against one on the same stack that does not think; its weight and
 what it costs while nothing happens.
-
-``python -m benchmarks.plugin`` runs this alone.
 """
 
 from __future__ import annotations
@@ -17,12 +15,12 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
-
 from benchmarks.plugin_kubelet import PATIENCE, Kubelet, PluginConnection, Timed
 from benchmarks.plugin_pods import CONTAINER, NAMESPACE, NODE, RESOURCE, create_running, waiting_pod
-from benchmarks.plugin_results import Case, Pair, Result, Times, Weight, times_table, weight_table
+from benchmarks.plugin_results import Case, Result, Times, Weight, figures
 from benchmarks.plugin_tls import tls_before
+from benchmarks.processes import cpu_seconds, resident_bytes
+from benchmarks.results import Results
 from gas.cards import Card
 from gas.cluster.service_account import HOST, PORT
 from gas.plugin.devices.device_ids import DeviceId
@@ -40,6 +38,7 @@ WARM_UP = 10
 SETTLE = 0.02
 """Seconds until a new pod has reached the plugin."""
 
+MB = 1e6
 IDLE = 30.0
 """Seconds in which the idle plugins are watched."""
 
@@ -132,8 +131,16 @@ def _check(case: Case, cards: Sequence[Card], given: Timed) -> None:
         raise RuntimeError(f"{case.what}: expected {sorted(expected)}, found {sorted(found)}")
 
 
-async def measure(*, idle: float = IDLE) -> tuple[list[Result], Weight]:
+def plugin() -> Results:
     """All figures of the plugin, on one node in one run."""
+    results, (ours, bare) = asyncio.run(_measure())
+    calls = len(CASES) * ROUNDS
+    title = f"{PODS_ON_NODE} pods on {CARDS} cards; {calls:,} calls of each method to each plugin, in turn"
+    return Results("plugin", title, list(figures(results, ours, bare)), other="bare plugin")
+
+
+async def _measure() -> tuple[list[Result], list[Weight]]:
+    """Of each call, and what our process and the bare one weigh."""
     with TemporaryDirectory(prefix="gas-") as name:
         directory = Path(name)
         write_tree(directory / "tree", fake_gpus(FLEX_170, CARDS))
@@ -155,7 +162,8 @@ async def measure(*, idle: float = IDLE) -> tuple[list[Result], Weight]:
             results = [result for case in CASES for result in await bench.measure(case)]
             await asyncio.sleep(5)  # what comes after the last call is not idle yet
             both = plugin.pid, bare_process.pid
-            return results, Weight(memory=Pair(*map(_memory, both)), idle=Pair(*await _idle(both, idle)))
+            idle = await _idle(both, IDLE)
+            return results, [Weight(resident_bytes(pid) / MB, each) for pid, each in zip(both, idle, strict=True)]
 
 
 def _flags(directory: Path) -> list[str]:
@@ -202,33 +210,8 @@ async def _plugin(directory: Path, api_url: str) -> AsyncIterator[asyncio.subpro
             yield process
 
 
-def _memory(pid: int) -> float:
-    """Resident, in MB."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    kilobytes = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
-    return kilobytes * 1024 / 1e6
-
-
 async def _idle(pids: Sequence[int], seconds: float) -> list[float]:
     """Percent of one core, for each process in the same time."""
-    before = [_cpu_seconds(pid) for pid in pids]
+    before = [cpu_seconds(pid) for pid in pids]
     await asyncio.sleep(seconds)
-    return [100 * (_cpu_seconds(pid) - start) / seconds for pid, start in zip(pids, before, strict=True)]
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    user, system = int(fields[11]), int(fields[12])
-    return (user + system) / os.sysconf("SC_CLK_TCK")
-
-
-async def run(console: Console) -> None:
-    """Measure and print."""
-    results, weight = await measure()
-    title = f"{PODS_ON_NODE} pods on {CARDS} cards"
-    console.print(times_table(results, f"{title}; {ROUNDS} calls of each plugin in turn in each case"))
-    console.print(weight_table(weight, f"the processes with {title}"))
-
-
-if __name__ == "__main__":
-    asyncio.run(run(Console(width=150)))
+    return [100 * (cpu_seconds(pid) - start) / seconds for pid, start in zip(pids, before, strict=True)]

@@ -1,16 +1,16 @@
-"""What the plugin's benchmark finds, and how it is shown."""
+"""What the plugin's benchmark finds, as figures."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rich.table import Table
+from benchmarks.results import Figure, Goal
 
-GOAL = 3.0
-MEMORY_GOAL = 80.0
-IDLE_GOAL = 1.0
+TIME_GOAL = Goal(3)
+MEMORY_GOAL = Goal(80)
+IDLE_GOAL = Goal(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One row: a method in a case."""
+    """A method in a case."""
 
     method: str
     case: Case
@@ -46,57 +46,34 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A figure of both plugins."""
-
-    ours: float
-    bare: float
-
-
-@dataclass(frozen=True, slots=True)
 class Weight:
-    """Of the processes.
+    """Of a process.
 
     memory  resident, MB
-    idle    percent of one core
+    idle    percent of one core while nothing happens
     """
 
-    memory: Pair
-    idle: Pair
+    memory: float
+    idle: float
 
 
-def times_table(results: Sequence[Result], title: str) -> Table:
-    """One row for each method in each case, and one for all its calls."""
-    rows = Table(title=title, title_justify="left")
-    for heading in ("what", "gas", "bare plugin", "ratio", "gas p99", "bare p99", "ratio", "goal"):
-        rows.add_column(heading, justify="left" if heading == "what" else "right")
-    for result in [*results, *_together(results)]:
-        cells: list[str] = []
-        for figure in (statistics.median, _p99):
-            ours, bare = figure(result.times.ours), figure(result.times.bare)
-            cells += [f"{1e3 * ours:.2f} ms", f"{1e3 * bare:.2f} ms", f"{ours / bare:.2f}"]
-        rows.add_row(f"{result.method}, {result.case.what}", *cells, f"≤ {GOAL:g}")
-    return rows
-
-
-def weight_table(weight: Weight, title: str) -> Table:
-    """What they take while nothing happens."""
-    rows = Table(title=title, title_justify="left")
-    for heading in ("what", "gas", "bare plugin", "goal"):
-        rows.add_column(heading, justify="left" if heading == "what" else "right")
-    memory, idle = weight.memory, weight.idle
-    rows.add_row("resident memory", f"{memory.ours:.1f} MB", f"{memory.bare:.1f} MB", f"≤ {MEMORY_GOAL:g} MB")
-    rows.add_row("idle, of a core", f"{idle.ours:.2f} %", f"{idle.bare:.2f} %", f"< {IDLE_GOAL:g} %")
-    return rows
-
-
-def _together(results: Sequence[Result]) -> Iterator[Result]:
-    """The calls of each method in all cases: enough for a 99th percentile."""
+def figures(results: Sequence[Result], ours: Weight, bare: Weight) -> Iterator[Figure]:
+    """Medians of each method in each case, the 99th percentile of all of its calls, and what the processes weigh."""
+    for result in results:
+        yield _times(f"{result.method}, {result.case.what}, median", statistics.median, [result])
     for method in dict.fromkeys(result.method for result in results):
-        times = [result.times for result in results if result.method == method]
-        ours = [seconds for each in times for seconds in each.ours]
-        bare = [seconds for each in times for seconds in each.bare]
-        yield Result(method, Case(f"all {len(ours)} calls"), Times(ours, bare))
+        yield _times(f"{method}, 99th percentile", _p99, [each for each in results if each.method == method])
+    yield Figure("resident memory", ours.memory, unit="MB", goal=MEMORY_GOAL)
+    yield Figure("idle, of a core", ours.idle, unit="%", goal=IDLE_GOAL)
+    yield Figure("the bare plugin's memory", bare.memory, unit="MB")
+    yield Figure("the bare plugin idle, of a core", bare.idle, unit="%")
+
+
+def _times(what: str, figure: Callable[[Sequence[float]], float], results: Iterable[Result]) -> Figure:
+    times = [result.times for result in results]
+    ours = figure([seconds for each in times for seconds in each.ours])
+    bare = figure([seconds for each in times for seconds in each.bare])
+    return Figure(what, 1e3 * ours, 1e3 * bare, goal=TIME_GOAL)
 
 
 def _p99(times: Sequence[float]) -> float:
