@@ -54,6 +54,7 @@ class LookUp:
 
     def pods_changed(self) -> None:
         """The watch has shown something."""
+        self._matching.follow()
         self._is_silent = False
         self._shown.set()
         self._shown = asyncio.Event()

@@ -90,12 +90,29 @@ class Matching:
         self._asked: _Preferred | None = None
         self._followed = 0
 
+    def follow(self) -> None:
+        """Take over what the watch has shown. Every call does so; done before, it is not done while kubelet waits.
+
+        The pod in the middle stays though it is deleted: kubelet does not know that yet.
+        """
+        if self._followed == self._pods.changes and len(self._progress) == len(self._pods):
+            return
+        for uid in [uid for uid in self._progress if self._pods.get(uid) is None]:
+            if self._progress[uid] is not self._current or self._current.is_complete:
+                del self._progress[uid]
+        for pod in self._pods:
+            if (progress := self._progress.get(pod.uid)) is None:
+                self._progress[pod.uid] = Progress(pod)
+            else:
+                progress.pod = pod
+        self._followed = self._pods.changes
+
     def prefer(self, request: PreferredRequest, *, listing: Listing | None = None) -> Wish:
         """Which ids the container should get. May be asked again for the same call, with a listing taken meanwhile.
 
         listing  taken after kubelet made this call and before it is answered; None or empty when there is none
         """
-        self._refresh()
+        self.follow()
         if listing:
             waiting = [progress for progress in self._progress.values() if not progress.pod.is_admitted]
             self._take_in(listing, waiting, settled_before=float("inf"))
@@ -111,7 +128,7 @@ class Matching:
 
         now  seconds of a clock that only goes forward
         """
-        self._refresh()
+        self.follow()
         call = Allocation(resource, ids)
         asked, self._asked = self._asked, None
         if asked is not None and asked.leads_to(call):
@@ -127,7 +144,7 @@ class Matching:
 
         asked  when kubelet was asked for it, by the clock of `allocate`
         """
-        self._refresh()
+        self.follow()
         self._take_in(listing, self._progress.values(), settled_before=asked - SETTLED)
 
     def kubelet_restarted(self) -> None:
@@ -154,20 +171,6 @@ class Matching:
     def is_busy_with(self, uid: str) -> bool:
         """Whether kubelet is in the middle of this pod."""
         return self._current is not None and self._current.pod.uid == uid and not self._current.is_complete
-
-    def _refresh(self) -> None:
-        """Follow the watch. The pod in the middle stays though it is deleted: kubelet does not know that yet."""
-        if self._followed == self._pods.changes and len(self._progress) == len(self._pods):
-            return
-        for uid in [uid for uid in self._progress if self._pods.get(uid) is None]:
-            if self._progress[uid] is not self._current or self._current.is_complete:
-                del self._progress[uid]
-        for pod in self._pods:
-            if (progress := self._progress.get(pod.uid)) is None:
-                self._progress[pod.uid] = Progress(pod)
-            else:
-                progress.pod = pod
-        self._followed = self._pods.changes
 
     def _take_in(self, listing: Listing, of: Iterable[Progress], *, settled_before: float) -> None:
         for progress in of:

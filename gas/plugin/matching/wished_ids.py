@@ -16,11 +16,13 @@ from gas.plugin.matching.waiting_pods import PodOfNode, Want
 def wished_ids(cards: Iterable[Card], request: PreferredRequest) -> tuple[DeviceId, ...]:
     """What kubelet insists on, then one id of every other of these cards that has one to offer; ``size`` at most."""
     ids = sorted(request.must_include)
-    there = {id_.card for id_ in ids}
+    wanted = dict.fromkeys(cards)
+    for id_ in ids:
+        wanted.pop(id_.card, None)
     first: dict[Card, DeviceId] = {}
-    for id_ in sorted(request.available):
+    for id_ in sorted(id_ for id_ in request.available if id_.card in wanted):
         first.setdefault(id_.card, id_)
-    ids += [first[card] for card in cards if card in first and card not in there]
+    ids += [first[card] for card in wanted if card in first]
     return tuple(ids[: request.size])
 
 
@@ -42,7 +44,7 @@ def spared_ids(promised: Mapping[Card, int], request: PreferredRequest) -> Ids:
     """Of the ids offered freely, as many of each card as are promised, as far as there are so many."""
     left = dict(promised)
     spared: set[DeviceId] = set()
-    for id_ in sorted(request.available - request.must_include):
+    for id_ in sorted(id_ for id_ in request.available if id_.card in left and id_ not in request.must_include):
         if left.get(id_.card, 0) > 0:
             left[id_.card] -= 1
             spared.add(id_)
