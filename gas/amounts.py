@@ -27,6 +27,9 @@ _QUANTITY = re.compile(
 )
 _POWERS_OF_TEN = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_MULTIPLES = {suffix: 10**power for suffix, power in _POWERS_OF_TEN.items() if power > 0} | {
+    suffix: 2**power for suffix, power in _POWERS_OF_TWO.items()
+}
 _LONGEST_QUANTITY = 256
 
 
@@ -54,6 +57,8 @@ def parse_quantity(text: str | int | float) -> int:
     match = _QUANTITY.fullmatch(written) if len(written) <= _LONGEST_QUANTITY else None
     if match is None:
         raise MalformedQuantity(text, "expected a quantity such as 5, 500k or 5Gi")
+    if match["suffix"] in _MULTIPLES and match["number"].isdigit():  # how an API server writes: 16G, 5Gi
+        return _in_range(int(match["number"]) * _MULTIPLES[match["suffix"]], text)
     with localcontext(Context(prec=2 * _LONGEST_QUANTITY)):
         exact = Decimal(match["number"]) * _scale(match["suffix"] or "")
         if abs(exact) > MAX_AMOUNT:

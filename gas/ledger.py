@@ -171,7 +171,7 @@ class Ledger:
             row.append(card)
             for name_and_amount in sorted(books.amounts[card].items()):
                 row += name_and_amount
-            row.append(tuple(sorted(books.tiles.get(card, ()))))
+            row.append(tuple(sorted(books.tiles[card])) if card in books.tiles else ())
         return tuple(row)
 
     def holders(self, node: str) -> Mapping[Card, int]:

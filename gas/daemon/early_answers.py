@@ -20,8 +20,9 @@ class EarlyAnswers:
     still unread, the kernel would reset it and the answer could be lost on the way. The server's queue of pieces
     of the body is emptied meanwhile, because Hypercorn waits for room in it before it closes anything.
 
-    On HTTP/2 other requests share the connection, and Hypercorn gives up all of it when a piece of the body
-    arrives for a request that has its answer. So the rest of the body is awaited first, and dropped.
+    On HTTP/2, which Hypercorn also speaks with a client that was not offered it and just begins, other requests
+    share the connection, and Hypercorn gives up all of it when a piece of the body arrives for a request that has
+    its answer. So the rest of the body is awaited first, and dropped.
 
     patience  seconds from the start of such an answer, at most, to wait for that rest (HTTP/2)
     """

@@ -161,6 +161,7 @@ class Extender:
                 for loop in (self.node_watch, self.waker, self.descheduler, self.events):
                     tasks.create_task(loop.run())
                 tasks.create_task(self._watch_pods())
+                tasks.create_task(self._look_ahead())
                 if self.election is not None:
                     tasks.create_task(self.election.run())
                 tasks.create_task(self._report_ready())
@@ -172,6 +173,11 @@ class Extender:
         """After the nodes: whether a pod's annotations name cards that there are is asked when the pod is seen."""
         await self.node_watch.synced.wait()
         await self.pod_watch.run()
+
+    async def _look_ahead(self) -> None:
+        """So that the first question does not have to look into the books of every node."""
+        await self.pod_watch.synced.wait()
+        await self.verdicts.look_ahead()
 
     async def finish(self, patience: float) -> None:
         """Look at what may or may not have been bound, then hand the Lease over. To be awaited before `run` ends.
@@ -297,7 +303,7 @@ class Extender:
         metrics.unreadable_annotations.set_function(
             lambda: sum(pod.trouble is not None and not pod.trouble.unannotated for pod in troubles.values())
         )
-        metrics.descheduled_pods.set_function(lambda: sum(pod.descheduled for _, pod in self.pods.bound()))
+        metrics.descheduled_pods.set_function(lambda: len(self.pods.descheduled))
         metrics.watches.follow("nodes", self.node_watch)
         metrics.watches.follow("pods", self.pod_watch)
 

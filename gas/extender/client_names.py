@@ -8,6 +8,8 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gas.extender.whole_answers import WholeAnswers
+
 logger = logging.getLogger(__name__)
 
 
@@ -25,7 +27,7 @@ class NamedClients(ssl.SSLContext):
     """Called with a short reason, ``no-certificate``, ``unverified``, ``name`` or ``handshake``."""
 
 
-class CheckedConnection(ssl.SSLObject):
+class CheckedConnection(WholeAnswers):
     """One connection of a `NamedClients` context."""
 
     def do_handshake(self) -> None:

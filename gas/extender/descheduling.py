@@ -53,6 +53,8 @@ class Descheduler:
 
     def check(self, node: str) -> None:
         """Something of this node, its books or its pods changed."""
+        if not self._pods.descheduled and not self._empties(node):
+            return  # nearly always: no pod has the label, and none should
         self._to_check[node] = None
         self._something.set()
 
@@ -78,9 +80,7 @@ class Descheduler:
     def wanted(self, node: str) -> set[str]:
         """The UIDs of the pods on a node that should carry the label."""
         facts = self._nodes.facts(node)
-        if facts is None or not self._nodes.deschedules(node):
-            return set()
-        if not facts.deschedule_cards and not facts.deschedule_tiles:
+        if facts is None or not self._empties(node):
             return set()
         return {
             uid
@@ -91,6 +91,13 @@ class Descheduler:
                 for tile in facts.deschedule_tiles
             )
         }
+
+    def _empties(self, node: str) -> bool:
+        """Whether a label of the node wants anything of it emptied."""
+        facts = self._nodes.facts(node)
+        if facts is None or not (facts.deschedule_cards or facts.deschedule_tiles):
+            return False
+        return self._nodes.deschedules(node)
 
     def _differences(self, node: str) -> Iterator[tuple[str, BoundPod, bool]]:
         wanted = self.wanted(node)

@@ -67,6 +67,7 @@ class Pods:
 
     waiting        GPU pods without a node, by UID
     in_trouble     bound GPU pods whose annotations are not what is booked, by UID
+    descheduled    the UIDs of bound GPU pods that carry the deschedule label
     on_bound       is called with the node's name when a bound pod is new or has changed
     on_release     is called with the node's name when a pod's cards become free
     on_gone        is called with the UID of a pod that no longer waits, bound or gone
@@ -89,6 +90,7 @@ class Pods:
     ) -> None:
         self.waiting: dict[str, Pod] = {}
         self.in_trouble: dict[str, BoundPod] = {}
+        self.descheduled: set[str] = set()
         self._bound: dict[str, BoundPod] = {}
         self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED_NEEDS)
@@ -198,6 +200,10 @@ class Pods:
     def _keep(self, uid: str, bound: BoundPod) -> None:
         before = self._bound.get(uid)
         self._bound[uid] = bound
+        if bound.descheduled:
+            self.descheduled.add(uid)
+        else:
+            self.descheduled.discard(uid)
         if bound.trouble is None:
             self.in_trouble.pop(uid, None)
         else:
@@ -216,6 +222,7 @@ class Pods:
         self.waiting.pop(uid, None)
         self._bound.pop(uid, None)
         self.in_trouble.pop(uid, None)
+        self.descheduled.discard(uid)
         self._on_gone(uid)
         if (booking := self._ledger.release(uid)) is not None:
             self._on_release(booking.node)

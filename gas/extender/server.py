@@ -50,7 +50,7 @@ def extender_app(
 
     return EarlyAnswers(
         Router(
-            [route("filter", filter_nodes), route("bind", bind_pod)],
+            [route("filter", filter_nodes), route("bind", _to_its_end(bind_pod))],
             redirect_slashes=False,
             default=_unknown_path,
         ),
@@ -99,7 +99,7 @@ class _VerbEndpoint:
                 limit=self._max_body,
                 patience=self._body_timeout,
             )
-            return _Answer(await _to_its_end(self._verb(body)))
+            return _Answer(await self._verb(body))
         except BodyTooLarge as error:
             return self._problem(413, "too-large", str(error))
         except BodyTooSlow as error:
@@ -122,16 +122,20 @@ class _VerbEndpoint:
         self._metrics.requests.labels(self._name, result).inc()
 
 
-async def _to_its_end(verb: Awaitable[bytes]) -> bytes:
-    """What the verb answers. A bind that has begun is not broken off because its connection breaks."""
-    running = asyncio.ensure_future(verb)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        if not running.cancelled() and (error := running.exception()) is not None:
-            logger.warning("a request failed whose connection had broken: %s", error)
-        raise
+def _to_its_end(verb: Verb) -> Verb:
+    """A verb that, once begun, is not broken off because its connection breaks."""
+
+    async def answer(body: bytes) -> bytes:
+        running = asyncio.ensure_future(verb(body))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            if not running.cancelled() and (error := running.exception()) is not None:
+                logger.warning("a request failed whose connection had broken: %s", error)
+            raise
+
+    return answer
 
 
 async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:

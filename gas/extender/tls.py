@@ -21,8 +21,9 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: forward secrecy and authenticated encryption only. TLS 1.3 has nothing else."""
 
 ALPN = ("http/1.1",)
-"""Go's client keeps only two idle HTTP/1.1 connections, so that some binds pay for a handshake; over HTTP/2 every
-request would pay for frames and header tables in Python, which is more (docs/performance.md, HTTP)."""
+"""Go's client keeps only two idle HTTP/1.1 connections, so that one bind in three or four pays for a handshake; over
+HTTP/2 every request would pay for frames and header tables in Python, which is as much with the usual questions and
+more with large ones (docs/performance.md, HTTP)."""
 
 LOOK_PERIOD = 5.0
 """Seconds between two looks at the certificate files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ MOST_NEEDS = 1024
 MOST_VERDICTS = 500_000
 """Different needs remembered, and verdicts of all of them, about 100 bytes each; beyond that the need that was asked
 about longest ago is forgotten."""
+
+
+LOOKED_AT_ONCE = 500
+"""Nodes whose books are looked into before others get their turn: some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +62,13 @@ class Verdicts:
     def forget(self, node: str) -> None:
         """The node or its books changed."""
         self._states.forget(node)
+
+    async def look_ahead(self) -> None:
+        """Find out the state of every node, letting others run meanwhile."""
+        for at, (name, _) in enumerate(list(self._nodes)):
+            self._states.of(name)
+            if at % LOOKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def of(self, need: PodNeed, names: Sequence[str]) -> list[Verdict]:
         """The verdict of each named node, in their order."""

@@ -18,6 +18,8 @@ from gas.objects import Node, Pod
 LONGEST_NAME = 253
 """Characters of the longest name that Kubernetes gives to anything."""
 
+_NOT_IN_NAMES = frozenset("/%?# ")
+
 
 class Unreadable(GasError):
     """The body is not JSON at all; answered with status 404, as the original does."""
@@ -202,5 +204,5 @@ def _check_name(field: str, text: str) -> None:
     if not text:
         raise BadRequest(f"the request has no {field}: expected a name, found nothing")
     unfit = text in (".", "..") or len(text) > LONGEST_NAME or not text.isprintable()
-    if unfit or any(character in "/%?# " for character in text):
+    if unfit or not _NOT_IN_NAMES.isdisjoint(text):
         raise BadRequest(f"{field} cannot be a name: found {text[:80]!r}")

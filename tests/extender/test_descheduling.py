@@ -132,6 +132,18 @@ async def test_pods_that_start_later_get_it_too() -> None:
         await eventually(lambda: ground.labelled() == {"late"})
 
 
+async def test_a_label_that_somebody_else_put_on_is_taken_off() -> None:
+    ground = Descheduling()
+    ground.node()
+    ground.runs("a", "card0")
+    async with beside(ground.descheduler.run()):
+        await turns()
+        ground.labels["a"] = {LABEL: "gpu"}
+        ground.pods.changed(ground.shown["a"](ground.labels["a"]))
+        await eventually(lambda: not ground.labelled())
+    assert ground.patches == [("a", "a", None)]
+
+
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [

@@ -441,6 +441,19 @@ def test_the_deschedule_label_is_seen() -> None:
     assert bound.descheduled
 
 
+@pytest.mark.parametrize(
+    "end",
+    [lambda told: told.pods.changed(gpu_pod("card0")), lambda told: told.pods.deleted(gpu_pod("card0"))],
+    ids=["label-gone", "pod-gone"],
+)
+def test_the_pods_with_the_deschedule_label_are_known_until_it_or_they_go(end: Callable[[Told], None]) -> None:
+    told = Told()
+    told.pods.changed(gpu_pod("card0", labels={"gpu.aware.scheduling/deschedule-pod": "gpu"}))
+    assert told.pods.descheduled == {"u1"}
+    end(told)
+    assert not told.pods.descheduled
+
+
 def test_init_containers_alone_make_a_pod_one_of_ours() -> None:
     told = Told()
     written = {"gas-init-container-cards": "card0", "gas-container-cards": ""}

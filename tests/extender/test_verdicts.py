@@ -19,7 +19,7 @@ from gas.extender.verdicts import (
     Verdict,
     Verdicts,
 )
-from gas.ledger import Ledger
+from gas.ledger import BooksState, Ledger
 from gas.placement.choice import Choice, Held
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import place
@@ -105,6 +105,22 @@ def test_it_is_forgotten_when_something_of_its_node_changes_and_only_then(change
     (verdict,) = known.judge("n1")
     assert len(asked) == (change != "gone")
     assert isinstance(verdict.refusal, UnknownNode) == (change == "gone")
+
+
+async def test_after_looking_ahead_no_books_are_looked_into_for_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Known()
+    looked_into: list[str] = []
+    state = Ledger.state
+
+    def looking(ledger: Ledger, name: str) -> BooksState:
+        looked_into.append(name)
+        return state(ledger, name)
+
+    monkeypatch.setattr(Ledger, "state", looking)
+    await known.verdicts.look_ahead()
+    assert looked_into == ["n1", "n2"]
+    assert await known.verdicts.of(wanting(), ["n1", "n2"]) == [FITS, FITS]
+    assert looked_into == ["n1", "n2"]
 
 
 def test_a_confirmed_reservation_changes_no_verdict(asked: list[str]) -> None:
