@@ -81,6 +81,7 @@ class Verdicts:
                     verdicts[at] = known.get(self._states.of(name))
                 if verdicts[at] is None:
                     verdicts[at] = await effort.spend(partial(self._judge, known, need, name))
+            self._forget_the_oldest()
         return cast(list[Verdict], verdicts)
 
     async def as_sent(self, need: PodNeed, nodes: Mapping[str, NodeFacts]) -> list[Verdict]:
@@ -106,15 +107,12 @@ class Verdicts:
         if len(known) > self._states.most:
             in_use = self._states.in_use()
             known = {state: verdict for state, verdict in known.items() if state in in_use}
-        if not known:
-            self._make_room()
         self._remembered[need] = known
         return known
 
-    def _make_room(self) -> None:
-        while self._remembered and (
-            len(self._remembered) >= MOST_NEEDS or sum(map(len, self._remembered.values())) >= MOST_VERDICTS
-        ):
+    def _forget_the_oldest(self) -> None:
+        """After every question that added something: a need that is known is asked about more and more nodes."""
+        while len(self._remembered) > MOST_NEEDS or sum(map(len, self._remembered.values())) > MOST_VERDICTS:
             self._remembered.popitem(last=False)
 
     def _judge(self, known: dict[int, Verdict], need: PodNeed, node: str, step_limit: int) -> Verdict:

@@ -210,6 +210,22 @@ def test_the_need_asked_about_longest_ago_is_forgotten_first(asked: list[str]) -
     assert asked == ["2"]
 
 
+def test_needs_are_forgotten_too_when_those_known_are_asked_about_more_nodes(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gas.extender.verdicts.MOST_VERDICTS", 4)
+    known = Known()
+    for millicores in (1, 2, 3, 4):
+        known.judge("n1", millicores=millicores)
+    known.judge("n2", millicores=4)
+    asked.clear()
+    for millicores in (2, 3, 4):
+        known.judge("n1", millicores=millicores)
+    assert not asked
+    known.judge("n1", millicores=1)
+    assert asked == ["1"]
+
+
 class TestHardSearches:
     """A pod made to be hard must not stop everybody else: `gas.extender.effort` says how much each node gets."""
 
