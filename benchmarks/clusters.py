@@ -30,14 +30,17 @@ def node_names(size: Size) -> list[str]:
     return [f"node-{number:05}" for number in range(size.nodes)]
 
 
-def nodes(size: Size, *, cards: int = CARDS) -> list[Object]:
-    """Nodes of cards with two tiles, 16 GB and 1000 millicores each, half of them on each of two NUMA nodes."""
+def nodes(size: Size, *, cards: int = CARDS, less_memory: int = 0) -> list[Object]:
+    """Nodes of cards with two tiles, 16 GB and 1000 millicores each, half of them on each of two NUMA nodes.
+
+    less_memory  bytes that each card has less
+    """
     amounts = {
         "cpu": "64",
         "pods": "110",
         names.PREFIX + "i915": str(cards * SHARES),
         names.PREFIX + "millicores": str(cards * 1000),
-        names.PREFIX + "memory.max": str(cards * 16 * 10**9),
+        names.PREFIX + "memory.max": str(cards * (16 * 10**9 - less_memory)),
         names.PREFIX + names.TILES: str(cards * 2),
     }
     numbers = ".".join(str(number) for number in range(cards))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count, cycle, repeat
 from typing import Any
 
-from benchmarks.clusters import CARDS, Size, node_names, nodes, pod
+from benchmarks.clusters import CARDS, Object, Size, node_names, nodes, pod
 from benchmarks.drivers import Pair, at_once, medians
 from benchmarks.feed import event
 from benchmarks.results import Figure, Goal, Results
@@ -25,7 +25,6 @@ SETTLE_PODS = 3.0
 """Seconds until thousands of pods have."""
 
 ONE_CARD = {"i915": 1, "millicores": 300, "memory.max": 10**9}
-DISABLED = names.TELEMETRY_PREFIX + "benchmark/" + names.DISABLE_CARD + "card7"
 FULL_CARD = {"i915": 1, "memory.max": 16 * 10**9}
 
 
@@ -101,10 +100,10 @@ def question(
 
 
 def unseen(names_asked: Sequence[str], amounts: dict[str, int] | None = None, **wishes: Any) -> Iterator[bytes]:
-    """The same question for a little more memory each time."""
+    """The same question for a little less memory each time: a byte less on each of its cards."""
     asked = amounts or ONE_CARD
-    bytes_each = asked.get("memory.max", 10**9)
-    return (question(names_asked, asked | {"memory.max": bytes_each - each}, **wishes) for each in count(1))
+    most = asked.get("memory.max", 10**9)
+    return (question(names_asked, asked | {"memory.max": most - each * asked["i915"]}, **wishes) for each in count(1))
 
 
 def _figure(what: str, pair: Pair, bodies: bytes | Iterator[bytes], goal: Goal | None) -> Figure:
@@ -125,15 +124,11 @@ def _warm_and_cold(
 
 
 def _in_churn(running: Stage, pair: Pair, changed: int, goal: Goal | None) -> Figure:
-    """Each question after so many nodes have changed, by a label of one card."""
+    """Each question after so many nodes have changed to what no node was before: a little less memory each time."""
     body = question(node_names(SIZE))
-    changing = nodes(Size(changed, 0))
     ours, bare = [], []
     for turn in range(CHURN_ROUNDS):
-        labels = {DISABLED: "yes"} if turn % 2 else {}
-        said = [
-            each | {"metadata": each["metadata"] | {"labels": each["metadata"]["labels"] | labels}} for each in changing
-        ]
+        said = nodes(Size(changed, 0), less_memory=CHURN_ROUNDS * changed + turn)
         running.tell("nodes", (event("MODIFIED", each) for each in said))
         time.sleep(SETTLE)
         once = medians(pair, [body], 1)
@@ -146,23 +141,26 @@ def _in_churn(running: Stage, pair: Pair, changed: int, goal: Goal | None) -> Fi
 def _fill_half(running: Stage) -> None:
     """Every second node gets a pod on each card that leaves no memory for FULL_CARD."""
     all_names = node_names(SIZE)
-    running.tell("pods", (_placed(number, all_names[number], 10**9) for number in range(1, SIZE.nodes, 2)))
+    running.tell(
+        "pods", (event("ADDED", placed(number, all_names[number], 10**9)) for number in range(1, SIZE.nodes, 2))
+    )
     time.sleep(SETTLE_PODS)
 
 
 def _make_unlike(running: Stage) -> None:
     """Every node gets a pod of a size of its own, so that no two are in the same state."""
-    running.tell("pods", (_placed(number, name, 10**6 + number) for number, name in enumerate(node_names(SIZE))))
+    unlike = (placed(number, name, 10**6 + number) for number, name in enumerate(node_names(SIZE)))
+    running.tell("pods", (event("ADDED", each) for each in unlike))
     time.sleep(SETTLE_PODS)
 
 
-def _placed(number: int, node: str, memory_each: int) -> bytes:
-    """The event of a pod that is bound to a node and holds something of all its cards."""
-    placed = pod(f"more-{number}", {"i915": CARDS, "memory.max": CARDS * memory_each})
+def placed(number: int, node: str, memory_each: int) -> Object:
+    """A pod that is bound to a node and holds something of all its cards."""
+    more = pod(f"more-{number}", {"i915": CARDS, "memory.max": CARDS * memory_each})
     cards = ",".join(f"card{number}" for number in range(CARDS))
-    placed["metadata"] |= {"uid": placed["metadata"]["name"], "annotations": {names.CONTAINER_CARDS: cards}}
-    placed["spec"]["nodeName"] = node
-    return event("ADDED", placed)
+    more["metadata"] |= {"uid": more["metadata"]["name"], "annotations": {names.CONTAINER_CARDS: cards}}
+    more["spec"]["nodeName"] = node
+    return more
 
 
 def _whole_nodes() -> bytes:

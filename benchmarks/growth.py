@@ -26,7 +26,7 @@ from gas.ledger import Ledger
 from gas.objects import Node, Pod
 from gas.placement.place import DEFAULT_STEP_LIMIT
 
-ROUNDS = 5
+ROUNDS = 15
 NODES = (500, 1000, 2000, 5000, 10_000)
 CARDS = (1, 2, 4, 8, 16)
 PODS = (5000, 10_000, 20_000, 40_000)
@@ -61,15 +61,18 @@ def growth() -> Results:
 
 async def _times(size: Size, cards: int) -> Mapping[str, float]:
     """Milliseconds by what is asked."""
-    filter_nodes, verdicts = _deciders(size, cards)
+    filter_nodes, known = _deciders(size, cards)
     asked = node_names(size)
     amounts = {"i915": 1, "millicores": 100, "memory.max": 10**8}
     body = question(asked, amounts)
+    changes = [
+        msgspec.convert(nodes(Size(10, 0), cards=cards, less_memory=1 + turn), list[Node]) for turn in range(ROUNDS)
+    ]
     unseen = (question(asked, amounts | {"memory.max": 10**8 + number}) for number in count(1))
 
     def after_ten_changes() -> bytes:
-        for name in asked[:10]:
-            verdicts.forget(name)
+        for node in changes.pop():
+            known.changed(node)
         return body
 
     await _answered(filter_nodes, body)
@@ -80,7 +83,7 @@ async def _times(size: Size, cards: int) -> Mapping[str, float]:
     }
 
 
-def _deciders(size: Size, cards: int) -> tuple[Filter, Verdicts]:
+def _deciders(size: Size, cards: int) -> tuple[Filter, Nodes]:
     def changed(name: str) -> None:
         verdicts.forget(name)
 
@@ -106,7 +109,7 @@ def _deciders(size: Size, cards: int) -> tuple[Filter, Verdicts]:
         why_not_ready=lambda: None,
         on_refused=lambda _pod, _refusal: None,
     )
-    return filter_nodes, verdicts
+    return filter_nodes, known
 
 
 async def _median(filter_nodes: Filter, next_body: Callable[[], bytes]) -> float:

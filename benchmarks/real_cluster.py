@@ -61,10 +61,7 @@ class RealCluster(ControlPlane):
 
 
 class Scheduler:
-    """kube-scheduler without its limit of requests; with an extender on a port of loopback, or without.
-
-    environment  beside our own: ``DISABLE_HTTP2`` decides what its client speaks
-    """
+    """kube-scheduler without its limit of requests; with an extender on a port of loopback, or without."""
 
     def __init__(
         self,
@@ -75,7 +72,6 @@ class Scheduler:
         *,
         extender_port: int | None,
         percentage: int = 0,
-        environment: dict[str, str] | None = None,
     ) -> None:
         self._authority = authority
         self._port = free_port()
@@ -102,7 +98,7 @@ class Scheduler:
             "authentication-skip-lookup": "true",
         }
         command = [str(programs / "kube-scheduler"), *(f"--{name}={value}" for name, value in options.items())]
-        self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log", env=environment)
+        self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log")
 
     def start(self) -> None:
         """Until it is ready, which it is when it has read the cluster."""
