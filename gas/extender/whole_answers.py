@@ -10,21 +10,23 @@ if TYPE_CHECKING:
 
 _OK = b"HTTP/1.1 200 "
 _END_OF_HEAD = b"\r\n\r\n"
+_NO_BODY = b"content-length: 0\r\n"
 
 
 class WholeAnswers(ssl.SSLObject):
-    """The server's side of a connection, on which every answer of status 200 has a body.
+    """The server's side of a connection.
 
     Hypercorn writes an answer's head, then its body. Each packet wakes the client, which on a busy machine runs in
     our place, only to find that it has to wait for the rest. So the head is kept until the body comes, which is at
-    once. Heads of other answers, which may have no body, are written as they come.
+    once. Heads without a body to come are written at once, and so are those of other answers, which may have none.
     """
 
     _head = b""
 
     def write(self, data: ReadableBuffer) -> int:
         piece = bytes(data)
-        if not self._head and piece.startswith(_OK) and piece.endswith(_END_OF_HEAD):
+        is_head = not self._head and piece.startswith(_OK) and piece.endswith(_END_OF_HEAD)
+        if is_head and _NO_BODY not in piece.lower():
             self._head = piece
             return len(piece)
         written = super().write(self._head + piece)  # if this raises, the piece comes again

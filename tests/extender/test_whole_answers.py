@@ -79,6 +79,7 @@ def test_a_second_piece_of_a_body_leaves_at_once(connection: Connection) -> None
     "piece",
     [
         pytest.param(b"HTTP/1.1 404 \r\ncontent-length: 0\r\n\r\n", id="head-that-may-have-no-body"),
+        pytest.param(b"HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", id="head-without-body"),
         pytest.param(b"HTTP/1.1 100 \r\n\r\n", id="go-on"),
         pytest.param(b'{"Error":""}', id="body"),
         pytest.param(HEAD + b"{}", id="head-with-body"),
