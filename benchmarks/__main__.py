@@ -20,11 +20,13 @@ from benchmarks.plugin import plugin
 from benchmarks.real_cluster import ComponentsMissing
 from benchmarks.results import Results
 from benchmarks.scheduling import scheduling
+from benchmarks.start_growth import start_growth
 
 BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "filter": lambda _full: filter_benchmark.warm(),
     "shapes": lambda _full: filter_benchmark.shapes(),
     "growth": lambda _full: growth(),
+    "start-growth": lambda _full: start_growth(),
     "placement": lambda _full: placement(),
     "churn": lambda _full: churn(),
     "http": lambda _full: http_versions(),

@@ -47,8 +47,8 @@ def growth() -> Results:
         ]
         for line in lines:
             (first, low), (last, high) = line.points[0], line.points[-1]
-            exponent = _exponent(line.points)
-            figures.append(Figure(f"{line.name}: {first:,} to {last:,} {what}, exponent {exponent:.2f}", high, low))
+            grows = f"{first:,} to {last:,} {what}, exponent {exponent(line.points):.2f}"
+            figures.append(Figure(f"{line.name}: {grows}", high, low))
         plots[f"filter-by-{what.split()[-1] if what != 'cards a node' else 'cards'}"] = plot(
             f"Processor time of a filter, by {what}", x=what, y="ms", lines=lines
         )
@@ -128,7 +128,7 @@ async def _answered(filter_nodes: Filter, body: bytes) -> None:
         raise RuntimeError(f"expected nodes to pass, found {answer[:300]!r}")
 
 
-def _exponent(points: Sequence[tuple[float, float]]) -> float:
+def exponent(points: Sequence[tuple[float, float]]) -> float:
     """Of the power of x that y grows with: the slope of the line through the logarithms."""
     xs = [math.log(x) for x, _ in points]
     ys = [math.log(y) for _, y in points]
