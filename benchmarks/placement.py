@@ -16,7 +16,7 @@ from gas.intel import names
 from gas.ledger import Ledger
 from gas.objects import Node, NodeStatus, ObjectMeta
 from gas.placement.choice import Choice
-from gas.placement.inventory import Inventory, Link, Use
+from gas.placement.inventory import Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.refusal import SearchLimitHit
@@ -55,7 +55,7 @@ def placement() -> Results:
     return Results("placement", title, figures, ours="hard", other="ordinary")
 
 
-def _hard_questions() -> Mapping[str, tuple[PodNeed, Inventory, Use]]:
+def _hard_questions() -> Mapping[str, tuple[PodNeed, Inventory, Usage]]:
     return {
         f"12 containers of unlike sizes, {CARDS} cards": _bins(containers=12),
         f"the slowest of {len(_PACKINGS)} packings of 12 to 24 containers": max(
@@ -66,7 +66,7 @@ def _hard_questions() -> Mapping[str, tuple[PodNeed, Inventory, Use]]:
     }
 
 
-def _bins(*, containers: int, cards: int = CARDS, spare: int = 1) -> tuple[PodNeed, Inventory, Use]:
+def _bins(*, containers: int, cards: int = CARDS, spare: int = 1) -> tuple[PodNeed, Inventory, Usage]:
     """Bin packing with next to no room to spare: the sums fit, the pieces hardly."""
     sizes = [101 + 37 * number % 89 for number in range(containers)]
     room = -(-sum(sizes) // cards) + spare
@@ -79,10 +79,10 @@ def _bins(*, containers: int, cards: int = CARDS, spare: int = 1) -> tuple[PodNe
             for number, size in enumerate(sizes)
         )
     )
-    return need, Inventory(capacity=capacity), Use()
+    return need, Inventory(capacity=capacity), Usage()
 
 
-def _ring(*, cards: int) -> tuple[PodNeed, Inventory, Use]:
+def _ring(*, cards: int) -> tuple[PodNeed, Inventory, Usage]:
     """Each card is linked to the next but one: no set of pairs covers what two containers of unlike sizes want."""
     capacity = {
         Card(number): {"i915": 2, "tiles": 2, "millicores": 1000 + 10 * (number % 5)} for number in range(cards)
@@ -99,14 +99,14 @@ def _ring(*, cards: int) -> tuple[PodNeed, Inventory, Use]:
         ),
         linked=True,
     )
-    return need, Inventory(capacity=capacity, links=links), Use()
+    return need, Inventory(capacity=capacity, links=links), Usage()
 
 
-def _milliseconds(need: PodNeed, inventory: Inventory, use: Use, *, rounds: int = ROUNDS) -> float:
+def _milliseconds(need: PodNeed, inventory: Inventory, usage: Usage, *, rounds: int = ROUNDS) -> float:
     times = []
     for _ in range(rounds):
         started = time.process_time()
-        place(need, inventory, use)
+        place(need, inventory, usage)
         times.append(time.process_time() - started)
     return 1e3 * median(times)
 

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from gas.amounts import add, take_away
 from gas.cards import Card
 from gas.errors import GasError
-from gas.placement.choice import Held
-from gas.placement.inventory import UNUSED, Use
+from gas.placement.choice import Footprint
+from gas.placement.inventory import UNUSED, Usage
 
 BooksState = tuple[object, ...]
 """What is booked on one node: each card, its amounts by name and its tiles, all in order and in one row. Thousands of
@@ -35,7 +35,7 @@ class Booking:
 
     pod: str
     node: str
-    held: Held
+    footprint: Footprint
     state: State
 
 
@@ -58,24 +58,24 @@ class _NodeBooks:
         self.holders: dict[Card, int] = {}
         self.tiles: dict[Card, dict[int, int]] = {}
 
-    def put(self, uid: str, held: Held) -> None:
+    def put(self, uid: str, footprint: Footprint) -> None:
         self.uids.add(uid)
-        for card, amounts in held.amounts.items():
+        for card, amounts in footprint.amounts.items():
             add(self.amounts.setdefault(card, {}), amounts)
             self.holders[card] = self.holders.get(card, 0) + 1
-        for card, indexes in held.tiles.items():
+        for card, indexes in footprint.tiles.items():
             counts = self.tiles.setdefault(card, {})
             for index in indexes:
                 counts[index] = counts.get(index, 0) + 1
 
-    def take(self, uid: str, held: Held) -> None:
+    def take(self, uid: str, footprint: Footprint) -> None:
         self.uids.discard(uid)
-        for card, amounts in held.amounts.items():
+        for card, amounts in footprint.amounts.items():
             take_away(self.amounts[card], amounts)
             self.holders[card] -= 1
             if not self.holders[card]:
                 del self.amounts[card], self.holders[card]
-        for card, indexes in held.tiles.items():
+        for card, indexes in footprint.tiles.items():
             counts = self.tiles[card]
             for index in indexes:
                 counts[index] -= 1
@@ -102,11 +102,11 @@ class Ledger:
         self._nodes: dict[str, _NodeBooks] = {}
         self._on_change = on_change
 
-    def reserve(self, uid: str, pod: str, node: str, held: Held) -> None:
+    def reserve(self, uid: str, pod: str, node: str, footprint: Footprint) -> None:
         """Book before the pod is bound. Raises AlreadyBooked when the pod has a booking of any kind."""
         if (booked := self._bookings.get(uid)) is not None:
             raise AlreadyBooked(uid, booked)
-        self._put(uid, Booking(pod, node, held, State.RESERVED))
+        self._put(uid, Booking(pod, node, footprint, State.RESERVED))
 
     def cancel(self, uid: str) -> bool:
         """Take a reservation back; a booking that is held stays. Answers whether there was one."""
@@ -116,9 +116,9 @@ class Ledger:
         self._take(uid)
         return True
 
-    def hold(self, uid: str, pod: str, node: str, held: Held) -> None:
+    def hold(self, uid: str, pod: str, node: str, footprint: Footprint) -> None:
         """Book what the cluster says a bound pod holds, in place of whatever was booked for it."""
-        booking = Booking(pod, node, held, State.HELD)
+        booking = Booking(pod, node, footprint, State.HELD)
         booked = self._bookings.get(uid)
         if booked == booking:
             return
@@ -153,16 +153,16 @@ class Ledger:
         books = self._nodes.get(node)
         return {uid: self._bookings[uid] for uid in books.uids} if books else {}
 
-    def use(self, node: str) -> Use:
+    def usage(self, node: str) -> Usage:
         """What is booked on a node now: a view to read at once, not to keep."""
         books = self._nodes.get(node)
         if books is None:
             return UNUSED
         tiles = {card: frozenset(counts) for card, counts in books.tiles.items()}
-        return Use(amounts=books.amounts, tiles=tiles)
+        return Usage(amounts=books.amounts, tiles=tiles)
 
     def state(self, node: str) -> BooksState:
-        """The value of `use`: equal for nodes on which the same is booked, by whomever."""
+        """The value of `usage`: equal for nodes on which the same is booked, by whomever."""
         books = self._nodes.get(node)
         if books is None:
             return ()
@@ -185,13 +185,13 @@ class Ledger:
 
     def _put(self, uid: str, booking: Booking) -> None:
         self._bookings[uid] = booking
-        self._nodes.setdefault(booking.node, _NodeBooks()).put(uid, booking.held)
+        self._nodes.setdefault(booking.node, _NodeBooks()).put(uid, booking.footprint)
         self._on_change(booking.node)
 
     def _take(self, uid: str) -> Booking:
         booking = self._bookings.pop(uid)
         books = self._nodes[booking.node]
-        books.take(uid, booking.held)
+        books.take(uid, booking.footprint)
         if not books.uids:
             del self._nodes[booking.node]
         self._on_change(booking.node)

@@ -11,11 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gas.cards import Card
 from gas.ledger import AlreadyBooked, Ledger, State
-from gas.placement.choice import Held
+from gas.placement.choice import Footprint
 
 
-def held(card: int, millicores: int = 100, tiles: frozenset[int] = frozenset()) -> Held:
-    return Held(
+def held(card: int, millicores: int = 100, tiles: frozenset[int] = frozenset()) -> Footprint:
+    return Footprint(
         amounts={Card(card): (("i915", 1), ("millicores", millicores))},
         tiles={Card(card): tiles} if tiles else {},
     )
@@ -24,8 +24,8 @@ def held(card: int, millicores: int = 100, tiles: frozenset[int] = frozenset()) 
 def test_a_reservation_counts_at_once() -> None:
     ledger = Ledger()
     ledger.reserve("u1", "default/a", "n1", held(0, 300, frozenset({1})))
-    assert ledger.use("n1").amounts == {Card(0): {"i915": 1, "millicores": 300}}
-    assert ledger.use("n1").tiles == {Card(0): frozenset({1})}
+    assert ledger.usage("n1").amounts == {Card(0): {"i915": 1, "millicores": 300}}
+    assert ledger.usage("n1").tiles == {Card(0): frozenset({1})}
     assert ledger.holders("n1") == {Card(0): 1}
 
 
@@ -40,11 +40,11 @@ def test_a_second_reservation_of_a_pod_is_refused_and_changes_nothing() -> None:
 def test_cancel_leaves_books_as_they_were() -> None:
     ledger = Ledger()
     ledger.reserve("u1", "default/a", "n1", held(0))
-    before = dict(ledger.use("n1").amounts[Card(0)])
+    before = dict(ledger.usage("n1").amounts[Card(0)])
     ledger.reserve("u2", "default/b", "n1", held(0, 500, frozenset({0})))
     assert ledger.cancel("u2")
-    assert ledger.use("n1").amounts == {Card(0): before}
-    assert ledger.use("n1").tiles == {}
+    assert ledger.usage("n1").amounts == {Card(0): before}
+    assert ledger.usage("n1").tiles == {}
     assert not ledger.cancel("u2")
 
 
@@ -72,7 +72,7 @@ def test_a_pod_of_the_same_name_and_another_uid_is_another_pod() -> None:
     released = ledger.release("old")
     assert released is not None
     assert released.node == "n1"
-    assert ledger.use("n1").amounts[Card(0)]["millicores"] == 400
+    assert ledger.usage("n1").amounts[Card(0)]["millicores"] == 400
     assert ledger.release("old") is None
 
 
@@ -93,7 +93,7 @@ def test_every_change_of_what_is_booked_is_told_and_nothing_else() -> None:
 UIDS = st.sampled_from(["u1", "u2", "u3", "u4"])
 NODES = st.sampled_from(["n1", "n2"])
 HOLDINGS = st.builds(
-    Held,
+    Footprint,
     amounts=st.dictionaries(
         st.integers(0, 2).map(Card),
         st.integers(0, 5).map(lambda amount: (("i915", 1), ("millicores", amount))),
@@ -109,10 +109,10 @@ class Books(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.ledger = Ledger()
-        self.model: dict[str, tuple[str, Held, State]] = {}
+        self.model: dict[str, tuple[str, Footprint, State]] = {}
 
     @rule(uid=UIDS, node=NODES, what=HOLDINGS)
-    def reserve(self, uid: str, node: str, what: Held) -> None:
+    def reserve(self, uid: str, node: str, what: Footprint) -> None:
         if uid in self.model:
             with pytest.raises(AlreadyBooked):
                 self.ledger.reserve(uid, f"default/{uid}", node, what)
@@ -121,7 +121,7 @@ class Books(RuleBasedStateMachine):
             self.model[uid] = (node, what, State.RESERVED)
 
     @rule(uid=UIDS, node=NODES, what=HOLDINGS)
-    def hold(self, uid: str, node: str, what: Held) -> None:
+    def hold(self, uid: str, node: str, what: Footprint) -> None:
         self.ledger.hold(uid, f"default/{uid}", node, what)
         self.model[uid] = (node, what, State.HELD)
 
@@ -158,13 +158,13 @@ class Books(RuleBasedStateMachine):
                         amounts[card][name] += amount
                 for card, indexes in what.tiles.items():
                     tiles[card] |= indexes
-            use = self.ledger.use(node)
+            usage = self.ledger.usage(node)
             assert {card: {n: a for n, a in m.items() if a} for card, m in amounts.items()} == {
-                card: dict(m) for card, m in use.amounts.items()
+                card: dict(m) for card, m in usage.amounts.items()
             }
-            assert {card: frozenset(t) for card, t in tiles.items()} == use.tiles
+            assert {card: frozenset(t) for card, t in tiles.items()} == usage.tiles
             assert dict(self.ledger.holders(node)) == dict(holders)
-        assert {uid: (b.node, b.held, b.state) for uid, b in self.ledger.bookings()} == self.model
+        assert {uid: (b.node, b.footprint, b.state) for uid, b in self.ledger.bookings()} == self.model
 
 
 Books.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -22,7 +22,7 @@ from gas.intel.names import CONTAINER_CARDS
 from gas.intel.need import read_need
 from gas.ledger import Ledger
 from gas.objects import Pod
-from gas.placement.choice import held_by
+from gas.placement.choice import footprint
 from gas.placement.refusal import Refusal, UnknownNode
 
 logger = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ class Binder:
             raise CannotBind(f"node {args.node} has no room for pod {args.key} any more: {answer}")
         fresh = choice_annotations(need, answer, timestamp_ns=time.time_ns())
         if need.wants_cards:
-            self._ledger.reserve(args.pod_uid, args.key, args.node, held_by(need, answer))
+            self._ledger.reserve(args.pod_uid, args.key, args.node, footprint(need, answer))
         annotations = {**stale_annotations(pod, fresh), **fresh}
         return Decision(args.node, annotations, books=need.wants_cards)
 

@@ -32,13 +32,13 @@ def card_books(nodes: Nodes, ledger: Ledger) -> Iterator[CardBooks]:
     for name in names:
         facts = nodes.facts(name)
         capacity = facts.inventory.capacity if facts is not None else {}
-        use = ledger.use(name)
+        usage = ledger.usage(name)
         holders = ledger.holders(name)
         for card in sorted({*capacity, *holders}):
             yield CardBooks(
                 node=name,
                 card=str(card),
                 capacity=capacity.get(card, NOTHING),
-                booked=use.amounts.get(card, NOTHING),
+                booked=usage.amounts.get(card, NOTHING),
                 pods=holders.get(card, 0),
             )

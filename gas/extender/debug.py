@@ -23,7 +23,7 @@ def books_json(nodes: Nodes, pods: Pods, ledger: Ledger) -> bytes:
     by_node: dict[str, dict[str, object]] = {}
     for books in card_books(nodes, ledger):
         facts = nodes.facts(books.node)
-        held = ledger.use(books.node).tiles
+        held = ledger.usage(books.node).tiles
         card = next((card for card in ledger.holders(books.node) if str(card) == books.card), None)
         by_node.setdefault(books.node, {})[books.card] = {
             "capacity": dict(books.capacity),
@@ -90,8 +90,8 @@ def _booking(booking: Booking) -> dict[str, object]:
         "cards": {
             str(card): {
                 "amounts": dict(amounts),
-                "tiles": sorted(booking.held.tiles.get(card, ())),
+                "tiles": sorted(booking.footprint.tiles.get(card, ())),
             }
-            for card, amounts in booking.held.amounts.items()
+            for card, amounts in booking.footprint.amounts.items()
         },
     }

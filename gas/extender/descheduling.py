@@ -85,9 +85,9 @@ class Descheduler:
         return {
             uid
             for uid, booking in self._ledger.on_node(node).items()
-            if any(card in facts.deschedule_cards for card in booking.held.amounts)
+            if any(card in facts.deschedule_cards for card in booking.footprint.amounts)
             or any(
-                tile.card in booking.held.tiles and tile.index in booking.held.tiles[tile.card]
+                tile.card in booking.footprint.tiles and tile.index in booking.footprint.tiles[tile.card]
                 for tile in facts.deschedule_tiles
             )
         }

@@ -158,4 +158,4 @@ class Filter:
 
     def _details(self, need: PodNeed, name: str, facts: Facts) -> tuple[str, ...]:
         known = facts(name)
-        return card_details(need, known.inventory, self._ledger.use(name)) if known is not None else ()
+        return card_details(need, known.inventory, self._ledger.usage(name)) if known is not None else ()

@@ -173,7 +173,7 @@ class Pods:
                 return Trouble(f"its cards are not booked: {malformed}")
             self._ledger.confirm(uid)
             return Trouble(f"it stays booked as decided, its annotations were damaged later: {malformed}")
-        held = written.held
+        held = written.footprint
         if held is None:
             if booked is None and written.doubt:
                 return Trouble(f"its cards are not booked: {written.doubt}")
@@ -183,9 +183,9 @@ class Pods:
             return Trouble("it stays booked as decided, its annotations were taken away later")
         if booked is None or booked.state is State.RESERVED:
             self._ledger.hold(uid, pod.key, pod.node_name, held)
-            if booked is not None and booked.held != held:
+            if booked is not None and booked.footprint != held:
                 self._on_release(pod.node_name)
-        elif booked.held != held:
+        elif booked.footprint != held:
             if not written.is_receipt:
                 return Trouble("it stays booked as decided, its annotations were changed later")
             logger.warning(
@@ -247,8 +247,8 @@ def rebuilt_books(pods: Pods) -> Ledger:
             written = written_cards(bound.object, bound.need, pods.tiles_of_cards)
         except GasError:
             continue
-        if written.held is not None:
-            fresh.hold(uid, bound.object.key, bound.object.node_name, written.held)
+        if written.footprint is not None:
+            fresh.hold(uid, bound.object.key, bound.object.node_name, written.footprint)
     return fresh
 
 

@@ -138,8 +138,8 @@ class Verdicts:
         return UnknownNode() if facts is None else self._place(need, node, facts, self._step_limit)
 
     def _place(self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int) -> Choice | Refusal:
-        use = self._ledger.use(node)
-        return place(need, facts.inventory, use, balanced=self._balanced, step_limit=step_limit)
+        usage = self._ledger.usage(node)
+        return place(need, facts.inventory, usage, balanced=self._balanced, step_limit=step_limit)
 
 
 def as_verdict(answer: Choice | Refusal) -> Verdict:

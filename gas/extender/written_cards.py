@@ -10,7 +10,7 @@ from gas.intel.choice_annotations import read_choice, read_receipt
 from gas.intel.malformed_annotation import MalformedAnnotation
 from gas.intel.quoted import listed
 from gas.objects import Pod
-from gas.placement.choice import Held, held_by
+from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
 
 TilesOfCards = Callable[[str], Mapping[Card, int] | None]
@@ -21,12 +21,12 @@ TilesOfCards = Callable[[str], Mapping[Card, int] | None]
 class WrittenCards:
     """What is believed.
 
-    held        None when nothing readable says which cards
+    footprint   None when nothing readable says which cards
     is_receipt  whether the device plugin says so, rather than the decision
     doubt       a sentence about what is written and not as it should be; empty when all is well
     """
 
-    held: Held | None
+    footprint: Footprint | None
     is_receipt: bool = False
     doubt: str = ""
 
@@ -44,20 +44,20 @@ def written_cards(pod: Pod, need: PodNeed, tiles_of_cards: TilesOfCards) -> Writ
     except MalformedAnnotation as malformed:
         receipt, doubt = None, f"its receipt is not believed: {malformed}"
     if receipt is not None:
-        held = held_by(need, receipt)
+        held = footprint(need, receipt)
         if not (strange := _not_there(held, tiles_of_cards(pod.node_name))):
             return WrittenCards(held, is_receipt=True)
         doubt = f"its receipt is not believed: node {pod.node_name} does not have {strange}"
     choice = read_choice(pod, need)
     if choice is None:
         return WrittenCards(None, doubt=doubt)
-    held = held_by(need, choice)
+    held = footprint(need, choice)
     if not doubt and (strange := _not_there(held, tiles_of_cards(pod.node_name))):
         doubt = f"it is booked as written on it, but node {pod.node_name} does not have {strange}"
     return WrittenCards(held, doubt=doubt)
 
 
-def _not_there(held: Held, tiles_of_cards: Mapping[Card, int] | None) -> str:
+def _not_there(held: Footprint, tiles_of_cards: Mapping[Card, int] | None) -> str:
     """The cards and tiles that the node does not have, in words; empty when it has all of them."""
     if tiles_of_cards is None:
         return ""

@@ -15,7 +15,7 @@ from gas.intel.container_tiles import CardTiles, format_container_tiles, parse_c
 from gas.intel.malformed_annotation import MalformedAnnotation
 from gas.intel.quoted import quoted
 from gas.objects import Pod
-from gas.placement.choice import Choice, Given
+from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import ContainerNeed, PodNeed, Role
 
 
@@ -101,14 +101,16 @@ def _want_cards(containers: Iterable[ContainerNeed]) -> bool:
     return any(container.count for container in containers)
 
 
-def _card_tiles(given: Given) -> list[CardTiles]:
+def _card_tiles(given: ContainerChoice) -> list[CardTiles]:
     return [(card, tiles) for card, tiles in zip(given.cards, given.tiles, strict=False) if tiles]
 
 
-def _read_given(pod: Pod, containers: Sequence[ContainerNeed], cards_name: str, tiles_name: str) -> tuple[Given, ...]:
+def _read_given(
+    pod: Pod, containers: Sequence[ContainerNeed], cards_name: str, tiles_name: str
+) -> tuple[ContainerChoice, ...]:
     """What one pair of annotations gives to the containers it is about: nothing, when it is not there."""
     if not (cards_text := pod.annotations.get(cards_name)):
-        return (Given(),) * len(containers)
+        return (ContainerChoice(),) * len(containers)
     cards = parse_container_cards(cards_text, cards_name)
     _check_places(cards_name, len(cards), len(containers))
     for container, own_cards in zip(containers, cards, strict=True):
@@ -119,11 +121,11 @@ def _read_given(pod: Pod, containers: Sequence[ContainerNeed], cards_name: str, 
                 f"expected {container.count} card(s) for container {quoted(container.name)}, found {len(own_cards)}",
             )
     if not (tiles_text := pod.annotations.get(tiles_name)):
-        return tuple(Given(own_cards) for own_cards in cards)
+        return tuple(ContainerChoice(own_cards) for own_cards in cards)
     tiles = parse_container_tiles(tiles_text, tiles_name)
     _check_places(tiles_name, len(tiles), len(containers))
     return tuple(
-        Given(own_cards, _tiles_in_order(tiles_name, container, own_cards, own_tiles))
+        ContainerChoice(own_cards, _tiles_in_order(tiles_name, container, own_cards, own_tiles))
         for container, own_cards, own_tiles in zip(containers, cards, tiles, strict=True)
     )
 
@@ -162,7 +164,7 @@ def _tiles_in_order(
     return tuple(by_card.get(card, ()) for card in cards) if by_card else ()
 
 
-def _check_tiles_apart(need: PodNeed, given: Sequence[Given]) -> None:
+def _check_tiles_apart(need: PodNeed, given: Sequence[ContainerChoice]) -> None:
     """Containers that run at the same time to the end, sidecars and apps, hold no tile in common."""
     held: set[Tile] = set()
     for container, own in zip(need.containers, given, strict=True):
@@ -177,18 +179,18 @@ def _check_tiles_apart(need: PodNeed, given: Sequence[Given]) -> None:
         held |= tiles
 
 
-def _decided(pod: Pod, need: PodNeed) -> tuple[Given, ...]:
+def _decided(pod: Pod, need: PodNeed) -> tuple[ContainerChoice, ...]:
     """The decision, container by container; nothing for each when there is none to be believed."""
     try:
         choice = read_choice(pod, need)
     except MalformedAnnotation:
         choice = None
-    return choice.containers if choice else (Given(),) * len(need.containers)
+    return choice.containers if choice else (ContainerChoice(),) * len(need.containers)
 
 
 def _received(
-    text: str, annotation: str, containers: Sequence[ContainerNeed], decided: Sequence[Given]
-) -> tuple[Given, ...]:
+    text: str, annotation: str, containers: Sequence[ContainerNeed], decided: Sequence[ContainerChoice]
+) -> tuple[ContainerChoice, ...]:
     if not text:
         return tuple(decided)
     places = parse_container_cards(text, annotation)
@@ -214,8 +216,8 @@ def _check_handed_out(annotation: str, container: ContainerNeed, cards: Sequence
         )
 
 
-def _with_decided(container: ContainerNeed, cards: tuple[Card, ...], decided: Given) -> Given:
+def _with_decided(container: ContainerNeed, cards: tuple[Card, ...], decided: ContainerChoice) -> ContainerChoice:
     if len(cards) < container.count:
         cards = (*decided.cards, *(card for card in cards if card not in decided.cards))
     known = dict(_card_tiles(decided))
-    return Given(cards, tuple(known.get(card, ()) for card in cards) if known else ())
+    return ContainerChoice(cards, tuple(known.get(card, ()) for card in cards) if known else ())

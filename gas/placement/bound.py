@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gas.cards import Card
+from gas.placement.free_capacity import FreeCapacity
 from gas.placement.requests import Request
-from gas.placement.room import Room
 
 
-class Bound:
+class CapacityBound:
     """By place in a sequence of requests: what those from there on need at least, slot by slot.
 
     What is left of a card counts only if the smallest of these needs still fits into it, and a card holds
@@ -38,7 +38,7 @@ class Bound:
             self._needs.append([(slot, *need) for slot, need in by_slot.items()])
         self._needs.reverse()
 
-    def holds(self, at: int, cards: Iterable[Card], room: Room) -> bool:
+    def holds(self, at: int, cards: Iterable[Card], room: FreeCapacity) -> bool:
         """False only if the requests from this place on cannot all fit on the cards."""
         rows = [room.left[card] for card in cards]
         for slot, total, smallest, count in self._needs[at]:

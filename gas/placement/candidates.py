@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gas.cards import Card
-from gas.placement.inventory import NOTHING, Inventory, Use
+from gas.placement.free_capacity import FreeCapacity
+from gas.placement.inventory import NOTHING, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.requests import Plan, Request
-from gas.placement.room import Room
 
 
 def usable_cards(need: PodNeed, inventory: Inventory, *, balanced: bool) -> tuple[Card, ...]:
@@ -45,14 +45,16 @@ class Candidates:
 
     __slots__ = ("_booked", "_place", "_room", "_width")
 
-    def __init__(self, inventory: Inventory, use: Use, plan: Plan, room: Room, balanced: str | None) -> None:
+    def __init__(
+        self, inventory: Inventory, usage: Usage, plan: Plan, room: FreeCapacity, balanced: str | None
+    ) -> None:
         self._room = room
         self._booked: dict[Card, int] | None = None
         if balanced is None:
             return
         self._width = len(plan.names)
         self._place = plan.names.index(balanced) if balanced in plan.names else None
-        self._booked = {card: _booked(inventory, use, card, balanced) for card in room.left}
+        self._booked = {card: _booked(inventory, usage, card, balanced) for card in room.left}
 
     def of(self, request: Request, cards: Sequence[Card]) -> Sequence[Card]:
         """``cards``, which are in natural or preferred order, with the least used first if a resource is
@@ -66,9 +68,9 @@ class Candidates:
         return sorted(cards, key=lambda card: booked[card] + self._room.taken(card, slot))
 
 
-def _booked(inventory: Inventory, use: Use, card: Card, name: str) -> int:
+def _booked(inventory: Inventory, usage: Usage, card: Card, name: str) -> int:
     """A closed tile that nobody holds counts as used."""
-    booked = use.amounts.get(card, NOTHING).get(name, 0)
+    booked = usage.amounts.get(card, NOTHING).get(name, 0)
     if name == "tiles":
-        booked += len(inventory.closed_tiles.get(card, frozenset()) - use.tiles.get(card, frozenset()))
+        booked += len(inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset()))
     return booked

@@ -11,7 +11,7 @@ from gas.placement.need import ContainerNeed, PodNeed, Role
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ContainerChoice:
     """What one container gets.
 
     cards  in the order in which they were chosen
@@ -29,12 +29,12 @@ class Choice:
     preferred  whether the pod got the card that the node prefers
     """
 
-    containers: tuple[Given, ...]
+    containers: tuple[ContainerChoice, ...]
     preferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Footprint:
     """What a pod takes of each card for as long as it lives: the largest sum of any moment of its life.
 
     Init containers run one after the other before the app containers, beside the sidecars that started before them.
@@ -44,7 +44,7 @@ class Held:
     tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
 
 
-def held_by(need: PodNeed, choice: Choice) -> Held:
+def footprint(need: PodNeed, choice: Choice) -> Footprint:
     """What a pod with this need takes when it is given this choice."""
     staying: dict[Card, dict[str, int]] = {}
     peak: dict[Card, dict[str, int]] = {}
@@ -60,7 +60,7 @@ def held_by(need: PodNeed, choice: Choice) -> Held:
                 at_most[name] = max(at_most.get(name, 0), amount)
         for card, indexes in zip(given.cards, given.tiles, strict=False):
             tiles.setdefault(card, set()).update(indexes)
-    return Held(
+    return Footprint(
         amounts={card: sorted_amounts(amounts) for card, amounts in sorted(peak.items())},
         tiles={card: frozenset(indexes) for card, indexes in sorted(tiles.items()) if indexes},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from gas.cards import Card
-from gas.placement.room import Pick
+from gas.placement.free_capacity import Pick
 from gas.placement.steps import Steps
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from gas.amounts import gigabytes, is_bytes
 from gas.cards import Card
-from gas.placement.inventory import Inventory, Use
+from gas.placement.free_capacity import FreeCapacity
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.linked import pairs
 from gas.placement.need import PodNeed
 from gas.placement.requests import plan_of
-from gas.placement.room import Room
 from gas.placement.shortage import COUNT_RESOURCES
 
 
-def card_details(need: PodNeed, inventory: Inventory, use: Use) -> tuple[str, ...]:
+def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str, ...]:
     """``("card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed", …)`` in the order of the node's cards.
 
     What is needed of a resource is the most that one container, or the containers that share a card, want of
@@ -21,7 +21,7 @@ def card_details(need: PodNeed, inventory: Inventory, use: Use) -> tuple[str, ..
     if not need.wants_cards:
         return ()
     plan = plan_of(need)
-    room = Room(plan, inventory, use, inventory.cards, by_tile=need.linked)
+    room = FreeCapacity(plan, inventory, usage, inventory.cards, by_tile=need.linked)
     most: dict[str, int] = {}
     for request in plan.requests:
         for name, amount in request.per_card:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gas.cards import Card
+from gas.placement.free_capacity import FreeCapacity
 from gas.placement.linked import Links, pairs
 from gas.placement.requests import Plan
-from gas.placement.room import Room
 
 
-def each_fits_alone(plan: Plan, cards: Sequence[Card], links: Links | None, room: Room) -> bool:
+def each_fits_alone(plan: Plan, cards: Sequence[Card], links: Links | None, room: FreeCapacity) -> bool:
     """Whether every request finds enough cards with room, or enough linked ones; ``room`` is untouched by
     this pod."""
     for request in plan.requests:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gas.cards import Card
 from gas.placement.candidates import Candidates
+from gas.placement.free_capacity import FreeCapacity, Pick
 from gas.placement.linked import Links, greedy_pairs
 from gas.placement.requests import Request
-from gas.placement.room import Pick, Room
 
 Picks = dict[int, tuple[Pick, ...]]
 """What each request gets, by its index."""
@@ -22,7 +22,7 @@ def greedy(
     cards: Sequence[Card],
     candidates: Candidates,
     links: Links | None,
-    room: Room,
+    room: FreeCapacity,
 ) -> Picks | None:
     """Picks for all the requests, taken from ``room``; or None, and the room is as it was.
 
@@ -47,7 +47,7 @@ def greedy(
     return given
 
 
-def _picks(request: Request, cards: Sequence[Card], links: Links | None, room: Room) -> Iterator[Pick]:
+def _picks(request: Request, cards: Sequence[Card], links: Links | None, room: FreeCapacity) -> Iterator[Pick]:
     if links is not None:
         return greedy_pairs(request, cards, links, room)
     return (Pick((card,)) for card in cards if room.has(request, card))

@@ -47,7 +47,7 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class Usage:
     """What is booked on one node now: a read-only view for the length of one decision.
 
     amounts  by card; cards that the node no longer has may be among them
@@ -58,23 +58,23 @@ class Use:
     tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
 
 
-UNUSED = Use()
+UNUSED = Usage()
 
 
-def free_amount(inventory: Inventory, use: Use, card: Card, name: str) -> int:
+def free_amount(inventory: Inventory, usage: Usage, card: Card, name: str) -> int:
     """How much of a resource is left on a card; negative when the node shrank below what is booked.
 
     A closed tile that nobody holds is not free either (gas-contract: Choosing cards, tiles).
     """
-    left = inventory.capacity.get(card, NOTHING).get(name, 0) - use.amounts.get(card, NOTHING).get(name, 0)
+    left = inventory.capacity.get(card, NOTHING).get(name, 0) - usage.amounts.get(card, NOTHING).get(name, 0)
     if name == "tiles":
-        left -= len(inventory.closed_tiles.get(card, frozenset()) - use.tiles.get(card, frozenset()))
+        left -= len(inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset()))
     return left
 
 
-def free_tiles(inventory: Inventory, use: Use, card: Card) -> tuple[int, ...]:
+def free_tiles(inventory: Inventory, usage: Usage, card: Card) -> tuple[int, ...]:
     """The tiles of a card that may be given out: its preferred ones first, then the rest in ascending order."""
-    shut = inventory.closed_tiles.get(card, frozenset()) | use.tiles.get(card, frozenset())
+    shut = inventory.closed_tiles.get(card, frozenset()) | usage.tiles.get(card, frozenset())
     count = inventory.capacity.get(card, NOTHING).get("tiles", 0)
     preferred = [tile for tile in inventory.preferred_tiles.get(card, ()) if tile < count and tile not in shut]
     return (*preferred, *(tile for tile in range(count) if tile not in shut and tile not in preferred))

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from gas.cards import Card, Tile
+from gas.placement.free_capacity import FreeCapacity, Pick
 from gas.placement.inventory import Link
 from gas.placement.requests import Request
-from gas.placement.room import Pick, Room
 
 Links = Sequence[Link]
 
@@ -22,7 +22,7 @@ def links_among(links: Links, cards: Collection[Card]) -> tuple[Link, ...]:
     )
 
 
-def pairs(request: Request, cards: Sequence[Card], links: Links, room: Room) -> list[Pick]:
+def pairs(request: Request, cards: Sequence[Card], links: Links, room: FreeCapacity) -> list[Pick]:
     """Every pair with room, each once, both directions: by candidate, its tiles ascending, the node's order
     of links.
 
@@ -45,7 +45,7 @@ def pairs(request: Request, cards: Sequence[Card], links: Links, room: Room) -> 
     return list(found.values())
 
 
-def greedy_pairs(request: Request, cards: Sequence[Card], links: Links, room: Room) -> Iterator[Pick]:
+def greedy_pairs(request: Request, cards: Sequence[Card], links: Links, room: FreeCapacity) -> Iterator[Pick]:
     """The original's pairs, best first; the caller takes each before it asks for the next.
 
     The original looks at a link from its left side only, and for each tile at its first link only.

@@ -4,9 +4,9 @@ same answer."""
 from __future__ import annotations
 
 from gas.cards import Card
-from gas.placement.choice import Choice, Given
+from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.greedy import Picks
-from gas.placement.inventory import Inventory, Use
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.reason import reason
 from gas.placement.refusal import Refusal, SearchLimitHit
@@ -21,30 +21,30 @@ DEFAULT_STEP_LIMIT = 5_000
 def place(
     need: PodNeed,
     inventory: Inventory,
-    use: Use,
+    usage: Usage,
     *,
     balanced: str | None = None,
     step_limit: int = DEFAULT_STEP_LIMIT,
 ) -> Choice | Refusal:
     """Choose cards and tiles for every container of the pod (gas-contract: Choosing cards).
 
-    use         what is booked on the node; only read
+    usage         what is booked on the node; only read
     balanced    a resource by whose use the cards are ordered, least first; a preferred card has no say then
     step_limit  how much the complete search may try; when that was not enough the answer is SearchLimitHit
 
     A pod that wants no card fits everywhere. A pod is refused otherwise only if no choice at all fits.
     """
     if not need.wants_cards:
-        return Choice(tuple(Given() for _ in need.containers))
-    picks = solve(need, inventory, use, balanced, step_limit)
+        return Choice(tuple(ContainerChoice() for _ in need.containers))
+    picks = solve(need, inventory, usage, balanced, step_limit)
     if picks is Unsolved.NOT_KNOWN:
         return SearchLimitHit(step_limit)
     if picks is Unsolved.NOTHING_FITS:
-        return reason(need, inventory, use, step_limit)
-    return _choice(need, inventory, use, picks, inventory.preferred_card if balanced is None else None)
+        return reason(need, inventory, usage, step_limit)
+    return _choice(need, inventory, usage, picks, inventory.preferred_card if balanced is None else None)
 
 
-def _choice(need: PodNeed, inventory: Inventory, use: Use, picks: Picks, preferred: Card | None) -> Choice:
+def _choice(need: PodNeed, inventory: Inventory, usage: Usage, picks: Picks, preferred: Card | None) -> Choice:
     cards: list[tuple[Card, ...]] = [()] * len(need.containers)
     linked_tiles: list[tuple[tuple[int, ...], ...]] = [()] * len(need.containers)
     for request in plan_of(need).requests:
@@ -52,8 +52,8 @@ def _choice(need: PodNeed, inventory: Inventory, use: Use, picks: Picks, preferr
         for position in request.positions:
             cards[position] = tuple(card for pick in given for card in pick.cards)
             linked_tiles[position] = tuple((tile,) for pick in given for tile in pick.tiles)
-    tiles = linked_tiles if need.linked else choose_tiles(need, inventory, use, cards)
+    tiles = linked_tiles if need.linked else choose_tiles(need, inventory, usage, cards)
     return Choice(
-        containers=tuple(Given(*what) for what in zip(cards, tiles, strict=True)),
+        containers=tuple(ContainerChoice(*what) for what in zip(cards, tiles, strict=True)),
         preferred=preferred is not None and any(preferred in given for given in cards),
     )

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from gas.cards import Card
 from gas.placement.candidates import usable_cards
-from gas.placement.inventory import Inventory, Use
+from gas.placement.free_capacity import FreeCapacity
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.refusal import (
     AllowListInTheWay,
@@ -28,7 +29,6 @@ from gas.placement.refusal import (
     Shortage,
 )
 from gas.placement.requests import plan_of
-from gas.placement.room import Room
 from gas.placement.shortage import COUNT_RESOURCES, not_together, shortage
 from gas.placement.single_numa import card_groups
 from gas.placement.solve import Unsolved, solve
@@ -43,11 +43,11 @@ class _Question:
 
     need: PodNeed
     inventory: Inventory
-    use: Use
+    usage: Usage
     step_limit: int
 
     def fits(self) -> bool:
-        return not isinstance(solve(self.need, self.inventory, self.use, None, self.step_limit), Unsolved)
+        return not isinstance(solve(self.need, self.inventory, self.usage, None, self.step_limit), Unsolved)
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class _Obstacle:
     refusal: Callable[[_Question], Refusal]
 
 
-def reason(need: PodNeed, inventory: Inventory, use: Use, step_limit: int) -> Refusal:
+def reason(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) -> Refusal:
     """The refusal for a pod that does not fit; ``step_limit`` is that of the search that found so."""
-    question = _Question(need, inventory, use, step_limit // _EFFORT)
+    question = _Question(need, inventory, usage, step_limit // _EFFORT)
     if (refusal := _impossible(need, inventory)) is not None:
         return refusal
     without = [(obstacle, obstacle.leave_out(question)) for obstacle in _OBSTACLES]
@@ -97,7 +97,7 @@ def _impossible(need: PodNeed, inventory: Inventory) -> Refusal | None:
 
 def _what_is_short(question: _Question, cards: tuple[Card, ...]) -> Shortage | NotTogether:
     plan = plan_of(question.need)
-    room = Room(plan, question.inventory, question.use, cards)
+    room = FreeCapacity(plan, question.inventory, question.usage, cards)
     for request in plan.requests:
         if (short := shortage(request, (cards,), room)) is not None:
             return short
@@ -145,7 +145,7 @@ def _across_numa_groups(question: _Question) -> _Question | None:
 def _no_numa_group(question: _Question) -> Refusal:
     plan = plan_of(question.need)
     usable = usable_cards(question.need, question.inventory, balanced=True)
-    room = Room(plan, question.inventory, question.use, usable)
+    room = FreeCapacity(plan, question.inventory, question.usage, usable)
     groups = card_groups(question.need, question.inventory, usable)
     found = (shortage(request, groups, room) for request in plan.requests)
     return NoNumaGroup(next((short for short in found if short is not None), None))

@@ -11,16 +11,16 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gas.cards import Card
-from gas.placement.bound import Bound
+from gas.placement.bound import CapacityBound
 from gas.placement.candidates import Candidates
 from gas.placement.combinations import combinations
+from gas.placement.free_capacity import FreeCapacity, Pick
 from gas.placement.greedy import Picks
 from gas.placement.kubelet_reuse import EMPTY, Pool, obeys, pool_after
-from gas.placement.likeness import Likeness
 from gas.placement.linked import Links, pairs
 from gas.placement.requests import Plan, Request
-from gas.placement.room import Pick, Room
 from gas.placement.steps import Steps
+from gas.placement.symmetry import SymmetryClasses
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Search:
         *,
         links: Links | None,
         candidates: Candidates,
-        room: Room,
+        room: FreeCapacity,
         steps: Steps,
         obey_reuse: bool,
         fixed: Mapping[int, tuple[Pick, ...]],
@@ -73,9 +73,9 @@ class Search:
         self._obey_reuse = obey_reuse
         self._sequence = [request for _, request in plan.in_start_order] if obey_reuse else plan.requests
         self._given: Picks = dict(fixed)
-        self._likeness = Likeness(plan, cards, links, room, fixed)
+        self._likeness = SymmetryClasses(plan, cards, links, room, fixed)
         self._failed: set[Hashable] = set()
-        self._bound = Bound(self._sequence, fixed)
+        self._bound = CapacityBound(self._sequence, fixed)
 
     def run(self) -> Picks | None:
         """The first answer, or None."""

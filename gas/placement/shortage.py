@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from gas.amounts import SortedAmounts
 from gas.cards import Card
+from gas.placement.free_capacity import FreeCapacity
 from gas.placement.refusal import NotTogether, Shortage
 from gas.placement.requests import Plan, Request
-from gas.placement.room import Room
 
 COUNT_RESOURCES = frozenset({"i915", "xe"})
 """Everybody who wants a card wants one of these, so they are named only if nothing else is short."""
 
 
-def shortage(request: Request, groups: Sequence[Sequence[Card]], room: Room) -> Shortage | None:
+def shortage(request: Request, groups: Sequence[Sequence[Card]], room: FreeCapacity) -> Shortage | None:
     """What one request lacks in every one of the groups of cards; None when it fits, alone, in one of them.
 
     room  untouched by this pod
@@ -52,6 +52,6 @@ def _is_count(named: tuple[str, int]) -> bool:
     return named[0] in COUNT_RESOURCES
 
 
-def _is_short_on_any(take: tuple[int, int], groups: Sequence[Sequence[Card]], room: Room) -> bool:
+def _is_short_on_any(take: tuple[int, int], groups: Sequence[Sequence[Card]], room: FreeCapacity) -> bool:
     slot, amount = take
     return any(room.left[card][slot] < amount for cards in groups for card in cards)

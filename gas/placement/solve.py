@@ -20,11 +20,11 @@ from functools import partial
 
 from gas.placement.candidates import Candidates, usable_cards
 from gas.placement.fit import each_fits_alone
+from gas.placement.free_capacity import FreeCapacity
 from gas.placement.greedy import Picks, greedy
-from gas.placement.inventory import Inventory, Use
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.requests import plan_of
-from gas.placement.room import Room
 from gas.placement.search import Search
 from gas.placement.single_numa import card_groups
 from gas.placement.steps import Steps
@@ -37,12 +37,12 @@ class Unsolved(enum.Enum):
     NOT_KNOWN = "the search ran out of steps"
 
 
-def solve(need: PodNeed, inventory: Inventory, use: Use, balanced: str | None, step_limit: int) -> Picks | Unsolved:
+def solve(need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | None, step_limit: int) -> Picks | Unsolved:
     """What each request of the need's plan gets; ``step_limit`` is for all searches together."""
     plan = plan_of(need)
     usable = usable_cards(need, inventory, balanced=balanced is not None)
-    room = Room(plan, inventory, use, usable, by_tile=need.linked)
-    candidates = Candidates(inventory, use, plan, room, balanced)
+    room = FreeCapacity(plan, inventory, usage, usable, by_tile=need.linked)
+    candidates = Candidates(inventory, usage, plan, room, balanced)
     groups = card_groups(need, inventory, usable)
     links = inventory.links if need.linked else None
     steps = Steps(step_limit)

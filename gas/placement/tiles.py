@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from gas.cards import Card
-from gas.placement.inventory import Inventory, Use, free_tiles
+from gas.placement.inventory import Inventory, Usage, free_tiles
 from gas.placement.need import PodNeed, Role
 
 Tiles = tuple[tuple[int, ...], ...]
 
 
-def choose_tiles(need: PodNeed, inventory: Inventory, use: Use, cards: Sequence[tuple[Card, ...]]) -> tuple[Tiles, ...]:
+def choose_tiles(
+    need: PodNeed, inventory: Inventory, usage: Usage, cards: Sequence[tuple[Card, ...]]
+) -> tuple[Tiles, ...]:
     """For every container, the tiles of each of its cards; ``cards`` are those of every container.
 
     App containers and sidecars get tiles that no other of them has, in the order of `free_tiles`. An init
@@ -29,7 +31,7 @@ def choose_tiles(need: PodNeed, inventory: Inventory, use: Use, cards: Sequence[
             given: list[tuple[int, ...]] = []
             for card in cards[position]:
                 held, had = staying.setdefault(card, {}), ours.setdefault(card, set())
-                free = free_tiles(inventory, use, card)
+                free = free_tiles(inventory, usage, card)
                 if role is Role.INIT:
                     beside = {tile for tile, holder in held.items() if _is_sidecar_before(need, holder, position)}
                     tiles = _best(container.tiles, free, busy=beside, first=had)

@@ -11,7 +11,7 @@ from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class ContainerChoice:
     """What plugins gave a container, beside what its pod says.
 
     device_nodes  path in the container -> path on the host
@@ -24,7 +24,7 @@ class Given:
     cdi_devices: tuple[str, ...] = ()
 
 
-def read_answers(answers: Iterable[bytes]) -> Given:
+def read_answers(answers: Iterable[bytes]) -> ContainerChoice:
     """Of all plugins together; of two that give the same thing, the first counts."""
     env: dict[str, str] = {}
     nodes: dict[str, str] = {}
@@ -36,14 +36,14 @@ def read_answers(answers: Iterable[bytes]) -> Given:
         nodes = {**{node.container_path: node.host_path for node in answer.devices}, **nodes}
         mounts = {**{mount.container_path: mount.host_path for mount in answer.mounts}, **mounts}
         cdi |= {device.name: None for device in answer.cdi_devices}
-    return Given(env=env, device_nodes=nodes, mounts=mounts, cdi_devices=tuple(cdi))
+    return ContainerChoice(env=env, device_nodes=nodes, mounts=mounts, cdi_devices=tuple(cdi))
 
 
 @dataclass(slots=True, eq=False)
 class Container:
     """One start of a container. ``ended`` is set when it has ended."""
 
-    given: Given
+    given: ContainerChoice
     restarts: int
     id: str = field(default_factory=lambda: f"sandbox://{secrets.token_hex(32)}")
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -64,7 +64,9 @@ class Containers:
         """The last start of a container, running or ended."""
         return self._last.get((uid, name))
 
-    def start(self, uid: str, name: str, given: Given, seconds: float | None, *, fails: bool = False) -> Container:
+    def start(
+        self, uid: str, name: str, given: ContainerChoice, seconds: float | None, *, fails: bool = False
+    ) -> Container:
         """Start a container, or start it again; it ends by itself after some seconds, if any are given."""
         before = self._last.get((uid, name))
         container = Container(given, restarts=before.restarts + 1 if before else 0)

@@ -24,7 +24,7 @@ QUIET_SECONDS = 1.0
 PATIENCE = 300.0
 """Seconds after which no more is waited for."""
 
-Given = TypeVar("Given", NodeManifest, PodManifest)
+Manifest = TypeVar("Manifest", NodeManifest, PodManifest)
 
 
 async def show_cluster(console: Console, file: Path, manifests: Manifests, flags: Sequence[str]) -> bool:
@@ -48,7 +48,7 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
         narration.warn(f"left out: {fault}")
     refused: list[NodeManifest | PodManifest] = []
 
-    def attempt(create: Callable[[Given], None], given: Given) -> bool:
+    def attempt(create: Callable[[Manifest], None], given: Manifest) -> bool:
         try:
             create(given)
         except ApiFailure as failure:

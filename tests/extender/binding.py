@@ -26,7 +26,7 @@ def following(*pods: dict[str, Any], **options: Any) -> Decider:
     return decider
 
 
-class Held:
+class Footprint:
     """Holds every Binding until it is let go."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -155,4 +155,4 @@ def booked_cards(decider: Decider, uid: str) -> str:
     booking = decider.ledger.booking(uid)
     if booking is None:
         return "nothing"
-    return f"{','.join(map(str, booking.held.amounts))} on {booking.node}, {booking.state.value}"
+    return f"{','.join(map(str, booking.footprint.amounts))} on {booking.node}, {booking.state.value}"

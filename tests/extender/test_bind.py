@@ -13,7 +13,7 @@ from gas.cluster.errors import ApiRefused, ApiUnavailable, OutcomeUnknown
 from gas.extender.wire import Unreadable
 from gas.objects import Pod
 from tests.builders import container, node, pod_json
-from tests.extender.binding import IN_HAND, Held, following, gpu_pod
+from tests.extender.binding import IN_HAND, Footprint, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import as_pod, booked_cards
 from tests.extender.eventually import turns
@@ -34,7 +34,7 @@ async def test_a_bound_pod_has_node_and_cards_in_one_write() -> None:
 
 async def test_cards_are_reserved_before_the_write_and_until_the_watch_confirms() -> None:
     decider = following(gpu_pod())
-    held = Held(decider.cluster)
+    held = Footprint(decider.cluster)
     events: list[Pod] = []
     decider.cluster.on_change = lambda _type, pod: events.append(pod)
     binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
@@ -144,7 +144,7 @@ async def test_a_repeated_bind_keeps_the_cards_and_writes_nothing() -> None:
 
 async def test_a_second_bind_while_one_is_in_hand_is_refused() -> None:
     decider = following(gpu_pod())
-    held = Held(decider.cluster)
+    held = Footprint(decider.cluster)
     first = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
     await turns()
     assert await decider.bind(gpu_pod(), "n2") == IN_HAND
@@ -241,7 +241,7 @@ async def test_annotations_of_ours_on_a_pending_pod_are_overwritten_or_emptied()
 async def test_of_twenty_binds_at_once_exactly_those_that_fit_succeed() -> None:
     pods = [gpu_pod(name=f"pod-{number}", uid=f"u{number}") for number in range(20)]
     decider = following(*pods)
-    held = Held(decider.cluster)
+    held = Footprint(decider.cluster)
     binds = [asyncio.create_task(decider.bind(each, "n1")) for each in pods]
     await turns()
     held.let_go()
@@ -264,7 +264,7 @@ async def test_the_refusal_of_a_pod_is_dropped_when_it_is_bound() -> None:
 async def test_a_bind_that_fails_lets_the_next_filter_see_the_room_again() -> None:
     decider = following(*(gpu_pod(uid=f"u{number}", name=f"pod-{number}") for number in range(3)))
     decider.nodes.replaced([node("n1", cards=1)])
-    held = Held(decider.cluster)
+    held = Footprint(decider.cluster)
     decider.cluster.outcome = Outcome.REFUSED
     binding = asyncio.create_task(decider.bind(gpu_pod(uid="u0", name="pod-0"), "n1"))
     await turns()

@@ -202,7 +202,7 @@ class Histories(RuleBasedStateMachine):
         Pods(fresh).replaced(self.cluster.all())
         assert dict(fresh.bookings()) == held
         for name in NODE_NAMES:
-            assert fresh.use(name) == self.decider.ledger.use(name)
+            assert fresh.usage(name) == self.decider.ledger.usage(name)
         assert not self.decider.pods.in_trouble
         waiting = {pod.uid for pod in self.cluster.all() if not pod.node_name and not pod.is_over}
         assert set(self.decider.pods.waiting) <= waiting
@@ -213,12 +213,12 @@ class Histories(RuleBasedStateMachine):
         Pods(truth).replaced(self.cluster.all())
         tiles: dict[tuple[str, int, int], str] = {}
         for uid, booking in truth.bookings():
-            for card, indexes in booking.held.tiles.items():
+            for card, indexes in booking.footprint.tiles.items():
                 for index in indexes:
                     assert tiles.setdefault((booking.node, card, index), uid) == uid
         for ledger in (truth, self.decider.ledger):
             for name in NODE_NAMES:
-                for card, amounts in ledger.use(name).amounts.items():
+                for card, amounts in ledger.usage(name).amounts.items():
                     assert card in range(CARDS)
                     assert all(amount <= CAPACITY[resource] for resource, amount in amounts.items())
 
@@ -232,13 +232,13 @@ class Histories(RuleBasedStateMachine):
     def sums_are_those_of_the_bookings(self) -> None:
         sums: dict[tuple[str, int, str], int] = defaultdict(int)
         for _, booking in self.decider.ledger.bookings():
-            for card, amounts in booking.held.amounts.items():
+            for card, amounts in booking.footprint.amounts.items():
                 for resource, amount in amounts:
                     sums[booking.node, card, resource] += amount
         assert {key: amount for key, amount in sums.items() if amount} == {
             (name, card, resource): amount
             for name in NODE_NAMES
-            for card, amounts in self.decider.ledger.use(name).amounts.items()
+            for card, amounts in self.decider.ledger.usage(name).amounts.items()
             for resource, amount in amounts.items()
             if amount
         }

@@ -14,7 +14,7 @@ from gas.extender.verdicts import Verdicts, as_verdict
 from gas.intel.inventory import read_node
 from gas.ledger import Ledger
 from gas.objects import Node
-from gas.placement.choice import Held
+from gas.placement.choice import Footprint
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import UnknownNode
@@ -38,7 +38,7 @@ HELD = st.dictionaries(
     st.tuples(st.sampled_from((0, 300, 700)), st.frozensets(st.integers(0, 1))),
     min_size=1,
 ).map(
-    lambda cards: Held(
+    lambda cards: Footprint(
         amounts={
             card: sorted_amounts({"i915": 1, "millicores": millicores, "tiles": len(tiles)})
             for card, (millicores, tiles) in cards.items()
@@ -72,7 +72,7 @@ class RememberedVerdicts(RuleBasedStateMachine):
             self.nodes.deleted(node(name))
 
     @rule(uid=st.sampled_from("abcdef"), name=st.sampled_from(NAMES), held=HELD)
-    def pod_holds(self, uid: str, name: str, held: Held) -> None:
+    def pod_holds(self, uid: str, name: str, held: Footprint) -> None:
         self.ledger.hold(uid, uid, name, held)
 
     @rule(uid=st.sampled_from("abcdef"))
@@ -84,7 +84,7 @@ class RememberedVerdicts(RuleBasedStateMachine):
         for need in NEEDS:
             for name, verdict in zip(NAMES, at_once(self.verdicts.of(need, NAMES)), strict=True):
                 assert verdict is as_verdict(
-                    place(need, read_node(self.objects[name]).inventory, self.ledger.use(name), step_limit=1000)
+                    place(need, read_node(self.objects[name]).inventory, self.ledger.usage(name), step_limit=1000)
                     if name in self.objects
                     else UnknownNode()
                 )
@@ -101,7 +101,7 @@ def test_a_state_that_no_node_is_in_any_more_is_dropped_in_time() -> None:
     nodes.changed(node("n1"))
     numbers = set()
     for millicores in range(3 * SPARE):
-        ledger.hold("a", "default/a", "n1", Held(amounts={Card(0): sorted_amounts({"millicores": millicores})}))
+        ledger.hold("a", "default/a", "n1", Footprint(amounts={Card(0): sorted_amounts({"millicores": millicores})}))
         states.forget("n1")
         numbers.add(states.of("n1"))
     assert len(numbers) == 3 * SPARE
@@ -116,7 +116,7 @@ def test_verdicts_of_states_that_no_node_is_in_any_more_are_dropped_in_time() ->
     verdicts = Verdicts(nodes, ledger, balanced=None, step_limit=1000)
     nodes.changed(node("n1"))
     for millicores in range(2 * SPARE):
-        ledger.hold("a", "default/a", "n1", Held(amounts={Card(0): sorted_amounts({"millicores": millicores})}))
+        ledger.hold("a", "default/a", "n1", Footprint(amounts={Card(0): sorted_amounts({"millicores": millicores})}))
         verdicts.forget("n1")
         at_once(verdicts.of(NEEDS[0], ["n1"]))
     (remembered,) = verdicts._remembered.values()

@@ -12,7 +12,7 @@ from gas.cards import Card
 from gas.extender.pods import Pods, rebuilt_books
 from gas.ledger import Ledger
 from gas.objects import Pod
-from gas.placement.choice import Held
+from gas.placement.choice import Footprint
 from tests.builders import container, pod
 
 
@@ -44,7 +44,7 @@ class Told:
         booking = self.ledger.booking(uid)
         if booking is None:
             return "nothing"
-        return f"{','.join(map(str, booking.held.amounts))} on {booking.node}, {booking.state.value}"
+        return f"{','.join(map(str, booking.footprint.amounts))} on {booking.node}, {booking.state.value}"
 
     def books(self) -> dict[str, Any]:
         return dict(self.ledger.bookings())
@@ -66,7 +66,7 @@ def waiting_pod(**fields: Any) -> Pod:
 
 
 def reserve(told: Told, card: int = 0, node: str = "n1", uid: str = "u1") -> None:
-    held = Held(amounts={Card(card): sorted_amounts({"i915": 1, "millicores": 300})})
+    held = Footprint(amounts={Card(card): sorted_amounts({"i915": 1, "millicores": 300})})
     told.ledger.reserve(uid, "default/pod", node, held)
 
 
@@ -100,7 +100,7 @@ def test_cards_are_free_once_and_only_once(end: Callable[[Pods], None]) -> None:
     told.pods.changed(gpu_pod("card0"))
     end(told.pods)
     assert told.booked() == "nothing"
-    assert not told.ledger.use("n1").amounts
+    assert not told.ledger.usage("n1").amounts
     end(told.pods)
     told.pods.deleted(gpu_pod("card0"))
     assert told.released == ["n1"]
@@ -110,10 +110,10 @@ def test_a_reservation_is_confirmed_by_the_bound_pod_and_nothing_is_booked_twice
     told = Told()
     told.pods.changed(waiting_pod())
     reserve(told)
-    before = dict(told.ledger.use("n1").amounts[Card(0)])
+    before = dict(told.ledger.usage("n1").amounts[Card(0)])
     told.pods.changed(gpu_pod("card0"))
     assert told.booked() == "card0 on n1, held"
-    assert told.ledger.use("n1").amounts == {Card(0): before}
+    assert told.ledger.usage("n1").amounts == {Card(0): before}
     assert not told.released
 
 
@@ -156,7 +156,7 @@ def test_a_pod_that_another_one_bound_with_other_cards_is_booked_as_written() ->
     reserve(told, card=0)
     told.pods.changed(gpu_pod("card1"))
     assert told.booked() == "card1 on n1, held"
-    assert set(told.ledger.use("n1").amounts) == {Card(1)}
+    assert set(told.ledger.usage("n1").amounts) == {Card(1)}
     assert told.released == ["n1"]
     assert told.rebuilt() == told.books()
 
@@ -411,7 +411,7 @@ def test_an_event_that_comes_twice_changes_nothing() -> None:
     for _ in range(2):
         told.pods.changed(gpu_pod("card0"))
     assert told.bound == ["n1"]
-    assert told.ledger.use("n1").amounts[Card(0)]["millicores"] == 300
+    assert told.ledger.usage("n1").amounts[Card(0)]["millicores"] == 300
 
 
 def test_only_our_own_part_of_a_bound_pod_is_kept() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gas.objects import Pod
-from tests.extender.binding import IN_HAND, Held, following, gpu_pod
+from tests.extender.binding import IN_HAND, Footprint, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import Decider, as_pod, booked_cards
 from tests.extender.eventually import turns
@@ -117,7 +117,7 @@ class TestUnknownOutcome:
 
     async def test_a_write_that_takes_too_long_is_one(self) -> None:
         decider = following(gpu_pod(), write_timeout=0.01)
-        Held(decider.cluster)
+        Footprint(decider.cluster)
         assert "did not answer in time" in await decider.bind(gpu_pod(), "n1")
         assert booked_cards(decider, "u1") == "card0 on n1, reserved"
         await decider.binder.settle()
@@ -176,7 +176,7 @@ class TestVanished:
         decider.pods.deleted(as_pod(gpu_pod(uid="another")))
         decider.pods.waiting.clear()
         decider.cluster.on_change = lambda _type, _pod: None
-        held = Held(decider.cluster)
+        held = Footprint(decider.cluster)
         binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
         await turns()
         decider.pods.replaced([])
@@ -247,7 +247,7 @@ async def test_a_bug_in_a_write_is_looked_at_too() -> None:
 
 async def test_settling_waits_for_the_binds_in_hand() -> None:
     decider = following(gpu_pod())
-    held = Held(decider.cluster)
+    held = Footprint(decider.cluster)
     binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
     await turns()
     settled = asyncio.create_task(decider.binder.settle())

@@ -20,7 +20,7 @@ from gas.extender.verdicts import (
     Verdicts,
 )
 from gas.ledger import BooksState, Ledger
-from gas.placement.choice import Choice, Held
+from gas.placement.choice import Choice, Footprint
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import NoRoom, NoTimeLeft, Refusal, SearchLimitHit, UnknownNode
@@ -50,8 +50,8 @@ def wanting(millicores: int = 600) -> PodNeed:
     return PodNeed((ContainerNeed("main", 1, sorted_amounts({"i915": 1, "millicores": millicores})),))
 
 
-def taking(*cards: int, millicores: int = 600) -> Held:
-    return Held(amounts={Card(card): sorted_amounts({"i915": 1, "millicores": millicores}) for card in cards})
+def taking(*cards: int, millicores: int = 600) -> Footprint:
+    return Footprint(amounts={Card(card): sorted_amounts({"i915": 1, "millicores": millicores}) for card in cards})
 
 
 class Known:

@@ -12,7 +12,7 @@ from gas.cards import Card
 from gas.intel.choice_annotations import choice_annotations, read_choice, read_receipt, stale_annotations
 from gas.intel.malformed_annotation import MalformedAnnotation
 from gas.objects import Pod
-from gas.placement.choice import Choice, Given, held_by
+from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from tests.builders import pod
 
@@ -22,8 +22,8 @@ def wants(name: str, count: int, tiles: int = 0, role: Role = Role.APP) -> Conta
     return ContainerNeed(name, count, per_card if count else (), role)
 
 
-def gets(*cards: int, tiles: tuple[tuple[int, ...], ...] = ()) -> Given:
-    return Given(tuple(map(Card, cards)), tiles)
+def gets(*cards: int, tiles: tuple[tuple[int, ...], ...] = ()) -> ContainerChoice:
+    return ContainerChoice(tuple(map(Card, cards)), tiles)
 
 
 def need(*containers: ContainerNeed) -> PodNeed:
@@ -106,7 +106,7 @@ WRITTEN = [
 
 @pytest.mark.parametrize(("need", "given_", "annotations"), WRITTEN)
 def test_a_decision_is_written_and_read_back(
-    need: PodNeed, given_: list[Given], annotations: Mapping[str, str]
+    need: PodNeed, given_: list[ContainerChoice], annotations: Mapping[str, str]
 ) -> None:
     choice = Choice(tuple(given_))
     written = choice_annotations(need, choice, timestamp_ns=1_700_000_000_000_000_001)
@@ -115,7 +115,7 @@ def test_a_decision_is_written_and_read_back(
 
 
 def test_nothing_is_written_on_a_pod_that_wants_no_cards() -> None:
-    assert choice_annotations(need(NONE), Choice((Given(),)), timestamp_ns=1) == {}
+    assert choice_annotations(need(NONE), Choice((ContainerChoice(),)), timestamp_ns=1) == {}
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,9 @@ def test_without_our_annotations_there_is_no_decision(need: PodNeed, annotations
         ),
     ],
 )
-def test_an_incomplete_decision_counts(need: PodNeed, annotations: Mapping[str, str], expected: list[Given]) -> None:
+def test_an_incomplete_decision_counts(
+    need: PodNeed, annotations: Mapping[str, str], expected: list[ContainerChoice]
+) -> None:
     assert read_choice(annotated(annotations), need) == Choice(tuple(expected))
 
 
@@ -257,7 +259,7 @@ def test_every_card_is_booked_with_the_tiles_needed_whatever_number_is_written()
     annotations = {"gas-container-cards": "card0,card1", "gas-container-tiles": "card0:gt1,card1:gt0"}
     choice = read_choice(annotated(annotations), main)
     assert choice is not None
-    held = held_by(main, choice)
+    held = footprint(main, choice)
     assert held.tiles == {Card(0): {1}, Card(1): {0}}
     assert held.amounts == {Card(0): (("i915", 1), ("tiles", 2)), Card(1): (("i915", 1), ("tiles", 2))}
 
@@ -395,7 +397,9 @@ DECIDED = {"gas-container-cards": "card0,card1|card2"}
         ),
     ],
 )
-def test_the_node_has_the_last_word(need: PodNeed, annotations: Mapping[str, str], expected: list[Given]) -> None:
+def test_the_node_has_the_last_word(
+    need: PodNeed, annotations: Mapping[str, str], expected: list[ContainerChoice]
+) -> None:
     assert read_receipt(annotated(annotations), need) == Choice(tuple(expected))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from gas.amounts import sorted_amounts
 from gas.cards import Card, Tile
 from gas.placement.choice import Choice
-from gas.placement.inventory import UNUSED, Inventory, Link, Use
+from gas.placement.inventory import UNUSED, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
@@ -31,9 +31,9 @@ def node(*each: Mapping[str, int], like: int = 0, **rest: Any) -> Inventory:
     return Inventory(capacity={Card(number): dict(has) for number, has in enumerate(capacities)}, **rest)
 
 
-def booked(*each: Mapping[str, int], tiles: Mapping[int, set[int]] | None = None) -> Use:
+def booked(*each: Mapping[str, int], tiles: Mapping[int, set[int]] | None = None) -> Usage:
     """What is booked on card0, card1, …; and the tiles that are held, by card number."""
-    return Use(
+    return Usage(
         amounts={Card(number): dict(has) for number, has in enumerate(each)},
         tiles={Card(number): frozenset(held) for number, held in (tiles or {}).items()},
     )
@@ -75,5 +75,5 @@ def given(answer: Choice | Refusal) -> str:
     )
 
 
-def placed(need: PodNeed, inventory: Inventory, use: Use = UNUSED, **rest: Any) -> str:
-    return given(place(need, inventory, use, **rest))
+def placed(need: PodNeed, inventory: Inventory, usage: Usage = UNUSED, **rest: Any) -> str:
+    return given(place(need, inventory, usage, **rest))

@@ -10,16 +10,16 @@ from itertools import combinations, permutations
 
 from gas.cards import Card
 from gas.placement.choice import Choice
-from gas.placement.inventory import Inventory, Use
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed, Role
 
 # What one container gets: (card, tile) pairs; the tile is None unless cards are linked.
 Hand = tuple[tuple[Card, int | None], ...]
 
 
-def open_tiles(inventory: Inventory, use: Use, card: Card) -> set[int]:
+def open_tiles(inventory: Inventory, usage: Usage, card: Card) -> set[int]:
     everything = set(range(inventory.capacity[card].get("tiles", 0)))
-    return everything - inventory.closed_tiles.get(card, frozenset()) - use.tiles.get(card, frozenset())
+    return everything - inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset())
 
 
 def usable(need: PodNeed, inventory: Inventory, card: Card) -> bool:
@@ -37,12 +37,12 @@ def moments(need: PodNeed) -> list[list[int]]:
     return [*running, [at for at, role in enumerate(roles) if role is not Role.INIT]]
 
 
-def within_capacity(need: PodNeed, inventory: Inventory, use: Use, hands: Sequence[Hand]) -> bool:
+def within_capacity(need: PodNeed, inventory: Inventory, usage: Usage, hands: Sequence[Hand]) -> bool:
     for together in moments(need):
         for card in inventory.capacity:
-            total = dict(use.amounts.get(card, {}))
+            total = dict(usage.amounts.get(card, {}))
             total["tiles"] = total.get("tiles", 0) + len(
-                inventory.closed_tiles.get(card, frozenset()) - use.tiles.get(card, frozenset())
+                inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset())
             )
             touched: set[str] = set()
             new_tiles = 0
@@ -56,10 +56,10 @@ def within_capacity(need: PodNeed, inventory: Inventory, use: Use, hands: Sequen
                 has = inventory.capacity[card].get(name, 0)
                 if has <= 0 or total[name] > has:
                     return False
-            if new_tiles > len(open_tiles(inventory, use, card)):
+            if new_tiles > len(open_tiles(inventory, usage, card)):
                 return False
             named = [tile for at in together for held, tile in hands[at] if held == card and tile is not None]
-            if len(named) != len(set(named)) or not set(named) <= open_tiles(inventory, use, card):
+            if len(named) != len(set(named)) or not set(named) <= open_tiles(inventory, usage, card):
                 return False
     return True
 
@@ -99,7 +99,7 @@ def hands_of(need: PodNeed, inventory: Inventory, cards: Sequence[Card], positio
 
 
 def every_answer(
-    need: PodNeed, inventory: Inventory, use: Use, order: Sequence[Card] | None = None
+    need: PodNeed, inventory: Inventory, usage: Usage, order: Sequence[Card] | None = None
 ) -> Iterator[list[Hand]]:
     """All that fits: the group that shares a card varies slowest, then the containers in their order."""
     cards = [card for card in (inventory.capacity if order is None else order) if usable(need, inventory, card)]
@@ -107,7 +107,7 @@ def every_answer(
 
     def extend(done: int, hands: dict[int, Hand]) -> Iterator[list[Hand]]:
         now = [hands.get(at, ()) for at in range(len(need.containers))]
-        if not within_capacity(need, inventory, use, now) or not in_one_group(need, inventory, now):
+        if not within_capacity(need, inventory, usage, now) or not in_one_group(need, inventory, now):
             return
         if done == len(positions):
             yield now
@@ -144,8 +144,8 @@ def original_order(cards: Sequence[Card], preferred: Card | None) -> list[Card]:
 class Original:
     """The original's greedy walk, for pods of app containers: the list of candidates made anew for every card."""
 
-    def __init__(self, need: PodNeed, inventory: Inventory, use: Use, balanced: str | None) -> None:
-        self.need, self.inventory, self.use, self.balanced = need, inventory, use, balanced
+    def __init__(self, need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | None) -> None:
+        self.need, self.inventory, self.usage, self.balanced = need, inventory, usage, balanced
 
     def answer(self) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
         """The cards with their tiles, container by container; None where it gives up."""
@@ -159,9 +159,9 @@ class Original:
 
     def in_group(self, group: Sequence[Card]) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
         self.group = group
-        self.used = {card: dict(self.use.amounts.get(card, {})) for card in self.inventory.capacity}
+        self.used = {card: dict(self.usage.amounts.get(card, {})) for card in self.inventory.capacity}
         for card, closed in self.inventory.closed_tiles.items():
-            unheld = len(closed - self.use.tiles.get(card, frozenset()))
+            unheld = len(closed - self.usage.tiles.get(card, frozenset()))
             self.used[card]["tiles"] = self.used[card].get("tiles", 0) + unheld
         self.taken: dict[Card, set[int]] = {card: set() for card in self.inventory.capacity}
         containers = self.need.containers
@@ -229,12 +229,12 @@ class Original:
         for card in self.candidates():
             if not self.has_room(card, wants, held):
                 continue
-            for tile in sorted(open_tiles(self.inventory, self.use, card) - self.taken[card]):
+            for tile in sorted(open_tiles(self.inventory, self.usage, card) - self.taken[card]):
                 joined = [link.other for link in self.inventory.links if link.one == (card, tile)]
                 if not joined or joined[0].card not in self.inventory.capacity:
                     continue
                 other = joined[0]
-                free = open_tiles(self.inventory, self.use, other.card) - self.taken[other.card]
+                free = open_tiles(self.inventory, self.usage, other.card) - self.taken[other.card]
                 if other.card != card and other.index in free and self.has_room(other.card, wants, held):
                     for end, index in ((card, tile), other):
                         self.book(end, wants)
@@ -253,7 +253,7 @@ class Original:
                 if linked_tile is not None:
                     full[-1].append((card, (linked_tile,)))
                     continue
-                free = open_tiles(self.inventory, self.use, card) - self.taken[card]
+                free = open_tiles(self.inventory, self.usage, card) - self.taken[card]
                 if len(free) < wanted:
                     return None
                 preferred = [t for t in self.inventory.preferred_tiles.get(card, ()) if t in free]

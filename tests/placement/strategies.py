@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gas.amounts import sorted_amounts
 from gas.cards import Card, Tile
-from gas.placement.inventory import Inventory, Link, Use
+from gas.placement.inventory import Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role
 
 MOST_CARDS = 4
@@ -15,7 +15,7 @@ NAMES = ("i915", "millicores", "tiles")
 
 
 @st.composite
-def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Use]:
+def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
     count = draw(st.integers(2 if linked else 1, MOST_CARDS))
     all_cards = [Card(number) for number in draw(st.sampled_from([range(count), range(8, 8 + 2 * count, 2)]))]
     alike = {name: draw(st.integers(1, 4)) for name in NAMES}
@@ -28,7 +28,7 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Use]:
         card: st.frozensets(st.integers(0, max(has["tiles"] - 1, 0)), max_size=2) for card, has in capacity.items()
     }
     held = {card: draw(tiles[card]) if capacity[card]["tiles"] else frozenset() for card in all_cards}
-    use = Use(
+    usage = Usage(
         amounts={
             card: {"i915": draw(st.integers(0, 2)), "millicores": draw(st.integers(0, 2)), "tiles": len(held[card])}
             for card in all_cards
@@ -54,7 +54,7 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Use]:
         numa_groups=draw(st.none() | groups),
         links=tuple(draw(links)) if linked else (),
     )
-    return inventory, use
+    return inventory, usage
 
 
 @st.composite

@@ -6,7 +6,7 @@ import pytest
 
 from gas.cards import Card
 from gas.placement.combinations import combinations
-from gas.placement.room import Pick
+from gas.placement.free_capacity import Pick
 from gas.placement.steps import Steps
 
 

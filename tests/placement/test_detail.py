@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.placement.detail import card_details
-from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from tests.placement.builders import GB, amounts, booked, cards, container, link, node, pod
 
@@ -13,7 +13,7 @@ CARD = amounts(i915=2, memory=8 * GB)
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "expected"),
+    ("need", "inventory", "usage", "expected"),
     [
         pytest.param(
             pod(container(memory=5 * GB)),
@@ -71,5 +71,5 @@ CARD = amounts(i915=2, memory=8 * GB)
         pytest.param(pod(container(0)), node(CARD), UNUSED, (), id="a-pod-that-wants-no-card"),
     ],
 )
-def test_card_details(need: PodNeed, inventory: Inventory, use: Use, expected: tuple[str, ...]) -> None:
-    assert card_details(need, inventory, use) == expected
+def test_card_details(need: PodNeed, inventory: Inventory, usage: Usage, expected: tuple[str, ...]) -> None:
+    assert card_details(need, inventory, usage) == expected

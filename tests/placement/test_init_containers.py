@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.cards import Card
-from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.kubelet_reuse import obeys, pool_after
 from gas.placement.need import PodNeed, Role
 from tests.placement.builders import amounts, booked, cards, container, init, node, placed, pod, sidecar
@@ -14,7 +14,7 @@ CARD = amounts(i915=10, millicores=1000)
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "expected"),
+    ("need", "inventory", "usage", "expected"),
     [
         pytest.param(
             pod(init(millicores=1000), init(millicores=1000), container(millicores=1000)),
@@ -96,8 +96,8 @@ CARD = amounts(i915=10, millicores=1000)
         ),
     ],
 )
-def test_init_containers(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
-    assert placed(need, inventory, use) == expected
+def test_init_containers(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected
 
 
 @pytest.mark.parametrize(

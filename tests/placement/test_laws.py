@@ -7,8 +7,8 @@ import copy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gas.placement.choice import Choice, held_by
-from gas.placement.inventory import Inventory, Use
+from gas.placement.choice import Choice, footprint
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal, SearchLimitHit
@@ -18,11 +18,11 @@ from tests.placement.strategies import needs, nodes
 law = settings(
     max_examples=250, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
-Node = tuple[Inventory, Use]
+Node = tuple[Inventory, Usage]
 balanced_resources = st.sampled_from([None, "millicores", "tiles", "i915", "nothing-of-ours"])
 
 
-def check(need: PodNeed, inventory: Inventory, use: Use, choice: Choice) -> None:
+def check(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> None:
     """Everything that any choice must keep."""
     hands = model.hands_in(need, choice)
     assert len(choice.containers) == len(need.containers)
@@ -32,8 +32,8 @@ def check(need: PodNeed, inventory: Inventory, use: Use, choice: Choice) -> None
         assert len(one.tiles) == (len(one.cards) if container.tiles else 0)
         for card, tiles in zip(one.cards, one.tiles, strict=False):
             assert len(set(tiles)) == len(tiles) == container.tiles
-            assert set(tiles) <= model.open_tiles(inventory, use, card)
-    assert model.within_capacity(need, inventory, use, hands)
+            assert set(tiles) <= model.open_tiles(inventory, usage, card)
+    assert model.within_capacity(need, inventory, usage, hands)
     assert model.in_one_group(need, inventory, hands)
     assert model.disjoint_while_together(need, choice)
     assert len({choice.containers[at].cards for at in need.same_card}) <= 1
@@ -43,13 +43,13 @@ def check(need: PodNeed, inventory: Inventory, use: Use, choice: Choice) -> None
         assert all(frozenset(hand[at : at + 2]) in joined for hand in ends for at in range(0, len(hand), 2))
 
 
-def check_booking(need: PodNeed, inventory: Inventory, use: Use, choice: Choice) -> None:
+def check_booking(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> None:
     """What the choice is booked as is never more than was free."""
-    held = held_by(need, choice)
+    held = footprint(need, choice)
     for card, amounts in held.amounts.items():
-        booked = use.amounts.get(card, {})
+        booked = usage.amounts.get(card, {})
         assert all(booked.get(name, 0) + amount <= inventory.capacity[card][name] for name, amount in amounts)
-    assert all(tiles <= model.open_tiles(inventory, use, card) for card, tiles in held.tiles.items())
+    assert all(tiles <= model.open_tiles(inventory, usage, card) for card, tiles in held.tiles.items())
 
 
 @law
@@ -65,21 +65,21 @@ def test_a_linked_pod_is_placed_exactly_if_it_fits_in_some_way(node: Node, need:
 
 
 def agrees_with_brute_force(node: Node, need: PodNeed, balanced: str | None) -> None:
-    inventory, use = node
-    before = copy.deepcopy((need, inventory, use))
-    answer = place(need, inventory, use, balanced=balanced)
-    assert (need, inventory, use) == before, "only read"
+    inventory, usage = node
+    before = copy.deepcopy((need, inventory, usage))
+    answer = place(need, inventory, usage, balanced=balanced)
+    assert (need, inventory, usage) == before, "only read"
     assert not isinstance(answer, SearchLimitHit)
     if isinstance(answer, Refusal):
         assert str(answer)
-        assert model.first(model.every_answer(need, inventory, use), lambda _: True) is None
+        assert model.first(model.every_answer(need, inventory, usage), lambda _: True) is None
         return
-    check(need, inventory, use, answer)
-    check_booking(need, inventory, use, answer)
+    check(need, inventory, usage, answer)
+    check_booking(need, inventory, usage, answer)
     hands = model.hands_in(need, answer)
     if not model.as_kubelet_hands_on(need, hands):
         better = model.first(
-            model.every_answer(need, inventory, use), lambda other: model.as_kubelet_hands_on(need, other)
+            model.every_answer(need, inventory, usage), lambda other: model.as_kubelet_hands_on(need, other)
         )
         assert better is None, "what kubelet hands on is obeyed where it can be"
 
@@ -97,11 +97,11 @@ def test_where_the_original_had_linked_cards_they_are_ours(node: Node, need: Pod
 
 
 def as_the_original(node: Node, need: PodNeed, balanced: str | None) -> None:
-    inventory, use = node
-    expected = model.Original(need, inventory, use, balanced).answer()
+    inventory, usage = node
+    expected = model.Original(need, inventory, usage, balanced).answer()
     if expected is None:
         return
-    choice = place(need, inventory, use, balanced=balanced)
+    choice = place(need, inventory, usage, balanced=balanced)
     assert isinstance(choice, Choice)
     for container, one, hand in zip(need.containers, choice.containers, expected, strict=True):
         assert one.cards == tuple(card for card, _ in hand)
@@ -113,24 +113,24 @@ def as_the_original(node: Node, need: PodNeed, balanced: str | None) -> None:
 @law
 @given(node=nodes(), need=needs(init_containers=False))
 def test_what_only_the_search_finds_is_the_first_in_the_order_of_candidates(node: Node, need: PodNeed) -> None:
-    inventory, use = node
-    if not need.wants_cards or model.Original(need, inventory, use, None).answer() is not None:
+    inventory, usage = node
+    if not need.wants_cards or model.Original(need, inventory, usage, None).answer() is not None:
         return
     order = model.original_order(list(inventory.capacity), inventory.preferred_card)
     groups = [order]
     if need.single_numa and inventory.numa_groups is not None:
         groups = [[card for card in order if card in group] for group in inventory.numa_groups]
-    expected = next((hands for group in groups for hands in model.every_answer(need, inventory, use, group)), None)
-    answer = place(need, inventory, use)
+    expected = next((hands for group in groups for hands in model.every_answer(need, inventory, usage, group)), None)
+    answer = place(need, inventory, usage)
     assert expected == (model.hands_in(need, answer) if isinstance(answer, Choice) else None)
 
 
 @law
 @given(node=nodes(), need=needs(), step_limit=st.integers(0, 6))
 def test_a_search_cut_short_never_says_that_a_pod_does_not_fit(node: Node, need: PodNeed, step_limit: int) -> None:
-    inventory, use = node
-    answer = place(need, inventory, use, step_limit=step_limit)
+    inventory, usage = node
+    answer = place(need, inventory, usage, step_limit=step_limit)
     if isinstance(answer, Choice):
-        check(need, inventory, use, answer)
+        check(need, inventory, usage, answer)
     elif not isinstance(answer, SearchLimitHit):
-        assert next(model.every_answer(need, inventory, use), None) is None
+        assert next(model.every_answer(need, inventory, usage), None) is None

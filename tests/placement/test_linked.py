@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.cards import Card
-from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from tests.placement.builders import amounts, booked, container, init, link, node, placed, pod, sidecar
 
@@ -14,7 +14,7 @@ CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "expected"),
+    ("need", "inventory", "usage", "expected"),
     [
         pytest.param(
             pod(container(2, tiles=1), linked=True),
@@ -116,5 +116,5 @@ CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
         ),
     ],
 )
-def test_linked(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
-    assert placed(need, inventory, use) == expected
+def test_linked(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected

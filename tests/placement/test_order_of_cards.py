@@ -6,7 +6,7 @@ import pytest
 
 from gas.cards import Card
 from gas.placement.choice import Choice
-from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from tests.placement.builders import GB, amounts, booked, cards, container, node, placed, pod
@@ -15,7 +15,7 @@ CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "expected"),
+    ("need", "inventory", "usage", "expected"),
     [
         pytest.param(pod(container()), node(CARD, like=4), UNUSED, "0", id="the-first-card"),
         pytest.param(
@@ -87,12 +87,12 @@ CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
         pytest.param(pod(container()), node(CARD, like=2, disabled=cards(0)), UNUSED, "1", id="no-disabled-card"),
     ],
 )
-def test_the_first_usable_card_with_room(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
-    assert placed(need, inventory, use) == expected
+def test_the_first_usable_card_with_room(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected
 
 
 @pytest.mark.parametrize(
-    ("need", "use", "expected"),
+    ("need", "usage", "expected"),
     [
         pytest.param(pod(container(3)), UNUSED, "2,1,0", id="it-changes-places-with-the-first-card"),
         pytest.param(pod(container(4)), UNUSED, "2,1,0,3", id="the-others-stay-where-they-are"),
@@ -104,12 +104,12 @@ def test_the_first_usable_card_with_room(need: PodNeed, inventory: Inventory, us
         ),
     ],
 )
-def test_a_preferred_card_is_tried_first(need: PodNeed, use: Use, expected: str) -> None:
-    assert placed(need, node(CARD, like=4, preferred_card=Card(2)), use) == expected
+def test_a_preferred_card_is_tried_first(need: PodNeed, usage: Usage, expected: str) -> None:
+    assert placed(need, node(CARD, like=4, preferred_card=Card(2)), usage) == expected
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "balanced", "expected"),
+    ("need", "inventory", "usage", "balanced", "expected"),
     [
         pytest.param(
             pod(container(0), container(2)),
@@ -155,15 +155,15 @@ def test_a_preferred_card_is_tried_first(need: PodNeed, use: Use, expected: str)
     ],
 )
 def test_whether_the_pod_got_the_preferred_card(
-    need: PodNeed, inventory: Inventory, use: Use, balanced: str | None, expected: bool
+    need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | None, expected: bool
 ) -> None:
-    choice = place(need, inventory, use, balanced=balanced)
+    choice = place(need, inventory, usage, balanced=balanced)
     assert isinstance(choice, Choice)
     assert choice.preferred is expected
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "balanced", "expected"),
+    ("need", "inventory", "usage", "balanced", "expected"),
     [
         pytest.param(
             pod(container(2)),
@@ -216,9 +216,9 @@ def test_whether_the_pod_got_the_preferred_card(
     ],
 )
 def test_a_balanced_resource_orders_the_cards(
-    need: PodNeed, inventory: Inventory, use: Use, balanced: str, expected: str
+    need: PodNeed, inventory: Inventory, usage: Usage, balanced: str, expected: str
 ) -> None:
-    assert placed(need, inventory, use, balanced=balanced) == expected
+    assert placed(need, inventory, usage, balanced=balanced) == expected
 
 
 @pytest.mark.parametrize("inventory", [node(), node(CARD, disabled=cards(0))], ids=["no-card", "no-usable-card"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.cards import Card
-from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import NoTimeLeft, PreferredElsewhere, Refusal, SearchLimitHit, UnknownNode, UnreadableNeed
@@ -18,7 +18,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "kind", "sentence"),
+    ("need", "inventory", "usage", "kind", "sentence"),
     [
         pytest.param(pod(container()), node(), UNUSED, "no-cards", "the node has no known GPU card", id="no-cards"),
         pytest.param(
@@ -288,8 +288,8 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
         ),
     ],
 )
-def test_refusal(need: PodNeed, inventory: Inventory, use: Use, kind: str, sentence: str) -> None:
-    refusal = place(need, inventory, use)
+def test_refusal(need: PodNeed, inventory: Inventory, usage: Usage, kind: str, sentence: str) -> None:
+    refusal = place(need, inventory, usage)
     assert isinstance(refusal, Refusal)
     assert (refusal.kind, str(refusal)) == (kind, sentence)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from tests.placement.builders import amounts, booked, container, node, placed, pod
 
@@ -12,7 +12,7 @@ CARD = amounts(i915=2, millicores=1000)
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "expected"),
+    ("need", "inventory", "usage", "expected"),
     [
         pytest.param(
             pod(
@@ -61,5 +61,5 @@ CARD = amounts(i915=2, millicores=1000)
         ),
     ],
 )
-def test_same_card(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
-    assert placed(need, inventory, use) == expected
+def test_same_card(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.cards import Card
-from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.refusal import NotTogether, SearchLimitHit
@@ -17,7 +17,7 @@ def card(millicores: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "expected"),
+    ("need", "inventory", "usage", "expected"),
     [
         pytest.param(
             pod(container(millicores=400), container(millicores=1000)),
@@ -49,8 +49,8 @@ def card(millicores: int) -> dict[str, int]:
         ),
     ],
 )
-def test_search(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
-    assert placed(need, inventory, use) == expected
+def test_search(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected
 
 
 def test_cards_that_nothing_tells_apart_cost_one_try() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.cards import Card
-from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from tests.placement.builders import amounts, booked, container, node, placed, pod
 
@@ -18,7 +18,7 @@ def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "expected"),
+    ("need", "inventory", "usage", "expected"),
     [
         pytest.param(
             pod(container(millicores=500), container(2, millicores=500), single_numa=True),
@@ -74,5 +74,5 @@ def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
         ),
     ],
 )
-def test_single_numa(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
-    assert placed(need, inventory, use) == expected
+def test_single_numa(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected

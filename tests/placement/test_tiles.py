@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.cards import Card
-from gas.placement.inventory import UNUSED, Inventory, Use
+from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from tests.placement.builders import amounts, booked, container, init, node, placed, pod, sidecar
 
@@ -13,7 +13,7 @@ CARD = amounts(i915=10, tiles=4)
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "use", "expected"),
+    ("need", "inventory", "usage", "expected"),
     [
         pytest.param(pod(container(2, tiles=2)), node(CARD, like=2), UNUSED, "0:0+1,1:0+1", id="ascending"),
         pytest.param(
@@ -82,5 +82,5 @@ CARD = amounts(i915=10, tiles=4)
         ),
     ],
 )
-def test_tiles(need: PodNeed, inventory: Inventory, use: Use, expected: str) -> None:
-    assert placed(need, inventory, use) == expected
+def test_tiles(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected

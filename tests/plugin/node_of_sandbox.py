@@ -18,7 +18,7 @@ from gas.plugin.flags import parse_flags
 from gas.plugin.metrics import Metrics
 from gas.sandbox.api_client import ApiClient
 from gas.sandbox.api_server import ApiServer
-from gas.sandbox.containers import Containers, Given
+from gas.sandbox.containers import ContainerChoice, Containers
 from gas.sandbox.fake_sysfs import FakeGpu, write_tree
 from gas.sandbox.kinds import EVENTS, NODES, PODS
 from gas.sandbox.kubelet import Kubelet
@@ -132,7 +132,7 @@ class SandboxNode:
         found = [stored.value for stored in self.server.api.storage.objects(EVENTS.plural)]
         return [(event["reason"], event["message"]) for event in found if event["involvedObject"]["name"] == about]
 
-    def given(self, pod: dict[str, Any], container: str = "main") -> Given | None:
+    def given(self, pod: dict[str, Any], container: str = "main") -> ContainerChoice | None:
         """What a container was started with; None before."""
         run = self.containers.get(pod["metadata"]["uid"], container)
         return run.given if run is not None else None

@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.containers import Containers, Given
+from gas.sandbox.containers import ContainerChoice, Containers
 from gas.sandbox.inside_pod import InsidePod, inside_pod
 
 
-def given(*cards: int, mask: str = "") -> Given:
+def given(*cards: int, mask: str = "") -> ContainerChoice:
     nodes = {f"/dev/dri/{name}": "/host" for card in cards for name in (f"card{card}", f"renderD{128 + card}")}
-    return Given(device_nodes=nodes, env={"ZE_AFFINITY_MASK": mask} if mask else {})
+    return ContainerChoice(device_nodes=nodes, env={"ZE_AFFINITY_MASK": mask} if mask else {})
 
 
-async def looked_at(annotations: dict[str, str], init: dict[str, Given], **apps: Given) -> InsidePod:
+async def looked_at(
+    annotations: dict[str, str], init: dict[str, ContainerChoice], **apps: ContainerChoice
+) -> InsidePod:
     containers = Containers()
     for name, what in (*init.items(), *apps.items()):
         containers.start("u", name, what, None)
@@ -56,6 +58,6 @@ async def test_of_several_containers_those_with_devices_are_named() -> None:
     ],
 )
 async def test_what_is_written_is_compared_container_by_container(
-    annotations: dict[str, str], init: dict[str, Given], apps: dict[str, Given], as_written: bool
+    annotations: dict[str, str], init: dict[str, ContainerChoice], apps: dict[str, ContainerChoice], as_written: bool
 ) -> None:
     assert (await looked_at(annotations, init, **apps)).as_written is as_written

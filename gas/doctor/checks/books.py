@@ -62,11 +62,11 @@ def _book(books: Books, seen: SeenPod) -> None:
     except MalformedAnnotation as error:
         books.trouble.append((seen, f"what is written on it cannot be read: {error}", True))
         return
-    if written.held is None:
+    if written.footprint is None:
         sentence = "it is bound without cards written on it, so nobody knows which it uses"
         books.trouble.append((seen, sentence, True))
         return
     if written.doubt:
         books.trouble.append((seen, written.doubt, False))
-    books.ledger.hold(pod.uid, pod.key, pod.node_name, written.held)
+    books.ledger.hold(pod.uid, pod.key, pod.node_name, written.footprint)
     books.holders.setdefault(pod.node_name, []).append(pod)

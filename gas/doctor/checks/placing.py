@@ -41,7 +41,7 @@ def check_placing(snapshot: Snapshot) -> Iterator[Finding]:
 def _refused_here(books: Books, dry_pod: DryPod) -> dict[str, Refusal]:
     """The nodes that have no room for the pod by our own books, and why."""
     need = read_need(dry_pod.pod(), allowlist=False, denylist=False)
-    answers = {node: place(need, books.nodes[node].inventory, books.ledger.use(node)) for node in dry_pod.nodes}
+    answers = {node: place(need, books.nodes[node].inventory, books.ledger.usage(node)) for node in dry_pod.nodes}
     return {node: answer for node, answer in answers.items() if isinstance(answer, Refusal)}
 
 

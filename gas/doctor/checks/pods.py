@@ -70,7 +70,7 @@ def _oversubscribed(snapshot: Snapshot, books: Books) -> Iterator[Finding]:
     for node, facts in books.nodes.items():
         if snapshot.only_node and node != snapshot.only_node:
             continue
-        for card, booked in books.ledger.use(node).amounts.items():
+        for card, booked in books.ledger.usage(node).amounts.items():
             has = facts.inventory.capacity.get(card, NOTHING)
             over = {name: amount for name, amount in booked.items() if amount > has.get(name, 0)}
             if over and card in facts.inventory.capacity:

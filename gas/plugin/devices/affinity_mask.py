@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gas.cards import Card
-from gas.placement.choice import Given
+from gas.placement.choice import ContainerChoice
 
 AFFINITY_MASK = "ZE_AFFINITY_MASK"
 _COMPOSITE = "COMPOSITE"
 
 
-def mask_of(given: Given | None, tiles_of: Mapping[Card, int], hierarchy: str | None) -> str | None:
+def mask_of(given: ContainerChoice | None, tiles_of: Mapping[Card, int], hierarchy: str | None) -> str | None:
     """The mask of a container that has got these cards; None with other cards than decided, whose tiles nobody decided.
 
     given     what was decided for it

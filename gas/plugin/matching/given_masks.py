@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gas.cards import Card
 from gas.intel.container_tiles import format_container_tiles
 from gas.intel.quoted import quoted
-from gas.placement.choice import Given
+from gas.placement.choice import ContainerChoice
 from gas.plugin.devices.affinity_mask import AFFINITY_MASK, mask_of
 from gas.plugin.devices.device_ids import DeviceId
 from gas.plugin.kubelet.listing import NO_IDS, Ids, Listing
@@ -85,7 +85,7 @@ def _difference(pod: PodOfNode, want: Want, given: GivenMask) -> str:
     return ""
 
 
-def _has_all(decided: Given, tiles_of: Mapping[Card, int]) -> bool:
+def _has_all(decided: ContainerChoice, tiles_of: Mapping[Card, int]) -> bool:
     """Whether no mask is needed: no card given has more than one tile, and those decided are there."""
     if max(tiles_of.values(), default=0) > 1:
         return False
@@ -93,6 +93,6 @@ def _has_all(decided: Given, tiles_of: Mapping[Card, int]) -> bool:
     return not any(tile for card, tiles in pairs if card in tiles_of for tile in tiles)
 
 
-def _tiles(decided: Given) -> str:
+def _tiles(decided: ContainerChoice) -> str:
     pairs = zip(decided.cards, decided.tiles, strict=False)
     return format_container_tiles([[(card, tiles) for card, tiles in pairs if tiles]])

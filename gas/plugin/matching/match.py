@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gas.placement.choice import Given
+from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import PreferredRequest
 from gas.plugin.devices.device_ids import DeviceId
@@ -25,7 +25,7 @@ class Match:
 
     pod: PodOfNode
     want: Want
-    given: Given | None
+    given: ContainerChoice | None
     hierarchy: str | None
     confidence: Confidence
     question: PreferredRequest | None

@@ -16,7 +16,7 @@ from gas.intel.malformed_annotation import MalformedAnnotation
 from gas.intel.names import COUNT_RESOURCES, PREFIX, TIMESTAMP, WRITTEN_ANNOTATIONS
 from gas.intel.need import BadNeed, read_booked_need
 from gas.objects import ObjectMeta, Pod, PodSpec
-from gas.placement.choice import Choice, Given
+from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import PodNeed, Role
 from gas.plugin.kubelet.listing import ContainerIds
 from gas.plugin.matching.pod_objects import NodeContainer, NodePod
@@ -84,7 +84,7 @@ class PodOfNode:
         """``namespace/name``"""
         return self.written.key
 
-    def decided_for(self, index: int) -> Given | None:
+    def decided_for(self, index: int) -> ContainerChoice | None:
         """What a container was decided to get; None when nothing is known about it."""
         given = self.decided.containers[index] if self.decided else None
         return given if given and given.cards else None

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from gas.cards import Card
-from gas.placement.choice import Given
+from gas.placement.choice import ContainerChoice
 from gas.plugin.kubelet.listing import ContainerIds, Listing
 from gas.plugin.matching.confidence import Confidence
 from gas.plugin.matching.pod_objects import NodePod
@@ -27,7 +27,7 @@ class TestPrefer:
         assert wish.ids == tuple(sorted(ids("card1-0", "card3-0"), reverse=True))
         assert named(wish.match) == ("a", "c", "alone")
         assert wish.match is not None
-        assert wish.match.given == Given((Card(3), Card(1)))
+        assert wish.match.given == ContainerChoice((Card(3), Card(1)))
 
     def test_any_free_id_of_a_shared_card_will_do(self) -> None:
         node = Node(node_pod(ONE, annotations=decided("card1")))

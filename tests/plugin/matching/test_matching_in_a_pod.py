@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gas.cards import Card
-from gas.placement.choice import Given
+from gas.placement.choice import ContainerChoice
 from gas.plugin.devices.allocation_policy import PreferredRequest
 from gas.plugin.kubelet.listing import NO_IDS, Listing
 from gas.plugin.matching.confidence import Confidence
@@ -243,7 +243,7 @@ def test_kubelets_own_choice_is_matched_all_the_same() -> None:
 
     assert named(match) == ("a", "c", "alone")
     assert match is not None
-    assert match.given == Given((Card(0),))
+    assert match.given == ContainerChoice((Card(0),))
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gas.cards import Card
-from gas.placement.choice import Given
+from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
 from gas.plugin.kubelet.listing import ContainerIds
 from gas.plugin.matching.pod_objects import NodePod
@@ -58,7 +58,7 @@ def test_a_pod_that_asks_for_both_resources_is_served_with_what_the_original_dec
     pod = seen(container("c", i915=1, xe=2), annotations=decided("card0,card1"))
 
     assert [(want.resource, want.count) for want in pod.wants] == [("i915", 1), ("xe", 2)]
-    assert pod.decided_for(0) == Given((Card(0), Card(1)))
+    assert pod.decided_for(0) == ContainerChoice((Card(0), Card(1)))
     assert pod.trouble == ""
 
 
@@ -72,10 +72,10 @@ def test_the_decision_is_read_by_container() -> None:
     )
 
     assert [pod.decided_for(index) for index in range(4)] == [
-        Given((Card(0),)),
-        Given((Card(0),)),
+        ContainerChoice((Card(0),)),
+        ContainerChoice((Card(0),)),
         None,
-        Given((Card(1), Card(0)), ((1,), (0,))),
+        ContainerChoice((Card(1), Card(0)), ((1,), (0,))),
     ]
     assert pod.timestamp == 42
     assert pod.trouble == ""
@@ -85,7 +85,7 @@ def test_init_containers_may_be_undecided_beside_decided_app_containers() -> Non
     pod = seen(container("a", i915=1), init=(container("i", i915=1),), annotations=decided("card0"))
 
     assert pod.decided_for(0) is None
-    assert pod.decided_for(1) == Given((Card(0),))
+    assert pod.decided_for(1) == ContainerChoice((Card(0),))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gas.cards import Card
 from gas.intel.choice_annotations import read_receipt
 from gas.intel.need import read_booked_need
-from gas.placement.choice import Choice, Given, held_by
+from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import Role
 from gas.plugin.kubelet.listing import ContainerIds
 from gas.plugin.matching.pod_objects import NodePod
@@ -360,8 +360,8 @@ def test_the_extenders_books_hold_what_kubelet_gave(
     if believed is None:
         assert not any(really)
         return
-    expected = Choice(tuple(Given(tuple(sorted(own))) for own in really))
-    assert held_by(need, believed).amounts == held_by(need, expected).amounts
+    expected = Choice(tuple(ContainerChoice(tuple(sorted(own))) for own in really))
+    assert footprint(need, believed).amounts == footprint(need, expected).amounts
     assert receipt(kept_after, listing, init) is None
 
 
@@ -375,7 +375,7 @@ def test_the_books_hold_the_card_of_a_pod_with_an_amount_that_no_card_can_have()
     need = read_booked_need(after)
     believed = read_receipt(after, need)
     assert believed is not None
-    assert held_by(need, believed).amounts == {Card(1): (("i915", 1),)}
+    assert footprint(need, believed).amounts == {Card(1): (("i915", 1),)}
 
 
 def _with_annotations(pod: NodePod, annotations: Mapping[str, str]) -> NodePod:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
 from gas.cards import Card
+from gas.placement.free_capacity import FreeCapacity, Pick
 from gas.placement.kubelet_reuse import Pool
 from gas.placement.linked import Links, like_links, links_among
 from gas.placement.requests import Plan, Request
-from gas.placement.room import Pick, Room
 
 _BITS = 16
 """For one kind of load; no pod has 65,536 containers with cards."""
 
 
-class Likeness:
+class SymmetryClasses:
     """A number for each card: what it had at first, and how often this pod has put which kind of load on it.
 
     Cards with equal numbers may change places in any answer. Loads are added up, so it does not matter in
@@ -29,7 +29,7 @@ class Likeness:
         plan: Plan,
         cards: Sequence[Card],
         links: Links | None,
-        room: Room,
+        room: FreeCapacity,
         fixed: Mapping[int, tuple[Pick, ...]],
     ) -> None:
         kinds: dict[Hashable, int] = {}
@@ -78,7 +78,7 @@ class Likeness:
         ]
 
 
-def _classes(cards: Sequence[Card], links: Links | None, room: Room) -> list[int]:
+def _classes(cards: Sequence[Card], links: Links | None, room: FreeCapacity) -> list[int]:
     """For each card the number of its class: alike in what they have free and, if it matters, in their
     links."""
     classes: dict[Hashable, list[tuple[Card, int]]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gas.cards import Card
-from gas.placement.inventory import NOTHING, Inventory, Use, free_amount, free_tiles
+from gas.placement.inventory import NOTHING, Inventory, Usage, free_amount, free_tiles
 from gas.placement.requests import Plan, Request
 
 NEVER = -1
@@ -20,7 +20,7 @@ class Pick(NamedTuple):
     tiles: tuple[int, ...] = ()
 
 
-class Room:
+class FreeCapacity:
     """The free amounts of the given cards by slot. Every `take` has exactly one `give_back` with the same
     arguments.
 
@@ -30,25 +30,25 @@ class Room:
     __slots__ = ("_first", "_open_tiles", "left")
 
     def __init__(
-        self, plan: Plan, inventory: Inventory, use: Use, cards: Iterable[Card], *, by_tile: bool = False
+        self, plan: Plan, inventory: Inventory, usage: Usage, cards: Iterable[Card], *, by_tile: bool = False
     ) -> None:
         """``by_tile``: also remember single tiles, for pods whose cards are linked."""
         self._first: dict[Card, list[int]] = {}
         self.left: dict[Card, list[int]] = {}
         for card in cards:
             has = inventory.capacity[card]
-            booked = use.amounts.get(card, NOTHING)
+            booked = usage.amounts.get(card, NOTHING)
             row = [have - booked.get(name, 0) if (have := has.get(name, 0)) > 0 else NEVER for name in plan.names]
             if "tiles" in plan.names and has.get("tiles", 0) > 0:
                 row[plan.names.index("tiles")] = min(
-                    free_amount(inventory, use, card, "tiles"), len(free_tiles(inventory, use, card))
+                    free_amount(inventory, usage, card, "tiles"), len(free_tiles(inventory, usage, card))
                 )
             self._first[card] = row
             self.left[card] = row * plan.moments
         self._open_tiles: dict[Card, list[set[int]]] = {}
         if by_tile:
             for card in self.left:
-                tiles = free_tiles(inventory, use, card)
+                tiles = free_tiles(inventory, usage, card)
                 self._open_tiles[card] = [set(tiles) for _ in range(plan.moments)]
 
     def has(self, request: Request, card: Card) -> bool:
