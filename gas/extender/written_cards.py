@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from gas.cards import Card
 from gas.intel.choice_annotations import read_choice, read_receipt
 from gas.intel.malformed_annotation import MalformedAnnotation
-from gas.intel.quoted import listed
 from gas.objects import Pod
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
+from gas.quoted import listed
 
 TilesOfCards = Callable[[str], Mapping[Card, int] | None]
 """Node name -> its cards and how many tiles each has; None while nothing is known of the node."""

@@ -13,10 +13,10 @@ from gas.intel import names
 from gas.intel.container_cards import format_container_cards, parse_container_cards
 from gas.intel.container_tiles import CardTiles, format_container_tiles, parse_container_tiles
 from gas.intel.malformed_annotation import MalformedAnnotation
-from gas.intel.quoted import quoted
 from gas.objects import Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.quoted import quoted
 
 
 def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gas.cards import Card, MalformedCard
 from gas.intel import names
 from gas.intel.malformed_annotation import MalformedAnnotation, check_length
-from gas.intel.quoted import quoted
+from gas.quoted import quoted
 
 
 def format_container_cards(containers: Sequence[Sequence[Card]]) -> str:

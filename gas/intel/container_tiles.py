@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gas.cards import Card, MalformedCard
 from gas.intel import names
 from gas.intel.malformed_annotation import MalformedAnnotation, check_length
-from gas.intel.quoted import quoted
+from gas.quoted import quoted
 
 CardTiles = tuple[Card, tuple[int, ...]]
 """A card and the tiles of it, at least one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gas.intel.quoted import listed
+from gas.quoted import listed
 
 
 class EntryFaults:

@@ -11,11 +11,11 @@ from gas.intel import names
 from gas.intel.card_capacity import parse_card_capacity
 from gas.intel.card_groups import read_numa_groups, read_pci_groups
 from gas.intel.card_labels import read_cards
-from gas.intel.quoted import listed, quoted
 from gas.intel.telemetry_labels import read_telemetry
 from gas.intel.xe_links import read_links
 from gas.objects import Node, Quantity
 from gas.placement.inventory import NOTHING, Inventory
+from gas.quoted import listed, quoted
 
 MOST_TILES = 256
 """No card has nearly as many; a larger number is a mistake, and would have to be walked tile by tile."""

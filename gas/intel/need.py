@@ -10,9 +10,9 @@ from gas.cards import Card
 from gas.errors import GasError
 from gas.intel import names
 from gas.intel.card_labels import read_card
-from gas.intel.quoted import listed, quoted
 from gas.objects import Container, Pod, Quantity
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.quoted import listed, quoted
 
 _ALWAYS = "Always"
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import count
 
 from gas.errors import GasError
-from gas.intel.quoted import listed, quoted
+from gas.quoted import listed, quoted
 
 _LONGEST_VALUE = 63
 _CONTINUED = "Z"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gas.cards import Card, Tile
 from gas.intel import names
 from gas.intel.card_labels import read_card
-from gas.intel.quoted import listed, quoted
+from gas.quoted import listed, quoted
 
 _OURS = "gas-"
 _ABOUT_CARD = re.compile(

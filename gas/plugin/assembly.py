@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
+from gas.card_facts import Scan
 from gas.cluster.connection import ApiServer
 from gas.intel.names import COUNT_RESOURCES
 from gas.plugin.cluster_side import ClusterSide
@@ -24,7 +25,6 @@ from gas.plugin.devices.container_answer import (
 from gas.plugin.devices.device_ids import DeviceId
 from gas.plugin.devices.device_lists import device_lists, monitored, monitoring_resources
 from gas.plugin.discovery.fake_tree import fake_tree_warning
-from gas.plugin.discovery.gpu import Scan
 from gas.plugin.discovery.rescan import Scanner
 from gas.plugin.discovery.sysfs import read_gpus
 from gas.plugin.environment import Environment

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Literal
 
+from gas.card_facts import CardFacts
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events, Involved
@@ -18,7 +19,6 @@ from gas.cluster.pods import patch_pod_annotations
 from gas.cluster.watch import Watch
 from gas.objects import Node
 from gas.plugin.devices.container_answer import Presentation
-from gas.plugin.discovery.gpu import Gpu
 from gas.plugin.flag_table import WriteNode
 from gas.plugin.flags import Flags
 from gas.plugin.kubelet.pod_resources import PodResources
@@ -56,7 +56,7 @@ class ClusterSide:
         flags: Flags,
         metrics: Metrics,
         *,
-        gpus: Callable[[], Collection[Gpu]],
+        gpus: Callable[[], Collection[CardFacts]],
         presentation: Presentation,
     ) -> None:
         self._metrics = metrics

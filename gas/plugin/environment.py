@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gas.amounts import MalformedQuantity, parse_quantity
+from gas.card_facts import MOST_MEMORY
 from gas.errors import GasError
-from gas.plugin.discovery.gpu import MOST_MEMORY
 
 
 class MalformedVariable(GasError):

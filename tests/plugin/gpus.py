@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gas.card_facts import CardFacts, Scan
 from gas.cards import Card
-from gas.plugin.discovery.gpu import Gpu, Scan
 
 
-def gpu(card: int, **fields: Any) -> Gpu:
+def gpu(card: int, **fields: Any) -> CardFacts:
     """A healthy i915 card of one tile with 8 GB, two device nodes and a PCI address of its own."""
     address = f"0000:{card + 0x10:02x}:00.0"
     described: dict[str, Any] = {
@@ -19,8 +19,8 @@ def gpu(card: int, **fields: Any) -> Gpu:
         "device_nodes": (f"card{card}", f"renderD{128 + card}"),
         "pci_path": ("pci0000:00", f"0000:{card:02x}:01.0", address),
     }
-    return Gpu(card=Card(card), **(described | fields))
+    return CardFacts(card=Card(card), **(described | fields))
 
 
-def scan(*gpus: Gpu, **fields: Any) -> Scan:
+def scan(*gpus: CardFacts, **fields: Any) -> Scan:
     return Scan(gpus=gpus, **fields)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gas.plugin.discovery.gpu import Gpu
+from gas.card_facts import CardFacts
 from tests.plugin.gpus import gpu
 
 
-def linked_gpu(number: int, driver: str = "i915", **facts: Any) -> Gpu:
+def linked_gpu(number: int, driver: str = "i915", **facts: Any) -> CardFacts:
     """A card with by-path links and a management engine that follow from its number."""
     address = f"0000:{number:02x}:00.0"
     links = {"by_path": (f"pci-{address}-card", f"pci-{address}-render"), "mei": (f"mei{number}",)}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from gas.card_facts import CardFacts
 from gas.errors import GasError
 from gas.plugin.devices.container_answer import CDI_KIND, Presentation, by_path_mounts, card_nodes
-from gas.plugin.discovery.gpu import Gpu
 from gas.plugin.files.plain_file import refuse_what_is_none
 
 DEFAULT_PATH = Path("/var/run/cdi/gpu.intel.com-card.json")
@@ -35,7 +35,7 @@ class CdiFileStays(GasError):
         super().__init__(f"cannot remove the CDI file {path}: {error.strerror}; remove it by hand")
 
 
-def cdi_text(gpus: Iterable[Gpu], presentation: Presentation) -> str:
+def cdi_text(gpus: Iterable[CardFacts], presentation: Presentation) -> str:
     """The file's content: one CDI device for each card, with the same nodes and mounts as plain answers have."""
     spec = {
         "cdiVersion": CDI_VERSION,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
 
+from gas.card_facts import CardFacts
 from gas.errors import GasError
 from gas.plugin.devices.device_ids import DeviceId
-from gas.plugin.discovery.gpu import Gpu
 
 CDI_KIND = "gpu.intel.com/card"
 """Kind of our CDI devices; their names are those of the cards: ``gpu.intel.com/card=card0``."""
@@ -87,7 +87,7 @@ class ContainerAnswer:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-def gpus_of(ids: Collection[DeviceId], gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+def gpus_of(ids: Collection[DeviceId], gpus: Iterable[CardFacts]) -> tuple[CardFacts, ...]:
     """The cards that the ids are places of, each once, in natural order; a card that is gone is left out.
 
     Raises NoSuchCards when nothing is left.
@@ -100,7 +100,7 @@ def gpus_of(ids: Collection[DeviceId], gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 
 def container_answer(
-    resource: str, gpus: Collection[Gpu], presentation: Presentation, *, env: Mapping[str, str] | None = None
+    resource: str, gpus: Collection[CardFacts], presentation: Presentation, *, env: Mapping[str, str] | None = None
 ) -> ContainerAnswer:
     """The answer that gives exactly these cards, in this order.
 
@@ -118,7 +118,7 @@ def container_answer(
     )
 
 
-def monitoring_answer(gpus: Iterable[Gpu], presentation: Presentation) -> ContainerAnswer:
+def monitoring_answer(gpus: Iterable[CardFacts], presentation: Presentation) -> ContainerAnswer:
     """Access to every healthy card and its management engine; a node that is missing would stop the container."""
     healthy = [gpu for gpu in gpus if gpu.healthy]
     engines = dict.fromkeys(name for gpu in healthy for name in gpu.mei)
@@ -129,12 +129,12 @@ def monitoring_answer(gpus: Iterable[Gpu], presentation: Presentation) -> Contai
     )
 
 
-def card_nodes(gpus: Iterable[Gpu], presentation: Presentation) -> tuple[DeviceNode, ...]:
+def card_nodes(gpus: Iterable[CardFacts], presentation: Presentation) -> tuple[DeviceNode, ...]:
     """The device nodes of the cards."""
     return tuple(_device_node(DRI / name, presentation) for gpu in gpus for name in gpu.device_nodes)
 
 
-def by_path_mounts(gpus: Iterable[Gpu], presentation: Presentation) -> tuple[Mount, ...]:
+def by_path_mounts(gpus: Iterable[CardFacts], presentation: Presentation) -> tuple[Mount, ...]:
     """The mounts that tell PCI addresses. A node without such links has nothing to mount."""
     links = [BY_PATH / name for gpu in gpus for name in gpu.by_path]
     match presentation.by_path:

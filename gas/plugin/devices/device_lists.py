@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gas.card_facts import CardFacts
 from gas.intel.names import COUNT_RESOURCES
 from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId
-from gas.plugin.discovery.gpu import Gpu
 
 
 class Monitoring(StrEnum):
@@ -35,7 +35,7 @@ DeviceLists = Mapping[str, tuple[Device, ...]]
 """Resource without prefix -> its devices, in natural order of their ids. A resource that is missing has no card."""
 
 
-def device_lists(gpus: Collection[Gpu], *, shared_dev_num: int, monitoring: Monitoring) -> DeviceLists:
+def device_lists(gpus: Collection[CardFacts], *, shared_dev_num: int, monitoring: Monitoring) -> DeviceLists:
     """The devices of each driver's resource, and of the monitoring resources that were asked for.
 
     shared_dev_num  ids per card, at least 1
@@ -65,9 +65,9 @@ def monitoring_resources(monitoring: Monitoring) -> tuple[str, ...]:
             return tuple(f"{driver}_monitoring" for driver in COUNT_RESOURCES)
 
 
-def monitored(gpus: Collection[Gpu], monitoring: Monitoring) -> Mapping[str, tuple[Gpu, ...]]:
+def monitored(gpus: Collection[CardFacts], monitoring: Monitoring) -> Mapping[str, tuple[CardFacts, ...]]:
     """Monitoring resource without prefix -> the cards that it gives access to, in natural order."""
-    by_resource: dict[str, tuple[Gpu, ...]] = {}
+    by_resource: dict[str, tuple[CardFacts, ...]] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.card):
         match monitoring:
             case Monitoring.NONE:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gas.card_facts import CardFacts, Scan
 from gas.cards import Card
-from gas.intel.quoted import listed
-from gas.plugin.discovery.gpu import Gpu, Scan
+from gas.quoted import listed
 
 FORGET_AFTER = 60.0
 """Seconds that a card which went away stays known: longer than a reset of the card or a reload of its driver takes."""
@@ -16,7 +16,7 @@ FORGET_AFTER = 60.0
 class _Known:
     """A card as it was when it was whole, and when it was first missed (None: it is there)."""
 
-    gpu: Gpu
+    gpu: CardFacts
     missed: float | None = None
 
 
@@ -29,9 +29,9 @@ class CardMemory:
            ^                                                                     |
            '--------- gone for a minute, or back under another number -----------'
 
-    What a scan could not read of a card that is known (`Gpu.unread`) stays as it was, so that one bad look costs pods
-    neither tiles nor memory. While a card is unhealthy it keeps its last description, so its labels and the numbers by
-    which links between cards are known stay the same. Broken cards stay as long as they are there. Kubelet takes an
+    What a scan could not read of a known card (`CardFacts.unread`) keeps its last value, so that one failed read costs
+    pods neither tiles nor memory. An unhealthy card keeps its last description, so its labels and the numbers by which
+    links between cards are known stay the same. Broken cards stay as long as they are present. Kubelet takes an
     unhealthy card from what it can give and leaves pods that have it alone.
     """
 
@@ -42,7 +42,7 @@ class CardMemory:
     def take_in(self, scan: Scan, now: float) -> Scan:
         """What the node has after this scan; ``now`` is seconds on a clock that never goes back."""
         problems = list(scan.problems)
-        gpus: dict[Card, Gpu] = {}
+        gpus: dict[Card, CardFacts] = {}
         for gpu in scan.gpus:
             gpus[gpu.card] = self._met(gpu, problems)
         elsewhere = {gpu.pci_address for gpu in scan.gpus if gpu.pci_address}
@@ -61,8 +61,8 @@ class CardMemory:
             broken=scan.broken,
         )
 
-    def _met(self, gpu: Gpu, problems: list[str]) -> Gpu:
-        """A card that could be read; nothing of the answer is `Gpu.unread`, whether it was ever known or not."""
+    def _met(self, gpu: CardFacts, problems: list[str]) -> CardFacts:
+        """A card that could be read; nothing of the answer is `CardFacts.unread`, whether it was ever known or not."""
         known = self._known.get(gpu.card)
         if known is not None and (known.gpu.pci_address, known.gpu.driver) == (gpu.pci_address, gpu.driver):
             known.missed = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gas.errors import GasError
-from gas.intel.quoted import quoted
+from gas.quoted import quoted
 
 _ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII)
 

@@ -7,9 +7,9 @@ import logging
 import time
 from collections.abc import Callable
 
+from gas.card_facts import Scan
 from gas.plugin.daemon_thread import in_a_daemon_thread
 from gas.plugin.discovery.card_memory import CardMemory
-from gas.plugin.discovery.gpu import Scan
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 One card that cannot be read costs nobody else anything. A fault in what decides whether and as what a card is given
 out (vendor, model, driver, virtual functions) leaves that card out; one in what only describes it (NUMA node, tiles,
-memory, links) leaves that description out, and says so in `Gpu.unread`.
+memory, links) leaves that description out, and says so in `CardFacts.unread`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
+from gas.card_facts import MOST_MEMORY, CardFacts, Scan
 from gas.cards import Card, MalformedCard
 from gas.intel.names import COUNT_RESOURCES
-from gas.intel.quoted import listed, quoted
-from gas.plugin.discovery.gpu import MOST_MEMORY, Gpu, Scan
 from gas.plugin.discovery.pci_ids import parse_pci_id
 from gas.plugin.discovery.sysfs_files import UnreadableFile, entries, is_there, link_target, read_number, read_text
+from gas.quoted import listed, quoted
 
 _INTEL = "0x8086"
 _MOST_NUMA_NODES = 1024
@@ -51,7 +51,7 @@ def read_gpus(
         return Scan(problems=("/sys/class/drm is missing: the kernel has no graphics driver loaded",))
     problems: list[str] = []
     by_path = _by_path_names(root, problems)
-    gpus: list[Gpu] = []
+    gpus: list[CardFacts] = []
     broken: set[Card] = set()
     for card in sorted(_cards(names)):
         reader = _CardReader(root, card, problems)
@@ -95,7 +95,7 @@ class _CardReader:
         self._unread: set[str] = set()
 
     def tell(self, sentence: str, *unread: str) -> None:
-        """A problem, and the fields of `Gpu` that are not known because of it."""
+        """A problem, and the fields of `CardFacts` that are not known because of it."""
         self._problems.append(f"{self._card}: {sentence}")
         self._unread.update(unread)
 
@@ -106,7 +106,7 @@ class _CardReader:
         by_path: tuple[str, ...],
         memory_override: int | None,
         memory_reserved: int,
-    ) -> Gpu | None:
+    ) -> CardFacts | None:
         """The card, or None when it is none of ours. Raises UnreadableFile when that cannot be told."""
         if not self._is_intel():
             return None
@@ -119,7 +119,7 @@ class _CardReader:
         in_device = self._names(self._device, "device", "tiles", "memory", "mei")
         tiles = self._tiles(in_device)
         address = self._pci_address()
-        return Gpu(
+        return CardFacts(
             card=self._card,
             driver=driver,
             device_id=device_id,

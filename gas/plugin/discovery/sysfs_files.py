@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gas.errors import GasError
-from gas.intel.quoted import quoted
+from gas.quoted import quoted
 
 _LONGEST = 4096
 """Bytes: a page, the most that a file of sysfs can hold."""

@@ -6,12 +6,12 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 
+from gas.card_facts import CardFacts
 from gas.daemon.logs import VERBOSE
 from gas.plugin.devices.affinity_mask import AFFINITY_MASK, mask_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
 from gas.plugin.devices.container_answer import ContainerAnswer, Presentation, container_answer, gpus_of
 from gas.plugin.devices.device_ids import DeviceId
-from gas.plugin.discovery.gpu import Gpu
 from gas.plugin.kubelet.device_server import AllocateRequest
 from gas.plugin.matching.confidence import Confidence
 from gas.plugin.matching.given_masks import GivenMask, GivenMasks
@@ -42,7 +42,7 @@ class Answers:
         masks: GivenMasks,
         metrics: Metrics,
         *,
-        gpus: Callable[[], Collection[Gpu]],
+        gpus: Callable[[], Collection[CardFacts]],
         policy: AllocationPolicy = AllocationPolicy.NONE,
         presentation: Presentation | None = None,
         on_allocated: Callable[[], None] = lambda: None,

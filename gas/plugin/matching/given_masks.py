@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from gas.cards import Card
 from gas.intel.container_tiles import format_container_tiles
-from gas.intel.quoted import quoted
 from gas.placement.choice import ContainerChoice
 from gas.plugin.devices.affinity_mask import AFFINITY_MASK, mask_of
 from gas.plugin.devices.device_ids import DeviceId
 from gas.plugin.kubelet.listing import NO_IDS, Ids, Listing
 from gas.plugin.matching.waiting_pods import PodOfNode, Want
+from gas.quoted import quoted
 
 
 @dataclass(frozen=True, slots=True)

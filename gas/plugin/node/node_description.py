@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gas.amounts import MalformedQuantity, parse_quantity
+from gas.card_facts import Scan
 from gas.intel import names
 from gas.objects import Node, NodeStatus, Quantity
-from gas.plugin.discovery.gpu import Scan
 from gas.plugin.node.node_labels import node_labels
 from gas.plugin.node.node_resources import SUMMED_RESOURCES, card_capacity, node_resources
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gas.card_facts import CardFacts, Scan
 from gas.intel import names
 from gas.intel.split_label import split_value
-from gas.plugin.discovery.gpu import Gpu, Scan
 
 _LONGEST_VALUE = 63
 
@@ -29,7 +29,7 @@ def node_labels(scan: Scan, *, pci_grouping_level: int) -> dict[str, str]:
     return labels
 
 
-def _card_names(gpus: Iterable[Gpu]) -> str:
+def _card_names(gpus: Iterable[CardFacts]) -> str:
     """As many whole names as fit: this old label has no continuation, and half a name would be another card's."""
     text = ""
     for gpu in gpus:
@@ -40,22 +40,22 @@ def _card_names(gpus: Iterable[Gpu]) -> str:
     return text
 
 
-def _numbers(gpus: Iterable[Gpu]) -> str:
+def _numbers(gpus: Iterable[CardFacts]) -> str:
     return ".".join(str(int(gpu.card)) for gpu in gpus)
 
 
-def _numa_gpu_map(gpus: Iterable[Gpu]) -> str:
+def _numa_gpu_map(gpus: Iterable[CardFacts]) -> str:
     """``0-0.1_1-2.3``; empty when no card belongs to a NUMA node."""
-    groups: dict[int, list[Gpu]] = {}
+    groups: dict[int, list[CardFacts]] = {}
     for gpu in gpus:
         if gpu.numa_node is not None:
             groups.setdefault(gpu.numa_node, []).append(gpu)
     return "_".join(f"{node}-{_numbers(group)}" for node, group in sorted(groups.items()))
 
 
-def _pci_groups(gpus: Iterable[Gpu], level: int) -> str:
+def _pci_groups(gpus: Iterable[CardFacts], level: int) -> str:
     """``0.1_2.3.4``; a card that shares its folders with no other is a group of one."""
-    groups: dict[tuple[str, ...], list[Gpu]] = {}
+    groups: dict[tuple[str, ...], list[CardFacts]] = {}
     for gpu in gpus:
         if level > 0 and gpu.pci_path:
             groups.setdefault(gpu.pci_path[:level], []).append(gpu)

@@ -6,9 +6,9 @@ Source: gpu-plugin-contract, Labels and extended resources of the node.
 
 from __future__ import annotations
 
+from gas.card_facts import CardFacts, Scan
 from gas.intel import names
 from gas.intel.card_capacity import format_card_capacity
-from gas.plugin.discovery.gpu import Gpu, Scan
 
 MILLICORES = "millicores"
 MEMORY_MAX = "memory.max"
@@ -48,7 +48,7 @@ def card_capacity(scan: Scan, *, shared_dev_num: int) -> str | None:
     )
 
 
-def card_amounts(gpu: Gpu, *, shared_dev_num: int) -> dict[str, int]:
+def card_amounts(gpu: CardFacts, *, shared_dev_num: int) -> dict[str, int]:
     """What one card has, by resource name without prefix; nothing while it is unhealthy."""
     if not gpu.healthy:
         return {}

@@ -11,11 +11,11 @@ from gas.intel.choice_annotations import read_receipt
 from gas.intel.container_cards import format_container_cards, parse_container_cards
 from gas.intel.malformed_annotation import MalformedAnnotation
 from gas.intel.names import ALLOCATED_CARDS, ALLOCATED_INIT_CARDS
-from gas.intel.quoted import quoted
 from gas.placement.choice import Choice
 from gas.placement.need import Role
 from gas.plugin.kubelet.listing import NO_IDS, ContainerIds
 from gas.plugin.matching.waiting_pods import PodOfNode
+from gas.quoted import quoted
 
 _MOST_TOLD = 3
 """Containers that one sentence names."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from gas.card_facts import CardFacts, Scan
 from gas.cards import Card
 from gas.plugin.discovery.card_memory import FORGET_AFTER, CardMemory
-from gas.plugin.discovery.gpu import Gpu, Scan
 from tests.plugin.gpus import gpu, scan
 
 
@@ -123,7 +123,7 @@ def test_cards_without_address_are_not_taken_for_one_another() -> None:
         ),
     ],
 )
-def test_a_card_that_changed(memory: CardMemory, changes: dict[str, Any], expected: Gpu) -> None:
+def test_a_card_that_changed(memory: CardMemory, changes: dict[str, Any], expected: CardFacts) -> None:
     assert memory.take_in(scan(gpu(0), gpu(1, **changes)), 5).gpus == (gpu(0), expected)
     assert health(memory.take_in(scan(gpu(0), gpu(1)), 10)) == {0: True, 1: True}
 

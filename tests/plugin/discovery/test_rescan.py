@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.discovery.gpu import Scan
+from gas.card_facts import Scan
 from gas.plugin.discovery.rescan import Scanner
 from gas.plugin.discovery.sysfs import read_gpus
 from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550, Model, add_gpu, card_directory, fake_gpus, remove_gpu, write_tree

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gas.card_facts import CardFacts
 from gas.cards import Card
-from gas.plugin.discovery.gpu import Gpu
 from gas.plugin.discovery.sysfs import read_gpus
 from gas.sandbox.broken_files import BREAKS, break_file
 from gas.sandbox.fake_sysfs import (
@@ -31,7 +31,7 @@ from gas.sandbox.fake_sysfs import (
 )
 
 
-def only(root: Path) -> Gpu:
+def only(root: Path) -> CardFacts:
     """The one card of a tree that has no fault."""
     scan = read_gpus(root)
     assert scan.problems == ()
@@ -70,7 +70,7 @@ def test_a_card_with_everything(tmp_path: Path) -> None:
         mei=7,
     )
     write_tree(tmp_path, (gpu,))
-    assert only(tmp_path) == Gpu(
+    assert only(tmp_path) == CardFacts(
         card=Card(3),
         driver="i915",
         device_id="0x56c0",

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gas.card_facts import CardFacts, Scan
 from gas.intel.inventory import read_node
 from gas.objects import Node
-from gas.plugin.discovery.gpu import Gpu, Scan
 from gas.plugin.node.node_description import NOTHING_OF_OURS, NodeDescription, describe_node, node_patch
 from gas.sandbox.merge_patch import merge_patched
 from tests.plugin.gpus import gpu, scan
@@ -157,7 +157,7 @@ alike = st.lists(st.integers(0, 300), unique=True, max_size=40).map(
 class TestTheExtenderReadsWhatWasWritten:
     @given(st.one_of(gpus, alike), st.integers(1, 16), st.integers(0, 3))
     def test_the_same_cards_with_the_same_of_everything(
-        self, gpus: tuple[Gpu, ...], shared_dev_num: int, level: int
+        self, gpus: tuple[CardFacts, ...], shared_dev_num: int, level: int
     ) -> None:
         scan = Scan(gpus=gpus)
         after = written(
@@ -176,7 +176,7 @@ class TestTheExtenderReadsWhatWasWritten:
         assert facts.inventory.numa_groups == numa_groups(gpus)
 
     @given(gpus.filter(bool), st.integers(1, 3), st.data())
-    def test_the_same_pci_groups(self, gpus: tuple[Gpu, ...], level: int, data: st.DataObject) -> None:
+    def test_the_same_pci_groups(self, gpus: tuple[CardFacts, ...], level: int, data: st.DataObject) -> None:
         one = data.draw(st.sampled_from(gpus))
         labels = describe_node(Scan(gpus=gpus), shared_dev_num=1, pci_grouping_level=level).labels
         disable = {f"telemetry.aware.scheduling.p/gas-disable-{one.card}": "PCI_GROUP"}
@@ -187,9 +187,9 @@ class TestTheExtenderReadsWhatWasWritten:
 
     @given(gpus, gpus, st.integers(0, 2))
     def test_nothing_is_left_of_an_earlier_description(
-        self, before: tuple[Gpu, ...], after: tuple[Gpu, ...], level: int
+        self, before: tuple[CardFacts, ...], after: tuple[CardFacts, ...], level: int
     ) -> None:
-        def describe(gpus: tuple[Gpu, ...]) -> NodeDescription:
+        def describe(gpus: tuple[CardFacts, ...]) -> NodeDescription:
             return describe_node(Scan(gpus=gpus), shared_dev_num=2, pci_grouping_level=level)
 
         fresh = written(node(FOREIGN), describe(after))
@@ -203,14 +203,14 @@ def kubelets(scan: Scan, shared_dev_num: int) -> dict[str, str]:
     return {GPU + name: str(count * shared_dev_num) for name, count in counts.items()}
 
 
-def amounts(gpu: Gpu, shared_dev_num: int) -> dict[str, int]:
+def amounts(gpu: CardFacts, shared_dev_num: int) -> dict[str, int]:
     if not gpu.healthy:
         return {}
     memory = {"memory.max": gpu.memory} if gpu.memory else {}
     return {gpu.driver: shared_dev_num, "millicores": 1000, "tiles": gpu.tiles, **memory}
 
 
-def numa_groups(gpus: tuple[Gpu, ...]) -> tuple[tuple[int, ...], ...] | None:
+def numa_groups(gpus: tuple[CardFacts, ...]) -> tuple[tuple[int, ...], ...] | None:
     nodes = sorted({gpu.numa_node for gpu in gpus if gpu.numa_node is not None})
     return tuple(tuple(gpu.card for gpu in gpus if gpu.numa_node == node) for node in nodes) or None
 

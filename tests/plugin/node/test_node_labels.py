@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gas.plugin.discovery.gpu import Gpu
+from gas.card_facts import CardFacts
 from gas.plugin.node.node_labels import node_labels
 from tests.plugin.gpus import gpu, scan
 
@@ -14,14 +14,14 @@ GPU = "gpu.intel.com/"
 VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
-def labels(*gpus: Gpu, level: int = 0) -> dict[str, str]:
+def labels(*gpus: CardFacts, level: int = 0) -> dict[str, str]:
     """Without the prefix."""
     written = node_labels(scan(*gpus), pci_grouping_level=level)
     assert all(VALUE.fullmatch(value) for value in written.values())
     return {name.removeprefix(GPU): value for name, value in written.items()}
 
 
-def on_board(card: int, board: str, slot: str) -> Gpu:
+def on_board(card: int, board: str, slot: str) -> CardFacts:
     return gpu(card, pci_path=("pci0000:00", board, slot))
 
 
@@ -59,7 +59,7 @@ def on_board(card: int, board: str, slot: str) -> Gpu:
         ),
     ],
 )
-def test_labels(gpus: tuple[Gpu, ...], level: int, expected: dict[str, str]) -> None:
+def test_labels(gpus: tuple[CardFacts, ...], level: int, expected: dict[str, str]) -> None:
     assert labels(*gpus, level=level) == expected
 
 

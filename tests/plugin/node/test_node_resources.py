@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gas.plugin.discovery.gpu import Gpu
+from gas.card_facts import CardFacts
 from gas.plugin.node.node_resources import card_capacity, node_resources
 from tests.plugin.gpus import gpu, scan
 
@@ -31,7 +31,7 @@ GPU = "gpu.intel.com/"
         pytest.param((gpu(0, healthy=False),), {}, id="nothing-is-not-written-as-0"),
     ],
 )
-def test_node_resources(gpus: tuple[Gpu, ...], expected: dict[str, int]) -> None:
+def test_node_resources(gpus: tuple[CardFacts, ...], expected: dict[str, int]) -> None:
     assert node_resources(scan(*gpus)) == {GPU + name: amount for name, amount in expected.items()}
 
 
@@ -61,7 +61,7 @@ def test_node_resources(gpus: tuple[Gpu, ...], expected: dict[str, int]) -> None
         pytest.param((gpu(0, healthy=False), gpu(1, healthy=False)), None, id="all-unhealthy"),
     ],
 )
-def test_card_capacity(gpus: tuple[Gpu, ...], expected: str | None) -> None:
+def test_card_capacity(gpus: tuple[CardFacts, ...], expected: str | None) -> None:
     assert card_capacity(scan(*gpus), shared_dev_num=3) == expected
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.intel.quoted import listed, quoted
+from gas.quoted import listed, quoted
 
 
 @pytest.mark.parametrize(

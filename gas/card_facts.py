@@ -11,7 +11,7 @@ MOST_MEMORY = 2**50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class CardFacts:
     """What is known of one card. Paths and names are those of the node itself, never with a prefix before them.
 
     driver        ``i915`` or ``xe``; it picks the resource
@@ -52,6 +52,6 @@ class Scan:
     broken    cards that are there but cannot be told what they are; none of them is among ``gpus``
     """
 
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[CardFacts, ...] = ()
     problems: tuple[str, ...] = ()
     broken: frozenset[Card] = frozenset()
