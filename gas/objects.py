@@ -1,20 +1,29 @@
-"""The few fields of Kubernetes objects that gas reads, as typed structs straight from JSON.
+"""The fields of Kubernetes objects that gas reads, as typed structs decoded straight from JSON.
 
-Every other field is skipped while decoding, which is what keeps 100,000 pods cheap. Field names are Kubernetes' own.
-``null`` stands for an absent map or list, as Go's clients write it. Amounts stay texts here: what a quantity means is
-for `gas.amounts` to say.
+A pod is modelled once, in three views: msgspec decodes only the fields that a struct names, so a program chooses the
+smallest view that has what it reads.
+
+Pod          for the extender, which watches every pod of the cluster
+NodePod      for the device plugin, which watches the pods of its node
+DetailedPod  for the doctor, which also reads how a pod is started and how it fares
+
+Field names are Kubernetes' own, in snake case. A map or list is None where it is absent or ``null``, as Go's clients
+write it. Amounts stay as they were written; `gas.amounts` parses them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
 Quantity = str | int | float
-"""As written in an object; API servers answer texts, hand-written bodies often hold numbers."""
+"""An amount as an object holds it: the API server writes texts, people often write numbers."""
 
 
 class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    pass
+    """A part of a Kubernetes object."""
 
 
 class ObjectMeta(_Object, frozen=True):
@@ -24,6 +33,7 @@ class ObjectMeta(_Object, frozen=True):
     resource_version: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 
@@ -32,23 +42,29 @@ class ResourceRequirements(_Object, frozen=True):
 
 
 class Container(_Object, frozen=True):
+    """A container. ``restart_policy`` matters only where it is ``Always`` on an init container: a sidecar."""
+
     name: str = ""
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
-    """Only ``Always``, on an init container, means something: a sidecar."""
 
 
 class PodSpec(_Object, frozen=True):
     node_name: str | None = None
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
+    containers: Sequence[Container] | None = None
+    init_containers: Sequence[Container] | None = None
 
 
 class PodStatus(_Object, frozen=True):
+    """A pod's status. Kubelet writes ``start_time`` once it has admitted or refused the pod."""
+
     phase: str | None = None
+    start_time: str | None = None
 
 
 class Pod(_Object, frozen=True):
+    """The fields of a pod that placement and bookings depend on."""
+
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus | None = None
@@ -63,18 +79,112 @@ class Pod(_Object, frozen=True):
 
     @property
     def key(self) -> str:
-        """``namespace/name``, for people; books go by UID."""
+        """``namespace/name``, for messages; the ledger is keyed by UID."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     @property
     def node_name(self) -> str:
-        """The node it is bound to, or an empty text."""
+        """The node that the pod is bound to, or an empty text."""
         return self.spec.node_name or ""
 
     @property
     def is_over(self) -> bool:
-        """Whether its containers have all ended for good: what it held is free."""
+        """Whether all containers have ended for good, so that the pod's cards are free."""
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
+
+
+class EnvVar(_Object, frozen=True):
+    """An environment variable. ``value`` is also None where the value comes from elsewhere (``valueFrom``)."""
+
+    name: str = ""
+    value: str | None = None
+
+
+class NodeContainer(Container, frozen=True):
+    env: Sequence[EnvVar] | None = None
+
+
+class NodePodSpec(PodSpec, frozen=True):
+    containers: Sequence[NodeContainer] | None = None
+    init_containers: Sequence[NodeContainer] | None = None
+
+
+class NodePod(Pod, frozen=True):
+    """A pod with its containers' environment."""
+
+    spec: NodePodSpec = NodePodSpec()
+
+
+class VolumeMount(_Object, frozen=True):
+    name: str = ""
+    mount_path: str = ""
+    sub_path: str | None = None
+
+
+class DetailedContainer(Container, frozen=True):
+    image: str | None = None
+    command: Sequence[str] | None = None
+    args: Sequence[str] | None = None
+    volume_mounts: Sequence[VolumeMount] | None = None
+
+
+class HostPath(_Object, frozen=True):
+    path: str = ""
+
+
+class KeyToPath(_Object, frozen=True):
+    key: str = ""
+    path: str = ""
+
+
+class ConfigMapVolume(_Object, frozen=True):
+    name: str = ""
+    items: Sequence[KeyToPath] | None = None
+
+
+class Volume(_Object, frozen=True):
+    name: str = ""
+    host_path: HostPath | None = None
+    config_map: ConfigMapVolume | None = None
+
+
+class DetailedPodSpec(PodSpec, frozen=True):
+    containers: Sequence[DetailedContainer] | None = None
+    init_containers: Sequence[DetailedContainer] | None = None
+    service_account_name: str | None = None
+    scheduler_name: str | None = None
+    volumes: Sequence[Volume] | None = None
+
+
+class Condition(_Object, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class DetailedPodStatus(PodStatus, frozen=True):
+    conditions: Sequence[Condition] | None = None
+
+
+class DetailedPod(Pod, frozen=True):
+    """A pod with its commands, mounts and conditions; also a static pod's manifest, which may lack anything."""
+
+    kind: str | None = None
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DetailedPodSpec = DetailedPodSpec()
+    status: DetailedPodStatus | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the condition ``Ready`` is ``True``."""
+        ready = self.condition("Ready")
+        return ready is not None and ready.status == "True"
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of this type, or None if the pod has none."""
+        conditions = (self.status.conditions if self.status is not None else None) or ()
+        return next((condition for condition in conditions if condition.type == kind), None)
 
 
 class NodeStatus(_Object, frozen=True):
@@ -83,6 +193,8 @@ class NodeStatus(_Object, frozen=True):
 
 
 class Node(_Object, frozen=True):
+    """The fields of a node that its cards are read from."""
+
     metadata: ObjectMeta
     status: NodeStatus | None = None
 
@@ -97,3 +209,21 @@ class Node(_Object, frozen=True):
     @property
     def annotations(self) -> dict[str, str]:
         return self.metadata.annotations or {}
+
+
+class ManagedFields(_Object, frozen=True):
+    """The fields of an object that one client wrote; ``fields`` is the API server's nested map."""
+
+    manager: str = ""
+    operation: str = ""
+    fields: dict[str, Any] | None = msgspec.field(default=None, name="fieldsV1")
+
+
+class DetailedObjectMeta(ObjectMeta, frozen=True):
+    managed_fields: Sequence[ManagedFields] | None = None
+
+
+class DetailedNode(Node, frozen=True):
+    """A node with the clients that wrote its labels."""
+
+    metadata: DetailedObjectMeta

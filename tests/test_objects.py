@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gas.objects import Node, Pod
+from gas.objects import DetailedNode, DetailedPod, Node, NodePod, Pod
 
 
 def test_a_pod_as_the_api_server_writes_it() -> None:
@@ -30,6 +30,68 @@ def test_a_pod_as_the_api_server_writes_it() -> None:
     resources = pod.spec.containers[0].resources
     assert resources is not None
     assert resources.requests == {"gpu.intel.com/i915": "1", "gpu.intel.com/tiles": 500}
+
+
+def test_the_view_of_a_pods_node_has_the_environment_and_the_times() -> None:
+    pod = msgspec.json.decode(
+        b"""{"metadata": {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"containers": [{"name": "main", "image": "x", "restartPolicy": null,
+                                 "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {}}]}]},
+        "status": {"phase": "Pending", "startTime": "2026-01-01T00:00:01Z"}}""",
+        type=NodePod,
+    )
+    assert pod.metadata.creation_timestamp == "2026-01-01T00:00:00Z"
+    assert pod.status is not None
+    assert pod.status.start_time == "2026-01-01T00:00:01Z"
+    assert pod.spec.containers is not None
+    assert [(each.name, each.value) for each in pod.spec.containers[0].env or ()] == [("A", "1"), ("B", None)]
+
+
+def test_the_detailed_view_has_commands_mounts_and_conditions() -> None:
+    pod = msgspec.json.decode(
+        b"""{"kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"serviceAccountName": "account", "schedulerName": "gpu",
+                 "containers": [{"name": "main", "image": "x", "command": ["run"], "args": ["-v"],
+                                 "resources": {"requests": {"gpu.intel.com/xe": 1}},
+                                 "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "s"}]}],
+                 "volumes": [{"name": "v", "hostPath": {"path": "/host"}},
+                             {"name": "w", "configMap": {"name": "c", "items": [{"key": "k", "path": "p"}]}}]},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
+                                  {"type": "Ready", "status": "True"}]}}""",
+        type=DetailedPod,
+    )
+    assert (pod.kind, pod.spec.service_account_name, pod.spec.scheduler_name) == ("Pod", "account", "gpu")
+    assert pod.spec.containers is not None
+    container = pod.spec.containers[0]
+    assert (container.image, container.command, container.args) == ("x", ["run"], ["-v"])
+    assert container.resources is not None
+    assert [(each.mount_path, each.sub_path) for each in container.volume_mounts or ()] == [("/v", "s")]
+    assert pod.spec.volumes is not None
+    host, config = pod.spec.volumes
+    assert host.host_path is not None
+    assert host.host_path.path == "/host"
+    assert config.config_map is not None
+    assert [(item.key, item.path) for item in config.config_map.items or ()] == [("k", "p")]
+    scheduled = pod.condition("PodScheduled")
+    assert scheduled is not None
+    assert scheduled.reason == "Unschedulable"
+    assert pod.is_ready
+
+
+def test_a_static_pods_manifest_may_lack_everything() -> None:
+    pod = msgspec.json.decode(b"{}", type=DetailedPod)
+    assert (pod.kind, pod.is_ready, pod.condition("Ready")) == (None, False, None)
+
+
+def test_a_detailed_node_names_the_writers_of_its_fields() -> None:
+    node = msgspec.json.decode(
+        b"""{"metadata": {"name": "n", "managedFields": [
+            {"manager": "gas-plugin", "operation": "Update", "fieldsV1": {"f:metadata": {}}}]}}""",
+        type=DetailedNode,
+    )
+    assert node.name == "n"
+    fields = (node.metadata.managed_fields or ())[0]
+    assert (fields.manager, fields.operation, fields.fields) == ("gas-plugin", "Update", {"f:metadata": {}})
 
 
 def test_null_stands_for_an_absent_map_or_list() -> None:

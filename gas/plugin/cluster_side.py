@@ -17,7 +17,7 @@ from gas.cluster.events import Events, Involved
 from gas.cluster.own_node import patch_node_status
 from gas.cluster.pods import patch_pod_annotations
 from gas.cluster.watch import Watch
-from gas.objects import Node
+from gas.objects import Node, NodePod
 from gas.plugin.devices.container_answer import Presentation
 from gas.plugin.flag_table import WriteNode
 from gas.plugin.flags import Flags
@@ -26,7 +26,6 @@ from gas.plugin.matching.answers import Answers
 from gas.plugin.matching.given_masks import GivenMasks
 from gas.plugin.matching.look_up import LookUp
 from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.pod_objects import NodePod
 from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.node_writer import NodeWriter

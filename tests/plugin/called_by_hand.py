@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gas.objects import NodePod
 from gas.plugin.devices.allocation_policy import PreferredRequest
 from gas.plugin.kubelet.listing import NO_IDS, Ids, Listing
 from gas.plugin.matching.match import Match, Wish
 from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.pod_objects import NodePod
 from gas.plugin.matching.waiting_pods import PodsOfNode
 from tests.plugin.pods_for_plugin import ids
 

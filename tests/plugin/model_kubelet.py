@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gas.objects import NodePod
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
 from gas.plugin.devices.device_ids import DeviceId
@@ -14,7 +15,6 @@ from gas.plugin.kubelet.listing import Ids, Listing
 from gas.plugin.matching.confidence import Confidence
 from gas.plugin.matching.match import Match
 from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.pod_objects import NodePod
 from gas.plugin.matching.waiting_pods import PodsOfNode, Want, pod_of_node
 
 

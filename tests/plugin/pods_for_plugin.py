@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from gas.cards import Card
+from gas.objects import NodePod
 from gas.plugin.devices.device_ids import DeviceId
 from gas.plugin.kubelet.listing import ContainerIds
-from gas.plugin.matching.pod_objects import NodePod
 from gas.plugin.matching.waiting_pods import PodOfNode, pod_of_node
 from tests.builders import pod_json
 

@@ -15,11 +15,10 @@ from gas.intel.choice_annotations import read_choice
 from gas.intel.malformed_annotation import MalformedAnnotation
 from gas.intel.names import COUNT_RESOURCES, PREFIX, TIMESTAMP, WRITTEN_ANNOTATIONS
 from gas.intel.need import BadNeed, read_booked_need
-from gas.objects import ObjectMeta, Pod, PodSpec
+from gas.objects import NodeContainer, NodePod, ObjectMeta, Pod, PodSpec
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import PodNeed, Role
 from gas.plugin.kubelet.listing import ContainerIds
-from gas.plugin.matching.pod_objects import NodeContainer, NodePod
 
 HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 

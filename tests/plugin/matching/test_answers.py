@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gas.objects import NodePod
 from gas.plugin.devices.allocation_policy import PreferredRequest
 from gas.plugin.devices.container_answer import ContainerAnswer, NoSuchCards
 from gas.plugin.kubelet.device_server import AllocateRequest
@@ -16,7 +17,6 @@ from gas.plugin.matching.answers import Answers
 from gas.plugin.matching.given_masks import GivenMasks
 from gas.plugin.matching.look_up import LookUp
 from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.pod_objects import NodePod
 from gas.plugin.matching.waiting_pods import PodsOfNode
 from gas.plugin.metrics import Metrics
 from tests.builders import container

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from gas.objects import NodePod
 from gas.plugin.devices.allocation_policy import PreferredRequest
 from gas.plugin.kubelet.device_server import ANSWER_WITHIN
 from gas.plugin.kubelet.listing import NO_IDS, ContainerIds, Listing
@@ -13,7 +14,6 @@ from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.matching import look_up
 from gas.plugin.matching.look_up import Finding, LookUp
 from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.pod_objects import NodePod
 from gas.plugin.matching.waiting_pods import PodsOfNode
 from tests.builders import container
 from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, slots

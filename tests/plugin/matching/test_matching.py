@@ -7,10 +7,10 @@ from typing import ClassVar
 import pytest
 
 from gas.cards import Card
+from gas.objects import NodePod
 from gas.placement.choice import ContainerChoice
 from gas.plugin.kubelet.listing import ContainerIds, Listing
 from gas.plugin.matching.confidence import Confidence
-from gas.plugin.matching.pod_objects import NodePod
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
 from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots

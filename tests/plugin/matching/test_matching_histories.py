@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from gas.cards import Card
+from gas.objects import NodePod, PodStatus
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.matching.confidence import Confidence
-from gas.plugin.matching.pod_objects import NodePod, NodePodStatus
 from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode, pod_of_node
 from tests.builders import container
 from tests.plugin.model_kubelet import Handed, Kubelet, Plugin
@@ -296,7 +296,7 @@ def _container(name: str, resource: str, size: int, *, always: bool = False) -> 
 
 
 def _with_status(pod: NodePod, phase: str) -> NodePod:
-    return msgspec.structs.replace(pod, status=NodePodStatus(phase=phase, start_time="2026-01-01T00:00:00Z"))
+    return msgspec.structs.replace(pod, status=PodStatus(phase=phase, start_time="2026-01-01T00:00:00Z"))
 
 
 def _ids_of(pod: PodOfNode, resource: str) -> Counter[Card]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gas.objects import NodePod
 from gas.plugin.matching.other_cards import why_other_cards
-from gas.plugin.matching.pod_objects import NodePod
 from tests.builders import container
 from tests.plugin.called_by_hand import Node
 from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gas.cards import Card
+from gas.objects import NodePod
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
 from gas.plugin.kubelet.listing import ContainerIds
-from gas.plugin.matching.pod_objects import NodePod
 from gas.plugin.matching.waiting_pods import PodsOfNode, Want
 from tests.builders import container
 from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, seen

@@ -14,12 +14,12 @@ import pytest
 from gas.cards import Card
 from gas.cluster.errors import Forbidden
 from gas.errors import GasError
+from gas.objects import NodePod
 from gas.plugin.devices.allocation_policy import PreferredRequest
 from gas.plugin.kubelet.listing import NO_IDS, ContainerIds, Listing
 from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.matching.given_masks import GivenMask, GivenMasks
 from gas.plugin.matching.matching import SETTLED, Matching
-from gas.plugin.matching.pod_objects import NodePod
 from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode
 from gas.plugin.receipts import receipt_writer
 from gas.plugin.receipts.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, ReceiptWriter

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from gas.cards import Card
 from gas.intel.choice_annotations import read_receipt
 from gas.intel.need import read_booked_need
+from gas.objects import NodePod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import Role
 from gas.plugin.kubelet.listing import ContainerIds
-from gas.plugin.matching.pod_objects import NodePod
 from gas.plugin.matching.waiting_pods import PodOfNode, pod_of_node
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind, receipt
 from tests.builders import container
