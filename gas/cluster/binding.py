@@ -38,7 +38,7 @@ async def bind_pod(
     Raises ApiRefused when nothing was changed: 404, there is no such pod; 409, it is another pod (UID), is
     bound already or is being deleted. Raises OutcomeUnknown when the write was sent and nobody knows; reading
     the pod tells. Any other ApiUnavailable means that nothing was sent. MalformedName: no pod can be called
-    that. The API server does not ask whether the node exists. Source: gas-contract, HTTP (bind).
+    that. The API server does not ask whether the node exists. Source: contract E11.2, E11.3.
     """
     binding = _Binding(_Meta(name, namespace, uid, annotations), _Target(node))
     await api.request("POST", paths.binding(namespace, name), body=msgspec.json.encode(binding))

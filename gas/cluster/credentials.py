@@ -89,7 +89,7 @@ async def find_credentials(
     ca_file: str = CA_FILE,
     clock: Callable[[], float] = time.monotonic,
 ) -> Credentials:
-    """Choose in this order (gas-contract: HTTP), and read: a kubeconfig named explicitly; inside a cluster
+    """Choose in this order (contract E12.3), and read: a kubeconfig named explicitly; inside a cluster
     the service account; ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config.
 
     Raises NoCluster when what is chosen is missing, unreadable or malformed.

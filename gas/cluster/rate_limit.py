@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 HIGHEST = 1000
-"""Both flags are capped here (gas-contract: HTTP)."""
+"""Both flags are capped here (contract E12.2)."""
 
 _DEFAULT_QPS = 5.0
 _DEFAULT_BURST = 10

@@ -42,7 +42,7 @@ def extender_app(
     body_timeout            seconds from a request's headers to the end of its body
 
     A path that is none, prioritize too, and a content type that is not JSON are answered with 404, another
-    method with 405, what is not JSON at all with 404, all else with 200 (gas-contract, HTTP).
+    method with 405, what is not JSON at all with 404, all else with 200 (contract E10.6 to E10.9).
     """
 
     def route(name: str, verb: Verb) -> Route:

@@ -1,7 +1,7 @@
 """The scheduler's extender protocol, version 1, from bytes to typed values and back.
 
 Field names are Go's own (``NodeNames``, no JSON tags), and Go reads them in any case, so that is accepted here
-too. Unknown fields are skipped while decoding. Source: gas-contract, HTTP.
+too. Unknown fields are skipped while decoding. Source: contract E10.2, E10.3 and E10.5.
 """
 
 from __future__ import annotations

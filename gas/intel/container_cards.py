@@ -1,7 +1,7 @@
 """Cards by container, as text: ``card0,card1|card2``.
 
 Containers are separated by ``|``, the cards of one by ``,``. A container without cards leaves its place
-empty: ``card0||card1`` (gas-contract: Vocabulary).
+empty: ``card0||card1`` (contract E3.1).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tiles by container and card, as text: ``card0:gt0+gt1,card1:gt0|card2:gt1``.
 
 Containers are separated by ``|``, the cards of one by ``,``, the tiles of a card by ``+``. A container
-without tiles leaves its place empty (gas-contract: Vocabulary).
+without tiles leaves its place empty (contract E3.2).
 """
 
 from __future__ import annotations

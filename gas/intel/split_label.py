@@ -2,8 +2,7 @@
 
 A label value has at most 63 characters. The text of ``name`` goes on in ``name2``, ``name3`` …; each of those
 begins with the control character ``Z``, which is no part of the text. Pieces are cut after any letter or
-digit, even inside a number, so join first and split into entries after (gas-contract: Vocabulary, card
-numbers label).
+digit, even inside a number, so join first and split into entries after (contract E2.3).
 """
 
 from __future__ import annotations

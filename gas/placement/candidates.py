@@ -1,4 +1,4 @@
-"""Which cards may be used, and which is tried first (gas-contract: Choosing cards, 1, 2 and 4).
+"""Which cards may be used, and which is tried first (contract E6.1 to E6.6).
 
 The original makes the list of candidates anew for every single card. While one container is served only the
 cards that it already holds change their place in that list, so one list a container gives the same answers.

@@ -1,6 +1,6 @@
 """The first answer: container after container, card after card, the first that fits, no second thoughts.
 
-Where the original extender had an answer, this is it (gas-contract: Choosing cards, 1 to 3).
+Where the original extender had an answer, this is it (contract E6.7).
 """
 
 from __future__ import annotations

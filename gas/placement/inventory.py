@@ -64,7 +64,7 @@ UNUSED = Usage()
 def free_amount(inventory: Inventory, usage: Usage, card: Card, name: str) -> int:
     """How much of a resource is left on a card; negative when the node shrank below what is booked.
 
-    A closed tile that nobody holds is not free either (gas-contract: Choosing cards, tiles).
+    A closed tile that nobody holds is not free either (contract E8.11).
     """
     left = inventory.capacity.get(card, NOTHING).get(name, 0) - usage.amounts.get(card, NOTHING).get(name, 0)
     if name == "tiles":

@@ -1,5 +1,4 @@
-"""Cards in pairs joined by a link, one tile of each (gas-contract: Choosing cards,
-``gas-allocate-xelink``)."""
+"""Cards in pairs joined by a link, one tile of each (contract E7.7)."""
 
 from __future__ import annotations
 

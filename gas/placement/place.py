@@ -26,7 +26,7 @@ def place(
     balanced: str | None = None,
     step_limit: int = DEFAULT_STEP_LIMIT,
 ) -> Choice | Refusal:
-    """Choose cards and tiles for every container of the pod (gas-contract: Choosing cards).
+    """Choose cards and tiles for every container of the pod (contract E6.5 to E6.9).
 
     usage         what is booked on the node; only read
     balanced    a resource by whose use the cards are ordered, least first; a preferred card has no say then

@@ -40,7 +40,7 @@ class UnknownNode(Refusal):
 
 @dataclass(frozen=True)
 class PreferredElsewhere(Refusal):
-    """There is room, but another node gives the pod the card that it prefers (gas-contract: Choosing cards, 2)."""
+    """There is room, but another node gives the pod the card that it prefers (contract E6.4)."""
 
     kind: ClassVar[str] = "preferred-elsewhere"
     per_card_books: ClassVar[bool] = False

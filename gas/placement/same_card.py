@@ -1,4 +1,4 @@
-"""Containers that share one card (gas-contract: Choosing cards, ``gas-same-gpu``)."""
+"""Containers that share one card (contract E7.3)."""
 
 from __future__ import annotations
 

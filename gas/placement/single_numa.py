@@ -1,4 +1,4 @@
-"""All cards of a pod from one NUMA group (gas-contract: Choosing cards, ``gas-allocate-single-numa``)."""
+"""All cards of a pod from one NUMA group (contract E7.8)."""
 
 from __future__ import annotations
 

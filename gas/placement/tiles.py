@@ -1,5 +1,4 @@
-"""Which tiles of its cards a container gets, once all cards of the pod are chosen (gas-contract: Choosing
-cards)."""
+"""Which tiles of its cards a container gets, once all cards of the pod are chosen (contract E8.7 to E8.10)."""
 
 from __future__ import annotations
 

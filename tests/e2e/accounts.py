@@ -15,7 +15,7 @@ ORIGINAL_RULES: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["bindings", "pods/binding"], "verbs": ["create"]},
 )
-"""The original's ClusterRole ``gas-handler`` (gas-contract: HTTP, Deployment)."""
+"""The original's ClusterRole ``gas-handler`` (contract E14.3)."""
 
 FULL_RULES: tuple[Rule, ...] = (
     *ORIGINAL_RULES,

@@ -106,7 +106,7 @@ class Witnesses:
         }
 
     def _mask(self, container: WrittenContainer, spec: Object) -> str | None:
-        """What the tiles written mean for the driver (gpu-plugin-contract: ZE_AFFINITY_MASK)."""
+        """What the tiles written mean for the driver (contract P4.1 to P4.4)."""
         tiles_of = {f"card{gpu.card}": gpu.model.tiles for gpu in self.gpus}
         most = max((tiles_of.get(card, 1) for card in container.cards), default=1)
         if not container.tiles or most <= 1:

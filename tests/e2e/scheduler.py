@@ -72,7 +72,7 @@ class KubeScheduler:
 
 
 def extender_entry(port: int, authority: Authority, client: KeyPair, *, ignorable: bool) -> dict[str, Any]:
-    """The entry under ``extenders`` (gas-contract: Scheduler side), for an extender on loopback."""
+    """The entry under ``extenders`` (contract E13.1), for an extender on loopback."""
     return {
         "urlPrefix": f"https://127.0.0.1:{port}",
         "filterVerb": "scheduler/filter",

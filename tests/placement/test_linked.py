@@ -1,4 +1,4 @@
-"""Pairs of cards joined by a link (gas-contract: Choosing cards, gas-allocate-xelink)."""
+"""Pairs of cards joined by a link (contract E7.7)."""
 
 from __future__ import annotations
 

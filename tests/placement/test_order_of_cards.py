@@ -1,4 +1,4 @@
-"""Which card comes first: natural order, the least used, the preferred one (gas-contract: Choosing cards, 1 to 4)."""
+"""Which card comes first: natural order, the least used, the preferred one (contract E6.1 to E6.6)."""
 
 from __future__ import annotations
 

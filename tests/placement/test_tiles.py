@@ -1,4 +1,4 @@
-"""Tiles: as many as asked, open, nobody else's (gas-contract: Choosing cards, tiles)."""
+"""Tiles: as many as asked, open, nobody else's (contract E8.7 to E8.11)."""
 
 from __future__ import annotations
 

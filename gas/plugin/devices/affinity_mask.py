@@ -23,7 +23,7 @@ def mask_of(given: ContainerChoice | None, tiles_of: Mapping[Card, int], hierarc
 
 
 def affinity_mask(tiles: Sequence[Sequence[int]], tiles_of_cards: Sequence[int], hierarchy: str | None) -> str | None:
-    """The value of the variable, or None when it is not to be set (gpu-plugin-contract: ZE_AFFINITY_MASK).
+    """The value of the variable, or None when it is not to be set (contract P4.1 to P4.4).
 
     tiles           for each card of the container, in the order of its annotation, the tiles decided
     tiles_of_cards  for each of the same cards, how many tiles it has

@@ -53,7 +53,7 @@ def preferred_ids(
     spared   ids that are promised to others: taken only when there are no others left
 
     As long as cards suffice every id is of another card, as a second id of the same card gives a container
-    nothing. Source: gpu-plugin-contract: Kubelet (``--allocation-policy``).
+    nothing. Source: contract P2.7.
     """
     chosen = [*dict.fromkeys([*sorted(request.must_include), *decided])][: request.size]
     left = [id_ for id_ in dict.fromkeys(request.offered) if id_ not in chosen]

@@ -41,7 +41,7 @@ def device_lists(gpus: Collection[CardFacts], *, shared_dev_num: int, monitoring
     shared_dev_num  ids per card, at least 1
 
     An unhealthy card keeps its ids, as kubelet then knows which containers have them. Monitoring is healthy while
-    any of its cards is. Source: gpu-plugin-contract: Kubelet.
+    any of its cards is. Source: contract P2.3 to P2.6.
     """
     lists: dict[str, tuple[Device, ...]] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.card):

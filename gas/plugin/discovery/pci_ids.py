@@ -33,7 +33,7 @@ def parse_pci_id(text: str) -> str | None:
 def parse_id_lists(allow: str, deny: str) -> tuple[frozenset[str], frozenset[str]]:
     """The two flags' texts as sets of ids; an empty text is a flag that was not given.
 
-    Raises MalformedPciId and AllowedAndDenied. Source: gpu-plugin-contract, Reading sysfs (whole ids are compared).
+    Raises MalformedPciId and AllowedAndDenied. Source: contract P1.10.
     """
     lists = _parse_ids("--allow-ids", allow), _parse_ids("--deny-ids", deny)
     if all(lists):

@@ -14,7 +14,7 @@ from gas.plugin.discovery.card_memory import CardMemory
 logger = logging.getLogger(__name__)
 
 INTERVAL = 5.0
-"""Seconds between two scans. Source: gpu-plugin-contract, Reading sysfs."""
+"""Seconds between two scans. Source: contract P1.12."""
 
 SLOW = 10.0
 """Seconds after which a scan is told of as stuck. The kernel may keep a reader for ever; nothing can stop that."""

@@ -1,4 +1,4 @@
-"""What GPUs this node has, read from sysfs and ``/dev/dri``. Source: gpu-plugin-contract, Reading sysfs.
+"""What GPUs this node has, read from sysfs and ``/dev/dri``. Source: contract P1.1 to P1.9.
 
 One card that cannot be read costs nobody else anything. A fault in what decides whether and as what a card is given
 out (vendor, model, driver, virtual functions) leaves that card out; one in what only describes it (NUMA node, tiles,

@@ -1,4 +1,4 @@
-"""The node's labels about its cards. Source: gpu-plugin-contract, Labels and extended resources of the node."""
+"""The node's labels about its cards. Source: contract P5.1 to P5.4."""
 
 from __future__ import annotations
 

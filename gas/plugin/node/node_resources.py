@@ -1,7 +1,7 @@
 """What the node's cards add up to, and what single cards have where they are not all alike.
 
 The count resources ``i915`` and ``xe`` are kubelet's: it has them from the plugin's device lists and from nobody else.
-Source: gpu-plugin-contract, Labels and extended resources of the node.
+Source: contract P5.5.
 """
 
 from __future__ import annotations

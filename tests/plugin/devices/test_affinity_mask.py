@@ -1,4 +1,4 @@
-"""gpu-plugin-contract: ZE_AFFINITY_MASK."""
+"""The affinity mask of a container, contract P4.1 to P4.4."""
 
 from __future__ import annotations
 

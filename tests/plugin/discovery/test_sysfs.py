@@ -1,4 +1,4 @@
-"""Reading the node's cards. Cases name the sentences of gpu-plugin-contract, Reading sysfs."""
+"""Reading the node's cards. Contract P1.1 to P1.11."""
 
 from __future__ import annotations
 

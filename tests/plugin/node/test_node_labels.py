@@ -1,4 +1,4 @@
-"""Labels of the node. Cases name gpu-plugin-contract, Labels and extended resources of the node."""
+"""Labels of the node. Contract P5.1 to P5.4."""
 
 from __future__ import annotations
 
