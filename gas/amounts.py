@@ -17,6 +17,9 @@ Amounts = Mapping[str, int]
 SortedAmounts = tuple[tuple[str, int], ...]
 """The same as pairs in order of their names: hashable, and the fastest to walk."""
 
+TILES = "tiles"
+"""The resource whose amount is a number of tiles: those of a card, or those wanted of each card."""
+
 MAX_AMOUNT = 2**63 - 1
 """The largest number that Kubernetes itself can hold for an extended resource."""
 
@@ -113,7 +116,7 @@ def describe(name: str, amount: int) -> str:
     """An amount in words: ``"5.0 GB of memory.max"``, ``"500 millicores"``, ``"1 tile"``."""
     if is_bytes(name):
         return f"{gigabytes(amount)} GB of {name}"
-    if name == "tiles" and amount == 1:
+    if name == TILES and amount == 1:
         return "1 tile"
     return f"{amount} {name}"
 

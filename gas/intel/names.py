@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gas import amounts
+
 PREFIX = "gpu.intel.com/"
 """Of extended resources (each is booked card by card) and of the node labels that describe cards."""
 
@@ -11,7 +13,7 @@ COUNT_RESOURCES = ("i915", "xe")
 MONITORING_RESOURCES = ("i915_monitoring", "xe_monitoring", "monitoring")
 """Access to all cards of the node: no allocation of a card, so never divided nor booked."""
 
-TILES = "tiles"
+TILES = amounts.TILES
 
 # Node labels that describe cards.
 CARDS = PREFIX + "cards"

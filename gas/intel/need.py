@@ -15,6 +15,7 @@ from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.quoted import listed, quoted
 
 _ALWAYS = "Always"
+_COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
 
 
 class BadNeed(GasError):
@@ -47,7 +48,7 @@ def read_need(pod: Pod, *, allowlist: bool, denylist: bool) -> PodNeed:
     _check_kinds(requests)
     containers = tuple(map(_container_need, requests))
     if not any(request.count for request in requests):
-        return PodNeed(containers=containers)
+        return PodNeed(containers=containers, count_resources=_COUNT_RESOURCES)
 
     annotations = pod.annotations
     linked = names.ALLOCATE_XELINK in annotations
@@ -60,6 +61,7 @@ def read_need(pod: Pod, *, allowlist: bool, denylist: bool) -> PodNeed:
         same_card=_same_card(requests, annotations),
         linked=linked,
         single_numa=names.ALLOCATE_SINGLE_NUMA in annotations,
+        count_resources=_COUNT_RESOURCES,
     )
 
 
@@ -76,7 +78,7 @@ def read_booked_need(pod: Pod) -> PodNeed:
         for request in requests:
             request.amounts.pop(name, None)
     _check_sums(requests)
-    return PodNeed(containers=tuple(map(_container_need, requests)))
+    return PodNeed(containers=tuple(map(_container_need, requests)), count_resources=_COUNT_RESOURCES)
 
 
 def _requests(pod: Pod, *, is_booked: bool = False) -> list[_Request]:

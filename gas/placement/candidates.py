@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gas.amounts import TILES
 from gas.cards import Card
 from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import NOTHING, Inventory, Usage
@@ -71,6 +72,6 @@ class Candidates:
 def _booked(inventory: Inventory, usage: Usage, card: Card, name: str) -> int:
     """A closed tile that nobody holds counts as used."""
     booked = usage.amounts.get(card, NOTHING).get(name, 0)
-    if name == "tiles":
+    if name == TILES:
         booked += len(inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset()))
     return booked

@@ -9,7 +9,6 @@ from gas.placement.inventory import Inventory, Usage
 from gas.placement.linked import pairs
 from gas.placement.need import PodNeed
 from gas.placement.requests import plan_of
-from gas.placement.shortage import COUNT_RESOURCES
 
 
 def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str, ...]:
@@ -37,7 +36,7 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
             parts.append("joined by no free link to a card with room")
         for place, name in enumerate(plan.names):
             left = room.left[card][place]
-            if name not in COUNT_RESOURCES or left < most[name]:
+            if name not in need.count_resources or left < most[name]:
                 capacity = inventory.capacity[card].get(name, 0)
                 parts.append(_numbers(name, max(left, 0), capacity, most[name]))
         if not parts:

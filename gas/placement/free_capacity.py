@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from gas.amounts import TILES
 from gas.cards import Card
 from gas.placement.inventory import NOTHING, Inventory, Usage, free_amount, free_tiles
 from gas.placement.requests import Plan, Request
@@ -39,9 +40,9 @@ class FreeCapacity:
             has = inventory.capacity[card]
             booked = usage.amounts.get(card, NOTHING)
             row = [have - booked.get(name, 0) if (have := has.get(name, 0)) > 0 else NEVER for name in plan.names]
-            if "tiles" in plan.names and has.get("tiles", 0) > 0:
-                row[plan.names.index("tiles")] = min(
-                    free_amount(inventory, usage, card, "tiles"), len(free_tiles(inventory, usage, card))
+            if TILES in plan.names and has.get(TILES, 0) > 0:
+                row[plan.names.index(TILES)] = min(
+                    free_amount(inventory, usage, card, TILES), len(free_tiles(inventory, usage, card))
                 )
             self._first[card] = row
             self.left[card] = row * plan.moments

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gas.amounts import Amounts
+from gas.amounts import TILES, Amounts
 from gas.cards import Card, Tile
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -67,7 +67,7 @@ def free_amount(inventory: Inventory, usage: Usage, card: Card, name: str) -> in
     A closed tile that nobody holds is not free either (contract E8.11).
     """
     left = inventory.capacity.get(card, NOTHING).get(name, 0) - usage.amounts.get(card, NOTHING).get(name, 0)
-    if name == "tiles":
+    if name == TILES:
         left -= len(inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset()))
     return left
 
@@ -75,6 +75,6 @@ def free_amount(inventory: Inventory, usage: Usage, card: Card, name: str) -> in
 def free_tiles(inventory: Inventory, usage: Usage, card: Card) -> tuple[int, ...]:
     """The tiles of a card that may be given out: its preferred ones first, then the rest in ascending order."""
     shut = inventory.closed_tiles.get(card, frozenset()) | usage.tiles.get(card, frozenset())
-    count = inventory.capacity.get(card, NOTHING).get("tiles", 0)
+    count = inventory.capacity.get(card, NOTHING).get(TILES, 0)
     preferred = [tile for tile in inventory.preferred_tiles.get(card, ()) if tile < count and tile not in shut]
     return (*preferred, *(tile for tile in range(count) if tile not in shut and tile not in preferred))

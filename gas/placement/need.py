@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from functools import cached_property
 
-from gas.amounts import SortedAmounts
+from gas.amounts import TILES, SortedAmounts
 from gas.cards import Card
 
 
@@ -39,19 +39,21 @@ class ContainerNeed:
     @property
     def tiles(self) -> int:
         """Tiles on each card."""
-        return next((amount for name, amount in self.per_card if name == "tiles"), 0)
+        return next((amount for name, amount in self.per_card if name == TILES), 0)
 
 
 @dataclass(frozen=True)
 class PodNeed:
     """A pod's need. Equal needs get equal answers from equal nodes, so it serves as a key.
 
-    containers   in the order in which kubelet starts them: init containers and sidecars, then app containers
-    allowed      the only cards that may be used; None when any may
-    denied       cards that may not be used
-    same_card    positions in ``containers`` of those that share one card; each has count 1 and no tiles
-    linked       cards are given in pairs joined by a link, one tile of each; every count is even, tiles 1 a card
-    single_numa  all cards come from one NUMA group
+    containers       in the order in which kubelet starts them: init containers and sidecars, then app containers
+    allowed          the only cards that may be used; None when any may
+    denied           cards that may not be used
+    same_card        positions in ``containers`` of those that share one card; each has count 1 and no tiles
+    linked           cards are given in pairs joined by a link, one tile of each; every count is even, tiles 1 a card
+    single_numa      all cards come from one NUMA group
+    count_resources  names of the resources that only count cards: every container with cards wants one of them, so a
+                     refusal names them only if nothing else is short
     """
 
     containers: tuple[ContainerNeed, ...]
@@ -60,13 +62,24 @@ class PodNeed:
     same_card: frozenset[int] = frozenset()
     linked: bool = False
     single_numa: bool = False
+    count_resources: frozenset[str] = frozenset()
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.containers, self.allowed, self.denied, self.same_card, self.linked, self.single_numa))
+        return hash(
+            (
+                self.containers,
+                self.allowed,
+                self.denied,
+                self.same_card,
+                self.linked,
+                self.single_numa,
+                self.count_resources,
+            )
+        )
 
     @cached_property
     def wants_cards(self) -> bool:

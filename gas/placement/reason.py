@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from gas.amounts import TILES
 from gas.cards import Card
 from gas.placement.candidates import usable_cards
 from gas.placement.free_capacity import FreeCapacity
@@ -29,7 +30,7 @@ from gas.placement.refusal import (
     Shortage,
 )
 from gas.placement.requests import plan_of
-from gas.placement.shortage import COUNT_RESOURCES, not_together, shortage
+from gas.placement.shortage import not_together, shortage
 from gas.placement.single_numa import card_groups
 from gas.placement.solve import Unsolved, solve
 
@@ -99,7 +100,7 @@ def _what_is_short(question: _Question, cards: tuple[Card, ...]) -> Shortage | N
     plan = plan_of(question.need)
     room = FreeCapacity(plan, question.inventory, question.usage, cards)
     for request in plan.requests:
-        if (short := shortage(request, (cards,), room)) is not None:
+        if (short := shortage(plan, request, (cards,), room)) is not None:
             return short
     return not_together(plan)
 
@@ -147,7 +148,7 @@ def _no_numa_group(question: _Question) -> Refusal:
     usable = usable_cards(question.need, question.inventory, balanced=True)
     room = FreeCapacity(plan, question.inventory, question.usage, usable)
     groups = card_groups(question.need, question.inventory, usable)
-    found = (shortage(request, groups, room) for request in plan.requests)
+    found = (shortage(plan, request, groups, room) for request in plan.requests)
     return NoNumaGroup(next((short for short in found if short is not None), None))
 
 
@@ -159,7 +160,7 @@ def _no_linked_pairs(question: _Question) -> Refusal:
     need, plan = question.need, plan_of(question.need)
     for position, container in enumerate(need.containers):
         if container.count and not replace(question, need=_only(need, position)).fits():
-            left_out = COUNT_RESOURCES | {"tiles"}
+            left_out = need.count_resources | {TILES}
             amounts = tuple(named for named in container.per_card if named[0] not in left_out)
             return NoLinkedPairs(container.count // 2, amounts)
     at_once = [

@@ -50,6 +50,7 @@ class Plan:
     names           the resources that any of them names; slot = moment * len(names) + place of the name
     moments         how many; END is the first
     in_start_order  (position, request) of every container with cards, as kubelet starts them
+    count_resources those of the need
     """
 
     requests: tuple[Request, ...]
@@ -57,6 +58,7 @@ class Plan:
     names: tuple[str, ...]
     moments: int
     in_start_order: tuple[tuple[int, Request], ...]
+    count_resources: frozenset[str]
 
     @property
     def has_init_containers(self) -> bool:
@@ -108,6 +110,7 @@ def plan_of(need: PodNeed) -> Plan:
         names=names,
         moments=1 + len(init_moments),
         in_start_order=tuple((position, by_position[position]) for position in holding),
+        count_resources=need.count_resources,
     )
 
 

@@ -10,12 +10,9 @@ from gas.placement.free_capacity import FreeCapacity
 from gas.placement.refusal import NotTogether, Shortage
 from gas.placement.requests import Plan, Request
 
-COUNT_RESOURCES = frozenset({"i915", "xe"})
-"""Everybody who wants a card wants one of these, so they are named only if nothing else is short."""
 
-
-def shortage(request: Request, groups: Sequence[Sequence[Card]], room: FreeCapacity) -> Shortage | None:
-    """What one request lacks in every one of the groups of cards; None when it fits, alone, in one of them.
+def shortage(plan: Plan, request: Request, groups: Sequence[Sequence[Card]], room: FreeCapacity) -> Shortage | None:
+    """Find what one request of the plan lacks in every group of cards; None if it fits, alone, in one of them.
 
     room  untouched by this pod
     """
@@ -31,11 +28,14 @@ def shortage(request: Request, groups: Sequence[Sequence[Card]], room: FreeCapac
     if fitting(request.per_card) >= request.count:
         return None
     alone = {named: fitting((named,)) for named in request.per_card}
-    short = min(request.per_card, key=lambda named: (alone[named] >= request.count, _is_count(named), alone[named]))
+    short = min(
+        request.per_card,
+        key=lambda named: (alone[named] >= request.count, named[0] in plan.count_resources, alone[named]),
+    )
     amounts: SortedAmounts = (short,)
     if alone[short] >= request.count:
         somewhere_short = tuple(named for named in request.per_card if _is_short_on_any(needs[named], groups, room))
-        telling = tuple(named for named in somewhere_short if not _is_count(named))
+        telling = tuple(named for named in somewhere_short if named[0] not in plan.count_resources)
         amounts = telling if fitting(telling) < request.count else somewhere_short
     return Shortage(request.count, fitting(amounts), amounts, len(request.positions))
 
@@ -44,12 +44,8 @@ def not_together(plan: Plan) -> NotTogether:
     """All containers fit alone; in total, at the fullest moment, they need too much or lie too badly."""
     totals = plan.totals()
     amounts = tuple((name, max(totals[place :: len(plan.names)])) for place, name in enumerate(plan.names))
-    telling = tuple(named for named in amounts if not _is_count(named))
+    telling = tuple(named for named in amounts if named[0] not in plan.count_resources)
     return NotTogether(len(plan.in_start_order), telling or amounts)
-
-
-def _is_count(named: tuple[str, int]) -> bool:
-    return named[0] in COUNT_RESOURCES
 
 
 def _is_short_on_any(take: tuple[int, int], groups: Sequence[Sequence[Card]], room: FreeCapacity) -> bool:

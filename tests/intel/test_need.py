@@ -16,6 +16,8 @@ from gas.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirement
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from tests.builders import container, pod
 
+COUNT_RESOURCES = frozenset({"i915", "xe"})
+
 
 def need(*containers: Mapping[str, Any], allowlist: bool = False, denylist: bool = False, **fields: Any) -> PodNeed:
     return read_need(pod(*containers, **fields), allowlist=allowlist, denylist=denylist)
@@ -66,7 +68,8 @@ def refusal(*containers: Mapping[str, Any], **fields: Any) -> str:
 )
 def test_a_containers_need(requests: Mapping[str, int | str], count: int, per_card: Mapping[str, int]) -> None:
     read = need(asks(requests))
-    assert read == PodNeed(containers=(ContainerNeed("main", count, tuple(sorted(per_card.items()))),))
+    containers = (ContainerNeed("main", count, tuple(sorted(per_card.items()))),)
+    assert read == PodNeed(containers=containers, count_resources=COUNT_RESOURCES)
 
 
 def test_resources_of_others_are_not_ours() -> None:
@@ -294,7 +297,7 @@ def test_linked_cards_are_refused(requests: Mapping[str, int], sentence: str) ->
 def test_wishes_of_a_pod_without_cards_are_not_looked_at() -> None:
     annotations = {"gas-same-gpu": "x", "gas-allocate-xelink": "", "gas-allocate-single-numa": "", "gas-allow": ""}
     read = need(container("main", millicores=1), annotations=annotations, allowlist=True)
-    assert read == PodNeed(containers=(ContainerNeed("main"),))
+    assert read == PodNeed(containers=(ContainerNeed("main"),), count_resources=COUNT_RESOURCES)
 
 
 def test_what_a_bound_pod_takes_does_not_depend_on_its_wishes() -> None:

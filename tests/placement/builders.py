@@ -54,7 +54,7 @@ def sidecar(count: int = 1, **of: int) -> ContainerNeed:
 
 
 def pod(*containers: ContainerNeed, **rest: Any) -> PodNeed:
-    return PodNeed(tuple(containers), **rest)
+    return PodNeed(tuple(containers), count_resources=frozenset({"i915"}), **rest)
 
 
 def link(one: tuple[int, int], other: tuple[int, int]) -> Link:

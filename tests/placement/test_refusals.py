@@ -6,7 +6,7 @@ import pytest
 
 from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
-from gas.placement.need import PodNeed
+from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import NoTimeLeft, PreferredElsewhere, Refusal, SearchLimitHit, UnknownNode, UnreadableNeed
 from tests.placement.builders import GB, amounts, booked, cards, container, link, node, pod
@@ -337,3 +337,17 @@ def test_which_reasons_only_books_per_card_can_see() -> None:
         "resource-not-on-node",
     }
     assert SearchLimitHit.per_card_books
+
+
+@pytest.mark.parametrize(
+    ("count_resources", "sentence"),
+    [
+        pytest.param({"gpu"}, "no card has 500 millicores free", id="a-count-resource-is-named-last"),
+        pytest.param({"i915"}, "no card has 1 gpu free", id="any-other-resource-is-named-first"),
+    ],
+)
+def test_the_need_says_which_resources_only_count_cards(count_resources: set[str], sentence: str) -> None:
+    wanted = ContainerNeed("main", 1, (("gpu", 1), ("millicores", 500)))
+    need = PodNeed((wanted,), count_resources=frozenset(count_resources))
+    usage = booked({"gpu": 1, "millicores": 1000})
+    assert str(place(need, node({"gpu": 1, "millicores": 1000}), usage)) == sentence
