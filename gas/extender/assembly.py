@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 import uuid
-from collections.abc import Callable
 from functools import partial
 
 from cachetools import TTLCache
@@ -39,9 +38,6 @@ from gas.placement.place import DEFAULT_STEP_LIMIT
 
 logger = logging.getLogger(__name__)
 
-TURN_AWAY = 0.2
-"""Seconds in which a scheduler gets the answer that we decide nothing, before its connection ends."""
-
 TELL_AGAIN = 300.0
 """Seconds before an event tells again that a pod waits for the same reasons."""
 
@@ -50,18 +46,13 @@ LEADERS_WRITE_TIMEOUT = 4.0
 
 
 class Extender:
-    """Everything that decides, with its watches and writes on one API server. Nothing runs before `run`.
-
-    break_connections  is called when the scheduler should connect anew, to find the replica that leads
-    """
+    """Everything that decides, with its watches and writes on one API server. Nothing runs before `run`."""
 
     def __init__(self, api: ApiServer, flags: Flags, metrics: Metrics) -> None:
         self._api = api
         self._metrics = metrics
         self._told: TTLCache[tuple[str, frozenset[str]], None] = TTLCache(10_000, TELL_AGAIN)
         self._catching_up: asyncio.Task[None] | None = None
-        self._turning_away: asyncio.TimerHandle | None = None
-        self.break_connections: Callable[[], None] = lambda: None
         self._found_waiting: frozenset[str] = frozenset()
         self.refusals = Refusals()
         expected_binds = ExpectedBinds()
@@ -118,7 +109,7 @@ class Extender:
             nodes=self.nodes,
             allowlist=flags.allowlist,
             denylist=flags.denylist,
-            why_not_ready=self._why_not_answer,
+            why_not_ready=self.readiness.why_not,
             on_refused=self._tell_refused,
         )
         self.binder = Binder(
@@ -132,27 +123,11 @@ class Extender:
             denylist=flags.denylist,
             bind_pod=partial(bind_pod, api),
             get_pod=partial(get_pod, api),
-            why_not_ready=self._why_not_answer,
+            why_not_ready=self.readiness.why_not,
             on_release=self._released,
             write_timeout=LEADERS_WRITE_TIMEOUT if flags.leader_elect else None,
         )
         self._show_metrics()
-
-    def _why_not_answer(self) -> str | None:
-        """Why nothing may be answered now; the scheduler's connection then ends, so that the next may go elsewhere."""
-        why_not = self.readiness.why_not()
-        if why_not is not None:
-            self._turn_away()
-        return why_not
-
-    def _turn_away(self) -> None:
-        """A Service chooses among the replicas for each new connection only, so those to us must not live on."""
-        if self._turning_away is None:
-            self._turning_away = asyncio.get_running_loop().call_later(TURN_AWAY, self._break_connections)
-
-    def _break_connections(self) -> None:
-        self._turning_away = None
-        self.break_connections()
 
     async def run(self) -> None:
         """Watch, elect, patch and tell, until cancelled."""
@@ -220,8 +195,6 @@ class Extender:
 
     def _leadership_changed(self, leads: bool) -> None:  # noqa: FBT001 -- the election's own form
         self.readiness.catching_up = True
-        if not leads:
-            self._turn_away()
         if self._catching_up is not None:
             self._catching_up.cancel()
         self._catching_up = asyncio.get_running_loop().create_task(self._catch_up()) if leads else None

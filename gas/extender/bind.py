@@ -14,6 +14,7 @@ from gas.errors import GasError
 from gas.extender.expected_binds import ExpectedBinds
 from gas.extender.metrics import Metrics
 from gas.extender.pods import Pods
+from gas.extender.readiness import NotReady
 from gas.extender.refusals import Refusals
 from gas.extender.verdicts import Verdicts
 from gas.extender.wire import BadRequest, BindingArgs, Unreadable, decode_binding, encode_binding_result
@@ -58,7 +59,9 @@ class Decision:
 
 
 class Binder:
-    """Called with the body of a request, answers the body of the reply. Raises Unreadable for what is no JSON.
+    """Called with the body of a request, returns the body of the response.
+
+    Raises Unreadable if the body is not JSON, and NotReady while this replica may not decide.
 
     A reservation lives until the watch shows the bound pod. When the write failed it is taken back; when nobody knows
     whether it did, it stays until the pod itself has been looked at.
@@ -109,7 +112,7 @@ class Binder:
             self._check_ready()
             args = decode_binding(body)
             await self._bind_once(args)
-        except Unreadable:
+        except (Unreadable, NotReady):
             raise
         except BadRequest as bad:
             return self._answer("bad-request", str(bad))
@@ -128,7 +131,7 @@ class Binder:
 
     def _check_ready(self) -> None:
         if (why_not := self._why_not_ready()) is not None:
-            raise CannotBind(why_not)
+            raise NotReady(why_not)
 
     async def _bind_once(self, args: BindingArgs) -> None:
         if args.pod_uid in self._in_hand or args.pod_uid in self._unsettled:

@@ -11,6 +11,7 @@ from gas.daemon.logs import VERBOSE
 from gas.extender.expected_binds import ExpectedBinds
 from gas.extender.metrics import Metrics
 from gas.extender.nodes import Nodes
+from gas.extender.readiness import NotReady
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
 from gas.extender.verdicts import FITS, FITS_PREFERRED, Verdict, Verdicts
 from gas.extender.wire import BadRequest, FilterArgs, decode_filter, encode_filter_result
@@ -29,7 +30,9 @@ Facts = Callable[[str], NodeFacts | None]
 
 
 class Filter:
-    """Called with the body of a request, answers the body of the reply. Raises Unreadable for what is no JSON.
+    """Called with the body of a request, returns the body of the response.
+
+    Raises Unreadable if the body is not JSON, and NotReady while this replica may not decide.
 
     why_not_ready  answers a sentence while nothing may be answered, None otherwise
     on_refused     is called with a pod that no node has room for when it took per-card books to see it
@@ -62,8 +65,7 @@ class Filter:
 
     async def __call__(self, body: bytes) -> bytes:
         if (why_not := self._why_not_ready()) is not None:
-            self._metrics.requests.labels("filter", "not-ready").inc()
-            return encode_filter_result(error=why_not)
+            raise NotReady(why_not)
         try:
             args = decode_filter(body)
         except BadRequest as bad:

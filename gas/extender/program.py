@@ -38,7 +38,6 @@ async def run_extender(flags: Flags, version: str) -> None:
         api = await connect(flags.kube_config, explicit=flags.kube_config is not None, qps=flags.qps, burst=flags.burst)
         stack.push_async_callback(api.close)
         extender = Extender(api, flags, metrics)
-        extender.break_connections = scheduler_socket.break_off
         shutdown = _shutdown_on_signals(extender.readiness)
         ports = [
             Port(

@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from gas.cluster.watch import Watch
+from gas.errors import GasError
+
+
+class NotReady(GasError):
+    """This replica may not decide now. The scheduler gets the sentence, and its connection ends with that answer."""
 
 
 class Election(Protocol):

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gas.daemon.early_answers import EarlyAnswers
 from gas.extender.metrics import Metrics
+from gas.extender.readiness import NotReady
 from gas.extender.request_body import BodyTooLarge, BodyTooSlow, ClientGone, read_body
 from gas.extender.wire import BadRequest, Unreadable, encode_error
 
@@ -24,7 +25,7 @@ LONGEST_CONTENT_LENGTH = 18
 """Digits; more of them are over every limit."""
 
 Verb = Callable[[bytes], Awaitable[bytes]]
-"""The body of a request -> the body of the answer. May raise Unreadable or BadRequest."""
+"""The body of a request -> the body of the response. May raise Unreadable, BadRequest or NotReady."""
 
 
 def extender_app(
@@ -43,6 +44,10 @@ def extender_app(
 
     A path that is none, prioritize too, and a content type that is not JSON are answered with 404, another
     method with 405, what is not JSON at all with 404, all else with 200 (contract E10.6 to E10.9).
+
+    A verb that is not ready ends its connection with the answer (``Connection: close``): a Service chooses among the
+    replicas for each new connection only, so the next request can reach the replica that leads. No other connection
+    is touched, since a request may be in progress on it.
     """
 
     def route(name: str, verb: Verb) -> Route:
@@ -108,6 +113,11 @@ class _VerbEndpoint:
             return self._problem(404, "unreadable", str(error))
         except BadRequest as error:
             return self._problem(200, "bad-request", str(error))
+        except NotReady as error:
+            answer = self._problem(200, "not-ready", str(error))
+            if scope["http_version"] != "2":  # HTTP/2 has no such header, and is not offered
+                answer.headers["connection"] = "close"
+            return answer
         except ClientGone:
             raise
         except Exception:

@@ -17,6 +17,7 @@ from gas.cluster.connection import connect
 from gas.extender.assembly import Extender
 from gas.extender.flags import parse_flags
 from gas.extender.metrics import Metrics
+from gas.extender.readiness import NotReady
 from gas.ledger import State
 from gas.sandbox.access import Access
 from gas.sandbox.api_server import ApiServer
@@ -126,7 +127,8 @@ async def test_books_are_complete_before_the_first_answer(server: ApiServer, tmp
     async with extender(server, tmp_path, ready=False) as running:
         body = json.dumps({"Pod": pod_json(container(i915=1)), "NodeNames": ["n1"]}).encode()
         await eventually(running.node_watch.synced.is_set)
-        assert "the first list of pods is still being read" in json.loads(await running.filter(body))["Error"]
+        with pytest.raises(NotReady, match="the first list of pods is still being read"):
+            await running.filter(body)
         held.set()
         await eventually(running.readiness.may_act)
         assert all(state(running, pod) is State.HELD for pod in taken)
@@ -261,7 +263,8 @@ class TestLeaders:
             }
             server.api.bind("default", "a", binding)
             await eventually(lambda: lists)
-            assert "what the last leader did" in await bind(running, pod)
+            with pytest.raises(NotReady, match="what the last leader did"):
+                await bind(running, pod)
             held.set()
             await eventually(running.readiness.may_act)
             assert state(running, pod) is State.HELD
@@ -290,10 +293,12 @@ class TestLeaders:
             extender(server, tmp_path, "--leader-elect", ready=False) as other,
         ):
             await eventually(other.pod_watch.synced.is_set)
-            assert "does not lead" in await bind(other, pod)
+            with pytest.raises(NotReady, match="does not lead"):
+                await bind(other, pod)
             assert await bind(leader, pod) == ""
             await leader.finish(1.0)
-            assert "does not lead" in await bind(leader, add_pod(server, "b"))
+            with pytest.raises(NotReady, match="does not lead"):
+                await bind(leader, add_pod(server, "b"))
             await eventually(other.readiness.may_act)
             assert state(other, pod) is State.HELD
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable, OutcomeUnknown
+from gas.extender.readiness import NotReady
 from gas.extender.wire import Unreadable
 from gas.objects import Pod
 from tests.builders import container, node, pod_json
@@ -167,13 +168,14 @@ async def test_what_names_nothing_is_an_error_in_the_answer(body: bytes) -> None
 
 
 class TestLeadership:
-    async def test_who_does_not_lead_binds_nothing(self) -> None:
+    async def test_a_replica_that_does_not_lead_binds_nothing(self) -> None:
         decider = following(gpu_pod())
         decider.not_ready = "this replica of the extender does not lead; another one answers"
-        assert await decider.bind(gpu_pod(), "n1") == decider.not_ready
+        with pytest.raises(NotReady, match="does not lead"):
+            await decider.bind(gpu_pod(), "n1")
         assert not decider.cluster.bindings
 
-    async def test_who_lost_it_while_the_pod_was_looked_up_binds_nothing(self) -> None:
+    async def test_a_replica_that_stops_leading_while_it_reads_the_pod_binds_nothing(self) -> None:
         decider = following()
         decider.cluster.add(gpu_pod())
         decider.pods.waiting.clear()
@@ -184,7 +186,8 @@ class TestLeadership:
             return await get_pod(namespace, name)
 
         decider.get_pod = losing
-        assert await decider.bind(gpu_pod(), "n1") == "another one leads"
+        with pytest.raises(NotReady, match="another one leads"):
+            await decider.bind(gpu_pod(), "n1")
         assert not decider.cluster.bindings
         assert booked_cards(decider, "u1") == "nothing"
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gas.extender.readiness import NotReady
 from gas.extender.refusals import MOST_NODES
 from gas.extender.wire import Unreadable
 from gas.objects import Node
@@ -229,14 +230,11 @@ async def test_allow_and_deny_lists_count_behind_their_flags() -> None:
     assert (await knowing(lists=False).ask(asking, "n1"))["NodeNames"] == ["n1"]
 
 
-async def test_a_replica_that_may_not_answer_says_why_in_error() -> None:
+async def test_a_replica_that_is_not_ready_decides_nothing() -> None:
     decider = knowing()
     decider.not_ready = "this replica of the extender does not lead; another one answers"
-    answer = await decider.ask(wants(), "n1")
-    assert answer["Error"] == decider.not_ready
-    assert not answer["NodeNames"]
-    assert not answer["FailedNodes"]
-    assert decider.counted("requests_total", verb="filter", result="not-ready") == 1
+    with pytest.raises(NotReady, match="does not lead"):
+        await decider.ask(wants(), "n1")
 
 
 class TestPreferredCard:

@@ -14,6 +14,7 @@ from starlette.types import Message
 
 from gas.errors import GasError
 from gas.extender.metrics import Metrics
+from gas.extender.readiness import NotReady
 from gas.extender.server import INTERNAL_ERROR, extender_app
 from gas.extender.tls import CertificateFiles, ServingCertificates
 from gas.extender.wire import BadRequest, Unreadable
@@ -31,6 +32,8 @@ def answered(body: bytes) -> bytes:
         raise Unreadable("no JSON here")
     if body == b"bad":
         raise BadRequest("nothing to decide here")
+    if body == b"not-ready":
+        raise NotReady("another replica leads")
     if body == b"bug":
         raise ZeroDivisionError("secret detail")
     return json.dumps({"size": len(body), "verb": "filter"}).encode()
@@ -133,6 +136,14 @@ class TestVerbs:
 
     def test_what_cannot_be_decided_is_200_with_a_sentence(self, extender: Extender, verb: str) -> None:
         assert extender.post(f"/scheduler/{verb}", b"bad") == (200, {"Error": "nothing to decide here"})
+
+    def test_a_not_ready_answer_is_200_with_a_sentence_and_ends_its_connection(
+        self, extender: Extender, verb: str
+    ) -> None:
+        status, content, headers = extender.running.ask("POST", f"/scheduler/{verb}", b"not-ready", JSON)
+        assert (status, content) == (200, {"Error": "another replica leads"})
+        assert headers["Connection"] == "close"
+        assert extender.counted(verb, "not-ready") == 1
 
     def test_a_bug_is_logged_counted_and_answered(
         self, extender: Extender, verb: str, caplog: pytest.LogCaptureFixture
