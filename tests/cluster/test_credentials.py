@@ -66,6 +66,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+# contract E12.3
 async def test_a_kubeconfig_named_explicitly_wins_over_everything(machine: Machine) -> None:
     machine.put_in_a_cluster()
     machine.has_kubeconfig_variable()
@@ -73,6 +74,7 @@ async def test_a_kubeconfig_named_explicitly_wins_over_everything(machine: Machi
     assert (await machine.find(explicit, explicit=True)).address.url == "http://explicit:8080"
 
 
+# contract E12.3
 async def test_in_a_cluster_the_service_account_is_used_and_kubeconfigs_only_outside(machine: Machine) -> None:
     machine.put_in_a_cluster()
     machine.has_kubeconfig_variable()
@@ -86,6 +88,7 @@ async def test_in_a_cluster_the_service_account_is_used_and_kubeconfigs_only_out
     assert not credentials.address.tls.verify_flags & ssl.VERIFY_X509_STRICT
 
 
+# contract E12.3
 async def test_outside_the_variable_wins_over_the_default(machine: Machine) -> None:
     machine.has_default_kubeconfig()
     assert (await machine.find()).address.url == "http://default:8080"

@@ -31,6 +31,7 @@ def test_tokens_come_back_with_time_but_never_more_than_the_burst() -> None:
     assert [round(limit.reserve(), 3) for _ in range(4)] == [0, 0, 0, 0.2]
 
 
+# contract E12.2
 @pytest.mark.parametrize(
     ("qps", "burst", "in_the_first_second"),
     [

@@ -177,6 +177,7 @@ def test_authoritys_key_is_not_where_the_scheduler_can_read_it(files: ControlPla
         files.run(f"--pki-dir={files.certificates}/gas")
 
 
+# contract E15.5
 def test_second_run_signs_nothing(files: ControlPlaneFiles) -> None:
     files.run()
     before = files.state()
@@ -261,6 +262,7 @@ class TestClusterAuthority:
         assert "--allowed-names=kube-scheduler" in said
         assert not (files.own / "ca.key").exists()
 
+    # contract E15.2
     def test_its_private_key_is_never_copied(self, files: ControlPlaneFiles, cluster: tuple[Path, Path]) -> None:
         key = cluster[1].read_bytes()
         files.run(*self.named(cluster))

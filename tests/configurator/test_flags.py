@@ -17,6 +17,7 @@ from configurator.flags import help_text, parse_flags
 from gas.daemon.go_flags import UsageError
 
 
+# contract E15.1
 def test_defaults_are_the_originals() -> None:
     flags = parse_flags([])
     assert flags.backups == Path("/etc/kubernetes")
@@ -25,6 +26,7 @@ def test_defaults_are_the_originals() -> None:
     assert not flags.dry_run
 
 
+# contract E15.1
 def test_flags_of_the_original_with_one_dash() -> None:
     line = "-b /b -cert c -key k -cert-dir /certs -d /d/ -f f.yaml -m /m/x.yaml -dry-run"
     flags = parse_flags(line.split(" "))

@@ -56,6 +56,7 @@ def test_undo_brings_back_every_byte_of_every_release(files: ControlPlaneFiles, 
     assert files.state() == before
 
 
+# contract E15.2 to E15.4
 def test_effects_of_the_contract(files: ControlPlaneFiles) -> None:
     files.run()
     manifest = YamlDocument.parse("manifest", files.manifest.read_bytes())
@@ -71,6 +72,7 @@ def test_effects_of_the_contract(files: ControlPlaneFiles) -> None:
 
 
 class TestDryRun:
+    # contract E15.6
     def test_changes_nothing_and_leaves_nothing(self, files: ControlPlaneFiles) -> None:
         before = files.state()
         said = files.run("-dry-run")
@@ -312,6 +314,7 @@ class TestBackups:
         files.run()
         assert len(files.backups()) == 1
 
+    # contract E15.1
     def test_may_be_left_out(self, files: ControlPlaneFiles) -> None:
         files.run("-b=/dev/null")
         assert files.backups() == []

@@ -123,11 +123,13 @@ def merged(
     )
 
 
+# contract E13.1, E13.2
 def test_built_in_configuration_is_the_contracts() -> None:
     assert new(BUILT_IN).document.text == BUILT_IN
     assert new(BUILT_IN).extenders == [OWN]
 
 
+# contract E15.3
 @pytest.mark.parametrize(
     ("minor", "version"), [(22, "v1beta2"), (23, "v1beta3"), (24, "v1beta3"), (25, "v1"), (34, "v1"), (36, "v1")]
 )

@@ -34,6 +34,7 @@ def test_there_is_a_manifest_of_every_supported_release() -> None:
     assert tuple(f"1.{minor}" for minor in range(22, 37)) == RELEASES
 
 
+# contract E15.4
 @pytest.mark.parametrize("release", RELEASES)
 def test_only_the_extenders_parts_are_added_to_what_kubeadm_wrote(release: str) -> None:
     text = kubeadm_manifest(release)
@@ -60,6 +61,7 @@ def test_only_the_extenders_parts_are_added_to_what_kubeadm_wrote(release: str) 
     ]
 
 
+# contract E15.5
 @pytest.mark.parametrize("release", RELEASES)
 def test_twice_is_once(release: str) -> None:
     once = wired(kubeadm_manifest(release))

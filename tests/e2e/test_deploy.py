@@ -67,6 +67,7 @@ def test_the_api_server_takes_each_component_in_a_kustomization_of_ones_own(
     assert "Warning" not in said
 
 
+# contract E14.2
 def test_pods_of_the_extender_may_run_where_only_restricted_pods_may(deployed: DeployedCluster) -> None:
     api = deployed.api
     deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/replicas")
@@ -131,6 +132,7 @@ spec:
 """The shape of the original's objects: names, selectors, and what ours have not."""
 
 
+# contract E14.1
 def test_the_original_is_upgraded_in_place_and_comes_back(deployed: DeployedCluster) -> None:
     api = deployed.api
     paths = {

@@ -54,6 +54,7 @@ def put_label(api: KubeApi, name: str, value: str | None) -> None:
     api.merge(NODE, {"metadata": {"labels": {name: value}}})
 
 
+# contract E14.3
 def test_the_original_role_is_enough_to_place_and_to_label_pods_that_should_leave(cluster: Cluster) -> None:
     api = cluster.api
     start(cluster)

@@ -104,6 +104,7 @@ class Descheduling:
         return sample or 0.0
 
 
+# contract E8.4
 async def test_it_is_put_on_pods_of_the_card_and_taken_off_when_the_node_label_goes() -> None:
     ground = Descheduling()
     ground.node()
@@ -123,6 +124,7 @@ async def test_it_is_put_on_pods_of_the_card_and_taken_off_when_the_node_label_g
     assert ground.counted("taken-off") == 2
 
 
+# contract E8.4
 async def test_pods_that_start_later_get_it_too() -> None:
     ground = Descheduling()
     ground.node(CARD0)
@@ -144,6 +146,7 @@ async def test_a_label_that_somebody_else_put_on_is_taken_off() -> None:
     assert ground.patches == [("a", "a", None)]
 
 
+# contract E8.4, E8.8
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [

@@ -17,6 +17,7 @@ def parsed(*argv: str, environ: dict[str, str] | None = None, namespace: Path = 
     return parse_flags(argv, environ=environ or {}, service_account_namespace=namespace)
 
 
+# contract E12.1
 def test_defaults() -> None:
     assert parsed() == Flags(
         kube_config=None,
@@ -47,6 +48,7 @@ def test_defaults() -> None:
     )
 
 
+# contract E12.1
 @pytest.mark.parametrize(
     ("argv", "field", "value"),
     [
@@ -164,6 +166,7 @@ def test_request_limit(argv: list[str], qps: float | None, burst: int | None, wa
     assert (flags.qps, flags.burst, len(flags.warnings)) == (qps, burst, warnings)
 
 
+# contract E12.5
 def test_klogs_other_flags_are_accepted_and_ignored_with_one_warning() -> None:
     flags = parsed(
         "-logtostderr",

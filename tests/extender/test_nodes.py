@@ -92,6 +92,7 @@ def test_what_counts_is_a_change(changed: Node) -> None:
     assert told.changes == ["n1", "n1"]
 
 
+# contract E8.5
 @pytest.mark.parametrize(
     ("capacity", "counts"),
     [
@@ -111,6 +112,7 @@ def test_descheduling_counts_only_with_cards_in_the_capacity(capacity: object, c
     assert not told.nodes.deschedules("nobody")
 
 
+# contract E2.4
 @pytest.mark.parametrize(
     "labels",
     [

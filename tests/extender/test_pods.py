@@ -70,6 +70,7 @@ def reserve(told: Told, card: int = 0, node: str = "n1", uid: str = "u1") -> Non
     told.ledger.reserve(uid, "default/pod", node, held)
 
 
+# contract E9.5
 def test_a_pod_waits_then_is_bound_then_ends() -> None:
     told = Told()
     told.pods.changed(waiting_pod())
@@ -202,6 +203,7 @@ EDITS = [
 ]
 
 
+# contract E9.4
 @pytest.mark.parametrize(("text", "sentence"), EDITS)
 def test_an_edit_of_a_bound_pod_is_reported_not_believed(text: str | None, sentence: str) -> None:
     told = Told()
@@ -224,6 +226,7 @@ def test_an_edit_of_a_bound_pod_is_reported_not_believed(text: str | None, sente
 HOSTILE = {str(edit.id): edit.values[0] for edit in EDITS if "damaged" in str(edit.values[1])}
 
 
+# contract E9.6
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -289,6 +292,7 @@ def test_a_bound_pod_that_wants_no_card_is_no_trouble(without_cards: Pod) -> Non
     assert not told.released
 
 
+# contract E9.2
 def test_a_recreated_pod_of_the_same_name_is_another_pod() -> None:
     told = Told()
     told.pods.changed(gpu_pod("card0", uid="old"))
@@ -299,6 +303,7 @@ def test_a_recreated_pod_of_the_same_name_is_another_pod() -> None:
     assert told.booked("new") == "card1 on n1, held"
 
 
+# contract E9.3
 def test_pods_that_have_ended_before_the_start_are_not_booked() -> None:
     told = Told()
     told.pods.replaced([gpu_pod("card0", phase="Succeeded"), gpu_pod("card0", uid="u2", phase="Failed")])
@@ -306,6 +311,7 @@ def test_pods_that_have_ended_before_the_start_are_not_booked() -> None:
     assert not told.released
 
 
+# contract E9.5
 def test_a_pod_that_is_being_deleted_keeps_its_cards_until_it_is_gone() -> None:
     told = Told()
     told.pods.changed(gpu_pod("card0"))

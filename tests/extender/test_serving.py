@@ -69,6 +69,7 @@ def seconds_to_end(served: Running) -> float:
 
 
 class TestShutdown:
+    # contract E12.4
     def test_a_request_in_hand_is_finished(self) -> None:
         with running(app) as served, served.connect() as client:
             client.sendall(get("/slow"))

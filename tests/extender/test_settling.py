@@ -18,6 +18,7 @@ from tests.extender.eventually import turns
 class TestUnknownOutcome:
     """Nobody knows whether the pod was bound: its cards stay reserved until the pod itself has been looked at."""
 
+    # contract E11.5
     @pytest.mark.parametrize(
         ("outcome", "booked"),
         [
@@ -50,6 +51,7 @@ class TestUnknownOutcome:
         decider.cluster.outcome = Outcome.WRITTEN
         assert await decider.bind(gpu_pod(), "n1") == ""
 
+    # contract E11.5
     async def test_one_look_is_not_enough_since_the_write_may_still_be_on_its_way(self) -> None:
         decider = following(gpu_pod())
         decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING

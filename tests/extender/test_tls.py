@@ -81,6 +81,7 @@ class TestClients:
         _, server = shake_hands(context, client_context(authority, authority.issue("scheduler"), version))
         assert server.version() == version.name.replace("_", ".")
 
+    # contract E10.1
     @VERSIONS
     def test_a_client_without_a_certificate_is_refused(
         self,
@@ -96,6 +97,7 @@ class TestClients:
         assert refused(metrics, "no-certificate") == 1
         assert "it has no certificate" in caplog.text
 
+    # contract E10.1
     @VERSIONS
     def test_a_client_of_a_foreign_authority_is_refused(
         self,
@@ -119,6 +121,7 @@ class TestClients:
         with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
             shake_hands(ServingCertificates(files, metrics).context, client_context(authority, ended))
 
+    # contract E10.1
     @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated:DeprecationWarning")
     def test_tls_before_1_2_is_refused(self, authority: Authority, files: CertificateFiles, metrics: Metrics) -> None:
         client = client_context(authority, authority.issue("scheduler"))

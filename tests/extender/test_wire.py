@@ -203,6 +203,7 @@ class TestEncode:
         assert answer["FailedAndUnresolvableNodes"] == {"n": "never"}
         assert answer["Error"] == "not ready"
 
+    # contract E10.5
     def test_binding_result_and_bare_error(self) -> None:
         assert json.loads(encode_binding_result()) == {"Error": ""}
         assert json.loads(encode_binding_result(error="gone")) == {"Error": "gone"}

@@ -18,6 +18,7 @@ def test_without_the_label_nothing_is_said_about_numa() -> None:
     assert not problems
 
 
+# contract E2.5
 @pytest.mark.parametrize(
     ("text", "groups", "problems"),
     [
@@ -46,10 +47,12 @@ def test_numa_groups(text: str, groups: tuple[tuple[int, ...], ...], problems: l
     assert all(sentence.startswith(f"label {NUMA}: ") for sentence in found)
 
 
+# contract E2.3, E2.5
 def test_numa_groups_continue_in_further_labels() -> None:
     assert read_numa_groups({NUMA: "0-0.1_1-2", f"{NUMA}2": "Z.3"}, CARDS, []) == ((0, 1), (2, 3))
 
 
+# contract E2.6
 @pytest.mark.parametrize(
     ("text", "groups", "problems"),
     [

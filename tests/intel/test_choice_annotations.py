@@ -104,6 +104,7 @@ WRITTEN = [
 ]
 
 
+# contract E3.1 to E3.5
 @pytest.mark.parametrize(("need", "given_", "annotations"), WRITTEN)
 def test_a_decision_is_written_and_read_back(
     need: PodNeed, given_: list[ContainerChoice], annotations: Mapping[str, str]
@@ -137,6 +138,7 @@ def test_without_our_annotations_there_is_no_decision(need: PodNeed, annotations
     assert read_choice(annotated(annotations), need) is None
 
 
+# contract E3.6
 @pytest.mark.parametrize(
     ("need", "annotations", "expected"),
     [
@@ -493,6 +495,7 @@ def test_nothing_is_stale_on_a_new_pod() -> None:
 TEXT = st.text("card012:gt+,|\x00é", max_size=25) | st.sampled_from(["card0", "card0:gt0", "card0|card1", "|"])
 
 
+# contract E9.6
 @given(
     st.dictionaries(
         st.sampled_from(

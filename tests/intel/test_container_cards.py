@@ -13,6 +13,7 @@ from gas.intel.malformed_annotation import MalformedAnnotation
 CARDS = st.integers(0, 10**9 - 1).map(Card)
 
 
+# contract E3.1
 @pytest.mark.parametrize(
     ("text", "containers"),
     [

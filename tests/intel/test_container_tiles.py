@@ -13,6 +13,7 @@ from gas.intel.malformed_annotation import MalformedAnnotation
 CARD_TILES = st.tuples(st.integers(0, 10**9 - 1).map(Card), st.lists(st.integers(0, 10**9 - 1), min_size=1).map(tuple))
 
 
+# contract E3.2
 @pytest.mark.parametrize(
     ("text", "containers"),
     [
@@ -27,6 +28,7 @@ def test_the_form(text: str, containers: tuple[tuple[tuple[int, tuple[int, ...]]
     assert format_container_tiles([[(Card(card), tiles) for card, tiles in cards] for cards in containers]) == text
 
 
+# contract E3.6
 @pytest.mark.parametrize(
     ("text", "containers"),
     [

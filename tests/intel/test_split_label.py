@@ -15,6 +15,7 @@ NAME = "gpu.intel.com/gpu-numbers"
 LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
 
 
+# contract E2.3
 @pytest.mark.parametrize(
     ("pieces", "text", "problems"),
     [
@@ -96,6 +97,7 @@ def test_thousands_of_cards_are_split_and_joined() -> None:
     assert joined_label(labels, NAME) == text
 
 
+# contract P5.4
 def test_a_piece_is_cut_after_the_last_letter_or_digit_that_fits() -> None:
     assert split_value(NAME, "a" * 62 + "." + "b") == {NAME: "a" * 62, f"{NAME}2": "Z.b"}
     assert split_value(NAME, "a" * 63) == {NAME: "a" * 63}

@@ -23,6 +23,7 @@ def read(labels: Mapping[str, str]) -> tuple[Telemetry, list[str]]:
     return read_telemetry(labels, TILES, BOARDS, problems), problems
 
 
+# contract E8.2, E8.3
 @pytest.mark.parametrize(
     ("name", "value", "cards"),
     [
@@ -42,6 +43,7 @@ def test_disabling_and_descheduling_cards(name: str, value: str, cards: set[int]
     assert (set(telemetry.disabled), set(telemetry.deschedule_cards), problems) == (set(), cards, [])
 
 
+# contract E8.1
 def test_labels_of_several_policies_add_up() -> None:
     telemetry, _ = read({label("gas-disable-card0", "a"): "x", label("gas-disable-card2", "b.c"): "x"})
     assert telemetry.disabled == {0, 2}
@@ -75,6 +77,7 @@ def test_a_malformed_preferred_card_is_told_and_gives_way() -> None:
     assert problems == ["label gas-prefer-gpu of telemetry policy 'a': expected a card name such as card0, found '2'"]
 
 
+# contract E8.7, E8.8, E8.10
 @pytest.mark.parametrize(
     ("names", "closed", "deschedule"),
     [
@@ -99,6 +102,7 @@ def test_closed_tiles(names: list[str], closed: Mapping[int, set[int]], deschedu
     assert not problems
 
 
+# contract E8.9
 @pytest.mark.parametrize(
     ("labels", "preferred"),
     [

@@ -17,6 +17,7 @@ def link(one: int, one_tile: int, other: int, other_tile: int) -> Link:
     return Link(Tile(Card(one), one_tile), Tile(Card(other), other_tile))
 
 
+# contract E2.7, E2.8
 @pytest.mark.parametrize(
     ("text", "links", "problem"),
     [
@@ -57,6 +58,7 @@ def test_links_of_cards_whose_tiles_are_not_announced_yet_are_no_problem() -> No
     assert not problems
 
 
+# contract E2.3, E2.7
 def test_links_continue_in_further_labels() -> None:
     labels = {XE_LINKS: "0.0-1.0_1", f"{XE_LINKS}2": "Z.1-2.1"}
     assert read_links(labels, CARDS, TWO_TILES, []) == (link(2, 0, 5, 0), link(5, 1, 10, 1))

@@ -13,6 +13,7 @@ from tests.placement.builders import amounts, booked, cards, container, init, no
 CARD = amounts(i915=10, millicores=1000)
 
 
+# contract E5.6
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [

@@ -52,6 +52,7 @@ def check_booking(need: PodNeed, inventory: Inventory, usage: Usage, choice: Cho
     assert all(tiles <= model.open_tiles(inventory, usage, card) for card, tiles in held.tiles.items())
 
 
+# contract E6.8, E6.9
 @law
 @given(node=nodes(), need=needs(), balanced=balanced_resources)
 def test_a_pod_is_placed_exactly_if_it_fits_in_some_way(node: Node, need: PodNeed, balanced: str | None) -> None:
@@ -84,12 +85,14 @@ def agrees_with_brute_force(node: Node, need: PodNeed, balanced: str | None) -> 
         assert better is None, "what kubelet hands on is obeyed where it can be"
 
 
+# contract E6.7
 @law
 @given(node=nodes(), need=needs(init_containers=False), balanced=balanced_resources)
 def test_where_the_original_had_an_answer_it_is_ours(node: Node, need: PodNeed, balanced: str | None) -> None:
     as_the_original(node, need, balanced)
 
 
+# contract E6.7
 @law
 @given(node=nodes(linked=True), need=needs(init_containers=False, linked=True), balanced=balanced_resources)
 def test_where_the_original_had_linked_cards_they_are_ours(node: Node, need: PodNeed, balanced: str | None) -> None:
@@ -125,6 +128,7 @@ def test_what_only_the_search_finds_is_the_first_in_the_order_of_candidates(node
     assert expected == (model.hands_in(need, answer) if isinstance(answer, Choice) else None)
 
 
+# contract E6.8
 @law
 @given(node=nodes(), need=needs(), step_limit=st.integers(0, 6))
 def test_a_search_cut_short_never_says_that_a_pod_does_not_fit(node: Node, need: PodNeed, step_limit: int) -> None:

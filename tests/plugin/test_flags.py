@@ -86,6 +86,7 @@ def test_an_empty_prefix_is_none_as_with_intels_plugin() -> None:
     assert parsed("-prefix=") == parsed("-prefix", "") == parsed()
 
 
+# contract P2.8
 def test_without_the_resource_manager_nothing_is_written_on_the_node() -> None:
     flags = parsed("-resource-manager=false")
     assert (flags.resource_manager, flags.write_node, flags.warnings) == (False, WriteNode.NONE, ())

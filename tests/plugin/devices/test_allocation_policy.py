@@ -18,6 +18,7 @@ def asked(offered: str, size: int, must_include: str = "") -> PreferredRequest:
     )
 
 
+# contract P2.7
 @pytest.mark.parametrize(
     ("policy", "request_", "expected"),
     [
@@ -55,6 +56,7 @@ def test_policies(policy: str, request_: PreferredRequest, expected: str) -> Non
     assert " ".join(map(str, preferred_ids(AllocationPolicy(policy), request_))) == expected
 
 
+# contract P3.5
 def test_decided_ids_come_before_the_policys() -> None:
     chosen = preferred_ids(
         AllocationPolicy.BALANCED, asked("card0-0 card0-1 card1-0 card2-0", 2), decided=known_ids(["card2-0"])

@@ -38,6 +38,7 @@ def test_an_error_about_no_card_at_all_is_a_sentence_too() -> None:
         gpus_of(known_ids(["all"]), [gpu(1)])
 
 
+# contract P1.4, P3.6
 def test_a_container_gets_the_device_nodes_of_its_cards() -> None:
     answer = container_answer("i915", [gpu(1)], Presentation(), env={"ZE_AFFINITY_MASK": "0"})
     assert answer.device_nodes == (
@@ -49,6 +50,7 @@ def test_a_container_gets_the_device_nodes_of_its_cards() -> None:
     assert not answer.annotations
 
 
+# contract P1.13
 def test_only_paths_of_the_host_have_the_prefix() -> None:
     presentation = Presentation(host_root=PurePosixPath("/tmp/tree"))
     answer = container_answer("i915", [gpu(0, by_path=("pci-0-card",))], presentation)
@@ -59,6 +61,7 @@ def test_only_paths_of_the_host_have_the_prefix() -> None:
 LINKS = ["/dev/dri/by-path/pci-0000:00:00.0-card", "/dev/dri/by-path/pci-0000:00:00.0-render"]
 
 
+# contract P1.5
 @pytest.mark.parametrize(
     ("by_path", "expected"),
     [
@@ -99,6 +102,7 @@ def test_a_card_without_device_nodes_is_no_cdi_device(cdi: Cdi) -> None:
     assert not answer.annotations
 
 
+# contract P1.6
 def test_monitoring_sees_all_healthy_cards_and_their_management_engines() -> None:
     gpus = [gpu(0), gpu(1, healthy=False), gpu(2, "xe", mei=("mei0", "mei2"))]
     answer = monitoring_answer(gpus, Presentation(by_path=ByPath.NONE))

@@ -16,6 +16,7 @@ def test_format_then_parse_is_the_same_id(device_id: DeviceId) -> None:
     assert known_ids([str(device_id)]) == (device_id,)
 
 
+# contract P2.3
 def test_the_text_is_card_and_slot() -> None:
     assert str(DeviceId(Card(10), 2)) == "card10-2"
     assert isinstance(DeviceId.parse("card10-2").card, Card)

@@ -4,6 +4,7 @@ from gas.plugin.devices.device_lists import Device, Monitoring, device_lists, mo
 from tests.plugin.linked_gpus import linked_gpu as gpu
 
 
+# contract P2.3
 def test_each_card_has_as_many_ids_as_containers_may_share_it() -> None:
     lists = device_lists([gpu(10), gpu(2)], shared_dev_num=2, monitoring=Monitoring.NONE)
     assert {resource: [device.id for device in devices] for resource, devices in lists.items()} == {
@@ -11,6 +12,7 @@ def test_each_card_has_as_many_ids_as_containers_may_share_it() -> None:
     }
 
 
+# contract P2.1
 def test_a_node_with_cards_of_both_drivers_offers_both() -> None:
     lists = device_lists([gpu(0), gpu(1, "xe")], shared_dev_num=1, monitoring=Monitoring.NONE)
     assert lists == {"i915": (Device(id="card0-0", healthy=True),), "xe": (Device(id="card1-0", healthy=True),)}
@@ -30,16 +32,19 @@ def test_every_id_of_an_unhealthy_card_is_unhealthy_and_stays() -> None:
     ]
 
 
+# contract P2.4
 def test_topology_hints_carry_the_numa_node() -> None:
     lists = device_lists([gpu(0, numa_node=1), gpu(1, numa_node=None)], shared_dev_num=1, monitoring=Monitoring.NONE)
     assert [device.numa_node for device in lists["i915"]] == [1, None]
 
 
+# contract P2.5
 def test_monitoring_is_one_id_for_all_cards() -> None:
     lists = device_lists([gpu(0), gpu(1, "xe", numa_node=1)], shared_dev_num=3, monitoring=Monitoring.ONE)
     assert lists["monitoring"] == (Device(id="all", healthy=True, numa_node=None),)
 
 
+# contract P2.5
 def test_split_monitoring_is_one_resource_per_driver() -> None:
     gpus = [gpu(2, "xe"), gpu(1), gpu(0)]
     lists = device_lists(gpus, shared_dev_num=1, monitoring=Monitoring.SPLIT)

@@ -18,6 +18,7 @@ def test_lists_of_ids(allow: str, deny: str, expected: tuple[set[str], set[str]]
     assert parse_id_lists(allow, deny) == tuple(map(frozenset, expected))
 
 
+# contract P1.10
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -40,6 +41,7 @@ def test_what_is_no_id_is_refused(text: str, found: str) -> None:
         )
 
 
+# contract P1.10
 def test_both_lists_at_once_are_refused() -> None:
     with pytest.raises(AllowedAndDenied, match="--allow-ids and --deny-ids exclude each other"):
         parse_id_lists("0x56c0", "0x56c1")

@@ -68,6 +68,7 @@ def preferred_request(available: str, size: int, must_include: str = "") -> api.
     )
 
 
+# contract P2.6
 async def test_the_first_message_holds_the_cards(socket_directory: Path) -> None:
     async with served(socket_directory) as (_, kubelet):
         first = await next_of(kubelet.ListAndWatch(api.Empty()))
@@ -244,6 +245,7 @@ def _broken(request: AllocateRequest) -> ContainerAnswer:
     raise ZeroDivisionError
 
 
+# contract P3.7
 @pytest.mark.parametrize("allocate", [_broken, _unencodable], ids=["raises", "gives nonsense"])
 async def test_when_the_decision_fails_a_container_gets_what_kubelet_chose(
     socket_directory: Path, caplog: pytest.LogCaptureFixture, allocate: Callable[[AllocateRequest], ContainerAnswer]

@@ -82,6 +82,7 @@ def is_watched(registration: Registration, *, times: int = 1) -> bool:
     return registration.state is State.WATCHED and registration.registrations >= times
 
 
+# contract P2.1
 async def test_a_resource_is_registered_with_its_name_socket_and_options(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
         await eventually(lambda: is_watched(registration))
@@ -168,6 +169,7 @@ async def test_a_kubelet_that_restarts_between_two_looks_is_noticed(socket_direc
         await eventually(lambda: is_watched(registration, times=2))
 
 
+# contract P2.2
 async def test_another_kubelet_socket_is_enough_to_register_again(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as older, running(plugin(socket_directory, *CARDS)) as registration:
         await eventually(lambda: is_watched(registration))

@@ -35,6 +35,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+# contract P5.6
 def test_labels_and_resources_are_lines_of_name_and_value() -> None:
     text = feature_text(
         {GPU + "gpu-numbers": "0.1", GPU + "gpu-numbers2": "Z2"}, {GPU + "tiles": 2, GPU + "memory.max": 5}
@@ -55,6 +56,7 @@ def test_the_file_is_replaced_and_nothing_else_is_left(path: Path) -> None:
         assert list(path.parent.iterdir()) == [path]
 
 
+# contract P5.6
 def test_who_reads_sees_the_old_or_the_new_file(path: Path) -> None:
     write_feature_file(path, "old\n")
     with path.open() as reader:
@@ -99,6 +101,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, folder: str, why: str) -
         write_feature_file(tmp_path / folder / "gpus.txt", "a=1\n")
 
 
+# contract P5.6
 def test_the_file_goes_when_the_program_ends(path: Path) -> None:
     write_feature_file(path, "a=1\n")
     remove_feature_file(path)
