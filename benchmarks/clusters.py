@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from gas.decision import names as decision
 from gas.intel import names
 
 Object = dict[str, Any]
@@ -75,8 +76,8 @@ def placed_pods(size: Size, seed: int, *, cards: int = CARDS) -> list[Object]:
             }
         )
         placed[-1]["metadata"]["annotations"] = {
-            names.TIMESTAMP: str(number),
-            names.CONTAINER_CARDS: f"card{turn % cards}",
+            decision.TIMESTAMP: str(number),
+            decision.CONTAINER_CARDS: f"card{turn % cards}",
         }
     return placed
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from benchmarks.clusters import Object, Size, nodes, placed_pods, pod
-from gas.intel import names
+from gas.decision import names
 
 _TICK = 0.01
 """Seconds between two looks at how many events are due."""

@@ -13,6 +13,7 @@ from benchmarks.drivers import Pair, at_once, medians
 from benchmarks.feed import event
 from benchmarks.results import Figure, Goal, Results
 from benchmarks.stage import Stage, stage
+from gas.decision import names as decision
 from gas.intel import names
 
 SIZE = Size(nodes=5000, pods=20_000)
@@ -158,7 +159,7 @@ def placed(number: int, node: str, memory_each: int) -> Object:
     """A pod that is bound to a node and holds something of all its cards."""
     more = pod(f"more-{number}", {"i915": CARDS, "memory.max": CARDS * memory_each})
     cards = ",".join(f"card{number}" for number in range(CARDS))
-    more["metadata"] |= {"uid": more["metadata"]["name"], "annotations": {names.CONTAINER_CARDS: cards}}
+    more["metadata"] |= {"uid": more["metadata"]["name"], "annotations": {decision.CONTAINER_CARDS: cards}}
     more["spec"]["nodeName"] = node
     return more
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from gas.cards import Card
 from gas.cluster.pods import MERGE_PATCH
+from gas.decision import names as decision
+from gas.decision.text import format_container_cards
 from gas.intel import names
-from gas.intel.container_cards import format_container_cards
 from gas.sandbox.api import Api
 from gas.sandbox.kinds import PODS
 
@@ -30,8 +31,8 @@ def waiting_pod(name: str, cards: int, decided: Sequence[Card]) -> Object:
     decided  what the extender wrote on it; nothing: it came without the extender
     """
     annotations = {
-        names.TIMESTAMP: str(next(_started)),
-        names.CONTAINER_CARDS: format_container_cards([decided]),
+        decision.TIMESTAMP: str(next(_started)),
+        decision.CONTAINER_CARDS: format_container_cards([decided]),
     }
     resources = {RESOURCE: str(cards)}
     container = {"name": CONTAINER, "image": "none", "resources": {"limits": resources, "requests": resources}}

@@ -11,15 +11,16 @@ from prometheus_client import CollectorRegistry
 
 from configurator import flag_table as configurator_flags
 from gas.daemon.go_flags import GoFlag, describe_flags
+from gas.decision import names as decision
 from gas.doctor import flags as doctor_flags
 from gas.extender import flag_table as extender_flags
 from gas.extender.card_books import CardBooks
 from gas.extender.card_series import card_series
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.intel import names
+from gas.intel.node_resources import MEMORY_MAX, MILLICORES
 from gas.plugin import flag_table as plugin_flags
 from gas.plugin.metrics import Metrics as PluginMetrics
-from gas.plugin.node.node_resources import MEMORY_MAX, MILLICORES
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 
@@ -60,7 +61,7 @@ TELEMETRY_LABELS = (
 
 NODE_ANNOTATIONS = (
     (names.CARD_CAPACITY, "the plugin, you", "what single cards have, where they differ"),
-    (names.RELEASED, "the extender", "nanoseconds since the epoch: cards became free while pods waited"),
+    (decision.RELEASED, "the extender", "nanoseconds since the epoch: cards became free while pods waited"),
 )
 
 POD_ANNOTATIONS = (
@@ -69,13 +70,17 @@ POD_ANNOTATIONS = (
     (names.SAME_GPU, "you", "container names: these share one card"),
     (names.ALLOCATE_XELINK, "you", "anything: cards in linked pairs"),
     (names.ALLOCATE_SINGLE_NUMA, "you", "anything: all cards from one NUMA node"),
-    (names.TIMESTAMP, "the extender", "nanoseconds since the epoch: when it was decided"),
-    (names.CONTAINER_CARDS, "the extender", "cards of each container: `card0||card1,card2`"),
-    (names.CONTAINER_TILES, "the extender", "their tiles: `card0:gt0+gt1||card1:gt0`"),
-    (names.INIT_CONTAINER_CARDS, "the extender", "cards of each init container"),
-    (names.INIT_CONTAINER_TILES, "the extender", "their tiles"),
-    (names.ALLOCATED_CARDS, "the plugin", "cards that each container was really given, where that is something else"),
-    (names.ALLOCATED_INIT_CARDS, "the plugin", "likewise of each init container"),
+    (decision.TIMESTAMP, "the extender", "nanoseconds since the epoch: when it was decided"),
+    (decision.CONTAINER_CARDS, "the extender", "cards of each container: `card0||card1,card2`"),
+    (decision.CONTAINER_TILES, "the extender", "their tiles: `card0:gt0+gt1||card1:gt0`"),
+    (decision.INIT_CONTAINER_CARDS, "the extender", "cards of each init container"),
+    (decision.INIT_CONTAINER_TILES, "the extender", "their tiles"),
+    (
+        decision.ALLOCATED_CARDS,
+        "the plugin",
+        "cards that each container was really given, where that is something else",
+    ),
+    (decision.ALLOCATED_INIT_CARDS, "the plugin", "likewise of each init container"),
 )
 
 
@@ -118,9 +123,9 @@ def page() -> str:
             ("label", "who writes it", "value"),
             [
                 (
-                    names.DESCHEDULE_POD_LABEL,
+                    decision.DESCHEDULE_POD_LABEL,
                     "the extender",
-                    f"`{names.DESCHEDULE_POD_VALUE}`: the pod should leave its node",
+                    f"`{decision.DESCHEDULE_POD_VALUE}`: the pod should leave its node",
                 )
             ],
         ),

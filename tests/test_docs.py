@@ -15,6 +15,7 @@ from configurator.flag_table import DEPLOYMENT_FLAGS
 from gas.cards import Card
 from gas.daemon.go_flags import GoFlag
 from gas.daemon.klog_flags import KLOG_FLAGS
+from gas.decision import names as decision
 from gas.extender.card_series import card_series
 from gas.extender.flag_table import FLAG_GROUPS
 from gas.extender.metrics import Metrics
@@ -205,13 +206,13 @@ def test_the_page_on_pods_has_the_resource(resource: str) -> None:
     assert f"`{names.PREFIX}{resource}`" in PODS
 
 
-@pytest.mark.parametrize("annotation", [*RULES_OF_PODS, *names.WRITTEN_ANNOTATIONS])
+@pytest.mark.parametrize("annotation", [*RULES_OF_PODS, *decision.WRITTEN_ANNOTATIONS])
 def test_the_page_on_pods_has_the_annotation(annotation: str) -> None:
     assert f"`{annotation}`" in PODS
 
 
 def test_the_page_on_pods_has_the_label() -> None:
-    assert f"`{names.DESCHEDULE_POD_LABEL}={names.DESCHEDULE_POD_VALUE}`" in PODS
+    assert f"`{decision.DESCHEDULE_POD_LABEL}={decision.DESCHEDULE_POD_VALUE}`" in PODS
 
 
 @pytest.mark.parametrize("label", LABELS_OF_CARDS)
@@ -229,7 +230,7 @@ def test_the_page_on_nodes_has_the_namespace_of_telemetry_labels_and_the_word_fo
     assert f"`{names.WHOLE_PCI_GROUP}`" in NODES
 
 
-@pytest.mark.parametrize("annotation", [names.CARD_CAPACITY, names.RELEASED])
+@pytest.mark.parametrize("annotation", [names.CARD_CAPACITY, decision.RELEASED])
 def test_the_page_on_nodes_has_the_annotation(annotation: str) -> None:
     assert f"`{annotation}`" in NODES
 

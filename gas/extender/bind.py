@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gas.cluster.errors import OutcomeUnknown
+from gas.decision.annotations import choice_annotations, stale_annotations
+from gas.decision.names import CONTAINER_CARDS
 from gas.errors import GasError
 from gas.extender.expected_binds import ExpectedBinds
 from gas.extender.metrics import Metrics
@@ -18,13 +20,12 @@ from gas.extender.readiness import NotReady
 from gas.extender.refusals import Refusals
 from gas.extender.verdicts import Verdicts
 from gas.extender.wire import BadRequest, BindingArgs, Unreadable, decode_binding, encode_binding_result
-from gas.intel.choice_annotations import choice_annotations, stale_annotations
-from gas.intel.names import CONTAINER_CARDS
 from gas.intel.need import read_need
 from gas.ledger import Ledger
 from gas.objects import Pod
 from gas.placement.choice import footprint
 from gas.placement.refusal import Refusal, UnknownNode
+from gas.vocabulary import NeedOptions
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +170,7 @@ class Binder:
 
     def _decide(self, args: BindingArgs, pod: Pod) -> Decision:
         """Choose and reserve, without a pause in between."""
-        need = read_need(pod, allowlist=self._allowlist, denylist=self._denylist)
+        need = read_need(pod, NeedOptions(allowlist=self._allowlist, denylist=self._denylist))
         answer = self._verdicts.choose(need, args.node)
         if isinstance(answer, Refusal):
             if isinstance(answer, UnknownNode):

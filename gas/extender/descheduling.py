@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
+from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE
 from gas.errors import GasError
 from gas.extender.metrics import Metrics
 from gas.extender.nodes import Nodes
 from gas.extender.pods import BoundPod, Pods
-from gas.intel.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE
 from gas.ledger import Ledger
 
 logger = logging.getLogger(__name__)

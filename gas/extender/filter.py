@@ -15,13 +15,13 @@ from gas.extender.readiness import NotReady
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
 from gas.extender.verdicts import FITS, FITS_PREFERRED, Verdict, Verdicts
 from gas.extender.wire import BadRequest, FilterArgs, decode_filter, encode_filter_result
-from gas.intel.inventory import NodeFacts
-from gas.intel.need import BadNeed, read_need
+from gas.intel.need import read_need
 from gas.ledger import Ledger
 from gas.objects import Pod
 from gas.placement.detail import card_details
 from gas.placement.need import PodNeed
 from gas.placement.refusal import PreferredElsewhere, SearchLimitHit, UnreadableNeed
+from gas.vocabulary import BadNeed, NeedOptions, NodeFacts
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Filter:
     async def _answer(self, args: FilterArgs) -> tuple[list[str], dict[str, str]]:
         names = args.node_names if args.nodes is None else [sent.node.name for sent in args.nodes]
         try:
-            need = read_need(args.pod, allowlist=self._allowlist, denylist=self._denylist)
+            need = read_need(args.pod, NeedOptions(allowlist=self._allowlist, denylist=self._denylist))
         except BadNeed as bad:
             self._metrics.refusals.labels(UnreadableNeed.kind).inc()
             logger.info("refused everywhere: %s", bad, extra={"pod": args.pod.key})

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.cards import Card
-from gas.intel.inventory import NodeFacts, read_node
+from gas.intel.inventory import read_node
 from gas.intel.names import CARD_CAPACITY, COUNT_RESOURCES, PREFIX, TELEMETRY_PREFIX, TILES
 from gas.objects import Node, Quantity
+from gas.vocabulary import NodeFacts
 
 Source = tuple[object, ...]
 """The parts of a node's object from which its facts are read, by value."""

@@ -9,13 +9,15 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
+from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, WRITTEN_ANNOTATIONS
 from gas.errors import GasError
 from gas.extender.written_cards import TilesOfCards, written_cards
-from gas.intel.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, PREFIX, WRITTEN_ANNOTATIONS
-from gas.intel.need import BadNeed, read_booked_need
+from gas.intel.names import PREFIX
+from gas.intel.need import read_booked_need
 from gas.ledger import Ledger, State
 from gas.objects import ObjectMeta, Pod, PodSpec
 from gas.placement.need import PodNeed
+from gas.vocabulary import BadNeed
 
 logger = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from typing import cast
 from gas.extender.effort import Effort
 from gas.extender.node_states import NodeStates
 from gas.extender.nodes import Nodes
-from gas.intel.inventory import NodeFacts
 from gas.ledger import BooksState, Ledger
 from gas.placement.choice import Choice
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import NoTimeLeft, Refusal, SearchLimitHit, UnknownNode
+from gas.vocabulary import NodeFacts
 
 MOST_NEEDS = 1024
 MOST_VERDICTS = 500_000

@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from gas.cluster.errors import ApiUnavailable
 from gas.daemon.logs import VERBOSE
+from gas.decision.names import RELEASED
 from gas.errors import GasError
 from gas.extender.metrics import Metrics
-from gas.intel.names import RELEASED
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gas.cards import Card
-from gas.intel.choice_annotations import read_choice, read_receipt
-from gas.intel.malformed_annotation import MalformedAnnotation
+from gas.decision.annotations import read_choice, read_receipt
+from gas.decision.text import MalformedAnnotation
 from gas.objects import Pod
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from gas.amounts import Amounts, MalformedQuantity, parse_quantity
-from gas.cards import Card, Tile
+from gas.cards import Card
 from gas.intel import names
 from gas.intel.card_capacity import parse_card_capacity
 from gas.intel.card_groups import read_numa_groups, read_pci_groups
@@ -16,26 +15,12 @@ from gas.intel.xe_links import read_links
 from gas.objects import Node, Quantity
 from gas.placement.inventory import NOTHING, Inventory
 from gas.quoted import listed, quoted
+from gas.vocabulary import NodeFacts
 
 MOST_TILES = 256
 """No card has nearly as many; a larger number is a mistake, and would have to be walked tile by tile."""
 
 _NOT_BOOKED = frozenset(names.MONITORING_RESOURCES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
-    """What a node's object says.
-
-    deschedule_cards  pods that hold one of these should leave; the cards are not disabled by it
-    deschedule_tiles  likewise; these are closed as well
-    problems          what makes no sense on the node, one sentence each, the same for equal nodes
-    """
-
-    inventory: Inventory
-    deschedule_cards: frozenset[Card] = frozenset()
-    deschedule_tiles: frozenset[Tile] = frozenset()
-    problems: tuple[str, ...] = ()
 
 
 def read_node(node: Node) -> NodeFacts:

@@ -1,4 +1,4 @@
-"""Every name that users, manifests and other components know us by: resources, labels, annotations."""
+"""Names of Intel's vocabulary: resources, node labels, and the annotations that users write on pods."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ WHOLE_PCI_GROUP = "PCI_GROUP"
 # Node annotations.
 CARD_CAPACITY = "gas-card-capacity"
 """Written by whoever knows the cards: per-card amounts where cards differ."""
-RELEASED = "gas-released"
-"""Written by us, nanoseconds since the epoch, when cards became free while pods waited for some."""
 
 # Pod annotations that users write.
 ALLOW = "gas-allow"
@@ -45,27 +43,3 @@ DENY = "gas-deny"
 SAME_GPU = "gas-same-gpu"
 ALLOCATE_XELINK = "gas-allocate-xelink"
 ALLOCATE_SINGLE_NUMA = "gas-allocate-single-numa"
-
-# Pod annotations that we write: the decision ...
-TIMESTAMP = "gas-ts"
-CONTAINER_CARDS = "gas-container-cards"
-CONTAINER_TILES = "gas-container-tiles"
-INIT_CONTAINER_CARDS = "gas-init-container-cards"
-INIT_CONTAINER_TILES = "gas-init-container-tiles"
-# ... and the receipt: what the node has really handed out.
-ALLOCATED_CARDS = "gas-allocated-cards"
-ALLOCATED_INIT_CARDS = "gas-allocated-init-cards"
-
-WRITTEN_ANNOTATIONS = (
-    TIMESTAMP,
-    CONTAINER_CARDS,
-    CONTAINER_TILES,
-    INIT_CONTAINER_CARDS,
-    INIT_CONTAINER_TILES,
-    ALLOCATED_CARDS,
-    ALLOCATED_INIT_CARDS,
-)
-
-# Pod label that we write on pods that should leave their node.
-DESCHEDULE_POD_LABEL = "gpu.aware.scheduling/deschedule-pod"
-DESCHEDULE_POD_VALUE = "gpu"

@@ -7,19 +7,15 @@ from dataclasses import dataclass
 
 from gas.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.cards import Card
-from gas.errors import GasError
 from gas.intel import names
 from gas.intel.card_labels import read_card
 from gas.objects import Container, Pod, Quantity
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.quoted import listed, quoted
+from gas.vocabulary import BadNeed, NeedOptions
 
 _ALWAYS = "Always"
 _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
-
-
-class BadNeed(GasError):
-    """What the pod asks for cannot be given on any node. The sentence has at most 200 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +34,8 @@ class _Request:
     monitoring: bool
 
 
-def read_need(pod: Pod, *, allowlist: bool, denylist: bool) -> PodNeed:
-    """The need of a pod. Raises BadNeed with the sentence that its owner should read.
-
-    allowlist, denylist  whether the annotations ``gas-allow`` and ``gas-deny`` have a say
-    """
+def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
+    """Return the need of a pod that is not bound yet. Raises BadNeed with a sentence for its owner."""
     requests = _requests(pod)
     _check_sums(requests)
     _check_kinds(requests)
@@ -56,8 +49,8 @@ def read_need(pod: Pod, *, allowlist: bool, denylist: bool) -> PodNeed:
         _check_linked(requests)
     return PodNeed(
         containers=containers,
-        allowed=_named_cards(annotations[names.ALLOW]) if allowlist and names.ALLOW in annotations else None,
-        denied=_named_cards(annotations.get(names.DENY, "")) if denylist else frozenset(),
+        allowed=_named_cards(annotations[names.ALLOW]) if options.allowlist and names.ALLOW in annotations else None,
+        denied=_named_cards(annotations.get(names.DENY, "")) if options.denylist else frozenset(),
         same_card=_same_card(requests, annotations),
         linked=linked,
         single_numa=names.ALLOCATE_SINGLE_NUMA in annotations,

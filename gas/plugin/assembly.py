@@ -39,6 +39,7 @@ from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import feature_text, remove_feature_file, write_feature_file
 from gas.plugin.node.node_description import describe_node
 from gas.plugin.readiness import Readiness
+from gas.vocabulary import DeviceOptions
 
 logger = logging.getLogger(__name__)
 
@@ -139,8 +140,7 @@ class Plugin:
         )
         description = describe_node(
             scan,
-            shared_dev_num=flags.shared_dev_num,
-            pci_grouping_level=self._environment.pci_grouping_level,
+            DeviceOptions(shared_dev_num=flags.shared_dev_num, pci_grouping_level=self._environment.pci_grouping_level),
         )
         if self.cluster is not None and self.cluster.node_writer is not None:
             self.cluster.node_writer.want(description)

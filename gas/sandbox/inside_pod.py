@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gas.cards import Card, MalformedCard
-from gas.intel import names
-from gas.intel.container_cards import format_container_cards, parse_container_cards
-from gas.intel.malformed_annotation import MalformedAnnotation
+from gas.decision import names
+from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
 from gas.plugin.devices.affinity_mask import AFFINITY_MASK
 from gas.sandbox.containers import ContainerChoice, Containers
 

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gas.decision import names as decision
 from gas.intel import names
 from gas.sandbox.inside_pod import InsidePod
 from gas.sandbox.mirror import Object
 from gas.sandbox.pod_story import Story, why_it_waits
 
-_RECEIPTS = (names.ALLOCATED_INIT_CARDS, names.ALLOCATED_CARDS)
+_RECEIPTS = (decision.ALLOCATED_INIT_CARDS, decision.ALLOCATED_CARDS)
 
 _MOST_NODES = 4
 """Of how many nodes the numbers are told for one pod."""

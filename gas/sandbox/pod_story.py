@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from gas.decision import names as decision
 from gas.intel import names
 from gas.sandbox.inside_pod import InsidePod, shown_cards
 
@@ -57,8 +58,11 @@ class Story:
         """
         if not self.node or not self.asks_for_gpus:
             return ""
-        init = self._cards_and_tiles(names.INIT_CONTAINER_CARDS, names.INIT_CONTAINER_TILES)
-        return shown_cards(init, self._cards_and_tiles(names.CONTAINER_CARDS, names.CONTAINER_TILES)) or "none written"
+        init = self._cards_and_tiles(decision.INIT_CONTAINER_CARDS, decision.INIT_CONTAINER_TILES)
+        return (
+            shown_cards(init, self._cards_and_tiles(decision.CONTAINER_CARDS, decision.CONTAINER_TILES))
+            or "none written"
+        )
 
     def _cards_and_tiles(self, cards: str, tiles: str) -> str:
         by_container = zip_longest(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gas.daemon.go_flags import GoFlag
+from gas.decision import names as decision
 from gas.extender.flag_table import FLAG_GROUPS as EXTENDER_FLAGS
 from gas.intel import names
 from gas.plugin.flag_table import FLAG_GROUPS as PLUGIN_FLAGS
@@ -128,7 +129,7 @@ def test_the_role_of_the_plugin_is_the_one_that_all_its_tests_run_under() -> Non
 
 def test_the_admission_policy_lets_through_what_the_plugin_writes() -> None:
     policy = (BASE / "plugin/own-node-only.yaml").read_text(encoding="utf-8")
-    for name in (names.PREFIX, names.CARD_CAPACITY, names.ALLOCATED_CARDS, names.ALLOCATED_INIT_CARDS):
+    for name in (names.PREFIX, names.CARD_CAPACITY, decision.ALLOCATED_CARDS, decision.ALLOCATED_INIT_CARDS):
         assert f"'{name}'" in policy
     assert f":{one(BASE / 'plugin', 'ServiceAccount')['metadata']['name']}$" in policy
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gas.decision import names
 from gas.doctor.checks.all_checks import CHECKS, all_findings
 from gas.doctor.findings import Level
 from gas.doctor.gather.accounts import permissions
@@ -16,7 +17,6 @@ from gas.doctor.objects import Container, SeenNode
 from gas.doctor.programs import Program
 from gas.doctor.report import as_json, as_text, exit_code
 from gas.doctor.snapshot import Account, Clock, Permission, Reply, ServiceSeen
-from gas.intel import names
 from tests.doctor.snapshots import (
     NOW,
     call,

@@ -21,6 +21,7 @@ from gas.intel.need import read_need
 from gas.ledger import Ledger, State
 from gas.objects import Node, Pod
 from gas.placement.place import DEFAULT_STEP_LIMIT
+from gas.vocabulary import NeedOptions
 from tests.builders import container, node_json, pod_json
 from tests.extender.at_once import at_once
 from tests.extender.cluster import Cluster, Outcome
@@ -45,7 +46,7 @@ SHAPES: list[dict[str, Any]] = [
     ),
     pod_json(container(), annotations={"gas-container-cards": "card0"}),
 ]
-NEEDS = [read_need(as_pod(shape), allowlist=False, denylist=False) for shape in SHAPES]
+NEEDS = [read_need(as_pod(shape), NeedOptions()) for shape in SHAPES]
 CAPACITY = {"i915": 4, "millicores": 1000, "tiles": 2}
 CARDS = 2
 NODE_NAMES = ("n1",)

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cards import Card, Tile
-from gas.intel.inventory import NodeFacts, read_node
+from gas.intel.inventory import read_node
 from gas.intel.split_label import split_value
 from gas.objects import Node, NodeStatus, ObjectMeta, Quantity
 from gas.placement.inventory import Inventory, Link
+from gas.vocabulary import NodeFacts
 
 GPU = "gpu.intel.com/"
 

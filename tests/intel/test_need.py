@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 
 from gas.amounts import MAX_AMOUNT
 from gas.cards import Card
-from gas.intel.need import BadNeed, read_booked_need, read_need
+from gas.intel.need import read_booked_need, read_need
 from gas.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.vocabulary import BadNeed, NeedOptions
 from tests.builders import container, pod
 
 COUNT_RESOURCES = frozenset({"i915", "xe"})
 
 
 def need(*containers: Mapping[str, Any], allowlist: bool = False, denylist: bool = False, **fields: Any) -> PodNeed:
-    return read_need(pod(*containers, **fields), allowlist=allowlist, denylist=denylist)
+    return read_need(pod(*containers, **fields), NeedOptions(allowlist=allowlist, denylist=denylist))
 
 
 def asks(requests: Mapping[str, int | str], name: str = "main") -> dict[str, Any]:
@@ -75,7 +76,7 @@ def test_a_containers_need(requests: Mapping[str, int | str], count: int, per_ca
 def test_resources_of_others_are_not_ours() -> None:
     requests = {"cpu": "1.5", "nvidia.com/gpu": "1", "xgpu.intel.com/i915": "1", "gpu.intel.com/i915": "1"}
     plain = Container(name="main", resources=ResourceRequirements(requests=dict(requests)))
-    read = read_need(Pod(metadata=ObjectMeta(), spec=PodSpec(containers=[plain])), allowlist=False, denylist=False)
+    read = read_need(Pod(metadata=ObjectMeta(), spec=PodSpec(containers=[plain])), NeedOptions())
     assert read.containers == (ContainerNeed("main", 1, (("i915", 1),)),)
 
 
@@ -349,7 +350,7 @@ def test_an_amount_of_a_bound_pod_that_no_card_can_have_is_left_out(containers: 
     need = read_booked_need(pod(*containers))
     assert need.containers[0] == ContainerNeed("main", 2, (("i915", 1), ("millicores", 2)))
     with pytest.raises(BadNeed):
-        read_need(pod(*containers), allowlist=False, denylist=False)
+        read_need(pod(*containers), NeedOptions())
 
 
 def test_more_cards_than_can_be_told_are_refused_of_a_bound_pod_too() -> None:
@@ -360,12 +361,12 @@ def test_more_cards_than_can_be_told_are_refused_of_a_bound_pod_too() -> None:
 def sentence_about(hostile: Pod) -> str:
     """The sentence with which the pod is refused; empty when it is not."""
     try:
-        read = read_need(hostile, allowlist=True, denylist=True)
+        read = read_need(hostile, NeedOptions(allowlist=True, denylist=True))
     except BadNeed as bad:
         return str(bad)
     containers = [*(hostile.spec.init_containers or ()), *(hostile.spec.containers or ())]
     assert [each.name for each in read.containers] == [each.name for each in containers]
-    assert hash(read) == hash(read_need(hostile, allowlist=True, denylist=True))
+    assert hash(read) == hash(read_need(hostile, NeedOptions(allowlist=True, denylist=True)))
     return ""
 
 

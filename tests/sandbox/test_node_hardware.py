@@ -15,6 +15,7 @@ from gas.sandbox.fake_sysfs import write_tree
 from gas.sandbox.manifest_objects import NodeManifest
 from gas.sandbox.manifests import BadManifest, read_manifests
 from gas.sandbox.node_hardware import bare_node, hardware_of, not_yet_said
+from gas.vocabulary import DeviceOptions
 
 NODES = {node.name: node for node in read_manifests(EXAMPLES / "nodes" / "cluster.yaml").nodes}
 
@@ -36,7 +37,7 @@ def test_what_the_plugin_reads_from_the_cards_is_what_the_example_says(name: str
     hardware = hardware_of(node)
     write_tree(tmp_path, hardware.gpus)
     scan = read_gpus(tmp_path, memory_override=hardware.memory_override)
-    written = describe_node(scan, shared_dev_num=hardware.shared_dev_num, pci_grouping_level=0)
+    written = describe_node(scan, DeviceOptions(shared_dev_num=hardware.shared_dev_num, pci_grouping_level=0))
     counted = {f"gpu.intel.com/{gpu.driver}" for gpu in scan.gpus}
     amounts = {**written.resources, **dict.fromkeys(counted, hardware.shared_dev_num * len(scan.gpus))}
     bare = bare_node(node)

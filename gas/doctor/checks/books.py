@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gas.cards import Card
+from gas.decision.text import MalformedAnnotation
 from gas.doctor.looked import Unseen
 from gas.doctor.objects import SeenPod
 from gas.doctor.snapshot import Snapshot
 from gas.extender.written_cards import written_cards
 from gas.intel import names
-from gas.intel.inventory import NodeFacts, read_node
-from gas.intel.malformed_annotation import MalformedAnnotation
-from gas.intel.need import BadNeed, read_booked_need
+from gas.intel.inventory import read_node
+from gas.intel.need import read_booked_need
 from gas.ledger import Ledger
 from gas.objects import Pod
+from gas.vocabulary import BadNeed, NodeFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from gas.doctor.looked import Unseen
 from gas.doctor.objects import SeenNode
 from gas.doctor.snapshot import Snapshot
 from gas.intel import names
-from gas.intel.inventory import NodeFacts, read_node
+from gas.intel.inventory import read_node
+from gas.vocabulary import NodeFacts
 
 CHECK = "node-labels"
 INSTALL_PLUGIN = "kubectl apply --kustomize deploy/overlays/plugin   # or what you made of it: docs/deploy.md, 3"

@@ -13,6 +13,7 @@ from gas.doctor.snapshot import Call, Snapshot
 from gas.intel.need import read_need
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
+from gas.vocabulary import NeedOptions
 
 CHECK = "dry-pod"
 ASK = "sudo gas doctor   # on the control-plane node, where kube-scheduler's certificate can be shown"
@@ -40,7 +41,7 @@ def check_placing(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _refused_here(books: Books, dry_pod: DryPod) -> dict[str, Refusal]:
     """The nodes that have no room for the pod by our own books, and why."""
-    need = read_need(dry_pod.pod(), allowlist=False, denylist=False)
+    need = read_need(dry_pod.pod(), NeedOptions())
     answers = {node: place(need, books.nodes[node].inventory, books.ledger.usage(node)) for node in dry_pod.nodes}
     return {node: answer for node, answer in answers.items() if isinstance(answer, Refusal)}
 

@@ -11,8 +11,9 @@ from gas.doctor.gpu_pods import asks_for_gpus
 from gas.doctor.looked import Unseen
 from gas.doctor.objects import SeenPod
 from gas.doctor.snapshot import Snapshot
-from gas.intel.need import BadNeed, read_need
+from gas.intel.need import read_need
 from gas.placement.inventory import NOTHING
+from gas.vocabulary import BadNeed, NeedOptions
 
 CHECK = "pods"
 MOST = 20
@@ -101,7 +102,7 @@ def _waiting(snapshot: Snapshot, waiting: list[SeenPod]) -> Iterator[Finding]:
 def _waits(seen: SeenPod, names: set[str]) -> Finding:
     describe = of_pod(seen.pod, "describe", "pod")
     try:
-        read_need(seen.pod, allowlist=True, denylist=True)
+        read_need(seen.pod, NeedOptions(allowlist=True, denylist=True))
     except BadNeed as error:
         return warning(CHECK, seen.where, f"no node can ever take it: {error}", describe)
     scheduler = seen.details.spec.scheduler_name or "default-scheduler"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gas.cards import Card
-from gas.intel.container_tiles import format_container_tiles
+from gas.decision.text import format_container_tiles
 from gas.placement.choice import ContainerChoice
 from gas.plugin.devices.affinity_mask import AFFINITY_MASK, mask_of
 from gas.plugin.devices.device_ids import DeviceId

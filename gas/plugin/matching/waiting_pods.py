@@ -11,14 +11,16 @@ from functools import cached_property
 from cachetools import TTLCache
 
 from gas.amounts import MalformedQuantity, parse_quantity
-from gas.intel.choice_annotations import read_choice
-from gas.intel.malformed_annotation import MalformedAnnotation
-from gas.intel.names import COUNT_RESOURCES, PREFIX, TIMESTAMP, WRITTEN_ANNOTATIONS
-from gas.intel.need import BadNeed, read_booked_need
+from gas.decision.annotations import read_choice
+from gas.decision.names import TIMESTAMP, WRITTEN_ANNOTATIONS
+from gas.decision.text import MalformedAnnotation
+from gas.intel.names import COUNT_RESOURCES, PREFIX
+from gas.intel.need import read_booked_need
 from gas.objects import NodeContainer, NodePod, ObjectMeta, Pod, PodSpec
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import PodNeed, Role
 from gas.plugin.kubelet.listing import ContainerIds
+from gas.vocabulary import BadNeed
 
 HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 

@@ -7,47 +7,27 @@ difference between the cards would be wrong.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.card_facts import Scan
-from gas.intel import names
+from gas.intel.vocabulary import INTEL
 from gas.objects import Node, NodeStatus, Quantity
-from gas.plugin.node.node_labels import node_labels
-from gas.plugin.node.node_resources import SUMMED_RESOURCES, card_capacity, node_resources
-
-_CONTINUED = (names.GPU_NUMBERS, names.NUMA_GPU_MAP, names.PCI_GROUPS)
-_LABEL = re.compile(
-    f"{re.escape(names.CARDS)}|(?:{'|'.join(map(re.escape, _CONTINUED))})(?:[2-9]|[1-9][0-9]{{1,8}})?", re.ASCII
-)
+from gas.vocabulary import DeviceOptions, NodeDescription
 
 MergePatch = Mapping[str, Mapping[str, Mapping[str, str | None]]]
 """``{"metadata": {"labels": …, "annotations": …}, "status": {"capacity": …, "allocatable": …}}``; None takes away."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeDescription:
-    """What is to be written. ``resources`` are amounts by full name, bytes where they are memory."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    resources: Mapping[str, int] = field(default_factory=dict)
-
-
 NOTHING_OF_OURS = NodeDescription()
 """A node from which everything of ours is taken."""
 
+_WORDS = INTEL.devices
 
-def describe_node(scan: Scan, *, shared_dev_num: int, pci_grouping_level: int) -> NodeDescription:
-    """What a node with these cards says; nothing when it has none."""
-    capacity = card_capacity(scan, shared_dev_num=shared_dev_num)
-    return NodeDescription(
-        labels=node_labels(scan, pci_grouping_level=pci_grouping_level),
-        annotations={names.CARD_CAPACITY: capacity} if capacity is not None else {},
-        resources=node_resources(scan),
-    )
+
+def describe_node(scan: Scan, options: DeviceOptions) -> NodeDescription:
+    """Return what a node with these cards says; nothing when it has none."""
+    return _WORDS.describe(scan.gpus, options)
 
 
 def node_patch(node: Node, wanted: NodeDescription) -> MergePatch | None:
@@ -58,14 +38,14 @@ def node_patch(node: Node, wanted: NodeDescription) -> MergePatch | None:
     ``allocatable`` of their ``capacity``; both are written, so that nobody waits for its next turn.
     """
     metadata = {
-        "labels": _changes(node.labels, wanted.labels, _is_our_label),
-        "annotations": _changes(node.annotations, wanted.annotations, _is_our_annotation),
+        "labels": _changes(node.labels, wanted.labels, _WORDS.owns_label),
+        "annotations": _changes(node.annotations, wanted.annotations, _WORDS.owns_annotation),
     }
     amounts = {name: str(amount) for name, amount in wanted.resources.items()}
     found = node.status or NodeStatus()
     status = {
-        "capacity": _changes(_plain(found.capacity), amounts, _is_our_resource),
-        "allocatable": _changes(_plain(found.allocatable), amounts, _is_our_resource),
+        "capacity": _changes(_plain(found.capacity), amounts, _WORDS.owns_resource),
+        "allocatable": _changes(_plain(found.allocatable), amounts, _WORDS.owns_resource),
     }
     patch = {
         part: changed
@@ -73,18 +53,6 @@ def node_patch(node: Node, wanted: NodeDescription) -> MergePatch | None:
         if (changed := {name: changes for name, changes in fields.items() if changes})
     }
     return patch or None
-
-
-def _is_our_label(name: str) -> bool:
-    return _LABEL.fullmatch(name) is not None
-
-
-def _is_our_annotation(name: str) -> bool:
-    return name == names.CARD_CAPACITY
-
-
-def _is_our_resource(name: str) -> bool:
-    return name in SUMMED_RESOURCES
 
 
 def _changes(

@@ -12,7 +12,8 @@ from gas.cluster.errors import Forbidden
 from gas.cluster.own_node import get_node, patch_node_status
 from gas.errors import GasError
 from gas.objects import Node
-from gas.plugin.node.node_description import NOTHING_OF_OURS, MergePatch, NodeDescription, node_patch
+from gas.plugin.node.node_description import NOTHING_OF_OURS, MergePatch, node_patch
+from gas.vocabulary import NodeDescription
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gas.cards import Card
-from gas.intel.choice_annotations import read_receipt
-from gas.intel.container_cards import format_container_cards, parse_container_cards
-from gas.intel.malformed_annotation import MalformedAnnotation
-from gas.intel.names import ALLOCATED_CARDS, ALLOCATED_INIT_CARDS
+from gas.decision.annotations import read_receipt
+from gas.decision.names import ALLOCATED_CARDS, ALLOCATED_INIT_CARDS
+from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
 from gas.placement.choice import Choice
 from gas.placement.need import Role
 from gas.plugin.kubelet.listing import NO_IDS, ContainerIds

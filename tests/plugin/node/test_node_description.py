@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from gas.card_facts import CardFacts, Scan
 from gas.intel.inventory import read_node
 from gas.objects import Node
-from gas.plugin.node.node_description import NOTHING_OF_OURS, NodeDescription, describe_node, node_patch
+from gas.plugin.node.node_description import NOTHING_OF_OURS, describe_node, node_patch
 from gas.sandbox.merge_patch import merge_patched
+from gas.vocabulary import DeviceOptions, NodeDescription
 from tests.plugin.gpus import gpu, scan
 
 GPU = "gpu.intel.com/"
@@ -162,7 +163,7 @@ class TestTheExtenderReadsWhatWasWritten:
         scan = Scan(gpus=gpus)
         after = written(
             node(FOREIGN, resources=kubelets(scan, shared_dev_num)),
-            describe_node(scan, shared_dev_num=shared_dev_num, pci_grouping_level=level),
+            describe_node(scan, DeviceOptions(shared_dev_num=shared_dev_num, pci_grouping_level=level)),
         )
         after["metadata"]["labels"] = {
             name: value for name, value in after["metadata"]["labels"].items() if name not in FOREIGN
@@ -178,7 +179,7 @@ class TestTheExtenderReadsWhatWasWritten:
     @given(gpus.filter(bool), st.integers(1, 3), st.data())
     def test_the_same_pci_groups(self, gpus: tuple[CardFacts, ...], level: int, data: st.DataObject) -> None:
         one = data.draw(st.sampled_from(gpus))
-        labels = describe_node(Scan(gpus=gpus), shared_dev_num=1, pci_grouping_level=level).labels
+        labels = describe_node(Scan(gpus=gpus), DeviceOptions(shared_dev_num=1, pci_grouping_level=level)).labels
         disable = {f"telemetry.aware.scheduling.p/gas-disable-{one.card}": "PCI_GROUP"}
         facts = read_node(decoded(node({**labels, **disable})))
         assert facts.inventory.disabled == {
@@ -190,7 +191,7 @@ class TestTheExtenderReadsWhatWasWritten:
         self, before: tuple[CardFacts, ...], after: tuple[CardFacts, ...], level: int
     ) -> None:
         def describe(gpus: tuple[CardFacts, ...]) -> NodeDescription:
-            return describe_node(Scan(gpus=gpus), shared_dev_num=2, pci_grouping_level=level)
+            return describe_node(Scan(gpus=gpus), DeviceOptions(shared_dev_num=2, pci_grouping_level=level))
 
         fresh = written(node(FOREIGN), describe(after))
         assert written(written(node(FOREIGN), describe(before)), describe(after)) == fresh
@@ -216,4 +217,4 @@ def numa_groups(gpus: tuple[CardFacts, ...]) -> tuple[tuple[int, ...], ...] | No
 
 
 def test_a_node_without_cards_says_nothing() -> None:
-    assert describe_node(scan(), shared_dev_num=1, pci_grouping_level=2) == NOTHING_OF_OURS
+    assert describe_node(scan(), DeviceOptions(shared_dev_num=1, pci_grouping_level=2)) == NOTHING_OF_OURS

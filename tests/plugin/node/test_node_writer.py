@@ -19,12 +19,13 @@ from gas.cluster.own_node import patch_node_status
 from gas.cluster.watch import Watch
 from gas.errors import GasError
 from gas.objects import Node
-from gas.plugin.node.node_description import NOTHING_OF_OURS, NodeDescription
+from gas.plugin.node.node_description import NOTHING_OF_OURS
 from gas.plugin.node.node_writer import NodeWriter, clear_node
 from gas.sandbox.access import Access
 from gas.sandbox.api_server import ApiServer
 from gas.sandbox.kinds import NODES
 from gas.sandbox.merge_patch import CONTENT_TYPE
+from gas.vocabulary import NodeDescription
 from tests.cluster.scripted_server import until, write_kubeconfig
 
 GPU = "gpu.intel.com/"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cards import Card
-from gas.intel.choice_annotations import read_receipt
+from gas.decision.annotations import read_receipt
 from gas.intel.need import read_booked_need
 from gas.objects import NodePod
 from gas.placement.choice import Choice, ContainerChoice, footprint

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gas.card_facts import CardFacts
-from gas.plugin.node.node_labels import node_labels
+from gas.intel.node_labels import node_labels
 from tests.plugin.gpus import gpu, scan
 
 GPU = "gpu.intel.com/"
@@ -16,7 +16,7 @@ VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 def labels(*gpus: CardFacts, level: int = 0) -> dict[str, str]:
     """Without the prefix."""
-    written = node_labels(scan(*gpus), pci_grouping_level=level)
+    written = node_labels(scan(*gpus).gpus, pci_grouping_level=level)
     assert all(VALUE.fullmatch(value) for value in written.values())
     return {name.removeprefix(GPU): value for name, value in written.items()}
 

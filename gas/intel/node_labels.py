@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
-from gas.card_facts import CardFacts, Scan
+from gas.card_facts import CardFacts
 from gas.intel import names
 from gas.intel.split_label import split_value
 
 _LONGEST_VALUE = 63
+_CONTINUED = (names.GPU_NUMBERS, names.NUMA_GPU_MAP, names.PCI_GROUPS)
+_LABEL = re.compile(
+    f"{re.escape(names.CARDS)}|(?:{'|'.join(map(re.escape, _CONTINUED))})(?:[2-9]|[1-9][0-9]{{1,8}})?", re.ASCII
+)
 
 
-def node_labels(scan: Scan, *, pci_grouping_level: int) -> dict[str, str]:
-    """All labels that describe the node's cards, continuations included; none when it has no cards.
+def node_labels(cards: Sequence[CardFacts], *, pci_grouping_level: int) -> dict[str, str]:
+    """Return all labels that describe the node's cards, continuations included; none if it has no cards.
 
-    pci_grouping_level  how many folders of their sysfs paths cards of one group share; 0: no groups are told
+    pci_grouping_level  how many folders of their sysfs paths cards of one group share; 0: no groups are written
 
     Unhealthy cards are named too: the place of a card in ``gpu-numbers`` is the number by which links know it.
     """
-    if not scan.gpus:
+    if not cards:
         return {}
-    labels = {names.CARDS: _card_names(scan.gpus)}
-    labels |= split_value(names.GPU_NUMBERS, _numbers(scan.gpus))
-    if numa := _numa_gpu_map(scan.gpus):
+    labels = {names.CARDS: _card_names(cards)}
+    labels |= split_value(names.GPU_NUMBERS, _numbers(cards))
+    if numa := _numa_gpu_map(cards):
         labels |= split_value(names.NUMA_GPU_MAP, numa)
-    if groups := _pci_groups(scan.gpus, pci_grouping_level):
+    if groups := _pci_groups(cards, pci_grouping_level):
         labels |= split_value(names.PCI_GROUPS, groups)
     return labels
 
 
+def is_node_label(name: str) -> bool:
+    """Return whether `node_labels` writes a label of this name, so that an outdated one is removed.
+
+    Names are exact (and numbered continuations), so that labels of others under the same prefix, such as links found
+    by telemetry, stay.
+    """
+    return _LABEL.fullmatch(name) is not None
+
+
 def _card_names(gpus: Iterable[CardFacts]) -> str:
-    """As many whole names as fit: this old label has no continuation, and half a name would be another card's."""
+    """Return as many whole names as fit: this old label has no continuation, and half a name is another card's."""
     text = ""
     for gpu in gpus:
         longer = f"{text}.{gpu.card}" if text else str(gpu.card)

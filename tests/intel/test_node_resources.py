@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gas.card_facts import CardFacts
-from gas.plugin.node.node_resources import card_capacity, node_resources
+from gas.intel.node_resources import card_capacity, node_resources
 from tests.plugin.gpus import gpu, scan
 
 GPU = "gpu.intel.com/"
@@ -32,7 +32,7 @@ GPU = "gpu.intel.com/"
     ],
 )
 def test_node_resources(gpus: tuple[CardFacts, ...], expected: dict[str, int]) -> None:
-    assert node_resources(scan(*gpus)) == {GPU + name: amount for name, amount in expected.items()}
+    assert node_resources(scan(*gpus).gpus) == {GPU + name: amount for name, amount in expected.items()}
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_node_resources(gpus: tuple[CardFacts, ...], expected: dict[str, int]) -
     ],
 )
 def test_card_capacity(gpus: tuple[CardFacts, ...], expected: str | None) -> None:
-    assert card_capacity(scan(*gpus), shared_dev_num=3) == expected
+    assert card_capacity(scan(*gpus).gpus, shared_dev_num=3) == expected
 
 
 @pytest.mark.parametrize("fields", [{}, {"healthy": False}, {"memory": 5}])
 def test_one_card_alone_is_like_all_others(fields: dict[str, Any]) -> None:
-    assert card_capacity(scan(gpu(0, **fields)), shared_dev_num=1) is None
+    assert card_capacity(scan(gpu(0, **fields)).gpus, shared_dev_num=1) is None

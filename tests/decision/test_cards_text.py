@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cards import Card
-from gas.intel.container_cards import format_container_cards, parse_container_cards
-from gas.intel.malformed_annotation import MalformedAnnotation
+from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
 
 CARDS = st.integers(0, 10**9 - 1).map(Card)
 

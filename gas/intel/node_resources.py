@@ -1,12 +1,14 @@
-"""What the node's cards add up to, and what single cards have where they are not all alike.
+"""The sums of the node's cards, and the amounts of single cards where they are not all alike.
 
-The count resources ``i915`` and ``xe`` are kubelet's: it has them from the plugin's device lists and from nobody else.
+The count resources ``i915`` and ``xe`` are kubelet's: it has them from the plugin's device lists alone.
 Source: contract P5.5.
 """
 
 from __future__ import annotations
 
-from gas.card_facts import CardFacts, Scan
+from collections.abc import Sequence
+
+from gas.card_facts import CardFacts
 from gas.intel import names
 from gas.intel.card_capacity import format_card_capacity
 
@@ -18,27 +20,27 @@ SUMMED_RESOURCES = tuple(names.PREFIX + name for name in (MILLICORES, MEMORY_MAX
 MILLICORES_OF_A_CARD = 1000
 
 
-def node_resources(scan: Scan) -> dict[str, int]:
-    """The node's sums by full resource name: ``millicores``, ``memory.max`` (bytes), ``tiles``. Only what there is.
+def node_resources(cards: Sequence[CardFacts]) -> dict[str, int]:
+    """Return the node's sums by full resource name: ``millicores``, ``memory.max`` (bytes), ``tiles``. Never 0.
 
     Cards that cannot be given out now are not in the sums.
     """
     sums = dict.fromkeys(SUMMED_RESOURCES, 0)
-    for gpu in scan.gpus:
+    for gpu in cards:
         for name, amount in card_amounts(gpu, shared_dev_num=0).items():
             sums[names.PREFIX + name] += amount
     return {name: amount for name, amount in sums.items() if amount}
 
 
-def card_capacity(scan: Scan, *, shared_dev_num: int) -> str | None:
-    """The text of the annotation ``gas-card-capacity``; None when all cards are alike.
+def card_capacity(cards: Sequence[CardFacts], *, shared_dev_num: int) -> str | None:
+    """Return the text of the annotation ``gas-card-capacity``, None if all cards are alike.
 
     shared_dev_num  how many containers may share one card
 
     Without it an even share of each sum is what a card has. It lists every card with every resource of which cards
     have different amounts, 0 where a card has none: one of the other driver, one that is unhealthy.
     """
-    amounts = {gpu.card: card_amounts(gpu, shared_dev_num=shared_dev_num) for gpu in scan.gpus}
+    amounts = {gpu.card: card_amounts(gpu, shared_dev_num=shared_dev_num) for gpu in cards}
     resources = sorted({name for of_card in amounts.values() for name in of_card})
     unlike = [name for name in resources if len({of_card.get(name, 0) for of_card in amounts.values()}) > 1]
     if not unlike:
@@ -49,7 +51,7 @@ def card_capacity(scan: Scan, *, shared_dev_num: int) -> str | None:
 
 
 def card_amounts(gpu: CardFacts, *, shared_dev_num: int) -> dict[str, int]:
-    """What one card has, by resource name without prefix; nothing while it is unhealthy."""
+    """Return what one card has, by resource name without prefix; nothing while it is unhealthy."""
     if not gpu.healthy:
         return {}
     amounts = {

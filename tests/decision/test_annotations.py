@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cards import Card
-from gas.intel.choice_annotations import choice_annotations, read_choice, read_receipt, stale_annotations
-from gas.intel.malformed_annotation import MalformedAnnotation
+from gas.decision.annotations import choice_annotations, read_choice, read_receipt, stale_annotations
+from gas.decision.text import MalformedAnnotation
 from gas.objects import Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import ContainerNeed, PodNeed, Role

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cards import Card
-from gas.intel.container_tiles import CardTiles, format_container_tiles, parse_container_tiles
-from gas.intel.malformed_annotation import MalformedAnnotation
+from gas.decision.text import CardTiles, MalformedAnnotation, format_container_tiles, parse_container_tiles
 
 CARD_TILES = st.tuples(st.integers(0, 10**9 - 1).map(Card), st.lists(st.integers(0, 10**9 - 1), min_size=1).map(tuple))
 

@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gas.cards import Card, Tile
-from gas.intel import names
-from gas.intel.container_cards import format_container_cards, parse_container_cards
-from gas.intel.container_tiles import CardTiles, format_container_tiles, parse_container_tiles
-from gas.intel.malformed_annotation import MalformedAnnotation
+from gas.decision import names
+from gas.decision.text import (
+    CardTiles,
+    MalformedAnnotation,
+    format_container_cards,
+    format_container_tiles,
+    parse_container_cards,
+    parse_container_tiles,
+)
 from gas.objects import Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.quoted import quoted
+
+_COUNT_RESOURCES = ("i915", "xe")
 
 
 def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> dict[str, str]:
@@ -206,7 +213,7 @@ def _received(
 def _check_handed_out(annotation: str, container: ContainerNeed, cards: Sequence[Card]) -> None:
     _check_once(annotation, cards, container.name)
     # A pod of the original may ask for cards of both drivers in one container: it is handed out as many of each.
-    of_each = sum(amount for name, amount in container.per_card if name in names.COUNT_RESOURCES)
+    of_each = sum(amount for name, amount in container.per_card if name in _COUNT_RESOURCES)
     most = container.count * of_each
     least = 0 if container.role is Role.INIT else min(most, 1)
     if not least <= len(cards) <= most:

@@ -1,0 +1,35 @@
+"""Names of what gas writes on pods and nodes, the same for every vocabulary.
+
+The node half obeys only `TIMESTAMP`, `CONTAINER_CARDS`, `CONTAINER_TILES` and their counterparts for init containers.
+"""
+
+from __future__ import annotations
+
+# The decision, written on the pod with its Binding.
+TIMESTAMP = "gas-ts"
+CONTAINER_CARDS = "gas-container-cards"
+CONTAINER_TILES = "gas-container-tiles"
+INIT_CONTAINER_CARDS = "gas-init-container-cards"
+INIT_CONTAINER_TILES = "gas-init-container-tiles"
+
+# The receipt: the cards that kubelet really handed out, written by the device plugin where they differ.
+ALLOCATED_CARDS = "gas-allocated-cards"
+ALLOCATED_INIT_CARDS = "gas-allocated-init-cards"
+
+WRITTEN_ANNOTATIONS = (
+    TIMESTAMP,
+    CONTAINER_CARDS,
+    CONTAINER_TILES,
+    INIT_CONTAINER_CARDS,
+    INIT_CONTAINER_TILES,
+    ALLOCATED_CARDS,
+    ALLOCATED_INIT_CARDS,
+)
+"""All pod annotations of the decision and the receipt."""
+
+RELEASED = "gas-released"
+"""Node annotation, nanoseconds since the epoch: cards became free while pods waited for some."""
+
+DESCHEDULE_POD_LABEL = "gpu.aware.scheduling/deschedule-pod"
+"""Label of pods that should leave their node."""
+DESCHEDULE_POD_VALUE = "gpu"

@@ -1,0 +1,298 @@
+"""The seam between gas and the vocabularies that its users write their needs in.
+
+A vocabulary is one family's words: how pods ask for cards, how nodes say which cards they have, and what kubelet is
+offered for a card. Extender and plugin know only the interfaces of this module. Placement and the ledger do not even
+know these: a vocabulary turns Kubernetes objects into needs and inventories in canonical amounts (``memory.max`` in
+bytes, ``millicores`` with 1000 a card, ``tiles``) plus a count resource of its own, so that pods of several
+vocabularies share a card safely.
+
+The interfaces are split by question, and a `Vocabulary` is a frozen record of them. What gas itself writes on a pod,
+the decision and the receipt, is the same for every vocabulary: see `gas.decision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gas.amounts import Amounts
+from gas.card_facts import CardFacts
+from gas.cards import Card, Tile
+from gas.decision.annotations import choice_annotations, read_choice
+from gas.decision.names import WRITTEN_ANNOTATIONS
+from gas.errors import GasError
+from gas.objects import Node, Pod
+from gas.placement.choice import Choice
+from gas.placement.inventory import Inventory
+from gas.placement.need import PodNeed
+
+
+class BadNeed(GasError):
+    """No node could give what the pod asks for. The sentence has at most 200 characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedOptions:
+    """What the administrator lets pods ask for.
+
+    allowlist, denylist  whether annotations that allow or deny single cards count
+    """
+
+    allowlist: bool = False
+    denylist: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """What a node's object says about its cards.
+
+    deschedule_cards  pods that hold one of these should leave; the cards are not disabled by it
+    deschedule_tiles  likewise; these tiles are closed as well
+    problems          what is invalid on the node, one sentence each, the same for equal nodes
+    """
+
+    inventory: Inventory
+    deschedule_cards: frozenset[Card] = frozenset()
+    deschedule_tiles: frozenset[Tile] = frozenset()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDescription:
+    """What the plugin writes on its node. ``resources`` are amounts by full name, bytes where they are memory."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOptions:
+    """How the administrator wants cards to be offered.
+
+    shared_dev_num      how many containers may share one card
+    pci_grouping_level  how many folders of their sysfs paths the cards of one board share; 0: boards are not described
+    """
+
+    shared_dev_num: int = 1
+    pci_grouping_level: int = 0
+
+
+class PodWords(Protocol):
+    """Turns a pod into its need."""
+
+    def speaks(self, pod: Pod) -> bool:
+        """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
+
+    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        """Return what a pod needs that is not bound yet. Raises BadNeed with a sentence for its owner."""
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        """Return what the containers of a bound pod take, as far as it can be read. Raises BadNeed.
+
+        Rules and wishes in its annotations no longer count: they were met or not, and may have been edited since.
+        """
+
+
+class ChoiceWords(Protocol):
+    """Turns a choice into the vocabulary's own annotations, beside those of `gas.decision`, and back."""
+
+    @property
+    def annotations(self) -> frozenset[str]:
+        """Names of the pod annotations that `write` may set and `read` looks at."""
+
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int) -> Mapping[str, str]:
+        """Return the vocabulary's own annotations for a choice.
+
+        moment  nanoseconds since the epoch, the same as in ``gas-ts``
+        """
+
+    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        """Return the choice that a pod bound by the vocabulary's old system states, None if it states none.
+
+        Raises MalformedAnnotation when its annotations cannot be a choice for this need.
+        """
+
+
+class NodeWords(Protocol):
+    """Turns a node into facts about its cards."""
+
+    def source(self, node: Node) -> Hashable:
+        """Return every part of the node's object that `facts` depends on, by value: equal sources have equal facts."""
+
+    def facts(self, node: Node) -> NodeFacts | None:
+        """Return what the node says in this vocabulary, None if it says nothing. Invalid parts become problems."""
+
+
+class DeviceWords(Protocol):
+    """Says what kubelet is offered for a card, and what the node says about its cards.
+
+    Resources are full names, such as ``gpu.intel.com/i915``.
+    """
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """All resources that give cards to a container."""
+
+    def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
+        """Return how many device ids of which of `resources` a card is offered with."""
+
+    def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
+        """Return all resources that give a container access to every card of the node.
+
+        split  one for each driver instead of one for all
+        """
+
+    def monitoring_resource(self, card: CardFacts, *, split: bool) -> str | None:
+        """Return which of `monitoring_resources` gives access to a card, None if none does."""
+
+    def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
+        """Return what a node with these cards says of them; nothing when it has none."""
+
+    def owns_label(self, name: str) -> bool:
+        """Return whether a node label is one that `describe` writes, so that an outdated one is removed."""
+
+    def owns_annotation(self, name: str) -> bool:
+        """Return the same for a node annotation."""
+
+    def owns_resource(self, name: str) -> bool:
+        """Return the same for a resource in the node's status."""
+
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+        """Return the variables that a container with these cards gets in this vocabulary."""
+
+    def after_allocate(self, pod: Pod) -> Mapping[str, str]:
+        """Return the annotations to write on a pod once its container has got its cards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """One vocabulary: a record of its answers to each question.
+
+    name  as ``--vocabularies`` has it
+    """
+
+    name: str
+    pods: PodWords
+    choices: ChoiceWords
+    nodes: NodeWords
+    devices: DeviceWords
+
+
+class Vocabularies:
+    """The vocabularies that are switched on, asked as one.
+
+    A pod speaks one of them: a need in the words of two is refused, since no card could be booked for both.
+    """
+
+    def __init__(self, vocabularies: Iterable[Vocabulary]) -> None:
+        self._all = tuple(vocabularies)
+        self.annotations = frozenset(WRITTEN_ANNOTATIONS).union(*(each.choices.annotations for each in self._all))
+        """Every annotation of a bound pod that matters."""
+
+    def __iter__(self) -> Iterator[Vocabulary]:
+        return iter(self._all)
+
+    def speaks(self, pod: Pod) -> bool:
+        """Return whether the pod asks for anything in any vocabulary."""
+        return any(each.pods.speaks(pod) for each in self._all)
+
+    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        """Return the need of a pod that is not bound yet; a need without containers if it speaks no vocabulary.
+
+        Raises BadNeed, also for a pod in the words of two vocabularies.
+        """
+        if not pod.spec.containers:
+            raise BadNeed("the pod has no containers")
+        spoken = [each for each in self._all if each.pods.speaks(pod)]
+        if len(spoken) > 1:
+            first, second = (each.name for each in spoken[:2])
+            raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; expected only one of them")
+        return spoken[0].pods.need(pod, options) if spoken else PodNeed(())
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        """Return what a bound pod takes, in the first vocabulary that it speaks. Raises BadNeed."""
+        vocabulary = self._of(pod)
+        return vocabulary.pods.booked_need(pod) if vocabulary else PodNeed(())
+
+    def write_choice(self, pod: Pod, need: PodNeed, choice: Choice, moment: int) -> dict[str, str]:
+        """Return the annotations that a Binding carries for a choice, the empty text for outdated ones.
+
+        moment  nanoseconds since the epoch
+
+        An annotation of ours that is already on the pending pod and that the choice does not set is outdated: it comes
+        from a template made of another pod, or from a forger.
+        """
+        fresh = choice_annotations(need, choice, timestamp_ns=moment)
+        if need.wants_cards and (vocabulary := self._of(pod)) is not None:
+            fresh |= vocabulary.choices.write(pod, need, choice, moment)
+        outdated = {name: "" for name in self.annotations if pod.annotations.get(name) and name not in fresh}
+        return outdated | fresh
+
+    def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        """Return the choice written on a pod, by us or by the system that its vocabulary comes from; None if none is.
+
+        Raises MalformedAnnotation when what is written cannot be a choice for this need.
+        """
+        choice = read_choice(pod, need)
+        if choice is None and (vocabulary := self._of(pod)) is not None:
+            return vocabulary.choices.read(pod, need, node)
+        return choice
+
+    def source(self, node: Node) -> Hashable:
+        """Return every part of a node's object that `facts` depends on, by value."""
+        return tuple(each.nodes.source(node) for each in self._all)
+
+    def facts(self, node: Node) -> NodeFacts:
+        """Return what a node says about its cards in all vocabularies together."""
+        return merged_facts([facts for each in self._all if (facts := each.nodes.facts(node)) is not None])
+
+    def _of(self, pod: Pod) -> Vocabulary | None:
+        return next((each for each in self._all if each.pods.speaks(pod)), None)
+
+
+def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
+    """Merge what several vocabularies read from one node into one set of facts.
+
+    A card has what any of them says. Where two state different amounts of one resource, the smaller counts and a
+    problem says so.
+    """
+    if len(facts) == 1:
+        return facts[0]
+    problems = list(dict.fromkeys(problem for each in facts for problem in each.problems))
+    inventories = [each.inventory for each in facts]
+    capacity: dict[Card, Amounts] = {}
+    for card in sorted({card for inventory in inventories for card in inventory.capacity}):
+        amounts: dict[str, int] = {}
+        for inventory in inventories:
+            for name, amount in inventory.capacity.get(card, {}).items():
+                if amounts.setdefault(name, amount) != amount:
+                    smaller = min(amounts[name], amount)
+                    problems.append(
+                        f"{card}: one vocabulary says {max(amounts[name], amount)} of {name}, another {smaller};"
+                        " the smaller amount counts"
+                    )
+                    amounts[name] = smaller
+        capacity[card] = amounts
+    closed: dict[Card, frozenset[int]] = {}
+    preferred_tiles: dict[Card, tuple[int, ...]] = {}
+    for inventory in inventories:
+        for card, tiles in inventory.closed_tiles.items():
+            closed[card] = closed.get(card, frozenset()) | tiles
+        for card, order in inventory.preferred_tiles.items():
+            preferred_tiles.setdefault(card, order)
+    return NodeFacts(
+        inventory=Inventory(
+            capacity=capacity,
+            disabled=frozenset().union(*(inventory.disabled for inventory in inventories)),
+            closed_tiles=closed,
+            preferred_card=next((each.preferred_card for each in inventories if each.preferred_card is not None), None),
+            preferred_tiles=preferred_tiles,
+            numa_groups=next((each.numa_groups for each in inventories if each.numa_groups is not None), None),
+            links=tuple(dict.fromkeys(link for inventory in inventories for link in inventory.links)),
+        ),
+        deschedule_cards=frozenset().union(*(each.deschedule_cards for each in facts)),
+        deschedule_tiles=frozenset().union(*(each.deschedule_tiles for each in facts)),
+        problems=tuple(problems),
+    )
