@@ -24,9 +24,9 @@ from benchmarks.results import Results
 from gas.cards import Card
 from gas.cluster.service_account import HOST, PORT
 from gas.plugin.devices.device_ids import DeviceId
-from gas.sandbox.api_server import ApiServer
-from gas.sandbox.fake_sysfs import FLEX_170, fake_gpus, write_tree
-from gas.sandbox.kinds import NODES, PODS
+from gas.sandbox.api.kinds import NODES, PODS
+from gas.sandbox.api.server import ApiServer
+from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
 
 CARDS = 8
 SHARES = 40

@@ -12,8 +12,8 @@ from gas.cluster.pods import MERGE_PATCH
 from gas.decision import names as decision
 from gas.decision.text import format_container_cards
 from gas.intel import names
-from gas.sandbox.api import Api
-from gas.sandbox.kinds import PODS
+from gas.sandbox.api.kinds import PODS
+from gas.sandbox.api.verbs import Api
 
 Object = dict[str, Any]
 

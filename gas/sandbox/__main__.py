@@ -3,11 +3,42 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gas.errors import GasError
+
+Result = TypeVar("Result")
+
+
+def run_until_interrupted(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run it on an event loop of its own. Raises KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP.
+
+    All three cancel the work, so that what it had started does not stay behind. Further ones change nothing while it
+    ends: impatience would leave half of it running.
+    """
+
+    async def interruptible() -> Result:
+        task = asyncio.current_task()
+
+        def interrupt() -> None:
+            if task is not None and not task.cancelling():
+                task.cancel()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, interrupt)
+        return await work
+
+    try:
+        return asyncio.run(interruptible())
+    except asyncio.CancelledError as cancelled:
+        raise KeyboardInterrupt from cancelled
+
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXAMPLES_FLAGS = ("--enableAllowlist", "--enableDenylist", "--balancedResource=millicores")
@@ -39,10 +70,10 @@ def _show(file: Path | None, flags: Sequence[str]) -> bool:
     """Whether nothing had to be left out. The imports are here so that Ctrl-C is heard from the start."""
     from rich.console import Console
 
-    from gas.sandbox.demo import show_examples
-    from gas.sandbox.interruption import run_until_interrupted
-    from gas.sandbox.manifests import read_manifests
-    from gas.sandbox.own_cluster import show_cluster
+    from gas.sandbox.__main__ import run_until_interrupted
+    from gas.sandbox.demo.examples import show_examples
+    from gas.sandbox.demo.manifests import read_manifests
+    from gas.sandbox.demo.own_cluster import show_cluster
 
     console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     manifests = read_manifests(file) if file is not None else None

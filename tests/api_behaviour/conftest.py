@@ -19,8 +19,8 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from gas.sandbox.access import Access
-from gas.sandbox.api_server import ApiServer
+from gas.sandbox.api.routes import Access
+from gas.sandbox.api.server import ApiServer
 from tests.api_behaviour.client import KubeApi
 
 _POWERLESS = {"Authorization": "Bearer powerless-token"}

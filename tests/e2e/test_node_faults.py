@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gas.sandbox.broken_files import break_file
-from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, device_directory, fake_gpus, remove_gpu
+from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, device_directory, fake_gpus, remove_gpu
+from tests.broken_files import break_file
 from tests.e2e.agreement import MASK
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object

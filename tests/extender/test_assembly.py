@@ -19,10 +19,10 @@ from gas.extender.flags import parse_flags
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
 from gas.ledger import State
-from gas.sandbox.access import Access
-from gas.sandbox.api_server import ApiServer
-from gas.sandbox.failure import ApiFailure
-from gas.sandbox.kinds import EVENTS, LEASES, NODES, PODS
+from gas.sandbox.api.failure import ApiFailure
+from gas.sandbox.api.kinds import EVENTS, LEASES, NODES, PODS
+from gas.sandbox.api.routes import Access
+from gas.sandbox.api.server import ApiServer
 from tests.builders import container, node_json, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.extender.eventually import eventually

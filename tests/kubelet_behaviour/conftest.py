@@ -23,11 +23,10 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.api_client import ApiClient
-from gas.sandbox.api_server import ApiServer
-from gas.sandbox.containers import Containers
-from gas.sandbox.kubelet import Kubelet
-from gas.sandbox.pod_time import KubeletPace
+from gas.sandbox.api.client import ApiClient
+from gas.sandbox.api.server import ApiServer
+from gas.sandbox.kubelet.containers import Containers, KubeletPace
+from gas.sandbox.kubelet.kubelet import Kubelet
 from tests.kubelet_behaviour.node import PATIENCE, Inside, Node
 from tests.kubelet_behaviour.plugin import Plugin
 from tests.kubelet_behaviour.pods import Object

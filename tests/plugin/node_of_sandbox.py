@@ -16,13 +16,12 @@ from gas.plugin.assembly import Plugin
 from gas.plugin.environment import Environment
 from gas.plugin.flags import parse_flags
 from gas.plugin.metrics import Metrics
-from gas.sandbox.api_client import ApiClient
-from gas.sandbox.api_server import ApiServer
-from gas.sandbox.containers import ContainerChoice, Containers
-from gas.sandbox.fake_sysfs import FakeGpu, write_tree
-from gas.sandbox.kinds import EVENTS, NODES, PODS
-from gas.sandbox.kubelet import Kubelet
-from gas.sandbox.pod_time import KubeletPace
+from gas.sandbox.api.client import ApiClient
+from gas.sandbox.api.kinds import EVENTS, NODES, PODS
+from gas.sandbox.api.server import ApiServer
+from gas.sandbox.hardware.fake_sysfs import FakeGpu, write_tree
+from gas.sandbox.kubelet.containers import ContainerChoice, Containers, KubeletPace
+from gas.sandbox.kubelet.kubelet import Kubelet
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.scripted_kubelet import eventually
 

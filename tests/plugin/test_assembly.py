@@ -16,8 +16,8 @@ from gas.plugin.kubelet.listing import Listing
 from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.matching.look_up import Finding, LookUp
 from gas.plugin.node.node_writer import clear_node
-from gas.sandbox.access import Access
-from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
+from gas.sandbox.api.routes import Access
+from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
 from tests.builders import container, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, sandbox_node, soon

@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from gas.sandbox.fake_sysfs import FLEX_170, fake_gpus
+from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
 from tests.plugin.scripted_kubelet import eventually

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.sandbox.manifest_files import node, pod, write
+from tests.sandbox.demo.manifest_files import node, pod, write
 
 _REPOSITORY = Path(__file__).parents[2]
 

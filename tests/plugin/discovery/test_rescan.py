@@ -10,7 +10,16 @@ import pytest
 from gas.card_facts import Scan
 from gas.plugin.discovery.rescan import Scanner
 from gas.plugin.discovery.sysfs import read_gpus
-from gas.sandbox.fake_sysfs import FLEX_170, MAX_1550, Model, add_gpu, card_directory, fake_gpus, remove_gpu, write_tree
+from gas.sandbox.hardware.fake_sysfs import (
+    FLEX_170,
+    MAX_1550,
+    Model,
+    add_gpu,
+    card_directory,
+    fake_gpus,
+    remove_gpu,
+    write_tree,
+)
 from tests.cluster.scripted_server import until
 from tests.plugin.gpus import gpu, scan
 

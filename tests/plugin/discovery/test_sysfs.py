@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from gas.card_facts import CardFacts
 from gas.cards import Card
 from gas.plugin.discovery.sysfs import read_gpus
-from gas.sandbox.broken_files import BREAKS, break_file
-from gas.sandbox.fake_sysfs import (
+from gas.sandbox.hardware.fake_sysfs import (
     ARC_B580,
     FLEX_140,
     FLEX_170,
@@ -29,6 +28,7 @@ from gas.sandbox.fake_sysfs import (
     with_virtual_functions,
     write_tree,
 )
+from tests.broken_files import BREAKS, break_file
 
 
 def only(root: Path) -> CardFacts:

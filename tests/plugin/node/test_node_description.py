@@ -14,7 +14,7 @@ from gas.card_facts import CardFacts, Scan
 from gas.intel.inventory import read_node
 from gas.objects import Node
 from gas.plugin.node.node_description import NOTHING_OF_OURS, describe_node, node_patch
-from gas.sandbox.merge_patch import merge_patched
+from gas.sandbox.api.patches import merge_patched
 from gas.vocabulary import DeviceOptions, NodeDescription
 from tests.plugin.gpus import gpu, scan
 

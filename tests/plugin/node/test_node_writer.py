@@ -21,10 +21,10 @@ from gas.errors import GasError
 from gas.objects import Node
 from gas.plugin.node.node_description import NOTHING_OF_OURS
 from gas.plugin.node.node_writer import NodeWriter, clear_node
-from gas.sandbox.access import Access
-from gas.sandbox.api_server import ApiServer
-from gas.sandbox.kinds import NODES
-from gas.sandbox.merge_patch import CONTENT_TYPE
+from gas.sandbox.api.kinds import NODES
+from gas.sandbox.api.patches import MERGE_PATCH
+from gas.sandbox.api.routes import Access
+from gas.sandbox.api.server import ApiServer
 from gas.vocabulary import NodeDescription
 from tests.cluster.scripted_server import until, write_kubeconfig
 
@@ -69,7 +69,7 @@ class Cluster:
 
     def patch(self, change: Mapping[str, Any]) -> None:
         """As somebody else."""
-        self.server.api.patch(NODES, None, "n1", (CONTENT_TYPE, msgspec.json.encode(change)), "status")
+        self.server.api.patch(NODES, None, "n1", (MERGE_PATCH, msgspec.json.encode(change)), "status")
 
     @property
     def node(self) -> dict[str, Any]:

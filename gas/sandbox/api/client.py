@@ -1,0 +1,243 @@
+"""Events about pods, as kube-scheduler writes them: the same one again is counted, not repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import aiohttp
+import msgspec
+
+from gas.errors import GasError
+from gas.sandbox.api.kinds import timestamp
+from gas.sandbox.api.patches import MERGE_PATCH
+
+
+class RefusedByApi(GasError):
+    """The API server answered with a failure. ``code`` is the HTTP status, ``message`` the server's sentence."""
+
+    def __init__(self, method: str, path: str, code: int, message: str) -> None:
+        super().__init__(f"{method} {path}: {code}, {message}")
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    word: str
+    value: dict[str, Any]
+
+
+class ApiClient:
+    """Requests with objects as plain mappings; used as ``async with ApiClient(url) as client``.
+
+    token      bearer token, if the server asks for one
+    authority  file with the certificate of the authority that signed the server's, for https
+    """
+
+    def __init__(self, url: str, *, token: str | None = None, authority: Path | None = None) -> None:
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._authority = authority
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        trusted = ssl.create_default_context(cafile=self._authority) if self._authority else True
+        connector = aiohttp.TCPConnector(ssl=trusted, limit=0)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+        self._session = aiohttp.ClientSession(self._url, headers=self._headers, connector=connector, timeout=timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str, **query: str) -> dict[str, Any]:
+        """Raises RefusedByApi, and aiohttp.ClientError where there is no answer; so do the others."""
+        return await self._request("GET", path, query=query)
+
+    async def post(self, path: str, value: dict[str, Any]) -> dict[str, Any]:
+        return await self._request("POST", path, value)
+
+    async def patch(self, path: str, value: dict[str, Any], content_type: str = MERGE_PATCH) -> dict[str, Any]:
+        return await self._request("PATCH", path, value, content_type=content_type)
+
+    async def delete(self, path: str, options: dict[str, Any] | None = None) -> dict[str, Any]:
+        return await self._request("DELETE", path, options)
+
+    @asynccontextmanager
+    async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """The changes after ``version``, until the server ends the stream; an ERROR event raises RefusedByApi."""
+        asked = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true", **query}
+        async with self._open.get(path, params=asked) as response:
+            if response.status != 200:
+                raise _refusal("GET", path, response.status, await response.read())
+            yield _events(path, response.content)
+
+    @property
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("ApiClient is used inside `async with` only")
+        return self._session
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        value: dict[str, Any] | None = None,
+        *,
+        query: dict[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> dict[str, Any]:
+        body = msgspec.json.encode(value) if value is not None else None
+        headers = {"Content-Type": content_type} if body is not None else None
+        async with self._open.request(method, path, data=body, params=query, headers=headers) as response:
+            answer = await response.read()
+        if response.status >= 300:
+            raise _refusal(method, path, response.status, answer)
+        return msgspec.json.decode(answer, type=dict[str, Any])
+
+
+def _refusal(method: str, path: str, code: int, answer: bytes) -> RefusedByApi:
+    try:
+        message = str(msgspec.json.decode(answer, type=dict[str, Any]).get("message", ""))
+    except msgspec.MsgspecError:
+        message = answer[:200].decode(errors="replace")
+    return RefusedByApi(method, path, code, message)
+
+
+async def _events(path: str, content: aiohttp.StreamReader) -> AsyncIterator[WatchEvent]:
+    rest = b""
+    async for piece in content.iter_any():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            event = msgspec.json.decode(line, type=dict[str, Any])
+            if event["type"] == "ERROR":
+                status = event["object"]
+                raise RefusedByApi("GET", path, status.get("code", 500), status.get("message", ""))
+            yield WatchEvent(event["type"], event["object"])
+
+
+Object = dict[str, Any]
+Changed = Callable[[Object | None, Object | None], None]
+"""Called with an object before and after a change; None: it was not there, or is not any more."""
+
+_LONGEST_NOTE = 1024
+_ELLIPSIS = " ..."
+_PAUSE = 0.2
+
+
+class Mirror:
+    """The objects under one path of the API, by UID.
+
+    An API server that is away is asked again until it answers; what changed meanwhile is then told like any change.
+    """
+
+    def __init__(self, client: ApiClient, path: str, changed: Changed) -> None:
+        self.objects: dict[str, Object] = {}
+        self.complete = asyncio.Event()
+        self._client = client
+        self._path = path
+        self._changed = changed
+
+    async def run(self) -> None:
+        """Keep the copy fresh until cancelled; ``complete`` is set after the first list."""
+        while True:
+            try:
+                version = await self._relist()
+                self.complete.set()
+                await self._follow(version)
+            except (RefusedByApi, aiohttp.ClientError, TimeoutError):
+                await asyncio.sleep(_PAUSE)
+
+    async def _relist(self) -> str:
+        listed = await self._client.get(self._path)
+        now = {item["metadata"]["uid"]: item for item in listed["items"]}
+        for uid in self.objects.keys() - now.keys():
+            self._changed(self.objects.pop(uid), None)
+        for uid, value in now.items():
+            self._put(uid, value)
+        return str(listed["metadata"]["resourceVersion"])
+
+    async def _follow(self, version: str) -> None:
+        """Watch on and on from the last version seen. Raises RefusedByApi when the history is gone."""
+        while True:
+            async with self._client.watch(self._path, version, timeoutSeconds="600") as events:
+                async for event in events:
+                    metadata = event.value["metadata"]
+                    version = metadata["resourceVersion"]
+                    if event.word == "DELETED":
+                        self._changed(self.objects.pop(metadata["uid"], None), None)
+                    elif event.word != "BOOKMARK":
+                        self._put(metadata["uid"], event.value)
+
+    def _put(self, uid: str, value: Object) -> None:
+        before = self.objects.get(uid)
+        if before is None or before["metadata"]["resourceVersion"] != value["metadata"]["resourceVersion"]:
+            self.objects[uid] = value
+            self._changed(before, value)
+
+
+class EventRecorder:
+    """Writes events. One that the API server refuses is lost; nobody waits for it."""
+
+    def __init__(self, client: ApiClient, component: str) -> None:
+        self._client = client
+        self._component = component
+        self._last: dict[tuple[str, str], tuple[str, str, int]] = {}
+
+    async def record(self, pod: dict[str, Any], kind: str, reason: str, message: str) -> None:
+        """``kind`` is Normal or Warning. Raises aiohttp.ClientError when the API server is away."""
+        metadata, note, now = pod["metadata"], event_note(message), timestamp(datetime.now(UTC))
+        path = f"/api/v1/namespaces/{metadata['namespace']}/events"
+        same = (metadata["uid"], reason)
+        name, last, count = self._last.get(same, ("", "", 0))
+        try:
+            if last == note:
+                await self._client.patch(f"{path}/{name}", {"count": count + 1, "lastTimestamp": now})
+                self._last[same] = (name, note, count + 1)
+                return
+            name = f"{metadata['name']}.{uuid4().hex[:16]}"
+            told = {"type": kind, "reason": reason, "message": note, "firstTimestamp": now, "lastTimestamp": now}
+            await self._client.post(path, told | self._frame(name, pod))
+            self._last[same] = (name, note, 1)
+        except RefusedByApi:
+            self._last.pop(same, None)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone: there will be no more about it."""
+        for key in [key for key in self._last if key[0] == uid]:
+            del self._last[key]
+
+    def _frame(self, name: str, pod: dict[str, Any]) -> dict[str, Any]:
+        metadata = pod["metadata"]
+        return {
+            "metadata": {"name": name},
+            "involvedObject": {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+            },
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "count": 1,
+        }
+
+
+def event_note(sentence: str) -> str:
+    """The sentence as it fits into an event."""
+    if len(sentence) <= _LONGEST_NOTE:
+        return sentence
+    return sentence[: _LONGEST_NOTE - len(_ELLIPSIS)] + _ELLIPSIS

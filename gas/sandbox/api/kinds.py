@@ -1,0 +1,69 @@
+"""The kinds of object that the sandbox's API server knows, and how their paths and fields are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+_META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of object.
+
+    fields       what a fieldSelector may name, all but those of the metadata being optional in the object
+    blind_update whether a PUT without a resourceVersion replaces whatever is there
+    """
+
+    name: str
+    plural: str
+    group: str = ""
+    namespaced: bool = True
+    has_status: bool = False
+    blind_update: bool = True
+    fields: frozenset[str] = _META_FIELDS
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/v1" if self.group else "v1"
+
+    @property
+    def root(self) -> str:
+        """The path above the namespaces: ``/api/v1`` or ``/apis/GROUP/v1``."""
+        return f"/apis/{self.api_version}" if self.group else "/api/v1"
+
+    @property
+    def qualified(self) -> str:
+        """The name that error messages use: ``pods``, ``leases.coordination.k8s.io``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+PODS = Kind(
+    "Pod",
+    "pods",
+    has_status=True,
+    fields=_META_FIELDS
+    | {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase"},
+)
+NODES = Kind("Node", "nodes", namespaced=False, has_status=True, fields=_META_FIELDS | {"spec.unschedulable"})
+EVENTS = Kind(
+    "Event",
+    "events",
+    fields=_META_FIELDS
+    | {"reason", "type", "reportingComponent"}
+    | {f"involvedObject.{field}" for field in ("kind", "namespace", "name", "uid", "apiVersion")},
+)
+LEASES = Kind("Lease", "leases", group="coordination.k8s.io", blind_update=False)
+NAMESPACES = Kind("Namespace", "namespaces", namespaced=False, fields=_META_FIELDS | {"status.phase"})
+
+KINDS = (PODS, NODES, EVENTS, LEASES, NAMESPACES)
+
+
+def timestamp(moment: datetime) -> str:
+    """A moment as objects carry it, to the second: ``2026-01-31T12:00:00Z``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_timestamp(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

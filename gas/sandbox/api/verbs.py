@@ -1,0 +1,284 @@
+"""The verbs of the Kubernetes API over the storage: what a request does, without HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gas.sandbox.api.failure import (
+    ApiFailure,
+    Cause,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    modified,
+    not_found,
+)
+from gas.sandbox.api.kinds import NAMESPACES, PODS, Kind, read_timestamp, timestamp
+from gas.sandbox.api.patches import patch_function
+from gas.sandbox.api.storage import Storage, Stored, Value
+from gas.sandbox.api.validation import (
+    SERVER_SET,
+    admit_pod,
+    causes_of,
+    new_metadata,
+    pod_update_causes,
+    read_metadata,
+    with_defaults,
+)
+
+
+def check_binding(name: str, binding: dict[str, Any]) -> None:
+    """Raises ApiFailure when the Binding cannot be for this pod, or names no node."""
+    if (binding.get("metadata") or {}).get("name") != name:
+        raise bad_request("name in URL does not match name in Binding object")
+    target = binding.get("target") or {}
+    if target.get("kind", "Node") not in ("Node", ""):
+        supported = 'supported values: "Node", "<empty>"'
+        raise ApiFailure(500, "", f'target.kind: Unsupported value: "{target["kind"]}": {supported}')
+    if not target.get("name"):
+        raise ApiFailure(500, "", "target.name: Required value")
+
+
+def bound(pod: Value, binding: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """The pod as bound. Raises ApiFailure (409) for another pod's UID, a pod that is bound or being deleted."""
+    metadata, name = pod["metadata"], pod["metadata"]["name"]
+    for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        wanted = binding["metadata"].get(field)
+        if wanted and wanted != metadata[field]:
+            raise conflict(
+                PODS,
+                name,
+                f"StorageError: invalid object, Code: 4, Key: /registry/pods/{metadata['namespace']}/{name}, "
+                f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {word} in precondition: {wanted}, "
+                f"{word} in object meta: {metadata[field]}",
+            )
+    if "deletionTimestamp" in metadata:
+        raise conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host", "binding")
+    if node := pod["spec"].get("nodeName"):
+        raise conflict(PODS, name, f'pod {name} is already assigned to node "{node}"', "binding")
+    annotations = {**metadata.get("annotations", {}), **(binding["metadata"].get("annotations") or {})}
+    condition = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": timestamp(now),
+    }
+    others = [other for other in pod["status"].get("conditions", []) if other["type"] != "PodScheduled"]
+    return {
+        **pod,
+        "metadata": {**metadata, **({"annotations": annotations} if annotations else {})},
+        "spec": {**pod["spec"], "nodeName": binding["target"]["name"]},
+        "status": {**pod["status"], "conditions": [*others, condition]},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A pod that is being deleted. ``final``: nothing is to be waited for, it goes in this request."""
+
+    value: dict[str, Any]
+    final: bool
+
+
+def marked_for_deletion(kind: Kind, value: Value, grace: int | None, now: datetime) -> Marked | None:
+    """The object as it looks while it goes. None: it is on its way already, no later than this request wants.
+
+    grace  seconds, as the request says; without it the pod's own. A pod that no node runs, or that is over, needs none.
+    """
+    if kind is not PODS:
+        return Marked(dict(value), final=True)
+    metadata, spec = value["metadata"], value["spec"]
+    seconds = spec.get("terminationGracePeriodSeconds", 30) if grace is None else max(grace, 0)
+    if not spec.get("nodeName") or value["status"].get("phase") in ("Succeeded", "Failed"):
+        seconds = 0
+    asked = now
+    if "deletionTimestamp" in metadata:
+        running = metadata["deletionGracePeriodSeconds"]
+        if seconds >= running > 0:
+            return None
+        asked = read_timestamp(metadata["deletionTimestamp"]) - timedelta(seconds=running)
+    marks = {
+        "deletionTimestamp": timestamp(asked + timedelta(seconds=seconds)),
+        "deletionGracePeriodSeconds": seconds,
+    }
+    if "deletionTimestamp" not in metadata:
+        marks["generation"] = metadata.get("generation", 1) + 1
+    return Marked({**value, "metadata": {**metadata, **marks}}, final=seconds == 0)
+
+
+def is_finished(value: Value) -> bool:
+    """Whether an object that is being deleted has nothing left to wait for: no grace period, no finalizer."""
+    metadata = value["metadata"]
+    return (
+        "deletionTimestamp" in metadata
+        and metadata.get("deletionGracePeriodSeconds", 0) == 0
+        and not metadata.get("finalizers")
+    )
+
+
+Object = dict[str, Any]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Api:
+    """What a client of the API can do. Every method raises ApiFailure where the real server would refuse.
+
+    Namespaces ``default`` and ``kube-system`` are there from the start; for kinds without one it is None.
+    """
+
+    def __init__(self, storage: Storage, now: Callable[[], datetime] = _now) -> None:
+        self.storage = storage
+        self._now = now
+        for name in ("default", "kube-system"):
+            self.create(NAMESPACES, None, {"metadata": {"name": name}})
+
+    def get(self, kind: Kind, namespace: str | None, name: str) -> Stored:
+        if (stored := self.storage.get(kind.plural, _key(namespace, name))) is None:
+            raise not_found(kind, name)
+        return stored
+
+    def create(self, kind: Kind, namespace: str | None, sent: Object) -> Stored:
+        """Store a new object with what the server adds to it."""
+        _check_type(kind, sent)
+        metadata = new_metadata(kind, sent.get("metadata"), namespace, self._now())
+        value = with_defaults(kind, {**sent, "metadata": metadata})
+        if kind is PODS:
+            metadata["generation"] = 1
+            value = admit_pod(value)
+        elif kind is NAMESPACES:
+            value["status"] = {"phase": "Active"}
+        _refuse_if(kind, metadata.get("name", ""), causes_of(kind, value))
+        if namespace is not None and self.storage.get(NAMESPACES.plural, namespace) is None:
+            raise not_found(NAMESPACES, namespace)
+        key = _key(namespace, metadata["name"])
+        if self.storage.get(kind.plural, key) is not None:
+            raise already_exists(kind, metadata["name"])
+        return self.storage.put(kind.plural, key, value)
+
+    def update(self, kind: Kind, namespace: str | None, name: str, sent: Object, subresource: str = "") -> Stored:
+        """Replace an object, or only its status; with a ``resourceVersion`` only that version of it."""
+        _check_type(kind, sent)
+        before = self.get(kind, namespace, name)
+        metadata = read_metadata(kind, sent.get("metadata"))
+        if metadata.setdefault("name", name) != name:
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+            )
+        if (uid := metadata.get("uid")) and uid != before.value["metadata"]["uid"]:
+            raise conflict(kind, name, _uid_precondition(uid, before))
+        if not kind.blind_update and not metadata.get("resourceVersion"):
+            message = "Invalid value: 0: must be specified for an update"
+            raise invalid(kind, name, [Cause("metadata.resourceVersion", message)])
+        return self._replace(kind, before, {**sent, "metadata": metadata}, subresource)
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        patch: tuple[str, bytes],
+        subresource: str = "",
+    ) -> Stored:
+        """Change an object, or only its status, with a patch: its content type and its body."""
+        content_type, body = patch
+        patched = patch_function(content_type)
+        before = self.get(kind, namespace, name)
+        after = patched(dict(before.value), body)
+        metadata = after.get("metadata") or {}
+        if metadata.get("name") != name:
+            raise bad_request(
+                f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
+            )
+        uid = before.value["metadata"]["uid"]
+        if metadata.get("uid", uid) != uid:
+            message = f'Invalid value: "{metadata["uid"]}": field is immutable'
+            raise invalid(kind, name, [Cause("metadata.uid", message)])
+        try:
+            return self._replace(kind, before, {**after, "metadata": read_metadata(kind, metadata)}, subresource)
+        except ApiFailure as failure:
+            if failure.code == 400:
+                raise invalid(kind, name, [Cause("patch", f"Invalid value: {failure}")]) from failure
+            raise
+
+    def delete(
+        self, kind: Kind, namespace: str | None, name: str, options: Object, grace: int | None = None
+    ) -> Stored | None:
+        """Delete an object; answers the pod as it is now, or None for the kinds that simply go.
+
+        options  DeleteOptions: ``gracePeriodSeconds`` (wins over ``grace``), ``preconditions`` with ``uid``
+        """
+        before = self.get(kind, namespace, name)
+        wanted = (options.get("preconditions") or {}).get("uid")
+        if wanted and wanted != (uid := before.value["metadata"]["uid"]):
+            why = (
+                f"the UID in the precondition ({wanted}) does not match the UID in record ({uid}). "
+                "The object might have been deleted and then recreated"
+            )
+            raise conflict(kind, name, why)
+        seconds = options.get("gracePeriodSeconds")
+        marked = marked_for_deletion(kind, before.value, grace if seconds is None else seconds, self._now())
+        if marked is None:
+            return before
+        if kind is not PODS:
+            self.storage.remove(kind.plural, before.key)
+            return None
+        after = self.storage.put(kind.plural, before.key, marked.value)
+        return self.storage.remove(kind.plural, before.key) if is_finished(after.value) else after
+
+    def bind(self, namespace: str, name: str, binding: Object) -> None:
+        """Give a pod its node, and the annotations of the Binding, in one write."""
+        check_binding(name, binding)
+        pod = self.get(PODS, namespace, name)
+        self.storage.put(PODS.plural, pod.key, bound(pod.value, binding, self._now()))
+
+    def _replace(self, kind: Kind, before: Stored, sent: Object, subresource: str) -> Stored:
+        name, old = before.value["metadata"]["name"], before.value["metadata"]
+        if (version := sent["metadata"].get("resourceVersion")) and version != old["resourceVersion"]:
+            raise modified(kind, name)
+        kept = {field: old[field] for field in (*SERVER_SET, "namespace") if field in old}
+        after = {**with_defaults(kind, sent), "metadata": {**sent["metadata"], **kept}}
+        if subresource == "status":
+            after = {**before.value, "metadata": after["metadata"], "status": after.get("status", {})}
+        elif kind.has_status:
+            after["status"] = before.value["status"]
+        causes = causes_of(kind, after)
+        if kind is PODS:
+            causes += pod_update_causes(dict(before.value), after)
+        _refuse_if(kind, name, causes)
+        stored = self.storage.put(kind.plural, before.key, after)
+        return self.storage.remove(kind.plural, before.key) if is_finished(stored.value) else stored
+
+
+def _key(namespace: str | None, name: str) -> str:
+    return f"{namespace}/{name}" if namespace is not None else name
+
+
+def _check_type(kind: Kind, sent: Object) -> None:
+    if not isinstance(sent, dict):
+        raise bad_request(f'{kind.name} in version "v1" cannot be handled as a {kind.name}: expected an object')
+    found = (sent.get("apiVersion", kind.api_version), sent.get("kind", kind.name))
+    if found != (kind.api_version, kind.name):
+        raise bad_request(
+            f"the API version in the data ({found[0]}, Kind={found[1]}) does not match "
+            f"the expected API version ({kind.api_version}, Kind={kind.name})"
+        )
+
+
+def _refuse_if(kind: Kind, name: str, causes: list[Cause]) -> None:
+    if causes:
+        raise invalid(kind, name, causes)
+
+
+def _uid_precondition(wanted: str, before: Stored) -> str:
+    return (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{before.plural}/{before.key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, "
+        f"UID in object meta: {before.value['metadata']['uid']}"
+    )

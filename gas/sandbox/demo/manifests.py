@@ -1,0 +1,251 @@
+"""Nodes and pods from YAML files: the examples, and what ``kubectl get nodes,pods -A -o yaml`` writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from gas.errors import GasError
+from gas.objects import Quantity
+
+Amounts = dict[str, Quantity]
+
+
+class _Fields(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
+    def as_object(self) -> dict[str, Any]:
+        """As the API takes it, without what is not set."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+class Metadata(_Fields, frozen=True):
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class Resources(_Fields, frozen=True):
+    limits: Amounts | None = None
+    requests: Amounts | None = None
+
+
+class Container(_Fields, frozen=True):
+    name: str | None = None
+    image: str | None = None
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class Unread(_Fields, frozen=True):
+    """Something of which only matters that it is there."""
+
+
+class PodSpec(_Fields, frozen=True):
+    node_name: str | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    node_selector: dict[str, str] | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    affinity: Unread | None = None
+    topology_spread_constraints: list[Unread] | None = None
+
+
+class PodStatus(_Fields, frozen=True):
+    phase: str | None = None
+
+
+class PodManifest(_Fields, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus | None = None
+
+    @property
+    def name(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.metadata.name or self.metadata.generate_name or ''}"
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace or "default"
+
+    @property
+    def is_over(self) -> bool:
+        return self.status is not None and self.status.phase in ("Succeeded", "Failed")
+
+
+class Taint(_Fields, frozen=True):
+    effect: str | None = None
+
+
+class NodeSpec(_Fields, frozen=True):
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+
+
+class NodeStatus(_Fields, frozen=True):
+    allocatable: Amounts | None = None
+    capacity: Amounts | None = None
+
+
+class NodeManifest(_Fields, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name or ""
+
+    @property
+    def keeps_pods_away(self) -> bool:
+        """Whether it has a taint that only pods with a toleration get past."""
+        taints = (self.spec.taints if self.spec is not None else None) or []
+        return any(taint.effect in ("NoSchedule", "NoExecute") for taint in taints)
+
+
+_DEEPEST = 200
+_DATE = "tag:yaml.org,2002:timestamp"
+
+
+class BadManifest(GasError):
+    """A file that cannot be used at all; the sentence names the file and what was expected there."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """The objects of one or more files, in their order.
+
+    ignored   kinds that are no nodes and no pods, and how many of each
+    unusable  a sentence for every object that had to be left out, with its place in the file
+    """
+
+    nodes: list[NodeManifest] = field(default_factory=list)
+    pods: list[PodManifest] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+    unusable: list[str] = field(default_factory=list)
+
+
+class _Loader(yaml.CSafeLoader):
+    """Dates stay the texts that they are in every Kubernetes object, and depth has a bound: the C stack has one too."""
+
+    _depth = 0
+
+    def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+        """Is called on the way into every node."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise RecursionError
+        super().descend_resolver(current_node, current_index)
+
+    def ascend_resolver(self) -> None:
+        """Is called on the way out."""
+        self._depth -= 1
+        super().ascend_resolver()
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _DATE]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_manifests(file: Path) -> Manifests:
+    """Read one file of YAML or JSON documents; a List counts as its items.
+
+    An object that cannot be used costs nothing but itself. Raises BadManifest when the file as a whole is none.
+    """
+    found = Manifests()
+    for number, document in enumerate(_documents(file), start=1):
+        if document is not None:
+            _read_document(document, f"{file}, document {number}", found)
+    return found
+
+
+def _documents(file: Path) -> list[Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadManifest(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadManifest(f"{file} is not text in UTF-8: {error.reason} at byte {error.start}") from error
+    if text.lstrip().startswith("{"):
+        try:
+            return [msgspec.json.decode(text)]  # far quicker than as the YAML that JSON is, too
+        except (msgspec.DecodeError, RecursionError):
+            pass
+    try:
+        return list(yaml.load_all(text, Loader=_Loader))
+    except (yaml.YAMLError, ValueError) as error:
+        raise BadManifest(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise BadManifest(f"{file} is nested too deeply") from error
+
+
+def _read_document(document: object, where: str, found: Manifests) -> None:
+    for place, item, kind in _items(document, where, found):
+        name = _name(item)
+        where_named = f"{place}, {kind} {name}" if name else f"{place}, {kind}"
+        try:
+            if kind == "Node":
+                found.nodes.append(msgspec.convert(item, NodeManifest))
+            elif kind == "Pod":
+                found.pods.append(msgspec.convert(item, PodManifest))
+            else:
+                found.ignored[kind] += 1
+        except (msgspec.ValidationError, RecursionError) as error:
+            found.unusable.append(f"{where_named}: {_sentence(error)}")
+
+
+def _items(document: object, where: str, found: Manifests) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Where each object stands, itself and its kind."""
+    if not isinstance(document, dict):
+        found.unusable.append(f"{where}: expected a Kubernetes object, found {_short(document)}")
+        return
+    kind = document.get("kind")
+    if not isinstance(kind, str):
+        found.unusable.append(f"{where}: expected an object with a kind, found {_short(kind)}")
+    elif not kind.endswith("List"):
+        yield where, document, kind
+    elif not isinstance(items := document.get("items") or [], list):
+        found.unusable.append(f"{where}: expected a list in items, found {_short(items)}")
+    else:
+        for place, item in enumerate(items):
+            of_item = (item.get("kind") or kind.removesuffix("List")) if isinstance(item, dict) else None
+            if isinstance(item, dict) and of_item and isinstance(of_item, str):
+                yield f"{where}, items[{place}]", item, of_item
+            else:
+                found.unusable.append(f"{where}, items[{place}]: expected an object with a kind, found {_short(item)}")
+
+
+def _name(item: dict[str, Any]) -> str:
+    metadata = item.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _sentence(error: Exception) -> str:
+    """``Expected `int`, got `str` - at `$.spec.priority` `` -> ``expected `int`, got `str` at spec.priority``."""
+    text = str(error).replace(" - at `$.", " at `")
+    return f"{text[:1].lower()}{text[1:]}"
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

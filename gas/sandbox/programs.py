@@ -1,0 +1,194 @@
+"""The file by which our programs find the sandbox's API server, as they find any other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import aiohttp
+
+from gas.errors import GasError
+from gas.sandbox.certificates import Authority
+from gas.sandbox.scheduler.extender_client import ExtenderAddress
+
+STOP_SECONDS = 5.0
+"""How long a program may take to end before it is killed."""
+
+_LAST_LINES = 5
+
+
+class ProcessEnded(GasError):
+    """A program never got ready, or it ended by itself; the sentence ends with what it wrote last."""
+
+    def __init__(self, sentence: str, exit_code: int = 1) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class ChildProcess:
+    """A running program. ``name`` is how sentences call it: ``the extender``."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    log: Path
+
+    async def until_it_ends(self) -> NoReturn:
+        """Wait for what should not come. Raises ProcessEnded."""
+        code = await self.process.wait()
+        raise self.ended(f"{self.name} ended with exit code {code}")
+
+    def ended(self, what: str, exit_code: int = 1) -> ProcessEnded:
+        """The error to raise: what happened, and the last lines that the program wrote."""
+        return ProcessEnded("\n".join([f"{what}. It wrote:", *self.written().splitlines()[-_LAST_LINES:]]), exit_code)
+
+    def written(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace").strip()
+
+
+@asynccontextmanager
+async def running_child(
+    name: str, module: str, arguments: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[ChildProcess]:
+    """Run ``python -m module`` while the block does; it writes into ``log``.
+
+    environment  variables beside those of this process
+    """
+    with log.open("wb") as output:
+        # A session of its own: Ctrl-C is for us to pass on, in our order.
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", module, *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+        )
+    try:
+        yield ChildProcess(name, process, log)
+    finally:
+        await _stop(process)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+START_SECONDS = 30.0
+
+
+class FlagOfTheSandbox(GasError):
+    """A flag that the sandbox must set itself was given."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RunningExtender:
+    """Where it answers the scheduler, and where it shows its books (``http://127.0.0.1:PORT``)."""
+
+    address: ExtenderAddress
+    plain_url: str
+    child: ChildProcess
+
+
+@asynccontextmanager
+async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) -> AsyncIterator[RunningExtender]:
+    """Run ``python -m gas.extender`` against an API server while the block does; ready when the block begins.
+
+    directory  for its certificates, its kubeconfig and its log
+    flags      beside those that the sandbox sets itself
+
+    Raises ProcessEnded, with the extender's own exit code if it did not start, and FlagOfTheSandbox.
+    """
+    authority = Authority()
+    ca = authority.write(directory)
+    server = authority.write_server(directory)
+    client = authority.write_client(directory)
+    port, plain_port = _free_ports(2)
+    own = {
+        "kubeConfig": write_kubeconfig(directory, api_url),
+        "cert": server.certificate,
+        "key": server.key,
+        "cacert": ca,
+        "allowed-names": "system:kube-scheduler",
+        "bind-address": "127.0.0.1",
+        "port": port,
+        "metrics-address": "127.0.0.1",
+        "metrics-port": plain_port,
+    }
+    for flag in flags:
+        if (name := flag.lstrip("-").partition("=")[0]) in own and flag.startswith("-"):
+            raise FlagOfTheSandbox(f"--{name} is set by the sandbox itself; leave it out")
+    arguments = [*(f"--{name}={value}" for name, value in own.items()), *flags]
+    async with running_child("the extender", "gas.extender", arguments, directory / "extender.log") as child:
+        plain_url = f"http://127.0.0.1:{plain_port}"
+        await _wait_until_ready(child, plain_url)
+        address = ExtenderAddress(
+            url=f"https://127.0.0.1:{port}",
+            authority=ca,
+            certificate=client.certificate,
+            key=client.key,
+            ignorable=False,
+        )
+        yield RunningExtender(address, plain_url, child)
+
+
+async def _wait_until_ready(child: ChildProcess, plain_url: str) -> None:
+    patience = aiohttp.ClientTimeout(total=2)
+    try:
+        async with asyncio.timeout(START_SECONDS), aiohttp.ClientSession(timeout=patience) as session:
+            while child.process.returncode is None:
+                try:
+                    async with session.get(f"{plain_url}/readyz") as answer:
+                        if answer.status == 200:
+                            return
+                except (aiohttp.ClientError, TimeoutError):
+                    pass
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise child.ended(f"the extender was not ready after {START_SECONDS:g} s") from None
+    code = child.process.returncode
+    if code in (0, 2):  # it was asked for its help, or told what is wrong with its flags
+        raise ProcessEnded(child.written(), code)
+    raise child.ended(f"the extender did not start, it ended with exit code {code}", code or 1)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def write_kubeconfig(directory: Path, api_url: str) -> Path:
+    """Write it, for a user without credentials. The sandbox asks for none."""
+    file = directory / "kubeconfig"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "sandbox",
+        "clusters": [{"name": "sandbox", "cluster": {"server": api_url}}],
+        "users": [{"name": "sandbox", "user": {}}],
+        "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox"}}],
+    }
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file

@@ -1,0 +1,81 @@
+"""kube-scheduler's own arithmetic: what all pods of a node ask for together, against what the node has.
+
+It knows nodes, not cards; what it lets pass is what an extender is asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from gas.sandbox.api.quantities import exact_amount
+
+Sums = dict[str, Decimal]
+
+
+def pod_requests(pod: Mapping[str, Any]) -> Sums:
+    """What a pod takes of a node: containers and sidecars together, or more if an init container needs more."""
+    spec = pod["spec"]
+    sidecars: Sums = {}
+    peak: Sums = {}
+    for container in spec.get("initContainers") or []:
+        requests = _container_requests(container)
+        if container.get("restartPolicy") == "Always":
+            _add(sidecars, requests)
+            requests = dict(sidecars)
+        else:
+            _add(requests, sidecars)
+        peak = _larger(peak, requests)
+    running = dict(sidecars)
+    for container in spec["containers"]:
+        _add(running, _container_requests(container))
+    return _larger(running, peak)
+
+
+def requested_together(pods: Iterable[Mapping[str, Any]]) -> Sums:
+    """The sum over pods."""
+    sums: Sums = {}
+    for pod in pods:
+        _add(sums, pod_requests(pod))
+    return sums
+
+
+def why_not(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> list[str]:
+    """kube-scheduler's reasons why the pod cannot go to the node; empty when it can."""
+    if node.get("spec", {}).get("unschedulable"):
+        return ["node(s) were unschedulable"]
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    free = free_amounts(node, used)
+    requests = pod_requests(pod)
+    return [f"Insufficient {name}" for name, amount in sorted(requests.items()) if amount > free.get(name, 0)]
+
+
+def free_share(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> Decimal:
+    """How much of what the pod asks for would be left on the node, from 0 to 1: the most free node comes first."""
+    free, requests = free_amounts(node, used), pod_requests(pod)
+    total = {name: free[name] + used.get(name, 0) for name in requests if free.get(name)}
+    shares = [(free[name] - requests[name]) / total[name] for name in total]
+    return sum(shares, Decimal(0)) / len(shares) if shares else Decimal(0)
+
+
+def free_amounts(node: Mapping[str, Any], used: Sums) -> Sums:
+    """What the node has left of each of its resources."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return {name: exact_amount(str(amount)) - used.get(name, 0) for name, amount in allocatable.items()}
+
+
+def _container_requests(container: Mapping[str, Any]) -> Sums:
+    requests = (container.get("resources") or {}).get("requests") or {}
+    return {name: exact_amount(str(amount)) for name, amount in requests.items()}
+
+
+def _add(sums: Sums, more: Sums) -> None:
+    for name, amount in more.items():
+        sums[name] = sums.get(name, Decimal(0)) + amount
+
+
+def _larger(one: Sums, other: Sums) -> Sums:
+    return {name: max(one.get(name, Decimal(0)), other.get(name, Decimal(0))) for name in one | other}

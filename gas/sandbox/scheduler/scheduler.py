@@ -1,0 +1,199 @@
+"""A scheduler loop that gives pods their nodes the way kube-scheduler does with one extender."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+
+from gas.sandbox.api.client import ApiClient, EventRecorder, Mirror, Object, RefusedByApi
+from gas.sandbox.api.kinds import timestamp
+from gas.sandbox.api.patches import STRATEGIC_MERGE_PATCH
+from gas.sandbox.scheduler.extender_client import ExtenderAddress, ExtenderClient, ExtenderFailed
+from gas.sandbox.scheduler.node_fit import free_share, requested_together, why_not
+from gas.sandbox.scheduler.queue import SchedulingQueue
+
+
+def waiting_sentence(nodes: int, reasons: Iterable[str]) -> str:
+    """``0/3 nodes are available: 1 Insufficient gpu.intel.com/i915, 2 no card has ….``
+
+    reasons  of all nodes, one or more a node
+    """
+    counted = sorted(f"{count} {reason}" for reason, count in Counter(reasons).items())
+    if not counted:
+        return f"0/{nodes} nodes are available."
+    return f"0/{nodes} nodes are available: {', '.join(counted)}."
+
+
+NAME = "default-scheduler"
+
+
+class Scheduler:
+    """Tries the pods that have no node and name this scheduler, one after the other, until `run` is cancelled.
+
+    A pod goes through the sums of `node_fit`, then, if it asks for a resource the extender manages,
+    through the extender's filter; the most free of the nodes that are left is taken, and bound by the extender. What
+    finds no node gets the condition and the event that kube-scheduler writes, and is tried again after its pause when
+    pods end or nodes change.
+    """
+
+    def __init__(self, client: ApiClient, address: ExtenderAddress, queue: SchedulingQueue | None = None) -> None:
+        self._client = client
+        self._address = address
+        self._queue = queue or SchedulingQueue()
+        self._pods = Mirror(client, "/api/v1/pods", self._pod_changed)
+        self._nodes = Mirror(client, "/api/v1/nodes", self._node_changed)
+        self._events = EventRecorder(client, NAME)
+        self._assumed: dict[str, str] = {}
+        self._news = asyncio.Event()
+
+    async def run(self) -> None:
+        """Schedule until cancelled. API server and extender may be away for a while."""
+        async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
+            extender = ExtenderClient(self._address, session)
+            tasks.create_task(self._pods.run())
+            tasks.create_task(self._nodes.run())
+            tasks.create_task(self._schedule(extender))
+
+    async def _schedule(self, extender: ExtenderClient) -> None:
+        await self._pods.complete.wait()
+        await self._nodes.complete.wait()
+        clock = asyncio.get_running_loop().time
+        while True:
+            self._news.clear()
+            uid = self._queue.due(clock())
+            if uid is None:
+                await self._wait_until(self._queue.next_turn())
+                continue
+            wakes, pod = self._queue.wakes, self._pods.objects[uid]
+            try:
+                placed = await self._place(pod, extender)
+            except (ExtenderFailed, RefusedByApi, aiohttp.ClientError, TimeoutError) as failure:
+                self._queue.fail(uid, clock())
+                await self._tell(pod, "SchedulerError", str(failure))
+                continue
+            if placed:
+                self._queue.remove(uid)
+            else:
+                self._queue.refuse(uid, clock(), wakes)
+
+    async def _wait_until(self, moment: float | None) -> None:
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(None if moment is None else max(moment - clock(), 0)):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    async def _place(self, pod: Object, extender: ExtenderClient) -> bool:
+        """Whether the pod has a node now. Raises ExtenderFailed, RefusedByApi or aiohttp.ClientError."""
+        nodes = {node["metadata"]["name"]: node for node in self._nodes.objects.values()}
+        used = {name: requested_together(pods) for name, pods in self._pods_by_node(nodes).items()}
+        reasons = {name: why_not(pod, node, used[name]) for name, node in nodes.items()}
+        fitting = sorted(name for name, why in reasons.items() if not why)
+        is_asked = extender.is_asked_about(pod)
+        if fitting and is_asked:
+            try:
+                answer = await extender.filter(pod, fitting)
+            except ExtenderFailed:
+                if not self._address.ignorable:
+                    raise
+            else:
+                reasons |= {name: [why] for name, why in answer.reasons.items()}
+                fitting = [name for name in fitting if name in answer.passed]
+        if not fitting:
+            sentence = waiting_sentence(len(nodes), [why for whys in reasons.values() for why in whys])
+            await self._tell(pod, "Unschedulable", sentence)
+            return False
+        node = max(fitting, key=lambda name: free_share(pod, nodes[name], used[name]))
+        await self._bind(pod, node, extender if is_asked else None)
+        return True
+
+    def _pods_by_node(self, nodes: Iterable[str]) -> dict[str, list[Object]]:
+        pods: dict[str, list[Object]] = {name: [] for name in nodes}
+        for uid, pod in self._pods.objects.items():
+            node = pod["spec"].get("nodeName") or self._assumed.get(uid)
+            if node in pods and not _is_over(pod):
+                pods[node].append(pod)
+        return pods
+
+    async def _bind(self, pod: Object, node: str, extender: ExtenderClient | None) -> None:
+        metadata = pod["metadata"]
+        if extender is None or not await self._is_bound_by(extender, pod, node):
+            path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
+            target = {"kind": "Node", "name": node}
+            names = {"name": metadata["name"], "uid": metadata["uid"]}
+            await self._client.post(path, {"metadata": names, "target": target})
+        if metadata["uid"] in self._pods.objects:
+            self._assumed[metadata["uid"]] = node
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        await self._events.record(pod, "Normal", "Scheduled", f"Successfully assigned {key} to {node}")
+
+    async def _is_bound_by(self, extender: ExtenderClient, pod: Object, node: str) -> bool:
+        """False: the extender failed and may be ignored, so that kube-scheduler binds the pod itself."""
+        try:
+            await extender.bind(pod, node)
+        except ExtenderFailed:
+            if not self._address.ignorable:
+                raise
+            return False
+        return True
+
+    async def _tell(self, pod: Object, reason: str, message: str) -> None:
+        """Write condition and event; what cannot be told now is told with the next attempt."""
+        try:
+            await self._set_condition(pod, reason, message)
+            await self._events.record(pod, "Warning", "FailedScheduling", message)
+        except (RefusedByApi, aiohttp.ClientError, TimeoutError):
+            return
+
+    async def _set_condition(self, pod: Object, reason: str, message: str) -> None:
+        metadata = pod["metadata"]
+        known = pod.get("status", {}).get("conditions") or []
+        told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+        if any(told.items() <= condition.items() for condition in known):
+            return
+        condition: dict[str, Any] = told | {"lastTransitionTime": timestamp(datetime.now(UTC))}
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+        patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [condition]}}
+        await self._client.patch(path, patch, STRATEGIC_MERGE_PATCH)
+
+    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
+        pod = after or before
+        if pod is None:
+            return
+        uid = pod["metadata"]["uid"]
+        if after is None or after["spec"].get("nodeName"):
+            self._assumed.pop(uid, None)
+        if after is not None and _is_waiting(after) and uid not in self._assumed:
+            self._queue.add(uid)
+        else:
+            self._queue.remove(uid)
+        if after is None:
+            self._events.forget(uid)
+        if before is not None and not _is_over(before) and (after is None or _is_over(after)):
+            self._queue.wake()
+        self._news.set()
+
+    def _node_changed(self, _before: Object | None, _after: Object | None) -> None:
+        self._queue.wake()
+        self._news.set()
+
+
+def _is_over(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _is_waiting(pod: Object) -> bool:
+    spec = pod["spec"]
+    return (
+        not spec.get("nodeName")
+        and not spec.get("schedulingGates")
+        and spec.get("schedulerName", NAME) == NAME
+        and "deletionTimestamp" not in pod["metadata"]
+        and not _is_over(pod)
+    )

@@ -1,0 +1,102 @@
+"""The server as tests use it: going away, coming back, interceptions, a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+
+import aiohttp
+import pytest
+
+from gas.sandbox.api.client import ApiClient, RefusedByApi
+from gas.sandbox.api.failure import ApiFailure
+from gas.sandbox.api.kinds import NODES
+from gas.sandbox.api.routes import Access
+from gas.sandbox.api.server import ApiServer
+from tests.sandbox.api.api_server_thread import api_server_thread
+from tests.sandbox.objects import PATIENCE, PODS, node, pod
+
+
+async def test_a_pause_ends_watches_refuses_connections_and_keeps_the_state(
+    server: ApiServer, client: ApiClient
+) -> None:
+    created = await client.post(PODS, pod("p"))
+    async with client.watch(PODS, created["metadata"]["resourceVersion"]) as events:
+        await server.pause()
+        assert [event async for event in events] == []
+    with pytest.raises(aiohttp.ClientError):
+        await client.get(PODS)
+    url = server.url
+    await server.resume()
+    assert server.url == url
+    assert await client.get(f"{PODS}/p") == created
+
+
+async def test_history_has_a_window() -> None:
+    async with ApiServer(history=3) as server, ApiClient(server.url) as client:
+        first = server.api.create(NODES, None, node("n0"))
+        for number in range(1, 5):
+            server.api.create(NODES, None, node(f"n{number}"))
+        with pytest.raises(RefusedByApi, match="too old resource version") as refused:
+            async with client.watch("/api/v1/nodes", str(first.version)) as events:
+                await anext(events)
+        assert refused.value.code == 410
+
+
+async def test_bookmarks_come_at_intervals() -> None:
+    async with (
+        ApiServer(bookmark_seconds=0.05) as server,
+        ApiClient(server.url) as client,
+        client.watch("/api/v1/nodes", "1", fieldSelector="metadata.name=none") as events,
+    ):
+        for name in ("a", "b"):
+            stored = server.api.create(NODES, None, node(name))
+            event = await asyncio.wait_for(anext(events), PATIENCE)
+            assert event.word == "BOOKMARK"
+            assert event.value["metadata"]["resourceVersion"] == str(stored.version)
+
+
+async def test_an_interception_may_answer_instead(server: ApiServer, client: ApiClient) -> None:
+    async def broken(access: Access) -> ApiFailure | None:
+        if (access.verb, access.resource, access.name) == ("create", "pods/binding", "p"):
+            return ApiFailure(500, "InternalError", "etcdserver: request timed out")
+        return None
+
+    server.surroundings.intercept = broken
+    await client.post(PODS, pod("p"))
+    with pytest.raises(RefusedByApi, match="request timed out"):
+        await client.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
+    assert "nodeName" not in (await client.get(f"{PODS}/p"))["spec"]
+
+
+async def test_an_interception_may_take_its_time(server: ApiServer, client: ApiClient) -> None:
+    open_door = asyncio.Event()
+
+    async def wait(_access: Access) -> ApiFailure | None:
+        await open_door.wait()
+        return None
+
+    server.surroundings.intercept = wait
+    request = asyncio.create_task(client.post(PODS, pod("p")))
+    await asyncio.sleep(0.05)
+    assert not request.done()
+    assert server.api.storage.objects("pods") == []
+    open_door.set()
+    assert (await request)["metadata"]["name"] == "p"
+
+
+def test_a_thread_serves_callers_without_an_event_loop() -> None:
+    with api_server_thread() as running:
+        running.call(lambda server: server.api.create(NODES, None, node("n")))
+        assert _node_names(running.url) == ["n"]
+        running.pause()
+        with pytest.raises(OSError, match="refused"):
+            _node_names(running.url)
+        running.resume()
+        assert _node_names(running.url) == ["n"]
+
+
+def _node_names(url: str) -> list[str]:
+    with urllib.request.urlopen(f"{url}/api/v1/nodes", timeout=PATIENCE) as response:
+        return [item["metadata"]["name"] for item in json.load(response)["items"]]

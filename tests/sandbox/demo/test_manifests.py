@@ -1,0 +1,176 @@
+"""Reading nodes and pods from files: dumps of real clusters, hand-written ones, and broken ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gas.sandbox.demo.manifests import BadManifest, read_manifests
+from tests.sandbox.demo.manifest_files import node, pod, write
+
+_DUMPED_POD = """
+apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    annotations: {gas-container-cards: card0, since: 2024-01-02}
+    creationTimestamp: 2024-01-02T03:04:05Z
+    deletionGracePeriodSeconds: 30
+    deletionTimestamp: "2024-01-02T03:05:05Z"
+    generateName: web-
+    labels: &labels {app: web}
+    managedFields: [{manager: kubelet, fieldsV1: {"f:status": {}}}]
+    name: web-x7k2p
+    namespace: ml
+    ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: web, uid: 1b}]
+    uid: 4f
+  spec:
+    affinity: {nodeAffinity: {}}
+    containers:
+    - image: example/web:1
+      name: web
+      resources: {limits: {gpu.intel.com/i915: "1"}, requests: {gpu.intel.com/i915: "1"}}
+      volumeMounts: [{mountPath: /data, name: data}]
+    initContainers:
+    - {image: example/web:1, name: logs, restartPolicy: Always}
+    nodeName: gpu-1
+    nodeSelector: *labels
+    priority: 1000
+    priorityClassName: high
+    serviceAccountName: web
+    tolerations: [{operator: Exists}]
+    volumes: [{name: data, emptyDir: {}}]
+  status: {phase: Running, podIP: 10.0.0.1}
+kind: List
+metadata: {resourceVersion: ""}
+"""
+
+
+def test_of_a_dumped_pod_what_the_sandbox_looks_at_is_kept_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "dump.yaml"
+    file.write_text(_DUMPED_POD)
+    (found,) = read_manifests(file).pods
+    assert found.as_object() == {
+        "metadata": {
+            "annotations": {"gas-container-cards": "card0", "since": "2024-01-02"},
+            "creationTimestamp": "2024-01-02T03:04:05Z",
+            "deletionTimestamp": "2024-01-02T03:05:05Z",
+            "generateName": "web-",
+            "labels": {"app": "web"},
+            "name": "web-x7k2p",
+            "namespace": "ml",
+        },
+        "spec": {
+            "affinity": {},
+            "containers": [
+                {
+                    "image": "example/web:1",
+                    "name": "web",
+                    "resources": {"limits": {"gpu.intel.com/i915": "1"}, "requests": {"gpu.intel.com/i915": "1"}},
+                }
+            ],
+            "initContainers": [{"image": "example/web:1", "name": "logs", "restartPolicy": "Always"}],
+            "nodeName": "gpu-1",
+            "nodeSelector": {"app": "web"},
+            "priority": 1000,
+        },
+        "status": {"phase": "Running"},
+    }
+
+
+def test_documents_lists_and_typed_lists_are_all_read_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "several.yaml"
+    file.write_text(
+        "kind: Node\nmetadata: {name: n1}\n---\n# nothing\n---\n"
+        "kind: List\nitems:\n- {kind: Pod, metadata: {name: p1}}\n- {kind: Service, metadata: {name: s}}\n---\n"
+        "kind: NodeList\nitems: [{metadata: {name: n2}}]\n---\nkind: PodList\nitems: null\n"
+    )
+    found = read_manifests(file)
+    assert [node.name for node in found.nodes] == ["n1", "n2"]
+    assert [pod.name for pod in found.pods] == ["default/p1"]
+    assert found.ignored == {"Service": 1}
+    assert found.unusable == []
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_is_read_as_well(tmp_path: Path, indent: int | None) -> None:
+    file = write(tmp_path / "dump.json", node("n1"), pod("p1"))
+    if indent:
+        file.write_text(f"\n# {indent}\n{file.read_text()}")
+    found = read_manifests(file)
+    assert (len(found.nodes), len(found.pods)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param("17", "document 1: expected a Kubernetes object, found 17", id="a number"),
+        pytest.param("- 1\n- two", "document 1: expected a Kubernetes object, found a list", id="a list"),
+        pytest.param("a: 1", "document 1: expected an object with a kind, found nothing", id="no kind"),
+        pytest.param("kind: [a]", "document 1: expected an object with a kind, found a list", id="a kind that is none"),
+        pytest.param("kind: List\nitems: 3", "document 1: expected a list in items, found 3", id="items are no list"),
+        pytest.param(
+            "kind: List\nitems: [5]",
+            "document 1, items[0]: expected an object with a kind, found 5",
+            id="an item is no object",
+        ),
+        pytest.param(
+            "kind: List\nitems: [{kind: Pod, metadata: {name: a}, spec: {containers: [{name: 3}]}}]",
+            "document 1, items[0], Pod a: expected `str | null`, got `int` at `spec.containers[0].name`",
+            id="a field of the wrong type",
+        ),
+        pytest.param(
+            "kind: Node\nmetadata: {name: a, labels: {x: 1}}",
+            "document 1, Node a: expected `str`, got `int` at `metadata.labels[...]`",
+            id="a label that is a number",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: []",
+            "document 1, Pod: expected `object`, got `array` at `metadata`",
+            id="metadata that are a list",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named_and_costs_nothing_else(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(f"{text}\n---\nkind: Pod\nmetadata: {{name: good}}\n")
+    found = read_manifests(file)
+    assert found.unusable == [f"{file}, {sentence}"]
+    assert [pod.name for pod in found.pods] == ["default/good"]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        pytest.param(None, "cannot be read: No such file or directory", id="missing"),
+        pytest.param(b"kind: \xff", "is not text in UTF-8: invalid start byte at byte 6", id="not text"),
+        pytest.param(b"a: [b", "is not YAML: while parsing a flow sequence", id="broken YAML"),
+        pytest.param(b'{"kind": "Pod"', "is not YAML: while parsing a flow mapping", id="broken JSON"),
+        pytest.param(b"a: *b", "is not YAML: found undefined alias", id="an unknown anchor"),
+        pytest.param(b"[" * 50_000 + b"]" * 50_000, "is nested too deeply", id="too deep"),
+        pytest.param(b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "is nested too deeply", id="too deep as JSON"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_a_sentence(tmp_path: Path, content: bytes | None, sentence: str) -> None:
+    file = tmp_path / "f.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BadManifest) as refused:
+        read_manifests(file)
+    assert str(refused.value).startswith(f"{file} {sentence}")
+
+
+def test_anchors_that_contain_themselves_do_no_harm(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text("kind: Pod\nmetadata: {name: a}\nspec: &s {affinity: {x: *s}, containers: []}\n")
+    (found,) = read_manifests(file).pods
+    assert found.as_object()["spec"] == {"affinity": {}, "containers": []}
+
+
+def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text("")
+    found = read_manifests(file)
+    assert (found.nodes, found.pods, found.unusable) == ([], [], [])

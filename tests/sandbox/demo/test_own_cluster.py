@@ -1,0 +1,112 @@
+"""Where the waiting pods of a user's own cluster would go, with the real extender as a process of its own."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from gas.sandbox.demo.manifests import BadManifest, read_manifests
+from gas.sandbox.demo.own_cluster import show_cluster
+from tests.sandbox.demo.manifest_files import node, pod, write
+
+
+async def _shown(file: Path, *flags: str) -> tuple[bool, list[str]]:
+    """Whether all could be used, and the lines without their times."""
+    written = StringIO()
+    console = Console(file=written, width=200, color_system=None, highlight=False)
+    faultless = await show_cluster(console, file, read_manifests(file), flags)
+    lines = (line.partition(" s  ")[2] or line for line in written.getvalue().splitlines())
+    return faultless, [" ".join(line.split()) for line in lines]
+
+
+async def test_waiting_pods_go_where_the_bound_ones_leave_room(tmp_path: Path) -> None:
+    on_card0 = {"gas-container-cards": "card0"}
+    held = pod("held", annotations=on_card0, nodeName="n1")
+    ended = pod("ended", 8, annotations=on_card0, nodeName="n1") | {"status": {"phase": "Succeeded"}}
+    leaving = pod("leaving", 8)
+    leaving["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+    late, early, urgent = pod("late"), pod("early", 1), pod("urgent", priority=7)
+    late["metadata"]["creationTimestamp"] = "2024-01-02T00:00:00Z"
+    early["metadata"]["creationTimestamp"] = "2024-01-01T00:00:00Z"
+    service = {"kind": "Service", "metadata": {"name": "s"}}
+    elsewhere = pod("elsewhere", 8, schedulerName="other")
+    waiting = [late, early, urgent, pod("no-gpu", 0)]
+    file = write(tmp_path / "own.json", node("n1"), held, ended, leaving, elsewhere, service, *waiting)
+    faultless, lines = await _shown(file)
+    assert faultless
+    assert lines[0] == (
+        f"{file}: 1 node, 1 pod on them, 4 waiting; "
+        "not looked at: 1 Service object, 1 ended pod, 1 deleted pod, 1 other pod"
+    )
+    start = lines.index("Where the waiting pods would go")
+    assert "held n1 card0" in lines[:start]
+    assert lines[start + 4 : start + 8] == ["urgent n1 card1", "no-gpu n1", "early n1 card0", "late none"]
+    assert lines[-1] == "3 of 4 pods got a node."
+    assert "n1 card0: 2.0 of 8.0 GB of memory.max free, 5.0 needed" in lines
+    assert not [line for line in lines if line.startswith("warning")]
+
+
+async def test_flags_of_the_extender_decide_with(tmp_path: Path) -> None:
+    file = write(tmp_path / "own.json", node("n1"), pod("a", 1), pod("b", 1))
+    _, lines = await _shown(file, "--balancedResource=memory.max")
+    assert {"a n1 card0", "b n1 card1"} <= set(lines)
+
+
+async def test_what_is_wrong_is_told_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    half = pod("half")
+    half["spec"]["containers"][0]["resources"]["limits"] = {"gpu.intel.com/i915": "1.5"}
+    nonsense = pod("nonsense")
+    nonsense["spec"]["containers"][0]["resources"]["limits"] = {"gpu.intel.com/i915": "lots"}
+    bad_node = node("Bad_Node")
+    file = write(
+        tmp_path / "own.json",
+        node("n1", taints=[{"key": "gpu", "effect": "NoSchedule"}]),
+        node("n2", unschedulable=True) | {"metadata": {"name": "n2"}},
+        bad_node,
+        pod("bare", 1, nodeName="n1"),
+        pod("damaged", 1, annotations={"gas-container-cards": "cardX"}, nodeName="n1"),
+        pod("elsewhere", annotations={"gas-container-cards": "card0"}, nodeName="n9"),
+        pod("good"),
+        pod("good"),
+        pod("chosen", affinity={"nodeAffinity": {}}),
+        half,
+        nonsense,
+        pod(None),
+        17,
+    )
+    faultless, lines = await _shown(file)
+    assert not faultless
+    warnings = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
+    expected = [
+        f"left out: {file}, document 1, items[12]: expected an object with a kind, found 17",
+        f'left out: {file}, Node Bad_Node: Node "Bad_Node" is invalid: metadata.name: ',
+        f'left out: {file}, Pod default/good: pods "good" already exists',
+        f'left out: {file}, Pod default/half: Pod "half" is invalid: '
+        "[spec.containers[0].resources.limits[gpu.intel.com/i915]: ",
+        f'left out: {file}, Pod default/nonsense: Pod in version "v1" cannot be handled as a Pod: quantities must ',
+        f'left out: {file}, Pod default/: Pod "" is invalid: metadata.name: Required value: ',
+        "node n2: gpu.intel.com/i915 is allocatable, but neither label ",
+        "pod default/bare on n1: it is bound without cards written on it, so its cards are not booked",
+        "pod default/damaged on n1: its cards are not booked: annotation gas-container-cards: ",
+        "1 pod on n9, a node that the file does not hold",
+        "this scheduler knows sums, node selectors and cordons only; not heeded: "
+        "taints of 1 node, affinity of 1 waiting pod",
+    ]
+    assert len(warnings) == len(expected)
+    for start in expected:
+        assert [warning for warning in warnings if warning.startswith(start)], start
+    assert {"bare n1 none written", "damaged n1 cardX", "elsewhere n9 card0"} <= set(lines)
+    assert {"good n1 card0", "chosen n1 card1"} <= set(lines)
+    assert lines[-1] == "2 of 2 pods got a node."
+
+
+async def test_a_file_without_a_usable_node_is_refused_with_what_is_wrong_in_it(tmp_path: Path) -> None:
+    file = write(tmp_path / "own.json", pod("p"), 17)
+    with pytest.raises(BadManifest) as refused:
+        await _shown(file)
+    first, second = str(refused.value).splitlines()
+    assert first.startswith(f"{file} holds no node that can be used")
+    assert second == f"{file}, document 1, items[1]: expected an object with a kind, found 17"

@@ -1,0 +1,63 @@
+"""What containers have, as one sees it inside of them, beside what is written on their pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gas.sandbox.demo.pod_story import InsidePod, inside_pod
+from gas.sandbox.kubelet.containers import ContainerChoice, Containers
+
+
+def given(*cards: int, mask: str = "") -> ContainerChoice:
+    nodes = {f"/dev/dri/{name}": "/host" for card in cards for name in (f"card{card}", f"renderD{128 + card}")}
+    return ContainerChoice(device_nodes=nodes, env={"ZE_AFFINITY_MASK": mask} if mask else {})
+
+
+async def looked_at(
+    annotations: dict[str, str], init: dict[str, ContainerChoice], **apps: ContainerChoice
+) -> InsidePod:
+    containers = Containers()
+    for name, what in (*init.items(), *apps.items()):
+        containers.start("u", name, what, None)
+    pod: dict[str, Any] = {
+        "metadata": {"uid": "u", "annotations": annotations},
+        "spec": {
+            "initContainers": [{"name": name} for name in init],
+            "containers": [{"name": name} for name in apps],
+        },
+    }
+    return inside_pod(pod, containers)
+
+
+async def test_one_container() -> None:
+    found = await looked_at({"gas-container-cards": "card2"}, {}, main=given(2, mask="0,1"))
+    assert found == InsidePod(cards="card2", devices="card2 renderD130 ZE_AFFINITY_MASK=0,1", as_written=True)
+
+
+async def test_of_several_containers_those_with_devices_are_named() -> None:
+    written = {"gas-init-container-cards": "card0", "gas-container-cards": "card0||card3,card1"}
+    found = await looked_at(written, {"i": given(0)}, a=given(0), none=given(), b=given(1, 3))
+    assert found.cards == "(card0) card0||card1,card3"
+    assert found.devices == "i: card0 renderD128; a: card0 renderD128; b: card1 renderD129 card3 renderD131"
+    assert found.as_written
+
+
+@pytest.mark.parametrize(
+    ("annotations", "init", "apps", "as_written"),
+    [
+        pytest.param({"gas-container-cards": "card1"}, {}, {"a": given(2)}, False, id="another-card"),
+        pytest.param({"gas-container-cards": "card1,card2"}, {}, {"a": given(2)}, False, id="too-few"),
+        pytest.param({"gas-container-cards": "card1|"}, {}, {"a": given(), "b": given(1)}, False, id="other-container"),
+        pytest.param({"gas-container-cards": "cardX"}, {}, {"a": given(1)}, False, id="unreadable"),
+        pytest.param({}, {}, {"a": given(1)}, False, id="nothing-written"),
+        pytest.param({"gas-container-cards": "card1"}, {"i": given(1)}, {"a": given(1)}, False, id="none-for-init"),
+        pytest.param({"gas-container-cards": ""}, {}, {"a": given()}, True, id="no-cards-at-all"),
+        pytest.param({"gas-init-container-cards": "card1"}, {"i": given(1)}, {"a": given()}, True, id="init-only"),
+    ],
+)
+async def test_what_is_written_is_compared_container_by_container(
+    annotations: dict[str, str], init: dict[str, ContainerChoice], apps: dict[str, ContainerChoice], as_written: bool
+) -> None:
+    assert (await looked_at(annotations, init, **apps)).as_written is as_written

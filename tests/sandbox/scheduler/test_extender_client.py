@@ -1,0 +1,77 @@
+"""What the scheduler takes for a failure of the extender."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gas.sandbox.api.client import ApiClient
+from gas.sandbox.certificates import Authority
+from gas.sandbox.scheduler.extender_client import ExtenderAddress, ExtenderClient, ExtenderFailed, Filtered
+from tests.sandbox.objects import pod
+from tests.sandbox.scheduler.scripted_extender import ScriptedExtender, serving
+
+
+@pytest.fixture
+def scripted(client: ApiClient) -> ScriptedExtender:
+    return ScriptedExtender(client)
+
+
+@pytest.fixture
+async def address(scripted: ScriptedExtender, tmp_path: Path) -> AsyncIterator[ExtenderAddress]:
+    async with serving(scripted, tmp_path, ignorable=False) as address:
+        yield address
+
+
+async def _filter(address: ExtenderAddress) -> Filtered:
+    async with aiohttp.ClientSession() as session:
+        return await ExtenderClient(address, session).filter(pod("p"), ["a", "b"])
+
+
+async def test_nodes_that_pass_and_reasons_for_the_rest(scripted: ScriptedExtender, address: ExtenderAddress) -> None:
+    scripted.refuse = lambda _pod, node: "card0 is disabled" if node == "b" else None
+    assert await _filter(address) == Filtered(("a",), {"b": "card0 is disabled"})
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        pytest.param({"url": "https://127.0.0.1:1"}, "failed filter with extender at URL", id="nobody-listens"),
+        pytest.param({"path": "/nothing-here"}, "code 404", id="another-status-than-200"),
+        pytest.param({"error": "not the leader"}, "not the leader", id="its-own-error"),
+        pytest.param({"error": 5}, "cannot be read", id="an-answer-of-another-form"),
+        pytest.param({"stranger": True}, "CERTIFICATE_VERIFY_FAILED", id="a-server-of-another-authority"),
+    ],
+)
+async def test_failures(
+    scripted: ScriptedExtender, address: ExtenderAddress, tmp_path: Path, change: dict[str, Any], sentence: str
+) -> None:
+    if "url" in change:
+        address = replace(address, url=change["url"])
+    if "path" in change:
+        address = replace(address, url=address.url + change["path"])
+    if "stranger" in change:
+        address = replace(address, authority=Authority().write(tmp_path, "stranger"))
+    scripted.filter_error = change.get("error", "")
+    with pytest.raises(ExtenderFailed, match=sentence):
+        await _filter(address)
+
+
+@pytest.mark.parametrize(
+    ("value", "asked"),
+    [
+        pytest.param(pod("p"), True, id="a-container-asks"),
+        pytest.param(pod("p", cards=0), False, id="nobody-asks"),
+        pytest.param(
+            pod("p", cards=0, initContainers=pod("i")["spec"]["containers"]), True, id="an-init-container-asks"
+        ),
+    ],
+)
+async def test_whom_the_extender_is_asked_about(address: ExtenderAddress, value: dict[str, Any], asked: bool) -> None:
+    async with aiohttp.ClientSession() as session:
+        assert ExtenderClient(address, session).is_asked_about(value) is asked

@@ -1,0 +1,65 @@
+"""The scheduler's own arithmetic."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gas.sandbox.scheduler.node_fit import pod_requests, requested_together, why_not
+from tests.sandbox.objects import I915, node, pod
+
+
+def _container(amount: int, **parts: Any) -> dict[str, Any]:
+    return {"name": "x", "image": "x", "resources": {"requests": {I915: str(amount)}}, **parts}
+
+
+ALWAYS = "Always"
+
+
+@pytest.mark.parametrize(
+    ("init", "app", "total"),
+    [
+        pytest.param([], [1, 2], 3, id="containers-add-up"),
+        pytest.param([(2, None)], [1], 2, id="an-init-container-that-needs-more"),
+        pytest.param([(1, None), (1, None)], [1], 1, id="init-containers-run-one-after-the-other"),
+        pytest.param([(1, ALWAYS)], [1], 2, id="a-sidecar-runs-on"),
+        pytest.param([(1, ALWAYS), (3, None)], [1], 4, id="an-init-container-beside-the-sidecar-before-it"),
+        pytest.param([(3, None), (1, ALWAYS)], [1], 3, id="but-not-beside-the-one-after-it"),
+    ],
+)
+def test_what_a_pod_takes_of_a_node(init: list[tuple[int, str | None]], app: list[int], total: int) -> None:
+    containers = [_container(amount) for amount in app]
+    inits = [_container(amount, **({"restartPolicy": policy} if policy else {})) for amount, policy in init]
+    assert pod_requests({"spec": {"containers": containers, "initContainers": inits}}) == {I915: total}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "on_node", "reasons"),
+    [
+        pytest.param(pod("p", cards=1), node("n", 3), [], id="fits"),
+        pytest.param(pod("p", cards=2), node("n", 3), [f"Insufficient {I915}"], id="what-is-used-counts"),
+        pytest.param(pod("p", cards=0), node("n", 2), [], id="a-pod-that-asks-for-nothing"),
+        pytest.param(pod("p"), node("n", 0), [f"Insufficient {I915}"], id="a-node-without-cards"),
+        pytest.param(
+            pod("p"),
+            node("n", 3) | {"spec": {"unschedulable": True}},
+            ["node(s) were unschedulable"],
+            id="a-cordoned-node",
+        ),
+        pytest.param(
+            pod("p", nodeSelector={"disk": "ssd"}),
+            node("n", 3, disk="hdd"),
+            ["node(s) didn't match Pod's node affinity/selector"],
+            id="another-label",
+        ),
+        pytest.param(pod("p", nodeSelector={"disk": "ssd"}), node("n", 3, disk="ssd"), [], id="the-label"),
+    ],
+)
+def test_why_a_node_cannot_take_a_pod(wanted: dict[str, Any], on_node: dict[str, Any], reasons: list[str]) -> None:
+    assert why_not(wanted, on_node, {I915: Decimal(2)}) == reasons
+
+
+def test_pods_of_a_node_add_up() -> None:
+    assert requested_together([pod("a", cards=1), pod("b", cards=2), pod("c", cards=0)]) == {I915: 3}

@@ -1,0 +1,250 @@
+"""The scheduler loop with an extender that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gas.sandbox.api.client import ApiClient, WatchEvent
+from gas.sandbox.api.server import ApiServer
+from gas.sandbox.scheduler.queue import SchedulingQueue
+from gas.sandbox.scheduler.scheduler import Scheduler
+from tests.sandbox.objects import I915, PODS, node, phase, pod, until, until_true
+from tests.sandbox.scheduler.scripted_extender import ScriptedExtender, serving
+
+NODES = "/api/v1/nodes"
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+@pytest.fixture
+def ignorable(request: pytest.FixtureRequest) -> bool:
+    """Whether the scheduler may do without the extender; tests that mean it say so."""
+    return bool(getattr(request, "param", False))
+
+
+@pytest.fixture
+async def extender(client: ApiClient, tmp_path: Path, ignorable: bool) -> AsyncIterator[ScriptedExtender]:
+    """An extender, with a scheduler at work that asks it."""
+    extender = ScriptedExtender(client)
+    async with serving(extender, tmp_path, ignorable=ignorable) as address:
+        queue = SchedulingQueue(first=0.02, longest=0.05)
+        running = asyncio.create_task(Scheduler(client, address, queue).run())
+        yield extender
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+def _node(value: dict[str, Any]) -> str:
+    return str(value["spec"].get("nodeName", ""))
+
+
+def _message(value: dict[str, Any]) -> str:
+    conditions = value["status"].get("conditions") or []
+    return next((c["message"] for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), "")
+
+
+async def _event(client: ApiClient, name: str, reason: str) -> dict[str, Any]:
+    async def look() -> dict[str, Any]:
+        return await client.get(EVENTS, fieldSelector=f"involvedObject.name={name},reason={reason}")
+
+    found = await until_true(look, lambda listed: listed["items"])
+    event: dict[str, Any] = found["items"][0]
+    return event
+
+
+async def test_the_extender_is_asked_and_binds(client: ApiClient, extender: ScriptedExtender) -> None:
+    await client.post(NODES, node("n1"))
+    created = await client.post(PODS, pod("p"))
+    bound = await until(client, "p", _node)
+    assert _node(bound) == "n1"
+    assert bound["metadata"]["annotations"]["by"] == "extender"
+    (asked,) = extender.filters
+    assert set(asked) == {"Pod", "Nodes", "NodeNames"}
+    assert asked["Nodes"] is None
+    assert asked["NodeNames"] == ["n1"]
+    assert asked["Pod"]["metadata"]["uid"] == created["metadata"]["uid"]
+    assert extender.binds == [
+        {"PodName": "p", "PodNamespace": "default", "PodUID": created["metadata"]["uid"], "Node": "n1"}
+    ]
+    assert (await _event(client, "p", "Scheduled"))["message"] == "Successfully assigned default/p to n1"
+
+
+async def test_pods_without_managed_resources_never_reach_the_extender(
+    client: ApiClient, extender: ScriptedExtender
+) -> None:
+    await client.post(NODES, node("n1"))
+    await client.post(PODS, pod("p", cards=0))
+    bound = await until(client, "p", _node)
+    assert "annotations" not in bound["metadata"]
+    assert extender.filters == extender.binds == []
+
+
+async def test_nodes_whose_sum_is_too_small_are_not_offered(client: ApiClient, extender: ScriptedExtender) -> None:
+    for value in (node("big", 4), node("small", 1), node("none", 0)):
+        await client.post(NODES, value)
+    await client.post(PODS, pod("p", cards=2))
+    assert _node(await until(client, "p", _node)) == "big"
+    await client.post(PODS, pod("q", cards=1))
+    await until(client, "q", _node)
+    assert extender.filters[0]["NodeNames"] == ["big"]
+    assert extender.filters[-1]["NodeNames"] == ["big", "small"]
+
+
+async def test_the_most_free_node_is_taken(client: ApiClient, extender: ScriptedExtender) -> None:
+    await client.post(NODES, node("a", 2))
+    await client.post(NODES, node("b", 4))
+    for name in ("p1", "p2", "p3"):
+        await client.post(PODS, pod(name))
+        await until(client, name, _node)
+    assert [bind["Node"] for bind in extender.binds] == ["b", "a", "b"]
+
+
+async def test_a_pod_that_fits_nowhere_is_told_why(client: ApiClient, extender: ScriptedExtender) -> None:
+    extender.refuse = lambda _pod, _node: "no card has 5.0 GB of memory.max free"
+    for name, cards in (("n1", 1), ("n2", 1), ("n3", 0)):
+        await client.post(NODES, node(name, cards))
+    await client.post(PODS, pod("p"))
+    sentence = f"0/3 nodes are available: 1 Insufficient {I915}, 2 no card has 5.0 GB of memory.max free."
+    waiting = await until(client, "p", lambda value: _message(value) == sentence)
+    (condition,) = waiting["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+
+    async def look() -> dict[str, Any]:
+        return await client.get(EVENTS, fieldSelector="involvedObject.name=p,reason=FailedScheduling")
+
+    told = await until_true(look, lambda listed: sentence in [event["message"] for event in listed["items"]])
+    assert {event["type"] for event in told["items"]} == {"Warning"}
+
+
+async def test_a_waiting_pod_is_placed_when_another_goes(client: ApiClient, extender: ScriptedExtender) -> None:
+    await client.post(NODES, node("n1", 1))
+    await client.post(PODS, pod("first"))
+    await until(client, "first", _node)
+    await client.post(PODS, pod("second"))
+    await until(client, "second", _message)
+    await client.delete(f"{PODS}/first", {"gracePeriodSeconds": 0})
+    assert _node(await until(client, "second", _node)) == "n1"
+
+
+async def test_a_waiting_pod_is_placed_when_another_succeeds(client: ApiClient, extender: ScriptedExtender) -> None:
+    await client.post(NODES, node("n1", 1))
+    await client.post(PODS, pod("first"))
+    await until(client, "first", _node)
+    await client.post(PODS, pod("second"))
+    await until(client, "second", _message)
+    await client.patch(f"{PODS}/first/status", {"status": {"phase": "Succeeded"}})
+    assert _node(await until(client, "second", _node)) == "n1"
+
+
+async def test_a_waiting_pod_is_tried_again_when_a_node_changes_and_not_before(
+    client: ApiClient, extender: ScriptedExtender
+) -> None:
+    extender.refuse = lambda _pod, _node: "no"
+    await client.post(NODES, node("n1", 1))
+    await client.post(PODS, pod("p"))
+    await until(client, "p", lambda value: _message(value).endswith("1 no."))
+    asked = len(extender.filters)
+    await asyncio.sleep(0.2)
+    assert len(extender.filters) == asked
+    extender.refuse = lambda _pod, _node: None
+    await client.patch(f"{NODES}/n1", {"metadata": {"annotations": {"woken": "1"}}})
+    assert _node(await until(client, "p", _node)) == "n1"
+
+
+async def test_a_failed_bind_is_told_and_tried_again(client: ApiClient, extender: ScriptedExtender) -> None:
+    extender.bind_error = "not the leader"
+    await client.post(NODES, node("n1", 1))
+    await client.post(PODS, pod("p"))
+    await until(client, "p", lambda value: _message(value) == "not the leader")
+    extender.bind_error = ""
+    assert _node(await until(client, "p", _node)) == "n1"
+
+
+async def test_a_failed_filter_is_told_and_tried_again(client: ApiClient, extender: ScriptedExtender) -> None:
+    extender.filter_error = "not ready"
+    await client.post(NODES, node("n1", 1))
+    await client.post(PODS, pod("p"))
+    await until(client, "p", lambda value: _message(value) == "not ready")
+    extender.filter_error = ""
+    assert _node(await until(client, "p", _node)) == "n1"
+
+
+@pytest.mark.parametrize("ignorable", [True], indirect=True)
+async def test_an_extender_that_may_be_ignored_is_ignored_when_it_fails(
+    client: ApiClient, extender: ScriptedExtender
+) -> None:
+    extender.filter_error = extender.bind_error = "not ready"
+    await client.post(NODES, node("n1", 1))
+    await client.post(PODS, pod("p"))
+    bound = await until(client, "p", _node)
+    assert "annotations" not in bound["metadata"], "bound by the scheduler, without cards"
+    assert len(extender.filters) == len(extender.binds) == 1
+
+
+async def test_other_schedulers_pods_gated_and_deleted_ones_are_left_alone(
+    client: ApiClient, extender: ScriptedExtender
+) -> None:
+    await client.post(PODS, pod("other", schedulerName="other"))
+    await client.post(PODS, pod("gated", schedulingGates=[{"name": "example.com/later"}]))
+    deleted = pod("deleted")
+    deleted["metadata"]["finalizers"] = ["example.com/wait"]
+    await client.post(PODS, deleted)
+    await client.delete(f"{PODS}/deleted")
+    await client.post(NODES, node("n1", 4))
+    await client.post(PODS, pod("p"))
+    await until(client, "p", _node)
+    await asyncio.sleep(0.1)
+    for name in ("other", "gated", "deleted"):
+        assert _node(await client.get(f"{PODS}/{name}")) == ""
+    assert {asked["Pod"]["metadata"]["name"] for asked in extender.filters} == {"p"}
+
+
+class _SlowToSee(ApiClient):
+    """Every event of a watch comes late."""
+
+    @asynccontextmanager
+    async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        async with super().watch(path, version, **query) as events:
+            yield _late(events)
+
+
+async def _late(events: AsyncIterator[WatchEvent]) -> AsyncIterator[WatchEvent]:
+    async for event in events:
+        await asyncio.sleep(0.2)
+        yield event
+
+
+async def test_a_pod_just_bound_counts_before_the_watch_shows_it(
+    server: ApiServer, client: ApiClient, tmp_path: Path
+) -> None:
+    await client.post(NODES, node("n1", 1))
+    await client.post(PODS, pod("p"))
+    await client.post(PODS, pod("q"))
+    extender = ScriptedExtender(client)
+    async with serving(extender, tmp_path, ignorable=False) as address, _SlowToSee(server.url) as late:
+        running = asyncio.create_task(Scheduler(late, address).run())
+        await until(client, "q", _message)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert [bind["PodName"] for bind in extender.binds] == ["p"]
+
+
+async def test_scheduling_goes_on_after_the_api_server_was_away(
+    server: ApiServer, client: ApiClient, extender: ScriptedExtender
+) -> None:
+    await client.post(NODES, node("n1", 2))
+    await client.post(PODS, pod("p"))
+    await until(client, "p", _node)
+    await server.pause()
+    await asyncio.sleep(0.1)
+    await server.resume()
+    created = await client.post(PODS, pod("q"))
+    assert phase(created) == "Pending"
+    assert _node(await until(client, "q", _node)) == "n1"

@@ -1,0 +1,79 @@
+"""The extender as a process of the sandbox: what is said when it does not start, or ends by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from gas.sandbox import programs
+from gas.sandbox.api.server import ApiServer
+from gas.sandbox.programs import FlagOfTheSandbox, ProcessEnded, running_child, running_extender
+
+
+@pytest.mark.parametrize(
+    ("flag", "exit_code", "sentence"),
+    [
+        ("--nonsense", 2, "gas-extender: unknown flag '--nonsense'; see --help"),
+        ("--version", 0, "gas-extender 0."),
+    ],
+)
+async def test_it_answers_for_its_flags_itself(
+    server: ApiServer, tmp_path: Path, flag: str, exit_code: int, sentence: str
+) -> None:
+    with pytest.raises(ProcessEnded) as ended:
+        async with running_extender(tmp_path, server.url, [flag]):
+            pytest.fail("it is not running")
+    assert str(ended.value).startswith(sentence)
+    assert ended.value.exit_code == exit_code
+
+
+@pytest.mark.parametrize("flag", ["--port=1", "-port", "--kubeConfig=x"])
+async def test_flags_that_the_sandbox_sets_are_refused(server: ApiServer, tmp_path: Path, flag: str) -> None:
+    with pytest.raises(FlagOfTheSandbox, match="is set by the sandbox itself"):
+        async with running_extender(tmp_path, server.url, [flag]):
+            pytest.fail("it is not running")
+
+
+async def test_its_end_is_told_with_what_it_wrote(server: ApiServer, tmp_path: Path) -> None:
+    async with running_extender(tmp_path, server.url, []) as extender:
+        os.kill(extender.child.process.pid, signal.SIGKILL)
+        with pytest.raises(ProcessEnded, match=r"the extender ended with exit code -9\. It wrote:\n."):
+            await extender.child.until_it_ends()
+
+
+async def test_it_is_stopped_when_the_block_ends(server: ApiServer, tmp_path: Path) -> None:
+    async with running_extender(tmp_path, server.url, []) as extender:
+        assert extender.child.process.returncode is None
+    assert extender.child.process.returncode == 0
+
+
+def _program(directory: Path, *lines: str) -> dict[str, str]:
+    """The environment in which ``python -m program`` runs these lines."""
+    (directory / "program.py").write_text("\n".join(lines))
+    return {"PYTHONPATH": str(directory), "WORD": "heard"}
+
+
+async def test_one_that_ends_by_itself_is_told_with_the_last_lines_that_it_wrote(tmp_path: Path) -> None:
+    lines = ["import os, sys", "for n in range(9): print(n, os.environ['WORD'], sys.argv[1])", "sys.exit(3)"]
+    environment = _program(tmp_path, *lines)
+    async with running_child("the program", "program", ["--x"], tmp_path / "log", environment=environment) as child:
+        with pytest.raises(ProcessEnded) as ended:
+            await child.until_it_ends()
+    sentence, *told = str(ended.value).splitlines()
+    assert sentence == "the program ended with exit code 3. It wrote:"
+    assert told == [f"{n} heard --x" for n in range(4, 9)]
+
+
+async def test_one_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "STOP_SECONDS", 0.2)
+    deaf = ["import signal, time", "signal.signal(signal.SIGTERM, signal.SIG_IGN)", "print('deaf', flush=True)"]
+    environment = _program(tmp_path, *deaf, "while True: time.sleep(1)")
+    async with running_child("the program", "program", [], tmp_path / "log", environment=environment) as child:
+        while "deaf" not in child.written():
+            assert child.process.returncode is None
+            await asyncio.sleep(0.02)
+    assert child.process.returncode == -9
