@@ -12,8 +12,8 @@ import signal
 import time
 from pathlib import Path
 
-from gas.cluster.binding import bind_pod
 from gas.cluster.connection import ApiServer, connect
+from gas.cluster.objects import bind_pod
 from gas.daemon.listening import listen
 from gas.daemon.serving import SCHEDULER_KEEP_ALIVE, Port, serve
 from gas.decision import names

@@ -22,7 +22,7 @@ from benchmarks.plugin_tls import tls_before
 from benchmarks.processes import cpu_seconds, resident_bytes
 from benchmarks.results import Results
 from gas.cards import Card
-from gas.cluster.service_account import HOST, PORT
+from gas.cluster.credentials import HOST, PORT
 from gas.plugin.devices.device_ids import DeviceId
 from gas.sandbox.api.kinds import NODES, PODS
 from gas.sandbox.api.server import ApiServer

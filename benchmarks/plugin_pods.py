@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from gas.cards import Card
-from gas.cluster.pods import MERGE_PATCH
+from gas.cluster.objects import MERGE_PATCH
 from gas.decision import names as decision
 from gas.decision.text import format_container_cards
 from gas.intel import names

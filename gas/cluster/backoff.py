@@ -1,15 +1,15 @@
-"""How long to wait before the next try."""
+"""Growing pauses between attempts."""
 
 from __future__ import annotations
 
 import random
 
-# Many replicas must not come back in step; nothing secret hangs on it.
+# Random, so that many replicas do not retry in step. Not used for anything secret.
 spread = random.SystemRandom().uniform
 
 
 class Backoff:
-    """Waits that double from ``first`` to ``longest`` seconds, each shortened at random by up to a half."""
+    """Pauses that double from ``first`` to ``longest`` seconds, each shortened at random by up to a half."""
 
     def __init__(self, first: float = 0.25, longest: float = 10.0) -> None:
         self._first = first
@@ -17,11 +17,11 @@ class Backoff:
         self._next = first
 
     def wait(self) -> float:
-        """Seconds to wait now; the next wait will be longer."""
+        """Return the seconds to wait now. The next pause will be longer."""
         wait = self._next
         self._next = min(2 * wait, self._longest)
         return wait * spread(0.5, 1.0)
 
     def reset(self) -> None:
-        """Things work again: start small the next time."""
+        """Start again with the shortest pause."""
         self._next = self._first

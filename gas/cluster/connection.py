@@ -1,11 +1,11 @@
-"""The connection to the API server: bytes out, bytes in, and errors that say what is known afterwards."""
+"""Send requests to the API server. Errors say whether a write may have happened."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
@@ -13,8 +13,7 @@ import aiohttp
 from yarl import URL
 
 from gas.cluster.credentials import Credentials, find_credentials
-from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown, answer_error
-from gas.cluster.rate_limit import RateLimit, rate_limit
+from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown, response_error
 
 DEFAULT_TIMEOUT = 30.0
 _CONNECT_TIMEOUT = 5.0
@@ -22,8 +21,50 @@ _LARGEST_ERROR = 64 * 1024
 _RETRY_AFTER_LIMIT = 10.0
 _READS = ("GET", "HEAD")
 _WITHOUT_ROLES = 10.0
-"""Seconds since a connection failed or broke in which an API server that forbids is taken to be starting: it answers
-before it has read its roles, and forbids everything for a moment."""
+"""Seconds after a connection failed or broke. A 403 in that time is taken to come from an API server that is starting:
+it responds before it has read its roles, and forbids everything for a moment."""
+
+HIGHEST_RATE = 1000
+"""Both ``--qps`` and ``--burst`` are capped at this (contract E12.2)."""
+
+_DEFAULT_QPS = 5.0
+_DEFAULT_BURST = 10
+
+
+class RateLimit:
+    """A token bucket: ``burst`` requests at once, then ``qps`` a second, first come first served.
+
+    clock  seconds, monotonic
+    """
+
+    def __init__(self, qps: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._interval = 1 / min(qps, HIGHEST_RATE)
+        self._ahead = (min(burst, HIGHEST_RATE) - 1) * self._interval
+        self._clock = clock
+        self._due = clock() - self._ahead
+
+    async def wait(self) -> None:
+        """Return when the next request may be sent. A caller that gives up has used its place."""
+        await asyncio.sleep(self.reserve())
+
+    def reserve(self) -> float:
+        """Take the next place and return in how many seconds it is due."""
+        now = self._clock()
+        self._due = max(self._due, now - self._ahead)
+        delay = max(0.0, self._due - now)
+        self._due += self._interval
+        return delay
+
+
+def rate_limit(qps: float | None, burst: int | None) -> RateLimit | None:
+    """Return the limit that ``--qps`` and ``--burst`` ask for; None for no limit, since the API server has its own.
+
+    A flag that is not set is None. As in the original program, 0 stands for the defaults 5 and 10, and a negative qps
+    for no limit.
+    """
+    if (qps is None and burst is None) or (qps is not None and qps < 0):
+        return None
+    return RateLimit(qps or _DEFAULT_QPS, burst if burst and burst > 0 else _DEFAULT_BURST)
 
 
 async def connect(
@@ -34,21 +75,21 @@ async def connect(
     burst: int | None = None,
     user_agent: str = "gas",
 ) -> ApiServer:
-    """Find the cluster and prepare to talk to it; nothing is sent yet.
+    """Find the cluster and its credentials. Nothing is sent yet.
 
     kubeconfig  path; ``explicit`` makes it win over the service account and $KUBECONFIG
-    qps, burst  limit on requests, as `gas.cluster.rate_limit.rate_limit` reads them
+    qps, burst  limit on requests, see `rate_limit`
 
-    Raises NoCluster. See `gas.cluster.credentials.find_credentials` for what is looked at in which order.
+    Raises NoCluster. `gas.cluster.credentials.find_credentials` has the order of places.
     """
     credentials = await find_credentials(kubeconfig, explicit=explicit)
     return ApiServer(credentials, limit=rate_limit(qps, burst), user_agent=user_agent)
 
 
 class ApiServer:
-    """One API server, over as many connections as there are requests under way.
+    """One API server, with as many connections as there are requests in progress.
 
-    Made inside a running event loop.
+    Construct it inside a running event loop.
     """
 
     def __init__(self, credentials: Credentials, *, limit: RateLimit | None = None, user_agent: str = "gas") -> None:
@@ -64,7 +105,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where the API server is, for people."""
+        """The URL of the API server, for messages."""
         return self._credentials.address.url
 
     async def close(self) -> None:
@@ -81,14 +122,14 @@ class ApiServer:
         timeout: float = DEFAULT_TIMEOUT,
         urgent: bool = False,
     ) -> bytes:
-        """Send one request and give back the body of its answer.
+        """Send one request and return the body of the response.
 
         path     quoted, see `gas.cluster.paths`
         timeout  seconds for everything from connecting to the last byte, without the wait for the rate limit
-        urgent   not held back by the rate limit: what must not wait behind a queue of writes
+        urgent   skip the rate limit, for a request that must not wait behind a queue of writes
 
-        Credentials that are refused are read again once. "Too many requests" is tried again after the time
-        that the server asks for, while ``timeout`` lasts.
+        On 401 the credentials are read again once. On 429 the request is repeated after the time that the server
+        asks for, within ``timeout``.
         Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
         """
         if self._limit is not None and not urgent:
@@ -118,12 +159,12 @@ class ApiServer:
     async def stream(
         self, path: str, *, query: Mapping[str, str] | None = None, silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The body of an answer without end, in chunks as they come: ``async with api.stream(…) as chunks``.
+        """Stream the body of a response in chunks as they arrive: ``async with api.stream(…) as chunks``.
 
         silence  seconds without a single byte after which the connection counts as dead
 
-        Raises as `request`, at the start and while reading. A stream that the server ends, or that falls
-        silent, just stops.
+        Raises as `request` does, at the start and while reading. The iteration ends when the server ends the stream,
+        and after ``silence``.
         """
         if self._limit is not None:
             await self._limit.wait()
@@ -149,7 +190,7 @@ class ApiServer:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         headers = {
             "Accept": "application/json",
-            # Within a cluster, packing and unpacking costs both sides more than the bytes.
+            # Within a cluster, compressing costs both sides more than sending the bytes.
             "Accept-Encoding": "identity",
             "User-Agent": self._user_agent,
         }
@@ -158,8 +199,8 @@ class ApiServer:
         if (authorization := await self._credentials.authorization()) is not None:
             headers["Authorization"] = authorization
         address = self._credentials.address
-        what = f"{method} {path}"
-        unanswered = ApiUnavailable if method in _READS else OutcomeUnknown
+        request = f"{method} {path}"
+        no_response = ApiUnavailable if method in _READS else OutcomeUnknown
         try:
             async with self._session.request(
                 method,
@@ -178,31 +219,31 @@ class ApiServer:
             raise ApiUnavailable(f"cannot talk TLS with the API server at {address.url}: {error}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             self._broken_at = time.monotonic()
-            raise ApiUnavailable(f"cannot connect to the API server at {address.url}: {_words(error)}") from error
+            raise ApiUnavailable(f"cannot connect to the API server at {address.url}: {_reason(error)}") from error
         except TimeoutError as error:
-            raise unanswered(f"no answer from the API server at {address.url} in time to {what}") from error
+            raise no_response(f"no response from the API server at {address.url} in time to {request}") from error
         except (aiohttp.ClientError, OSError) as error:
             self._broken_at = time.monotonic()
-            raise unanswered(
-                f"the connection to the API server at {address.url} broke during {what}: {_words(error)}"
+            raise no_response(
+                f"the connection to the API server at {address.url} broke during {request}: {_reason(error)}"
             ) from error
 
     async def _error_of(self, response: aiohttp.ClientResponse, method: str, path: str) -> ApiRefused | ApiUnavailable:
         body = await response.content.read(_LARGEST_ERROR)
-        error = answer_error(response.status, body, request=f"{method} {path}", is_write=method not in _READS)
+        error = response_error(response.status, body, request=f"{method} {path}", is_write=method not in _READS)
         if isinstance(error, Forbidden) and time.monotonic() - self._broken_at < _WITHOUT_ROLES:
             return ApiUnavailable(f"the API server may not have read its roles yet: {error}")
         return error
 
 
-def _words(error: Exception) -> str:
-    """The part of aiohttp's message that a person can use."""
+def _reason(error: Exception) -> str:
+    """Return the part of aiohttp's message that helps a person."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return str(error.os_error)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return f"no connection in {_CONNECT_TIMEOUT} s"
     if isinstance(error, aiohttp.ClientPayloadError):
-        return "the answer stopped before its end"
+        return "the response ended early"
     return str(error) or type(error).__name__
 
 
@@ -218,7 +259,7 @@ async def _until_silent(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float:
-    """Seconds; 1 when the server does not say, never more than a human would wait."""
+    """Return the seconds of the Retry-After header: 1 if there is none, at most 10."""
     text = response.headers.get("Retry-After", "")
     seconds = float(text) if text.isascii() and text.isdigit() else 1.0
     return min(seconds, _RETRY_AFTER_LIMIT)

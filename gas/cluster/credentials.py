@@ -1,34 +1,40 @@
-"""Where the API server is and who we are: from the service account in a cluster, else from a kubeconfig."""
+"""Find the API server and credentials for it: a pod's service account, else a kubeconfig."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from gas.cluster.errors import NoCluster
-from gas.cluster.login import Address, Login
-from gas.cluster.service_account import CA_FILE, TOKEN_FILE, is_in_a_cluster, load_service_account
+from gas.cluster.login import Address, Login, authorization_header, describe, make_address
 
 logger = logging.getLogger(__name__)
 
-_FRESHEN_INTERVAL = 60.0
-"""Seconds between looks at a token file or at the end of a token's life, as client-go does."""
+_REFRESH_INTERVAL = 60.0
+"""Seconds between two readings of a token file, and between two checks whether a token expires; as client-go."""
 
 _RENEW_INTERVAL = 10.0
-"""Seconds at least between two complete readings after the API server said "unauthorized"."""
+"""Seconds at least between two complete readings after the API server responded 401."""
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
+TOKEN_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 -- a path
+CA_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+HOST = "KUBERNETES_SERVICE_HOST"
+PORT = "KUBERNETES_SERVICE_PORT"
+
+_SERVICE_ACCOUNT = "the service account"
 
 
 class Credentials:
-    """The address of the API server and an authorization that is kept fresh.
+    """The address of the API server, and an authorization that is kept fresh.
 
-    Tokens that rotate (service account, ``tokenFile``) are read again every minute, those with an end renewed
-    before it. `renew` reads everything again, certificates too.
+    Tokens that rotate (service account, ``tokenFile``) are read again every minute; those that expire are renewed
+    before they do. `renew` reads everything again, certificates too.
     """
 
     def __init__(
@@ -41,7 +47,7 @@ class Credentials:
         self._login = login
         self._authorization = login.authorization
         self._clock = clock
-        self._freshened = clock()
+        self._refreshed = clock()
         self._renewed: float | None = None
         self._lock = asyncio.Lock()
 
@@ -50,27 +56,27 @@ class Credentials:
         return self._login.address
 
     async def authorization(self) -> str | None:
-        """The value of the Authorization header, or None. A failure to freshen keeps the last value."""
-        if self._clock() - self._freshened < _FRESHEN_INTERVAL:
+        """Return the value of the Authorization header, or None. If it cannot be refreshed, the last value stays."""
+        if self._clock() - self._refreshed < _REFRESH_INTERVAL:
             return self._authorization
         async with self._lock:
-            if self._clock() - self._freshened >= _FRESHEN_INTERVAL:
-                self._freshened = self._clock()
+            if self._clock() - self._refreshed >= _REFRESH_INTERVAL:
+                self._refreshed = self._clock()
                 try:
-                    self._authorization = await self._login.freshen()
+                    self._authorization = await self._login.refresh()
                 except Exception:
-                    logger.exception("cannot freshen the token for the API server; going on with the last one")
+                    logger.exception("cannot refresh the token for the API server; the last one stays in use")
         return self._authorization
 
     async def renew(self) -> bool:
-        """Read everything again after a refusal. False when that was tried just now, or did not work."""
+        """Read everything again after a refusal. Returns False if that was tried a moment ago, or failed."""
         refused = self._login
         async with self._lock:
             if self._login is not refused:
                 return True
             if self._renewed is not None and self._clock() - self._renewed < _RENEW_INTERVAL:
                 return False
-            self._renewed = self._freshened = self._clock()
+            self._renewed = self._refreshed = self._clock()
             try:
                 self._login = await self._load()
             except NoCluster as error:
@@ -89,10 +95,10 @@ async def find_credentials(
     ca_file: str = CA_FILE,
     clock: Callable[[], float] = time.monotonic,
 ) -> Credentials:
-    """Choose in this order (contract E12.3), and read: a kubeconfig named explicitly; inside a cluster
-    the service account; ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config.
+    """Find and read the credentials. The first of these counts (contract E12.3): a kubeconfig that is named
+    explicitly; in a pod the service account; ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config.
 
-    Raises NoCluster when what is chosen is missing, unreadable or malformed.
+    Raises NoCluster if the one that counts is missing, unreadable or malformed.
     """
     if explicit and kubeconfig:
         return await _from(lambda: _load_kubeconfig(kubeconfig), clock)
@@ -102,10 +108,15 @@ async def find_credentials(
     paths = environ.get("KUBECONFIG") or kubeconfig or DEFAULT_KUBECONFIG
     if in_cluster and not _existing(paths):
         raise NoCluster(
-            f"inside a cluster, but there is no service account token at {token_file} and no kubeconfig at "
-            f"{paths}; set automountServiceAccountToken: true on the pod"
+            f"this is a pod, but there is no service account token at {token_file} and no kubeconfig at {paths}; "
+            "set automountServiceAccountToken: true on the pod"
         )
     return await _from(lambda: _load_kubeconfig(paths), clock)
+
+
+def is_in_a_cluster(environ: Mapping[str, str]) -> bool:
+    """Return whether this process runs in a pod."""
+    return bool(environ.get(HOST) and environ.get(PORT))
 
 
 async def _from(load: Callable[[], Awaitable[Login]], clock: Callable[[], float]) -> Credentials:
@@ -113,20 +124,45 @@ async def _from(load: Callable[[], Awaitable[Login]], clock: Callable[[], float]
 
 
 async def _load_service_account(environ: Mapping[str, str], token_file: str, ca_file: str) -> Login:
-    return load_service_account(environ, Path(token_file), Path(ca_file))
+    """Read the login of a pod. Its token file is read again to refresh the token. Raises NoCluster."""
+    # The official client could read this too, but importing it costs every daemon on every node 20 MB.
+
+    async def refresh() -> str:
+        return _token(token_file)
+
+    host = environ[HOST]
+    url = f"https://[{host}]:{environ[PORT]}" if ":" in host else f"https://{host}:{environ[PORT]}"
+    try:
+        address = make_address(_SERVICE_ACCOUNT, url, ssl.create_default_context(cafile=ca_file))
+    except OSError as error:  # the file, or TLS about its content
+        raise NoCluster(f"{_SERVICE_ACCOUNT}: cannot be used: {ca_file}: {describe(error)}") from error
+    except ValueError as error:
+        raise NoCluster(f"{_SERVICE_ACCOUNT}: cannot be used: {HOST} and {PORT}: {describe(error)}") from error
+    return Login(address, _token(token_file), refresh)
+
+
+def _token(file: str) -> str:
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoCluster(f"{_SERVICE_ACCOUNT}: cannot be used: {file}: {describe(error)}") from error
+    if not token:
+        raise NoCluster(f"{_SERVICE_ACCOUNT}: cannot be used: {file} is empty")
+    return authorization_header(f"Bearer {token}")
 
 
 async def _load_kubeconfig(paths: str) -> Login:
     if not (existing := _existing(paths)):
         raise NoCluster(
-            f"kubeconfig {paths}: there is no such file; name one with --kubeConfig or $KUBECONFIG, or run in a cluster"
+            f"kubeconfig {paths}: the file does not exist; name one with --kubeConfig or $KUBECONFIG, or run this in a "
+            "cluster"
         )
-    from gas.cluster.kubeconfig import load_kubeconfig  # brings the official client along
+    from gas.cluster.kubeconfig import load_kubeconfig  # which imports the official client
 
     return await load_kubeconfig(paths, existing)
 
 
 def _existing(paths: str) -> list[Path]:
-    """Those of the files, written as in $KUBECONFIG, that are there."""
+    """Return those of the files that exist. ``paths`` is written as in $KUBECONFIG."""
     found = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
     return [path for path in found if path.exists()]

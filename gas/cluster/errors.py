@@ -1,9 +1,9 @@
-"""What can go wrong with a request to the API server, sorted by what the caller knows afterwards.
+"""Errors of requests to the API server, sorted by what the caller knows afterwards.
 
-ApiRefused        it answered no: nothing was changed
-  Forbidden       it answered 403
-ApiUnavailable    no usable answer, and nothing was changed: never sent, or only a question
-  OutcomeUnknown  a write was sent and nobody knows whether it was carried out
+ApiRefused        the API server refused the request; nothing was changed
+  Forbidden       it refused with 403
+ApiUnavailable    there is no usable response, and nothing was changed: the request was not sent, or only read
+  OutcomeUnknown  a write was sent, and it may or may not have been carried out
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _LONGEST_MESSAGE = 1000
 
 
 class NoCluster(GasError):
-    """Neither a service account nor a usable kubeconfig: there is no API server to talk to."""
+    """There is no usable service account and no usable kubeconfig, so there is no API server to talk to."""
 
 
 class ApiRefused(GasError):
-    """The API server answered no. Nothing was changed.
+    """The API server refused the request. Nothing was changed.
 
-    status   the HTTP status, 300 to 499
-    reason   the Status object's word for programs (``Conflict``, ``NotFound``, ``Expired``), maybe empty
-    message  the Status object's sentence
-    request  what was asked, ``"POST /api/v1/…"``
+    status   HTTP status, 300 to 499
+    reason   ``reason`` of the Status object (``Conflict``, ``NotFound``, ``Expired``), maybe empty
+    message  ``message`` of the Status object
+    request  method and path, ``"POST /api/v1/…"``
     """
 
     def __init__(self, status: int, reason: str, message: str, *, request: str = "a request") -> None:
@@ -43,9 +43,10 @@ class ApiRefused(GasError):
 
 
 class Forbidden(ApiRefused):
-    """403. ``missing_permission`` names what to add to our role.
+    """The API server refused with 403.
 
-    It is None when something else than RBAC says no: a webhook, a quota, a namespace that is being deleted.
+    missing_permission  the verb and resource to add to the account's role; None if the refusal is not from RBAC but
+                        from a webhook, a quota or a namespace that is being deleted
     """
 
     def __init__(self, reason: str, message: str, *, request: str = "a request") -> None:
@@ -68,9 +69,9 @@ def _permission(match: re.Match[str]) -> str:
 
 
 class ApiUnavailable(GasError):
-    """No usable answer: cannot connect, timed out, connection died, 5xx. Nothing was changed.
+    """There is no usable response: no connection, a timeout, a broken connection, 5xx. Nothing was changed.
 
-    ``message`` is the server's own sentence of a 5xx answer, else empty.
+    message  the server's own sentence of a 5xx response, else empty
     """
 
     def __init__(self, sentence: str, *, message: str = "") -> None:
@@ -79,11 +80,11 @@ class ApiUnavailable(GasError):
 
 
 class OutcomeUnknown(ApiUnavailable):
-    """The same, but of a write that was sent: only reading the object tells whether it was carried out."""
+    """A write was sent and its outcome is unknown. Read the object to find out."""
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The body of an API server's error answer, and the object of a watch's ERROR event."""
+    """The body of an error response, and the object of a watch's ERROR event."""
 
     code: int | None = None
     reason: str | None = None
@@ -93,8 +94,8 @@ class Status(msgspec.Struct, frozen=True):
 _STATUS = msgspec.json.Decoder(Status)
 
 
-def answer_error(code: int, body: bytes, *, request: str, is_write: bool) -> ApiRefused | ApiUnavailable:
-    """The error for an answer that is no success. A body that is no Status is shown as text."""
+def response_error(code: int, body: bytes, *, request: str, is_write: bool) -> ApiRefused | ApiUnavailable:
+    """Return the error for a response that is not a success. A body that is not a Status is shown as text."""
     try:
         status = _STATUS.decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -109,10 +110,10 @@ def answer_error(code: int, body: bytes, *, request: str, is_write: bool) -> Api
 
 
 def status_error(status: Status, *, request: str, is_write: bool = False) -> ApiRefused | ApiUnavailable:
-    """The error that a Status stands for; from 500 on, or without a code, the server itself is at fault."""
+    """Return the error for a Status. Without a code, and from 500 on, the server itself has failed."""
     code = status.code or 500
     reason = status.reason or ""
-    message = (status.message or "the answer says no more")[:_LONGEST_MESSAGE]
+    message = (status.message or "no message")[:_LONGEST_MESSAGE]
     if code == 403:
         return Forbidden(reason or "Forbidden", message, request=request)
     if code < 500:

@@ -1,4 +1,4 @@
-"""Events that ``kubectl describe`` shows on pods and nodes. Never in the way of anything else."""
+"""Write events, which ``kubectl describe`` shows on pods and nodes, without delaying anything else."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gas.cluster import paths
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
-from gas.cluster.pods import MERGE_PATCH
+from gas.cluster.objects import MERGE_PATCH
 
 logger = logging.getLogger(__name__)
 
 _QUIET = 300.0
-"""Seconds in which an equal event is only counted."""
+"""Seconds in which an equal event is counted, but not written again."""
 
 _REMEMBERED = 3600.0
-"""Seconds; an API server forgets events after an hour as well."""
+"""Seconds that an event is remembered. An API server keeps events for an hour as well."""
 
 _MUTED = 600.0
-"""Seconds without a try after the API server has forbidden to write events."""
+"""Seconds without another attempt after the API server has forbidden to write events."""
 
 _TRIES = 8
 _DONE = 200
@@ -37,7 +37,7 @@ _LONGEST_MESSAGE = 1024
 
 
 class Involved(NamedTuple):
-    """The object that an event is about. ``namespace`` is empty for a node; its events are in ``default``."""
+    """The object that an event is about. ``namespace`` is empty for a node, whose events are in ``default``."""
 
     kind: Literal["Pod", "Node"]
     name: str
@@ -58,12 +58,12 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Record:
-    """One event as the API server holds it, or will.
+    """The state of one event.
 
-    name    of the Event object; empty until written
+    name    of the Event object; empty until it is written
     count   how often it was posted
-    due     from when on, by the clock, it is worth a write again
-    queued  whether it waits for a write already
+    due     time, by the clock, from which it may be written again
+    queued  whether it is in the queue already
     """
 
     first: datetime
@@ -75,16 +75,15 @@ class _Record:
 
 
 class Events:
-    """Writes events from a queue in the background: `post` at any time, `run` once.
+    """Writes events from a queue in the background: call `post` at any time, and `run` once.
 
-    An equal event (object, severity, reason, message) is written once in 5 minutes; the next write raises the
-    count of the Event that is there. Without the permission to write events they are dropped, which is logged
-    once.
+    Equal events (object, severity, reason, message) are written once in 5 minutes; a later write raises the count of
+    the Event object. Without the permission to write events they are dropped, which is logged once.
 
-    component   who speaks, ``gas-extender``
-    instance    which of them; the host's name by default
-    per_second  writes at most
-    written, dropped  how many
+    component         name of the reporting program, ``gas-extender``
+    instance          name of the replica; the host's name by default
+    per_second        highest number of writes
+    written, dropped  number of events
     """
 
     def __init__(
@@ -110,10 +109,10 @@ class Events:
         self._warned = False
 
     def post(self, involved: Involved, *, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Put an event in the queue; returns at once. A full queue drops it.
+        """Put an event in the queue and return at once. If the queue is full, the event is dropped.
 
-        reason   one word for programs, ``CardsExhausted``
-        message  a sentence; what is over 1,024 characters is cut
+        reason   CamelCase word for programs, ``CardsExhausted``
+        message  sentence, cut to 1,024 characters
         """
         key = _Key(involved, severity, reason, _shortened(message))
         now = datetime.now(UTC)
@@ -131,7 +130,7 @@ class Events:
             record.queued = True
 
     async def run(self) -> None:
-        """For ever, until cancelled."""
+        """Write the events of the queue until cancelled."""
         while True:
             key, record = await self._queue.get()
             record.queued = False
@@ -139,7 +138,7 @@ class Events:
                 done = await self._deliver(key, record)
             except Exception:
                 done = False
-                logger.exception("an event about %s could not be written", key.involved.name)
+                logger.exception("cannot write an event about %s", key.involved.name)
             if done:
                 self.written += 1
                 await asyncio.sleep(self._spacing)
@@ -147,7 +146,7 @@ class Events:
                 self.dropped += 1
 
     async def _deliver(self, key: _Key, record: _Record) -> bool:
-        """Whether the event is on the API server now. Waits while that is away, but not for ever."""
+        """Write the event and return whether that worked. Tries a few times while the API server is unavailable."""
         backoff = Backoff()
         for _ in range(_TRIES):
             try:
@@ -164,7 +163,7 @@ class Events:
             patch = {"count": record.count, "lastTimestamp": _timestamp(record.last)}
             status = await self._send("PATCH", namespace, paths.event(namespace, record.name), patch)
         if status == 404:
-            # Chosen before it is sent: when the answer is lost, the next try patches what may be there.
+            # Chosen before it is sent: if the response is lost, the next attempt patches what may exist.
             record.name = f"{key.involved.name[:200].rstrip('.-')}.{time.time_ns():x}"
             status = await self._send("POST", namespace, paths.events(namespace), self._body(key, record))
         record.due = self._clock() + _QUIET
@@ -173,7 +172,7 @@ class Events:
         return status == _DONE
 
     async def _send(self, method: str, namespace: str, path: str, body: dict[str, object]) -> int:
-        """200, or the status of a refusal."""
+        """Send a request and return its status: 200, or that of a refusal."""
         if (method, namespace) in self._muted:
             return 403
         content_type = MERGE_PATCH if method == "PATCH" else "application/json"
@@ -183,7 +182,7 @@ class Events:
             if error.missing_permission is not None:
                 self._muted[method, namespace] = None
                 level = logging.DEBUG if self._warned else logging.WARNING
-                logger.log(level, "events are left out: %s", error)
+                logger.log(level, "no events are written: %s", error)
                 self._warned = True
             return error.status
         except ApiRefused as error:

@@ -1,6 +1,6 @@
-"""Kubeconfigs, with all their ways to log in, as the official client reads them.
+"""Read a kubeconfig, with every way to log in that the official client supports.
 
-Imported only where there is one: see `gas.cluster.service_account`.
+Import this only where there is a kubeconfig: the official client takes 20 MB of memory.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from gas.cluster.errors import NoCluster
-from gas.cluster.login import Login, authorization_header, make_address, words_of
+from gas.cluster.login import Login, authorization_header, describe, make_address
 
 
 async def load_kubeconfig(paths: str, existing: list[Path]) -> Login:
-    """The login of the current context.
+    """Return the login of the current context.
 
     paths     one or several files, written as in $KUBECONFIG
-    existing  those that are there
+    existing  those of them that exist
 
     Raises NoCluster.
     """
@@ -32,26 +32,26 @@ async def load_kubeconfig(paths: str, existing: list[Path]) -> Login:
     try:
         loader = KubeConfigLoader(config_dict=KubeConfigMerger(paths).config, config_base_path=None)
     except Exception as error:
-        # What is no mapping at all makes the loader stumble rather than complain.
-        found = "something else" if isinstance(error, (TypeError, AttributeError)) else words_of(error)
+        # For a document that is not a mapping the loader raises one of these two, with a useless text.
+        found = "something else" if isinstance(error, (TypeError, AttributeError)) else describe(error)
         raise NoCluster(f"{where}: expected a kubeconfig with a current context, found: {found}") from error
-    # The loader does not tell whether there is a user nor how it logs in; a plugin's errors it only logs.
+    # The loader hides whether there is a user and how it logs in, and only logs the errors of a plugin.
     user = loader._user
     if user is None and str(loader._cluster.safe_get("server") or "").startswith("https:"):
-        raise NoCluster(f"{where}: its current context names no user, or one that is not there")
+        raise NoCluster(f"{where}: its current context names no user, or one that does not exist")
     configuration = Configuration()
     login = await _login(where, configuration, loader)
     if user is not None and "exec" in user and not (login.authorization or configuration.cert_file):
         command = str(user["exec"].safe_get("command"))
-        raise NoCluster(f"{where}: the command {command!r} gave no credentials; its error is in the log")
+        raise NoCluster(f"{where}: the command {command!r} returned no credentials; its error is in the log")
     return login
 
 
 async def _login(where: str, configuration: Configuration, loader: KubeConfigLoader) -> Login:
     user = loader._user
 
-    async def freshen() -> str | None:
-        # A plugin that names no end for its token is asked again only when the token is refused.
+    async def refresh() -> str | None:
+        # A plugin whose token has no expiry is run again only when the token is refused.
         if user is not None and ("exec" not in user or hasattr(loader, "exec_plugin_expiry")):
             await loader.load_and_set(configuration)
         return _authorization(configuration)
@@ -65,11 +65,11 @@ async def _login(where: str, configuration: Configuration, loader: KubeConfigLoa
             server_hostname=configuration.tls_server_name,
             proxy=configuration.proxy,
         )
-        return Login(address, _authorization(configuration), freshen)
+        return Login(address, _authorization(configuration), refresh)
     except NoCluster:
         raise
     except Exception as error:
-        raise NoCluster(f"{where}: cannot be used: {words_of(error)}") from error
+        raise NoCluster(f"{where}: cannot be used: {describe(error)}") from error
 
 
 def _authorization(configuration: Configuration) -> str | None:

@@ -1,4 +1,4 @@
-"""Which of several replicas leads: a Lease that the leader keeps renewing."""
+"""Elect one leader among several replicas by a Lease that the leader keeps renewing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORBIDDEN_PAUSE = 10.0
 
 
 class _Spec(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
-    """The part of a Lease that counts; its times are for people, nobody compares them."""
+    """The spec of a Lease. Its times are for people and are never compared."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -34,7 +34,7 @@ class _Spec(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
 
 class _Lease(msgspec.Struct, rename="camel", frozen=True):
     metadata: msgspec.Raw
-    """Sent back as it came: its resourceVersion makes the API server refuse a write over somebody else's."""
+    """Sent back unchanged: its resourceVersion makes the API server refuse to overwrite another replica's change."""
     spec: _Spec = _Spec()
     kind: str = "Lease"
     api_version: str = "coordination.k8s.io/v1"
@@ -44,19 +44,20 @@ _LEASE = msgspec.json.Decoder(_Lease)
 
 
 class LeaderElection:
-    """Takes the Lease when it is free, keeps it while it can, and knows when it must not lead any more.
+    """Takes the Lease when it is free, renews it, and stops leading in time when it cannot.
 
         waiting --(free, or unchanged for its duration)--> leading
            ^------------(not renewed for renew_deadline)------'
 
-    How long a Lease has not changed is told by one's own monotonic clock from the moment one has seen it, so
-    the clocks of machines are never compared. A leader stops ``lease_duration - renew_deadline`` seconds
-    before anyone else may start.
+    A replica measures how long a Lease has not changed by its own monotonic clock, from the moment it first saw that
+    state, so the clocks of machines are never compared. A leader stops ``lease_duration - renew_deadline`` seconds
+    before another replica may start.
 
-    identity        who we are; another one for each process that ever runs, a host's name alone is not enough
+    identity        name of this process, unique among all that ever run; a host's name alone is not enough
     lease_duration, renew_deadline, retry_period  seconds, each longer than the next
     on_change       called with the new value whenever `leads` has changed
-    refused         while the API server forbids the Lease: the sentence that says what is missing
+    refused         what permission is missing, as a sentence, while the API server forbids the Lease; else None
+    holder          identity of the holder when the Lease was last read; empty if there is none
     """
 
     def __init__(
@@ -75,7 +76,6 @@ class LeaderElection:
         self.identity = identity
         self.refused: str | None = None
         self.holder = ""
-        """Who holds the Lease, as far as we know; for people."""
         self._api = api
         self._path = paths.lease(namespace, name)
         self._collection = paths.leases(namespace)
@@ -95,11 +95,11 @@ class LeaderElection:
 
     @property
     def leads(self) -> bool:
-        """Whether we may act as the leader at this very moment."""
+        """Whether this replica may act as the leader now."""
         return self._renewed is not None and self._clock() - self._renewed < self._deadline
 
     async def run(self) -> None:
-        """Until cancelled or released."""
+        """Take and renew the Lease until cancelled or released."""
         while not self._released:
             pause = self._retry_period
             try:
@@ -110,19 +110,19 @@ class LeaderElection:
             except Forbidden as error:
                 pause = max(pause, _FORBIDDEN_PAUSE)
                 if self.refused is None:
-                    logger.error("cannot take part in the election of a leader: %s", error)
+                    logger.error("cannot take part in leader election: %s", error)
                 self.refused = str(error)
             except GasError as error:
-                logger.info("the lease could not be taken or renewed: %s", error)
+                logger.info("cannot take or renew the lease: %s", error)
             except Exception:
-                logger.exception("the lease could not be taken or renewed")
+                logger.exception("cannot take or renew the lease")
             self._announce()
             await asyncio.sleep(pause if self.leads else pause * spread(1.0, 1.2))
 
     async def release(self) -> None:
-        """Stop leading, then hand the Lease over so that another replica takes it at once. No GasError.
+        """Stop leading and give up the Lease, so that another replica can take it at once. Raises no GasError.
 
-        When the API server cannot be reached the Lease runs out by itself.
+        If the API server cannot be reached, the Lease expires by itself.
         """
         self._released = True
         async with self._lock:
@@ -137,7 +137,7 @@ class LeaderElection:
                     await self._write("PUT", self._path, _Lease(lease.metadata, free))
                     self.holder = ""
             except GasError as error:
-                logger.warning("the lease could not be handed over and will run out instead: %s", error)
+                logger.warning("cannot give up the lease, it will expire instead: %s", error)
 
     async def _acquire_or_renew(self) -> None:
         lease = await self._read()
@@ -149,11 +149,11 @@ class LeaderElection:
             await self._take("PUT", self._path, lease)
             return
         self._renewed = None
-        if not self.holder or self._has_run_out(lease):
+        if not self.holder or self._has_expired(lease):
             await self._take("PUT", self._path, lease)
 
-    def _has_run_out(self, lease: _Lease) -> bool:
-        """Whether we have seen nothing of its holder for as long as the Lease lasts."""
+    def _has_expired(self, lease: _Lease) -> bool:
+        """Return whether the Lease has not changed for as long as it lasts."""
         state = bytes(lease.metadata)
         if state != self._seen:
             self._seen, self._seen_at = state, self._clock()
@@ -170,14 +170,14 @@ class LeaderElection:
             renew_time=now,
             lease_transitions=(lease.spec.lease_transitions or 0) + (not ours and method == "PUT"),
         )
-        # From before the request: others count from when they see the write, which cannot be earlier.
+        # Time before the request: other replicas count from when they see the write, which cannot be earlier.
         started = self._clock()
         try:
             await self._write(method, path, _Lease(lease.metadata, spec))
         except ApiRefused as error:
             if error.status != 409:
                 raise
-            logger.debug("somebody else was faster with the lease")
+            logger.debug("another replica was faster to take the lease")
             return
         self._renewed = started
         self.holder = self.identity
@@ -207,5 +207,5 @@ class LeaderElection:
         if leads == self._announced:
             return
         self._announced = leads
-        logger.info("this replica leads" if leads else "this replica does not lead any more")
+        logger.info("this replica leads" if leads else "this replica no longer leads")
         self._on_change(leads)

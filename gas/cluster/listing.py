@@ -1,4 +1,4 @@
-"""A complete list of one kind, page by page, decoded straight from bytes."""
+"""List all objects of a kind, page by page, decoded straight from bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 PAGE_SIZE = 500
 _PAGE_TIMEOUT = 60.0
 _EXPIRED_BEFORE_WHOLE = 2
-"""So often a list in pages may expire under way before it is asked for in one piece, which cannot expire."""
+"""How often a paged list may expire before it is requested in one piece, which cannot expire."""
 
 
 class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
@@ -33,10 +33,10 @@ class _Page(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """All objects of a kind at one moment, or those that matter.
+    """The objects of a kind at one moment, as far as the lister keeps them.
 
-    version      the resourceVersion from which a watch continues
-    undecodable  how many objects were left out because they could not be read
+    version      resourceVersion from which a watch continues
+    undecodable  number of objects left out because they could not be decoded
     """
 
     version: str
@@ -45,12 +45,12 @@ class Listing(Generic[T]):
 
 
 class Lister(Generic[T]):
-    """Lists one kind.
+    """Lists the objects of one kind.
 
     path            of the collection
     object_type     msgspec struct of one object
-    field_selector  as the API knows it, ``spec.nodeName!=``
-    keep            which objects matter; the others are dropped page by page, so that they never fill the memory
+    field_selector  in the API's syntax, ``spec.nodeName!=``
+    keep            selects objects; the others are dropped page by page, so that they never fill the memory
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Lister(Generic[T]):
         self._object = msgspec.json.Decoder(object_type)
 
     async def fetch(self, contact: Callable[[], None] = lambda: None) -> Listing[T]:
-        """One consistent list. A page that has expired (410) starts it again.
+        """Return one consistent list. If a page has expired (410), the list starts again.
 
-        contact  called whenever the API server has answered
+        contact  called after each response of the API server
 
         Raises ApiRefused, Forbidden, ApiUnavailable.
         """
@@ -88,7 +88,7 @@ class Lister(Generic[T]):
                 if error.status != 410 or not page_size:
                     raise
                 expired += 1
-                logger.info("the list of %s expired before its last page; starting it again", self._path)
+                logger.info("the list of %s expired before its last page; it is requested again", self._path)
 
     async def _fetch_all(self, page_size: int, contact: Callable[[], None]) -> Listing[T]:
         objects: list[T] = []
@@ -123,5 +123,5 @@ class Lister(Generic[T]):
                 items.append(self._object.decode(raw))
             except (msgspec.DecodeError, RecursionError) as error:
                 unread += 1
-                logger.warning("an object in the list of %s cannot be read and is left out: %s", self._path, error)
+                logger.warning("an object in the list of %s cannot be decoded and is left out: %s", self._path, error)
         return page.metadata, items, unread

@@ -1,4 +1,4 @@
-"""How to reach an API server and who we are there, wherever that was read from."""
+"""Values that say how to reach an API server, and as which user."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gas.cluster.errors import NoCluster
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """How to reach the API server.
+    """The address of the API server.
 
     url              ``https://host:port``, maybe with a path, without a slash at the end
-    tls              verifies the server and holds the client certificate, if there is one
-    server_hostname  the name to find in the server's certificate, when it is another than the URL's
-    proxy            of the kubeconfig, or of HTTPS_PROXY and the like
+    tls              verifies the server, and holds the client certificate if there is one
+    server_hostname  name to verify in the server's certificate, if it differs from the URL's
+    proxy            from the kubeconfig, or from HTTPS_PROXY and the like
     """
 
     url: str
@@ -29,27 +29,27 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What was read.
+    """An address and the credentials for it.
 
-    authorization  the value of the Authorization header, or None
-    freshen        a newer one; at most reads a file when there is nothing to do
+    authorization  value of the Authorization header, or None
+    refresh        returns a newer value; does no more than read a file if the present one is still good
     """
 
     address: Address
     authorization: str | None
-    freshen: Callable[[], Awaitable[str | None]]
+    refresh: Callable[[], Awaitable[str | None]]
 
 
 def make_address(
     where: str, url: str, tls: ssl.SSLContext, *, server_hostname: str | None = None, proxy: str | None = None
 ) -> Address:
-    """The address with the environment's proxy when there is no other.
+    """Return an address, with the environment's proxy if no other is given.
 
-    where  begins the error: what was read
+    where  where the URL was read, for errors
 
-    Raises NoCluster when this is no URL of a server, ValueError when it is no URL at all.
+    Raises NoCluster if the URL does not name a server, ValueError if it cannot be parsed.
     """
-    # Go's clients, for which clusters make their certificates, do not ask for RFC 5280's every letter.
+    # Clusters make their certificates for Go's clients, which do not enforce every rule of RFC 5280.
     tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
@@ -58,21 +58,21 @@ def make_address(
 
 
 def authorization_header(text: str) -> str:
-    """The text as a header's value. Raises NoCluster when it cannot be one."""
+    """Return the text as the value of a header. Raises NoCluster if it cannot be one."""
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
-        raise NoCluster("the token for the API server holds characters that no token has")
+        raise NoCluster("the token for the API server contains characters that a token cannot have")
     return text
 
 
-def words_of(error: Exception) -> str:
-    """Kind and text of an error of somebody else's, as the end of a sentence."""
+def describe(error: Exception) -> str:
+    """Return class and text of another library's error, as the end of a sentence."""
     text = " ".join(str(error).split())[:300]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _environment_proxy(scheme: str, host: str) -> str | None:
-    """As Go reads the variables: a loopback address is never behind a proxy."""
+    """Return the proxy that the variables name, as Go reads them: never for a loopback address."""
     if host == "localhost" or host.startswith("127.") or host == "::1" or proxy_bypass(host):
         return None
     return getproxies().get(scheme)

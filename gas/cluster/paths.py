@@ -1,4 +1,4 @@
-"""Paths of objects on the API server. Every name in them is quoted: some come from outside."""
+"""Paths of objects on the API server. Names in them are quoted, since some come from outside."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from gas.errors import GasError
 
 
 class MalformedName(GasError):
-    """An empty name, or one such as ``..`` that would lead to another path."""
+    """The name of an object is empty, or one such as ``..`` that would lead to another path."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"expected the name of a Kubernetes object, found {name[:80]!r}")
 
 
 def pods() -> str:
-    """All pods of the cluster."""
+    """Return the path of all pods of the cluster."""
     return "/api/v1/pods"
 
 
 def nodes() -> str:
-    """All nodes of the cluster."""
+    """Return the path of all nodes of the cluster."""
     return "/api/v1/nodes"
 
 

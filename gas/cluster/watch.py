@@ -1,4 +1,4 @@
-"""A list and a watch of one kind that go on for ever, whatever the API server does."""
+"""Keep a handler up to date about all objects of one kind, through every failure of the API server."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Generic, Protocol, TypeVar
 from gas.cluster.backoff import Backoff, spread
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
-from gas.cluster.lines import EndlessLine, LineSplitter
 from gas.cluster.listing import PAGE_SIZE, Lister
-from gas.cluster.watch_events import EventDecoder, KubernetesObject, Unreadable
+from gas.cluster.watch_events import EndlessLine, EventDecoder, KubernetesObject, LineSplitter, Unreadable
 from gas.errors import GasError
 
 T = TypeVar("T", bound=KubernetesObject)
@@ -21,57 +20,58 @@ Object = TypeVar("Object")
 logger = logging.getLogger(__name__)
 
 _SILENCE = 90.0
-"""Seconds without a byte after which a watch is opened anew. Bookmarks come about every minute once a kind
-has changed since the API server started; before that a healthy watch is silent, a new one costs nothing."""
+"""Seconds without a byte after which a watch is opened again. Bookmarks come about every minute once an object of the
+kind has changed since the API server started. Before that a healthy watch is silent, and a new one costs nothing."""
 
 _LIFE = (300, 600)
-"""Seconds after which the server shall end a watch, chosen at random in between, as client-go does."""
+"""Seconds after which the server is asked to end a watch: a random value in between, as client-go does."""
 
 _WORTH_WHILE = 5.0
-"""Seconds. A watch that ends sooner is followed by a pause."""
+"""Seconds. A watch that ends sooner than this is followed by a pause."""
 
 _TURN = 0.02
-"""Seconds of taking in events after which others get their turn: a chunk can hold thousands."""
+"""Seconds of handling events after which other tasks get their turn: a chunk can hold thousands of events."""
 
 _FORBIDDEN_PAUSE = 30.0
 _VERSION_FROM_THE_FUTURE = "Too large resource version"
-"""What a server says whose data was set back, by a restored backup. It would say so for ever."""
+"""Message of an API server whose data was restored from an older backup. It never accepts the version again."""
 
 
 class Handler(Protocol[Object]):
-    """What to do with the objects of a watch; called from the event loop, one call at a time."""
+    """Receives the objects of a watch, from the event loop, one call at a time."""
 
     def replaced(self, objects: list[Object], /) -> None:
-        """These are all objects there are; what is not among them is gone."""
+        """Take the complete list. Objects that are not in it are gone."""
 
     def changed(self, obj: Object, /) -> None:
-        """The object is new or has changed. May say what is known already."""
+        """Take an object that is new or has changed. The same state may come twice."""
 
     def deleted(self, obj: Object, /) -> None:
-        """The object is gone, or not selected any more; this was its last state."""
+        """Forget an object that is gone or no longer selected. This was its last state."""
 
 
 class _UnknownLoss(GasError):
-    """An object went away and the line does not say which."""
+    """An object was deleted, and its event cannot be decoded."""
 
 
 class Watch(Generic[T]):
-    """Keeps a handler told about all objects of one kind.
+    """Keeps a handler up to date about the objects of one kind.
 
         list --> watch --(ends, breaks, falls silent)--> watch from the last version seen --> …
           ^        |
-          `--------`--(the server knows that version no more: 410)
+          `--------`--(the server no longer has that version: 410)
 
-    While the API server is away it is tried again for ever, after waits that grow to 10 s. With ``keep`` the handler
-    is told only about objects of which it says yes; what it says of one object must not change.
+    While the API server is unavailable, requests are repeated without end, after pauses that grow to 10 s.
+    With ``keep`` the handler sees only the objects that it selects. What it returns for an object must not change.
 
-    synced        set once the first complete list was handed over
-    last_contact  when the API server was last heard of, by ``time.monotonic()``; when made, before that
-    relists       complete lists after the first
-    broken        lists and watches that ended in an error
-    undecodable   objects and lines left out because they could not be read
-    faults        calls of the handler that raised: a bug of ours, logged
-    refused       while the API server forbids to list or watch: the sentence that says what is missing
+    synced        set once the handler has the first complete list
+    last_contact  time of the API server's last response, by ``time.monotonic()``; the time of construction before that
+    relists       number of complete lists after the first
+    broken        number of lists and watches that ended in an error
+    undecodable   number of objects and lines left out because they could not be decoded
+    faults        number of handler calls that raised, which is a bug in the handler and is logged
+    refused       what permission is missing, as a sentence, while the API server forbids to list or watch; else None
+    trouble       the last error, while the watch is interrupted; else empty
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Watch(Generic[T]):
         self.trouble = ""
 
     async def run(self) -> None:
-        """For ever, until cancelled."""
+        """List and watch until cancelled."""
         while True:
             opened: float | None = None
             pause = 0.0
@@ -136,12 +136,12 @@ class Watch(Generic[T]):
             except Exception:
                 self._version = None
                 self.faults += 1
-                logger.exception("the list of %s could not be taken in", self._path)
+                logger.exception("the handler of %s failed", self._path)
             if opened is not None and time.monotonic() - opened >= _WORTH_WHILE:
                 self._backoff.reset()
             elif must_list or self._version is not None:
                 pause = max(pause, self._backoff.wait())
-            # Else the version has just been forgotten: what happened since is unknown until the list is there.
+            # Else the version has just been dropped: list again at once, since changes are unknown until then.
             await asyncio.sleep(pause)
 
     async def _list(self) -> None:
@@ -178,7 +178,7 @@ class Watch(Generic[T]):
             self._skip(event)
             return
         if event.type != "BOOKMARK" and (self._keep is None or self._keep(event.object)):
-            self._tell(self._handler.deleted if event.type == "DELETED" else self._handler.changed, event.object)
+            self._call(self._handler.deleted if event.type == "DELETED" else self._handler.changed, event.object)
         self._version = event.object.metadata.resource_version or self._version
 
     def _skip(self, event: Unreadable) -> None:
@@ -186,23 +186,23 @@ class Watch(Generic[T]):
         if event.type == "BOOKMARK":
             return
         self.undecodable += 1
-        what = event.what or "an object that cannot be told"
-        logger.warning("an event of the watch of %s about %s cannot be read: %s", self._path, what, event.why)
+        name = event.name or "an unknown object"
+        logger.warning("an event of the watch of %s about %s cannot be decoded: %s", self._path, name, event.why)
         if event.type == "DELETED":
-            raise _UnknownLoss(f"{what} was deleted, but cannot be read; listing {self._path} again")
+            raise _UnknownLoss(f"{name} was deleted, but its event cannot be decoded; listing {self._path} again")
 
-    def _tell(self, method: Callable[[T], None], obj: T) -> None:
+    def _call(self, method: Callable[[T], None], obj: T) -> None:
         try:
             method(obj)
         except Exception:
             self.faults += 1
-            logger.exception("an event of %s about %s could not be taken in", self._path, obj.metadata.name)
+            logger.exception("the handler of %s failed for %s", self._path, obj.metadata.name)
 
     def _heard(self) -> None:
         self.last_contact = time.monotonic()
 
     def _report(self, error: GasError) -> None:
-        """Say once that something is wrong, not at every try."""
+        """Log the error, as a warning only the first time."""
         self.broken += 1
         level = logging.DEBUG if self.trouble else logging.WARNING
         logger.log(level, "the watch of %s is interrupted: %s", self._path, error)
@@ -217,6 +217,6 @@ class Watch(Generic[T]):
     def _report_success(self) -> None:
         self._heard()
         if self.trouble or self.refused is not None:
-            logger.info("the watch of %s goes on", self._path)
+            logger.info("the watch of %s is working again", self._path)
         self.trouble = ""
         self.refused = None

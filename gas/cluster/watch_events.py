@@ -1,4 +1,4 @@
-"""One line of a watch: what happened to which object."""
+"""Decode the body of a watch: chunks of bytes to lines, lines to events."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, Status, status_error
+from gas.errors import GasError
 from gas.objects import ObjectMeta
+
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes. An object of Kubernetes has at most a few million; a longer line never ends."""
 
 
 class KubernetesObject(Protocol):
-    """What a watch must know of every object: its metadata."""
+    """An object with metadata, which is all that a watch needs to know of it."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
@@ -20,25 +24,57 @@ class KubernetesObject(Protocol):
 T = TypeVar("T", bound=KubernetesObject)
 
 
+class EndlessLine(GasError):
+    """A line of a watch is longer than any object can be."""
+
+    def __init__(self) -> None:
+        super().__init__(f"expected lines of at most {LONGEST_LINE} bytes from the API server, found a longer one")
+
+
+class LineSplitter:
+    """Splits a stream of chunks into lines. Every byte is scanned once."""
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._pieces: list[bytes] = []
+        self._length = 0
+        self._longest = longest
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that this chunk completes, without line ends and empty lines. Raises EndlessLine."""
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*self._pieces, lines[0]))
+            self._pieces, self._length = [], 0
+        if rest:
+            self._pieces.append(rest)
+            self._length += len(rest)
+            if self._length > self._longest:
+                raise EndlessLine
+        return [line for line in lines if line and not line.isspace()]
+
+
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """type  ADDED, MODIFIED, DELETED or BOOKMARK"""
+    """One event of a watch.
+
+    type  ADDED, MODIFIED, DELETED or BOOKMARK
+    """
 
     type: str
     object: T
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A line whose object cannot be read as what it should be.
+    """A line whose object cannot be decoded as the expected type.
 
-    type     of the event; empty when not even that can be read
-    version  the object's resourceVersion, if it can be read
-    what     ``namespace/name``, as far as it can be read
-    why      what was expected and found
+    type     of the event; empty if even that cannot be decoded
+    version  the object's resourceVersion, if it can be decoded
+    name     ``namespace/name``, as far as they can be decoded
+    why      expected and found
     """
 
     type: str = ""
     version: str | None = None
-    what: str = ""
+    name: str = ""
     why: str
 
 
@@ -63,29 +99,32 @@ class _ErrorEvent(msgspec.Struct, frozen=True):
 
 _ANY = msgspec.json.Decoder(_AnyEvent)
 _ERROR = msgspec.json.Decoder(_ErrorEvent)
-_KNOWN = frozenset(("ADDED", "MODIFIED", "DELETED", "BOOKMARK"))
+_TYPES = frozenset(("ADDED", "MODIFIED", "DELETED", "BOOKMARK"))
 
 
 class EventDecoder(Generic[T]):
-    """Decodes the lines of a watch on objects of one type; a line that can be read is looked at once."""
+    """Decodes the lines of a watch on objects of one type. A well-formed line is decoded once.
+
+    request  name of the watch in errors
+    """
 
     def __init__(self, object_type: type[T], request: str) -> None:
         self._decoder = msgspec.json.Decoder(WatchEvent[object_type])  # type: ignore[valid-type]  # a type of run time
         self._request = request
 
     def decode(self, line: bytes) -> WatchEvent[T] | Unreadable:
-        """Raises what an ERROR event says: ApiRefused (410 above all), Forbidden, ApiUnavailable."""
+        """Return the event of a line. Raises ApiRefused (usually 410), Forbidden or ApiUnavailable for an ERROR."""
         try:
             event: WatchEvent[T] = self._decoder.decode(line)
         except (msgspec.DecodeError, RecursionError) as error:
-            return self._read_what_can_be(line, error)
-        if event.type in _KNOWN:
+            return self._decode_partly(line, error)
+        if event.type in _TYPES:
             return event
         if event.type == "ERROR":
             raise self._error(line)
         return Unreadable(type=event.type, why=f"expected an event of a known type, found {event.type[:40]!r}")
 
-    def _read_what_can_be(self, line: bytes, error: Exception) -> Unreadable:
+    def _decode_partly(self, line: bytes, error: Exception) -> Unreadable:
         try:
             event = _ANY.decode(line)
         except (msgspec.DecodeError, RecursionError):
@@ -93,12 +132,12 @@ class EventDecoder(Generic[T]):
         if event.type == "ERROR":
             raise self._error(line)
         metadata = event.object.metadata or _AnyMeta()
-        what = "/".join(part for part in (metadata.namespace, metadata.name) if part)
-        return Unreadable(type=event.type, version=metadata.resource_version, what=what, why=str(error))
+        name = "/".join(part for part in (metadata.namespace, metadata.name) if part)
+        return Unreadable(type=event.type, version=metadata.resource_version, name=name, why=str(error))
 
     def _error(self, line: bytes) -> ApiRefused | Forbidden | ApiUnavailable:
         try:
             status = _ERROR.decode(line).object
         except (msgspec.DecodeError, RecursionError) as error:
-            return ApiUnavailable(f"{self._request} ended in an error that cannot be read: {error}")
+            return ApiUnavailable(f"{self._request} ended in an error that cannot be decoded: {error}")
         return status_error(status, request=self._request)

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, find_credentials
+from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, find_credentials, is_in_a_cluster
 from gas.cluster.errors import NoCluster
-from gas.cluster.service_account import is_in_a_cluster
 from gas.doctor.host_files import kind_of
 
 LARGEST = 16 * 1024 * 1024
@@ -66,4 +65,4 @@ def _check_files(paths: str) -> None:
             raise NoCluster(f"kubeconfig {path}: expected at most {LARGEST} bytes, found {found.st_size}")
         is_there = True
     if not is_there:
-        raise NoCluster(f"kubeconfig {paths}: there is no such file; name one with --kubeconfig or $KUBECONFIG")
+        raise NoCluster(f"kubeconfig {paths}: the file does not exist; name one with --kubeconfig or $KUBECONFIG")

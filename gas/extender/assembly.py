@@ -11,13 +11,11 @@ from functools import partial
 from cachetools import TTLCache
 
 from gas.cluster import paths
-from gas.cluster.binding import bind_pod
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events, Involved
 from gas.cluster.lease import LeaderElection
 from gas.cluster.listing import Lister
-from gas.cluster.nodes import patch_node_annotations
-from gas.cluster.pods import get_pod, patch_pod_labels
+from gas.cluster.objects import bind_pod, get_pod, patch_node_annotations, patch_pod_labels
 from gas.cluster.watch import Watch
 from gas.errors import GasError
 from gas.extender.bind import Binder

@@ -14,8 +14,7 @@ from gas.card_facts import CardFacts
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events, Involved
-from gas.cluster.own_node import patch_node_status
-from gas.cluster.pods import patch_pod_annotations
+from gas.cluster.objects import patch_node_status, patch_pod_annotations
 from gas.cluster.watch import Watch
 from gas.objects import Node, NodePod
 from gas.plugin.devices.container_answer import Presentation

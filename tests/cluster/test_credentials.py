@@ -123,7 +123,7 @@ async def test_a_service_account_without_a_usable_ca_is_no_cluster(machine: Mach
     [
         pytest.param(b"", "token is empty", id="empty"),
         pytest.param(b" \n", "token is empty", id="blank"),
-        pytest.param(b"a\nb", "characters that no token has", id="of-two-lines"),
+        pytest.param(b"a\nb", "characters that a token cannot have", id="of-two-lines"),
         pytest.param(b"\xff\xfe", "cannot be used", id="no-text"),
     ],
 )
@@ -201,10 +201,10 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
             cluster(server="https://h", **{"certificate-authority-data": "AAAA"}), "cannot be used", id="ca-broken"
         ),
         pytest.param(user(tokenFile="/no/token"), "/no/token", id="token-file-not-there"),
-        pytest.param(user(token="a\nb"), "characters that no token has", id="token-of-two-lines"),
+        pytest.param(user(token="a\nb"), "characters that a token cannot have", id="token-of-two-lines"),
         pytest.param(
             user(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/plugin"}),
-            "the command '/no/plugin' gave no credentials",
+            "the command '/no/plugin' returned no credentials",
             id="plugin-not-there",
         ),
     ],
@@ -230,7 +230,7 @@ async def test_https_without_a_user_is_named(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        pytest.param(lambda path: None, "there is no such file", id="missing"),
+        pytest.param(lambda path: None, "the file does not exist", id="missing"),
         pytest.param(lambda path: path.mkdir(), "cannot be read: Is a directory", id="a-directory"),
         pytest.param(lambda path: path.write_text("a: [b"), "expected a kubeconfig", id="no-yaml"),
         pytest.param(lambda path: path.write_bytes(b"\xff\xfe\x00"), "expected a kubeconfig", id="no-text"),
@@ -298,7 +298,7 @@ async def test_a_token_file_that_is_away_for_a_moment_keeps_the_last_token(
     machine.token.unlink()
     machine.clock.now += 61
     assert (await credentials.authorization() or "").lower() == "bearer account"
-    assert "cannot freshen the token" in caplog.text
+    assert "cannot refresh the token" in caplog.text
     machine.token.write_text("new")
     machine.clock.now += 61
     assert (await credentials.authorization() or "").lower() == "bearer new"

@@ -9,7 +9,7 @@ from gas.cluster.errors import (
     ApiUnavailable,
     Forbidden,
     OutcomeUnknown,
-    answer_error,
+    response_error,
 )
 
 ACCOUNT = "system:serviceaccount:default:gpu-aware-scheduling-service-account"
@@ -41,7 +41,7 @@ ACCOUNT = "system:serviceaccount:default:gpu-aware-scheduling-service-account"
 )
 def test_forbidden_names_the_missing_permission(message: str, permission: str | None) -> None:
     body = json.dumps({"code": 403, "reason": "Forbidden", "message": message}).encode()
-    error = answer_error(403, body, request="GET /api/v1/pods", is_write=False)
+    error = response_error(403, body, request="GET /api/v1/pods", is_write=False)
     assert isinstance(error, Forbidden)
     assert error.missing_permission == permission
     if permission is None:
@@ -61,7 +61,7 @@ def test_forbidden_names_the_missing_permission(message: str, permission: str | 
     ],
 )
 def test_what_an_answer_says_about_the_write(status: int, is_write: bool, kind: type[Exception]) -> None:
-    assert type(answer_error(status, b"", request="POST /x", is_write=is_write)) is kind
+    assert type(response_error(status, b"", request="POST /x", is_write=is_write)) is kind
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_what_an_answer_says_about_the_write(status: int, is_write: bool, kind: 
         pytest.param(b'{"reason":"Conflict","message":"it is bound"}', "409 Conflict: it is bound", id="status"),
         pytest.param(b"<h1>go\x1b[31m\n away</h1>", "<h1>go[31m away</h1>", id="a-page-of-a-proxy"),
         pytest.param(b"\xff\xfe" + b"[" * 5000, "[[[", id="garbage"),
-        pytest.param(b"", "the answer says no more", id="nothing"),
+        pytest.param(b"", "no message", id="nothing"),
         pytest.param(b'{"message":null}', "message", id="null"),
     ],
 )
 def test_the_sentence_shows_what_was_answered(body: bytes, shown: str) -> None:
-    error = answer_error(409, body, request="POST /x", is_write=True)
+    error = response_error(409, body, request="POST /x", is_write=True)
     assert str(error).startswith("the API server refused POST /x: 409 ")
     assert shown in str(error)
     assert str(error).isprintable()

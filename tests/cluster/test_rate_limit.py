@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gas.cluster.rate_limit import RateLimit, rate_limit
+from gas.cluster.connection import RateLimit, rate_limit
 
 
 class Clock:

@@ -280,7 +280,7 @@ async def test_a_line_that_cannot_be_read_is_skipped_and_counted(
         assert recorder.told == [("replaced",), ("changed", "a")]
         assert versions(server)[:3] == ["list", "7", goes_on_from]
         assert (watch.undecodable, watch.relists) == (1, 0)
-    assert "cannot be read" in caplog.text
+    assert "cannot be decoded" in caplog.text
 
 
 async def test_a_deletion_that_cannot_be_read_leads_to_a_new_list(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ async def test_an_api_server_that_is_away_is_tried_again_until_it_is_back(
         assert watch.relists == 0
         assert watch.broken >= 4
     assert [record.levelname for record in caplog.records if "is interrupted" in record.message] == ["WARNING"]
-    assert "the watch of /api/v1/pods goes on" in caplog.text
+    assert "the watch of /api/v1/pods is working again" in caplog.text
 
 
 async def test_the_pauses_between_tries_grow(tmp_path: Path) -> None:

@@ -500,7 +500,7 @@ async def test_hostile_names_and_annotations_do_nothing_to_a_terminal(doctor: Do
         pytest.param(["--node=A B"], "expected a Kubernetes name", id="no-name"),
         pytest.param(
             ["--kubeconfig=/nonexistent/file"],
-            "there is no such file; name one with --kubeconfig or $KUBECONFIG",
+            "the file does not exist; name one with --kubeconfig or $KUBECONFIG",
             id="no-kubeconfig",
         ),
         pytest.param(

@@ -108,7 +108,7 @@ def test_under_the_original_role_missing_events_are_named_once_and_left_out(clus
 def test_under_the_original_role_an_election_is_refused_once_and_nothing_is_decided(cluster: Cluster) -> None:
     extender = cluster.extender("gas", "--leader-elect")
     extender.start()
-    said = wait_for("the log says so", lambda: lines_with(extender, "cannot take part in the election of a leader"))
+    said = wait_for("the log says so", lambda: lines_with(extender, "cannot take part in leader election"))
     assert len(said) == 1
     assert 'resource "leases"' in said[0]
     assert not extender.is_ready()

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gas.cluster.connection import connect
-from gas.cluster.pods import MERGE_PATCH
+from gas.cluster.objects import MERGE_PATCH
 from gas.plugin.assembly import Plugin
 from gas.plugin.environment import Environment
 from gas.plugin.flags import parse_flags

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import Forbidden
-from gas.cluster.own_node import get_node, patch_node_status
+from gas.cluster.objects import get_node, patch_node_status
 from gas.errors import GasError
 from gas.objects import Node
 from gas.plugin.node.node_description import NOTHING_OF_OURS, MergePatch, node_patch

@@ -15,7 +15,7 @@ from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer as Connection
 from gas.cluster.connection import connect
 from gas.cluster.errors import ApiRefused, Forbidden, OutcomeUnknown
-from gas.cluster.own_node import patch_node_status
+from gas.cluster.objects import patch_node_status
 from gas.cluster.watch import Watch
 from gas.errors import GasError
 from gas.objects import Node

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.cluster.lines import EndlessLine, LineSplitter
+from gas.cluster.watch_events import EndlessLine, LineSplitter
 
 
 @given(

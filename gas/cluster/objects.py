@@ -1,0 +1,123 @@
+"""Requests about single objects: read one, patch a pod or a node, bind a pod to a node.
+
+Every function here raises ApiRefused, Forbidden or ApiUnavailable, and those that write OutcomeUnknown as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from gas.cluster import paths
+from gas.cluster.connection import ApiServer
+from gas.cluster.errors import ApiRefused, ApiUnavailable
+from gas.objects import Node, Pod
+
+MERGE_PATCH = "application/merge-patch+json"
+
+T = TypeVar("T")
+
+
+async def get_object(api: ApiServer, path: str, kind: type[T]) -> T | None:
+    """Return the object at a path, decoded as ``kind``; None if it does not exist (404)."""
+    response = await _existing(api, "GET", path)
+    return None if response is None else decode_object(response, kind, request=f"GET {path}")
+
+
+async def get_pod(api: ApiServer, namespace: str, name: str) -> Pod | None:
+    """Return the pod as the API server has it now; None if it does not exist."""
+    return await get_object(api, paths.pod(namespace, name), Pod)
+
+
+async def get_node(api: ApiServer, name: str) -> Node | None:
+    """Return the node as the API server has it now; None if it does not exist."""
+    return await get_object(api, paths.node(name), Node)
+
+
+async def bind_pod(
+    api: ApiServer, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
+) -> None:
+    """Set the pod's node and its annotations in one write: both change, or neither does.
+
+    Raises ApiRefused when nothing was changed: 404, the pod does not exist; 409, the name belongs to another pod
+    (UID), or the pod is bound already or is being deleted. Raises OutcomeUnknown when the write was sent and no answer
+    came: read the pod to find out. Any other ApiUnavailable means that nothing was sent. Raises MalformedName if no
+    pod can have that name. The API server does not check that the node exists. Source: contract E11.2, E11.3.
+    """
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": annotations},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    await api.request("POST", paths.binding(namespace, name), body=msgspec.json.encode(binding))
+
+
+async def patch_pod_labels(
+    api: ApiServer, namespace: str, name: str, uid: str, labels: Mapping[str, str | None]
+) -> bool:
+    """Set labels of the pod with this UID and remove those whose value is None; the others stay.
+
+    Returns False if that pod is gone. A new pod of the same name is left alone.
+    """
+    return await _patch_pod_metadata(api, namespace, name, {"uid": uid, "labels": labels})
+
+
+async def patch_pod_annotations(
+    api: ApiServer, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+) -> bool:
+    """Set annotations of the pod with this UID and remove those whose value is None; the others stay.
+
+    Returns False if that pod is gone. A new pod of the same name is left alone.
+    """
+    return await _patch_pod_metadata(api, namespace, name, {"uid": uid, "annotations": annotations})
+
+
+async def patch_node_annotations(api: ApiServer, name: str, annotations: Mapping[str, str | None]) -> bool:
+    """Set annotations of a node and remove those whose value is None; the others stay.
+
+    Returns False if the node does not exist.
+    """
+    patch = {"metadata": {"annotations": annotations}}
+    return await _existing(api, "PATCH", paths.node(name), patch) is not None
+
+
+async def patch_node_status(api: ApiServer, name: str, patch: Mapping[str, object]) -> Node | None:
+    """Merge a patch of metadata and status into a node in one write. Its spec stays as it is.
+
+    Returns the node after the write; None if it does not exist. Needs the verb ``patch`` on ``nodes/status``.
+    """
+    path = f"{paths.node(name)}/status"
+    response = await _existing(api, "PATCH", path, patch)
+    return None if response is None else decode_object(response, Node, request=f"PATCH {path}")
+
+
+async def _patch_pod_metadata(api: ApiServer, namespace: str, name: str, metadata: Mapping[str, object]) -> bool:
+    try:
+        return await _existing(api, "PATCH", paths.pod(namespace, name), {"metadata": metadata}) is not None
+    except ApiRefused as error:
+        # A UID cannot change, so naming it asks whether this is the same pod. For another pod the answer is 422.
+        if error.status == 422 and "metadata.uid" in error.message:
+            return False
+        raise
+
+
+def decode_object(response: bytes, kind: type[T], *, request: str) -> T:
+    """Decode the body of a response. Raises ApiUnavailable, with the request's name, if it is something else."""
+    try:
+        return msgspec.json.decode(response, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ApiUnavailable(f"expected a {kind.__name__} from {request}, found something else: {error}") from error
+
+
+async def _existing(api: ApiServer, method: str, path: str, patch: Mapping[str, object] | None = None) -> bytes | None:
+    """Send a request about an object and return the response; None if the object does not exist."""
+    body = None if patch is None else msgspec.json.encode(patch)
+    try:
+        return await api.request(method, path, body=body, content_type=MERGE_PATCH)
+    except ApiRefused as error:
+        if error.status == 404:
+            return None
+        raise
