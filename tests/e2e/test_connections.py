@@ -1,0 +1,95 @@
+"""Whether the real kube-scheduler ever loses a request while replicas start, lead and stop leading."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.pods import PODS, cards_by_pod, container, pod
+from tests.e2e.service import Endpoint, Service
+from tests.e2e.waiting import wait_for
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gas-extender"
+EVENTS = "/api/v1/namespaces/default/events"
+CARDS = 16
+MOST_CHANGES = 12
+"""Of the leader. Which replica takes a free Lease is chance, so it may need several until both have led."""
+
+CUT_OFF = re.compile(r'Post \\*"https://127\.0\.0\.1:\d+/scheduler/(?:filter|bind)\\*": .*')
+"""What Go's HTTP client says about a request that got no answer; a refusal or a not-ready answer does not match."""
+
+
+@pytest.fixture
+def patient_service(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Service:
+    """A Service that keeps a new connection waiting while no replica is ready.
+
+    One that closes it, as the tests' Service does, would look like a request that was cut off.
+    """
+    ready_endpoint = cluster.service._ready_endpoint
+
+    async def patient() -> Endpoint | None:
+        for _ in range(100):
+            if (endpoint := await ready_endpoint()) is not None:
+                return endpoint
+            await asyncio.sleep(0.05)
+        return None
+
+    monkeypatch.setattr(cluster.service, "_ready_endpoint", patient)
+    return cluster.service
+
+
+def lost_requests(cluster: Cluster) -> list[str]:
+    """Every error of kube-scheduler's HTTP client, from its log and from the events it wrote."""
+    texts = [cluster.scheduler.program.log_text(), *(event.get("message", "") for event in cluster.api.items(EVENTS))]
+    return [found.group() for text in texts for found in CUT_OFF.finditer(text)]
+
+
+def add_node(cluster: Cluster) -> None:
+    numbers = ".".join(map(str, range(CARDS)))
+    resources = {"gpu.intel.com/i915": "10000", "gpu.intel.com/millicores": str(CARDS * 1000)}
+    cluster.add_node("n1", labels={"gpu.intel.com/gpu-numbers": numbers}, resources=resources)
+
+
+def add_pods(cluster: Cluster, stop: threading.Event, *, every: float) -> None:
+    number = 0
+    while not stop.wait(every):
+        cluster.api.create(PODS, pod(f"load-{number}", container(i915=1, millicores=10)))
+        number += 1
+
+
+def all_have_cards(cluster: Cluster) -> bool:
+    written = cards_by_pod(cluster.api)
+    return len(written) == len(cluster.api.items(PODS)) and all(written.values())
+
+
+def test_no_request_is_lost_while_the_leader_changes_under_load(cluster: Cluster, patient_service: Service) -> None:
+    add_node(cluster)
+    replicas = [cluster.extender(name, "--leader-elect", account=cluster.full_account) for name in ("first", "second")]
+    cluster.restart_scheduler(ignorable=False)
+    for replica in replicas:
+        replica.start()
+    wait_for("a replica leads", lambda: any(replica.is_ready() for replica in replicas))
+    stop = threading.Event()
+    load = threading.Thread(target=add_pods, args=(cluster, stop), kwargs={"every": 0.05}, daemon=True)
+    load.start()
+    leaders = []
+    try:
+        for _ in range(MOST_CHANGES):
+            before = cluster.api.get(LEASE)["spec"]["holderIdentity"]
+            cluster.api.merge(LEASE, {"spec": {"holderIdentity": "no replica", "leaseDurationSeconds": 1}})
+            wait_for("the leader stops", lambda: not any(replica.is_ready() for replica in replicas), every=0.02)
+            wait_for("a replica leads", lambda: any(replica.is_ready() for replica in replicas), every=0.02)
+            leaders += [before, cluster.api.get(LEASE)["spec"]["holderIdentity"]]
+            if len(leaders) >= 6 and len(set(leaders)) == 2:
+                break
+    finally:
+        stop.set()
+        load.join()
+    wait_for("every pod has its cards", lambda: all_have_cards(cluster), seconds=120)
+    print(f"\n{len(cards_by_pod(cluster.api))} pods bound during {len(leaders) // 2} changes of the leader")
+    assert len(set(leaders)) == 2
+    assert lost_requests(cluster) == []
