@@ -6,7 +6,7 @@ away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gas.cards import Card, Tile
 from gas.decision import names
@@ -22,8 +22,6 @@ from gas.objects import Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.quoted import quoted
-
-_COUNT_RESOURCES = ("i915", "xe")
 
 
 def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> dict[str, str]:
@@ -93,8 +91,8 @@ def read_receipt(pod: Pod, need: PodNeed) -> Choice | None:
     apps = _app_start(need)
     return Choice(
         (
-            *_received(for_init, names.ALLOCATED_INIT_CARDS, need.containers[:apps], decided[:apps]),
-            *_received(for_apps, names.ALLOCATED_CARDS, need.containers[apps:], decided[apps:]),
+            *_received(for_init, names.ALLOCATED_INIT_CARDS, need, slice(apps), decided),
+            *_received(for_apps, names.ALLOCATED_CARDS, need, slice(apps, None), decided),
         )
     )
 
@@ -196,25 +194,28 @@ def _decided(pod: Pod, need: PodNeed) -> tuple[ContainerChoice, ...]:
 
 
 def _received(
-    text: str, annotation: str, containers: Sequence[ContainerNeed], decided: Sequence[ContainerChoice]
+    text: str, annotation: str, need: PodNeed, part: slice, decided: Sequence[ContainerChoice]
 ) -> tuple[ContainerChoice, ...]:
+    """Return what each container in one part of the pod was handed out; the decision if there is no receipt for it."""
+    containers, decided = need.containers[part], decided[part]
     if not text:
         return tuple(decided)
     places = parse_container_cards(text, annotation)
     _check_places(annotation, len(places), len(decided))
     for container, cards in zip(containers, places, strict=True):
-        _check_handed_out(annotation, container, cards)
+        _check_handed_out(annotation, container, cards, need.count_resources)
     return tuple(
         _with_decided(container, cards, given)
         for container, cards, given in zip(containers, places, decided, strict=True)
     )
 
 
-def _check_handed_out(annotation: str, container: ContainerNeed, cards: Sequence[Card]) -> None:
+def _check_handed_out(
+    annotation: str, container: ContainerNeed, cards: Sequence[Card], count_resources: Collection[str]
+) -> None:
     _check_once(annotation, cards, container.name)
-    # A pod of the original may ask for cards of both drivers in one container: it is handed out as many of each.
-    of_each = sum(amount for name, amount in container.per_card if name in _COUNT_RESOURCES)
-    most = container.count * of_each
+    # A container may have asked for cards by two count resources, as the original allowed: it gets as many of each.
+    most = container.count * sum(amount for name, amount in container.per_card if name in count_resources)
     least = 0 if container.role is Role.INIT else min(most, 1)
     if not least <= len(cards) <= most:
         expected = f"{least} to {most}" if least < most else f"{most}"

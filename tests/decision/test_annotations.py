@@ -27,7 +27,7 @@ def gets(*cards: int, tiles: tuple[tuple[int, ...], ...] = ()) -> ContainerChoic
 
 
 def need(*containers: ContainerNeed) -> PodNeed:
-    return PodNeed(containers=containers)
+    return PodNeed(containers=containers, count_resources=frozenset({"i915", "xe"}))
 
 
 def annotated(annotations: Mapping[str, str]) -> Pod:

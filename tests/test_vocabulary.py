@@ -1,0 +1,172 @@
+"""Several vocabularies asked as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.cards import Card, Tile
+from gas.intel.vocabulary import INTEL
+from gas.objects import Node, Pod
+from gas.placement.choice import Choice
+from gas.placement.inventory import UNUSED, Inventory, Link
+from gas.placement.place import place
+from gas.vocabularies import DEFAULT, KNOWN
+from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies, merged_facts
+from tests.builders import container, node_json, pod
+from tests.made_up import CARD, CARDS, MADE_UP, SLICE
+
+BOTH = Vocabularies([INTEL, MADE_UP])
+ONE_I915 = container(i915=1, millicores=600)
+NO_OPTIONS = NeedOptions()
+
+
+def slices(count: int, name: str = "main") -> dict[str, Any]:
+    return {"name": name, "resources": {"requests": {SLICE: str(count)}}}
+
+
+def node(labels: Mapping[str, str] | None = None, **fields: Any) -> Node:
+    return msgspec.convert(node_json(labels=labels, **fields), Node)
+
+
+def chosen(asking: Pod, at: Node, vocabularies: Vocabularies = BOTH) -> Choice:
+    choice = place(vocabularies.need(asking, NO_OPTIONS), vocabularies.facts(at).inventory, UNUSED)
+    assert isinstance(choice, Choice), choice
+    return choice
+
+
+class TestPods:
+    def test_each_pod_is_read_in_the_vocabulary_that_it_speaks(self) -> None:
+        assert BOTH.need(pod(ONE_I915), NO_OPTIONS).containers[0].per_card == (("i915", 1), ("millicores", 600))
+        assert BOTH.need(pod(slices(3)), NO_OPTIONS).containers[0].per_card == (("millicores", 300), ("slice", 3))
+
+    def test_a_vocabulary_that_is_switched_off_is_not_spoken(self) -> None:
+        assert not DEFAULT.speaks(pod(slices(3)))
+        assert BOTH.speaks(pod(slices(3)))
+
+    def test_a_pod_without_gpus_needs_no_card(self) -> None:
+        assert not BOTH.speaks(pod(container()))
+        assert not BOTH.need(pod(container()), NO_OPTIONS).wants_cards
+        assert not BOTH.booked_need(pod(container())).wants_cards
+
+    def test_a_pod_in_two_vocabularies_is_refused_with_both_names(self) -> None:
+        with pytest.raises(BadNeed, match="in the words of intel and of made-up; expected only one"):
+            BOTH.need(pod(ONE_I915, slices(1, "second")), NO_OPTIONS)
+
+    def test_a_bound_pod_in_two_vocabularies_is_booked_in_the_first(self) -> None:
+        assert BOTH.booked_need(pod(ONE_I915, slices(1, "second"))).count_resources == {"i915", "xe"}
+
+
+class TestChoices:
+    def test_both_the_shared_and_the_own_annotations_are_written(self) -> None:
+        asking = pod(slices(3))
+        choice = chosen(asking, node({CARDS: "0.1"}))
+        written = BOTH.write_choice(asking, BOTH.need(asking, NO_OPTIONS), choice, 17)
+        assert written == {"gas-ts": "17", "gas-container-cards": "card0", CARD: "0"}
+
+    def test_an_outdated_annotation_of_either_is_overwritten(self) -> None:
+        asking = pod(ONE_I915, annotations={CARD: "7", "gas-container-tiles": "card0:gt0", "mine": "stays"})
+        written = BOTH.write_choice(asking, BOTH.need(asking, NO_OPTIONS), chosen(asking, node()), 17)
+        assert written == {"gas-ts": "17", "gas-container-cards": "card0", CARD: "", "gas-container-tiles": ""}
+
+    def test_a_pod_without_cards_gets_no_annotations(self) -> None:
+        plain = pod(container())
+        assert BOTH.write_choice(plain, BOTH.need(plain, NO_OPTIONS), Choice(()), 17) == {}
+
+    def test_what_we_wrote_is_read_before_what_the_old_system_wrote(self) -> None:
+        def cards_of(annotations: Mapping[str, str]) -> list[Card]:
+            bound = pod(slices(3), annotations=annotations)
+            choice = BOTH.read_choice(bound, BOTH.booked_need(bound), None)
+            return [card for each in choice.containers for card in each.cards] if choice else []
+
+        assert cards_of({CARD: "1"}) == [Card(1)]
+        assert cards_of({CARD: "1", "gas-container-cards": "card0"}) == [Card(0)]
+        assert cards_of({}) == []
+
+
+class TestNodes:
+    def test_a_card_has_what_any_vocabulary_says(self) -> None:
+        facts = BOTH.facts(node({CARDS: "0.1"}))
+        card = {"i915": 1, "millicores": 1000, "memory.max": 8_000_000_000, "slice": 10}
+        assert facts.inventory.capacity == {Card(0): card, Card(1): card}
+        assert facts.problems == ()
+
+    def test_where_two_disagree_the_smaller_amount_counts_with_one_problem(self) -> None:
+        facts = BOTH.facts(node({CARDS: "0.1"}, cards=2, i915=2, millicores=1600))
+        assert facts.inventory.capacity[Card(0)]["millicores"] == 800
+        assert facts.problems == tuple(
+            f"card{n}: one vocabulary says 1000 of millicores, another 800; the smaller amount counts" for n in (0, 1)
+        )
+
+    def test_equal_sources_have_equal_facts(self) -> None:
+        one, other = node({CARDS: "0"}, cards=1), node({CARDS: "0", "zone": "a"}, cards=1, name="other")
+        assert BOTH.source(one) == BOTH.source(other)
+        assert BOTH.facts(one) == BOTH.facts(other)
+        assert BOTH.source(one) != BOTH.source(node({CARDS: "0.1"}, cards=1))
+
+    @given(labels=st.dictionaries(st.sampled_from([CARDS, "gpu.intel.com/gpu-numbers"]), st.sampled_from(["0", "1.2"])))
+    def test_facts_depend_on_nothing_but_the_source(self, labels: dict[str, str]) -> None:
+        plain = node_json()
+        plain["metadata"]["labels"] = labels
+        one = msgspec.convert(plain, Node)
+        plain["metadata"]["labels"] = {**labels, "zone": "b"}
+        plain["metadata"]["annotations"] = {"note": "x"}
+        other = msgspec.convert(plain, Node)
+        assert BOTH.source(one) == BOTH.source(other)
+        assert BOTH.facts(one) == BOTH.facts(other)
+
+
+CARD_NAMES = st.integers(0, 2).map(Card)
+TILES = st.integers(0, 1)
+INVENTORIES = st.builds(
+    Inventory,
+    capacity=st.dictionaries(
+        CARD_NAMES, st.dictionaries(st.sampled_from(["millicores", "memory.max", "tiles"]), st.integers(1, 3))
+    ).map(lambda capacity: dict(sorted(capacity.items()))),
+    disabled=st.frozensets(CARD_NAMES),
+    closed_tiles=st.dictionaries(CARD_NAMES, st.frozensets(TILES)),
+    preferred_card=st.none() | CARD_NAMES,
+    links=st.just((Link(Tile(Card(0), 0), Tile(Card(1), 0)),)) | st.just(()),
+)
+FACTS = st.builds(
+    NodeFacts,
+    inventory=INVENTORIES,
+    deschedule_cards=st.frozensets(CARD_NAMES),
+    problems=st.just(()) | st.just(("label x is wrong",)),
+)
+
+
+class TestMergedFacts:
+    """Laws: never more of a resource than every vocabulary that names it allows, and no prohibition is lost."""
+
+    @given(st.lists(FACTS, max_size=3))
+    def test_laws(self, facts: list[NodeFacts]) -> None:
+        merged = merged_facts(facts)
+        inventories = [each.inventory for each in facts]
+        for card, amounts in merged.inventory.capacity.items():
+            stated = [inventory.capacity[card] for inventory in inventories if card in inventory.capacity]
+            for name, amount in amounts.items():
+                assert amount == min(each[name] for each in stated if name in each)
+        assert set(merged.inventory.cards) == {card for inventory in inventories for card in inventory.cards}
+        assert list(merged.inventory.cards) == sorted(merged.inventory.cards)
+        for each in facts:
+            assert each.inventory.disabled <= merged.inventory.disabled
+            assert each.deschedule_cards <= merged.deschedule_cards
+            assert set(each.problems) <= set(merged.problems)
+            for card, tiles in each.inventory.closed_tiles.items():
+                assert tiles <= merged.inventory.closed_tiles[card]
+
+    @given(FACTS)
+    def test_one_vocabulary_is_not_changed(self, facts: NodeFacts) -> None:
+        assert merged_facts([facts]) is facts
+
+
+def test_the_known_vocabularies_have_different_names_and_annotations() -> None:
+    assert len({each.name for each in KNOWN}) == len(KNOWN)
+    owned = [name for each in KNOWN for name in each.choices.annotations]
+    assert len(set(owned)) == len(owned)
