@@ -104,7 +104,7 @@ async def doctor(tmp_path: Path, beside: Beside, capsys: pytest.CaptureFixture[s
 async def test_a_cluster_where_all_is_well_and_what_breaks_it(doctor: Doctor, beside: Beside, tmp_path: Path) -> None:
     """One extender for many looks, as starting it takes longer than all of them."""
     kubeconfig_of_extender = doctor.server.url
-    doctor.server.surroundings.tokens = None
+    doctor.server.settings.tokens = None
     async with running_extender(tmp_path, kubeconfig_of_extender, ()) as extender:
         doctor.write_scheduler(extender)
 

@@ -119,7 +119,7 @@ async def test_books_are_complete_before_the_first_answer(server: ApiServer, tmp
             await held.wait()
         return None
 
-    server.surroundings.intercept = slow
+    server.settings.intercept = slow
     taken = [
         add_pod(server, name, node="n1", annotations={"gas-container-cards": cards})
         for name, cards in (("a", "card0"), ("b", "card1"))
@@ -227,7 +227,7 @@ async def test_a_receipt_that_the_books_follow_is_told(server: ApiServer, tmp_pa
 
 
 async def test_a_list_that_is_forbidden_is_named(server: ApiServer, tmp_path: Path) -> None:
-    server.surroundings.authorize = lambda access: access.kind is not NODES
+    server.settings.authorize = lambda access: access.kind is not NODES
     async with extender(server, tmp_path, ready=False) as running:
         await eventually(lambda: "nodes cannot be listed" in (running.readiness.why_not() or ""))
         assert 'the verb "list" on resource "nodes"' in (running.readiness.why_not() or "")
@@ -249,7 +249,7 @@ class TestLeaders:
                     await held.wait()
                 return None
 
-            server.surroundings.intercept = slow
+            server.settings.intercept = slow
             running.pod_watch._handler = Deaf()  # what the old leader does is still on its way
             running._leadership_changed(leads=False)
             running._leadership_changed(leads=True)
@@ -313,7 +313,7 @@ class TestLeaders:
                     await held.wait()
                 return None
 
-            server.surroundings.intercept = slow
+            server.settings.intercept = slow
             binding = asyncio.create_task(bind(running, pod))
             await eventually(lambda: state(running, pod) is State.RESERVED)
             await running.finish(0.01)
@@ -337,7 +337,7 @@ class TestLeaders:
                     await held.wait()
                 return None
 
-            server.surroundings.intercept = slow
+            server.settings.intercept = slow
             assert "did not answer in time" in await bind(running, pod)
             assert state(running, pod) is State.RESERVED
             held.set()

@@ -120,7 +120,7 @@ def slow_bindings(server: ApiServer, seconds: float) -> None:
             await asyncio.sleep(seconds)
         return None
 
-    server.surroundings.intercept = intercept
+    server.settings.intercept = intercept
 
 
 async def test_a_not_ready_answer_ends_its_own_connection_and_no_other(
@@ -135,7 +135,7 @@ async def test_a_not_ready_answer_ends_its_own_connection_and_no_other(
             await listed.wait()
         return None
 
-    server.surroundings.intercept = hold_the_first_list
+    server.settings.intercept = hold_the_first_list
     async with extender(server, tmp_path, authority) as scheduler:
         asking = asyncio.create_task(scheduler.filter_until_a_node_passes(pods[0]))
         await asyncio.sleep(0.3)

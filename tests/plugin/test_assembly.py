@@ -303,7 +303,7 @@ class TestWithoutTheCluster:
             )
 
         async with sandbox_node(*FLEX) as node:
-            node.server.surroundings.authorize = allowed
+            node.server.settings.authorize = allowed
             async with node.running_plugin():
                 pod = node.create(placed("a", "card2"))
                 assert await node.got(pod) == ["card2"]

@@ -1,4 +1,4 @@
-"""Events about pods, as kube-scheduler writes them: the same one again is counted, not repeated."""
+"""A client of the sandbox's API server for the other parts: requests, a mirror of objects, and events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gas.sandbox.api.patches import MERGE_PATCH
 
 
 class RefusedByApi(GasError):
-    """The API server answered with a failure. ``code`` is the HTTP status, ``message`` the server's sentence."""
+    """The API server refused a request. ``code`` is the HTTP status, ``message`` the server's sentence."""
 
     def __init__(self, method: str, path: str, code: int, message: str) -> None:
         super().__init__(f"{method} {path}: {code}, {message}")
@@ -32,15 +32,19 @@ class RefusedByApi(GasError):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
+    """One event of a watch. ``word`` is ADDED, MODIFIED, DELETED or BOOKMARK."""
+
     word: str
     value: dict[str, Any]
 
 
 class ApiClient:
-    """Requests with objects as plain mappings; used as ``async with ApiClient(url) as client``.
+    """Sends requests with objects as plain mappings. Used as ``async with ApiClient(url) as client``.
 
-    token      bearer token, if the server asks for one
-    authority  file with the certificate of the authority that signed the server's, for https
+    token      bearer token, if the server requires one
+    authority  file with the certificate of the authority that signed the server's certificate, for https
+
+    All requests raise RefusedByApi, and aiohttp.ClientError or TimeoutError if the server does not respond.
     """
 
     def __init__(self, url: str, *, token: str | None = None, authority: Path | None = None) -> None:
@@ -63,21 +67,24 @@ class ApiClient:
             await self._session.close()
 
     async def get(self, path: str, **query: str) -> dict[str, Any]:
-        """Raises RefusedByApi, and aiohttp.ClientError where there is no answer; so do the others."""
+        """Return an object or a list."""
         return await self._request("GET", path, query=query)
 
     async def post(self, path: str, value: dict[str, Any]) -> dict[str, Any]:
+        """Create an object or a subresource."""
         return await self._request("POST", path, value)
 
     async def patch(self, path: str, value: dict[str, Any], content_type: str = MERGE_PATCH) -> dict[str, Any]:
+        """Patch an object."""
         return await self._request("PATCH", path, value, content_type=content_type)
 
     async def delete(self, path: str, options: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Delete an object."""
         return await self._request("DELETE", path, options)
 
     @asynccontextmanager
     async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        """The changes after ``version``, until the server ends the stream; an ERROR event raises RefusedByApi."""
+        """Watch the changes after ``version`` until the server ends the stream. An ERROR event raises RefusedByApi."""
         asked = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true", **query}
         async with self._open.get(path, params=asked) as response:
             if response.status != 200:
@@ -130,7 +137,7 @@ async def _events(path: str, content: aiohttp.StreamReader) -> AsyncIterator[Wat
 
 Object = dict[str, Any]
 Changed = Callable[[Object | None, Object | None], None]
-"""Called with an object before and after a change; None: it was not there, or is not any more."""
+"""Called with an object before and after a change. None: it did not exist before, or does not exist any more."""
 
 _LONGEST_NOTE = 1024
 _ELLIPSIS = " ..."
@@ -138,9 +145,12 @@ _PAUSE = 0.2
 
 
 class Mirror:
-    """The objects under one path of the API, by UID.
+    """The objects under one path of the API, by UID, kept current by a list and the watch after it.
 
-    An API server that is away is asked again until it answers; what changed meanwhile is then told like any change.
+    If the API server does not respond, the mirror tries again until it does, then reports the changes it missed.
+
+    objects   by UID
+    complete  set after the first list
     """
 
     def __init__(self, client: ApiClient, path: str, changed: Changed) -> None:
@@ -151,7 +161,7 @@ class Mirror:
         self._changed = changed
 
     async def run(self) -> None:
-        """Keep the copy fresh until cancelled; ``complete`` is set after the first list."""
+        """Keep the objects current until cancelled."""
         while True:
             try:
                 version = await self._relist()
@@ -170,7 +180,7 @@ class Mirror:
         return str(listed["metadata"]["resourceVersion"])
 
     async def _follow(self, version: str) -> None:
-        """Watch on and on from the last version seen. Raises RefusedByApi when the history is gone."""
+        """Watch from the last version seen, again and again. Raises RefusedByApi when the history is gone."""
         while True:
             async with self._client.watch(self._path, version, timeoutSeconds="600") as events:
                 async for event in events:
@@ -189,7 +199,10 @@ class Mirror:
 
 
 class EventRecorder:
-    """Writes events. One that the API server refuses is lost; nobody waits for it."""
+    """Writes events about pods, as kube-scheduler and kubelet do: a repeated event is counted instead of written again.
+
+    An event that the API server refuses is dropped.
+    """
 
     def __init__(self, client: ApiClient, component: str) -> None:
         self._client = client
@@ -197,7 +210,7 @@ class EventRecorder:
         self._last: dict[tuple[str, str], tuple[str, str, int]] = {}
 
     async def record(self, pod: dict[str, Any], kind: str, reason: str, message: str) -> None:
-        """``kind`` is Normal or Warning. Raises aiohttp.ClientError when the API server is away."""
+        """Write an event of type Normal or Warning. Raises aiohttp.ClientError if the API server does not respond."""
         metadata, note, now = pod["metadata"], event_note(message), timestamp(datetime.now(UTC))
         path = f"/api/v1/namespaces/{metadata['namespace']}/events"
         same = (metadata["uid"], reason)
@@ -208,18 +221,18 @@ class EventRecorder:
                 self._last[same] = (name, note, count + 1)
                 return
             name = f"{metadata['name']}.{uuid4().hex[:16]}"
-            told = {"type": kind, "reason": reason, "message": note, "firstTimestamp": now, "lastTimestamp": now}
-            await self._client.post(path, told | self._frame(name, pod))
+            event = {"type": kind, "reason": reason, "message": note, "firstTimestamp": now, "lastTimestamp": now}
+            await self._client.post(path, event | self._involved_object(name, pod))
             self._last[same] = (name, note, 1)
         except RefusedByApi:
             self._last.pop(same, None)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone: there will be no more about it."""
+        """Forget the events of a pod that is gone."""
         for key in [key for key in self._last if key[0] == uid]:
             del self._last[key]
 
-    def _frame(self, name: str, pod: dict[str, Any]) -> dict[str, Any]:
+    def _involved_object(self, name: str, pod: dict[str, Any]) -> dict[str, Any]:
         metadata = pod["metadata"]
         return {
             "metadata": {"name": name},
@@ -237,7 +250,7 @@ class EventRecorder:
 
 
 def event_note(sentence: str) -> str:
-    """The sentence as it fits into an event."""
+    """Shorten a sentence to the length that an event allows."""
     if len(sentence) <= _LONGEST_NOTE:
         return sentence
     return sentence[: _LONGEST_NOTE - len(_ELLIPSIS)] + _ELLIPSIS

@@ -1,6 +1,6 @@
-"""What the API server answers when it refuses a request: a ``Status`` object with code, reason and message.
+"""Refused requests: the ``Status`` object with code, reason and message that the API server returns.
 
-The sentences are kube-apiserver's own, because clients show them to people and some look into them.
+The sentences are kube-apiserver's own, because clients show them to people and some clients parse them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gas.sandbox.api.kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One field that is not as it must be. ``reason`` is one of FieldValueInvalid, …Required, …Forbidden."""
+    """One invalid field. ``reason`` is FieldValueInvalid, FieldValueRequired, FieldValueForbidden or the like."""
 
     field: str
     message: str
@@ -23,7 +23,7 @@ class Cause:
 
 
 class ApiFailure(GasError):
-    """A request that is refused. ``code`` is the HTTP status, ``status`` the body."""
+    """A refused request. ``code`` is the HTTP status, ``status`` the response body."""
 
     def __init__(
         self, code: int, reason: str, message: str, details: dict[str, Any] | None = None, token: str | None = None
@@ -74,7 +74,7 @@ def bad_request(message: str) -> ApiFailure:
 
 
 def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiFailure:
-    """422 with every cause; ``causes`` holds at least one."""
+    """Return a 422 with every cause. ``causes`` must not be empty."""
     sentences = [f"{cause.field}: {cause.message}" for cause in causes]
     joined = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     what = f"{kind.name}.{kind.group}" if kind.group else kind.name
@@ -88,7 +88,7 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiFailure:
 
 
 def rejected_patch() -> ApiFailure:
-    """A JSON patch whose operations do not apply; the real server says no more than this either."""
+    """Return the 422 for a JSON patch that does not apply. kube-apiserver gives no detail here either."""
     return ApiFailure(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
@@ -120,7 +120,7 @@ def expired_list() -> ApiFailure:
 
 
 def expired_page(token: str) -> ApiFailure:
-    """``token`` continues the list from the present state, at the price of consistency."""
+    """Return the 410 whose ``token`` lets the client go on from the current state, without consistency."""
     message = (
         "The provided continue parameter is too old to display a consistent list result. "
         "You can start a new list without the continue parameter, or use the continue token in this response."

@@ -1,4 +1,4 @@
-"""The kinds of object that the sandbox's API server knows, and how their paths and fields are called."""
+"""The kinds of objects that the sandbox's API server stores, with their paths, fields and timestamps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 class Kind:
     """One kind of object.
 
-    fields       what a fieldSelector may name, all but those of the metadata being optional in the object
-    blind_update whether a PUT without a resourceVersion replaces whatever is there
+    has_status    whether it has the subresource ``status``
+    blind_update  whether a PUT without a resourceVersion replaces the stored object
+    fields        the fields that a fieldSelector may name; an object need not have them, except those of its metadata
     """
 
     name: str
@@ -30,12 +31,12 @@ class Kind:
 
     @property
     def root(self) -> str:
-        """The path above the namespaces: ``/api/v1`` or ``/apis/GROUP/v1``."""
+        """Return the path above the namespaces: ``/api/v1`` or ``/apis/GROUP/v1``."""
         return f"/apis/{self.api_version}" if self.group else "/api/v1"
 
     @property
     def qualified(self) -> str:
-        """The name that error messages use: ``pods``, ``leases.coordination.k8s.io``."""
+        """Return the name that error messages use: ``pods``, ``leases.coordination.k8s.io``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -61,9 +62,10 @@ KINDS = (PODS, NODES, EVENTS, LEASES, NAMESPACES)
 
 
 def timestamp(moment: datetime) -> str:
-    """A moment as objects carry it, to the second: ``2026-01-31T12:00:00Z``."""
+    """Format a time as objects carry it, in whole seconds: ``2026-01-31T12:00:00Z``."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read_timestamp(text: str) -> datetime:
+    """Parse what `timestamp` wrote."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Watches: the stream of changes after a version, as JSON lines."""
+"""Lists and watches: selectors, pages of a list, and the stream of changes after a version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EXISTENCE = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s!=(),]+)")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects a list or watch is about. Without a namespace: those of all."""
+    """The objects that a list or watch is about. Without a namespace: those of all namespaces."""
 
     namespace: str | None = None
     requirements: tuple[Requirement, ...] = ()
@@ -47,7 +47,7 @@ class Selection:
 
 
 def parse_selection(kind: Kind, namespace: str | None, labels: str, fields: str) -> Selection:
-    """The selection of the query's ``labelSelector`` and ``fieldSelector``. Raises ApiFailure (400)."""
+    """Parse the query's ``labelSelector`` and ``fieldSelector``. Raises ApiFailure (400)."""
     requirements = [_label_requirement(part.strip()) for part in _parts(_OUTSIDE_PARENTHESES, labels)]
     requirements += [_field_requirement(kind, part.strip()) for part in _parts(re.compile(","), fields)]
     return Selection(namespace, tuple(requirements))
@@ -101,16 +101,17 @@ def _field(value: Value, path: list[str]) -> str:
 
 
 _PRESENT = -1
-"""The version in a token that continues from whatever the state is by then."""
+"""The version in a token that continues from the current state, whatever it is by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What a list request asks for.
+    """The parameters of a list request.
 
-    limit    most items on a page; 0 is no limit
-    token    the ``continue`` of the page before
-    version  ``resourceVersion``: "" is the newest state, "0" any, else at least that one, or with ``exact`` that one
+    limit    maximum number of items on a page; 0 means no limit
+    token    the ``continue`` token of the previous page
+    version  ``resourceVersion``: "" is the newest state, "0" any state, else that version or a newer one
+    exact    whether exactly ``version`` is wanted
     """
 
     limit: int = 0
@@ -120,7 +121,10 @@ class ListOptions:
 
 
 def list_page(storage: Storage, kind: Kind, selection: Selection, options: ListOptions) -> bytes:
-    """The JSON of one page. Raises ApiFailure: 400 for a bad token, 410 for one whose history is gone."""
+    """Return the JSON of one page, which shows the state at the version of the first page.
+
+    Raises ApiFailure: 400 for a bad token, 410 if the history it needs is gone.
+    """
     version, after_key = storage.version, ""
     limit = 0 if options.version == "0" and not options.token else options.limit
     if options.token:
@@ -179,10 +183,11 @@ def _read_version(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What a watch request asks for.
+    """The parameters of a watch request.
 
-    version   start after this one; "" or "0": first an ADDED for all there is
-    seconds   end of the watch; the real server chooses half an hour to an hour where the client does not say
+    version    the watch starts after this version; with "" or "0" it first sends an ADDED for every existing object
+    bookmarks  whether the client wants bookmarks
+    seconds    length of the watch; kube-apiserver chooses 30 to 60 minutes if the client does not say
     """
 
     version: str = ""
@@ -191,7 +196,7 @@ class WatchOptions:
 
 
 class _Bell:
-    """Wakes one watch after any write, and for good when the server stops."""
+    """Wakes one watch after any write, and when the server stops."""
 
     def __init__(self, storage: Storage, stopping: asyncio.Event) -> None:
         self._rung = asyncio.Event()
@@ -199,7 +204,7 @@ class _Bell:
         self._stopping = stopping
 
     async def rung(self, seconds: float) -> bool:
-        """Wait for a write, at most so long. False when the server stops."""
+        """Wait for a write, at most ``seconds``. Return False if the server stops."""
         waits = [asyncio.ensure_future(self._rung.wait()), asyncio.ensure_future(self._stopping.wait())]
         try:
             await asyncio.wait(waits, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED)
@@ -222,9 +227,9 @@ async def watch_lines(
     stopping: asyncio.Event,
     bookmark_seconds: float,
 ) -> AsyncIterator[bytes]:
-    """The lines of one watch until its time is over, the server stops, or the history it needs is gone (410).
+    """Yield the JSON lines of one watch until its time is over, the server stops, or its history is gone (410).
 
-    Begins with an empty piece, which makes the server send the head of the answer at once.
+    The first piece is empty: it makes the server send the response headers at once.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + options.seconds
@@ -264,13 +269,13 @@ async def watch_lines(
 
 
 def _next_bookmark(now: float, deadline: float, every: float) -> float:
-    """One in good time before the watch ends, so that the client resumes from there, and others at intervals."""
+    """Return when the next bookmark is due: one before the watch ends, to resume from, and others at intervals."""
     before_end = deadline - 2
     return min(now + every, before_end) if before_end > now else now + every
 
 
 def _event(change: Change, kind: Kind, selection: Selection) -> Iterator[tuple[str, Stored]]:
-    """What a change is to somebody who sees only a selection: an object may enter it and fall out of it."""
+    """Yield the event that a change is within a selection: an object may enter the selection and leave it."""
     if change.after.plural != kind.plural:
         return
     was_in = change.before is not None and change.before.value in selection
@@ -286,7 +291,7 @@ def _event(change: Change, kind: Kind, selection: Selection) -> Iterator[tuple[s
 
 
 def typed_json(kind: Kind, stored: Stored) -> bytes:
-    """The JSON of one object with its kind and version, as single objects and events carry it."""
+    """Return the JSON of one object with ``kind`` and ``apiVersion``, as single objects and events carry it."""
     return b'{"kind":"%b","apiVersion":"%b",%b' % (kind.name.encode(), kind.api_version.encode(), stored.encoded[1:])
 
 

@@ -1,4 +1,4 @@
-"""Quantities in objects: checked and written the one way in which the API server answers them."""
+"""Kubernetes quantities: validation and the canonical form in which the API server returns them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 def read_quantities(kind: Kind, amounts: dict[str, Any]) -> dict[str, str]:
-    """The same amounts in canonical form: ``2`` -> ``"2"``, ``"2000m"`` -> ``"2"``, ``"1.5"`` -> ``"1500m"``.
+    """Return the amounts in canonical form: ``2`` -> ``"2"``, ``"2000m"`` -> ``"2"``, ``"1.5"`` -> ``"1500m"``.
 
-    Raises ApiFailure (400) for what is no quantity at all.
+    Raises ApiFailure (400) if one of them is not a quantity.
     """
     return {name: _canonical(kind, amount) for name, amount in amounts.items()}
 
@@ -54,7 +54,7 @@ def _exact(match: re.Match[str]) -> Decimal:
 
 
 def _shortest(exact: Decimal, units: list[tuple[str, Decimal]]) -> str:
-    """The number in the largest unit in which it is whole."""
+    """Format the number in the largest unit in which it is whole."""
     for word, unit in sorted(units, key=lambda pair: pair[1], reverse=True):
         if (count := exact / unit) == count.to_integral_value():
             return f"{count:f}".split(".")[0] + word
@@ -62,7 +62,7 @@ def _shortest(exact: Decimal, units: list[tuple[str, Decimal]]) -> str:
 
 
 def exact_amount(canonical: str) -> Decimal:
-    """The number that a canonical quantity stands for."""
+    """Return the number that a canonical quantity stands for."""
     match = _QUANTITY.fullmatch(canonical)
     if match is None:
         return Decimal(0)
@@ -70,13 +70,13 @@ def exact_amount(canonical: str) -> Decimal:
 
 
 def is_extended(resource: str) -> bool:
-    """Whether this is an extended resource: one with a vendor's prefix, counted in whole units."""
+    """Return whether this is an extended resource: it has a vendor's prefix and is counted in whole units."""
     prefix, slash, _ = resource.partition("/")
     return bool(slash) and prefix != "kubernetes.io" and not prefix.endswith(".kubernetes.io")
 
 
 def amount_causes(field: str, resource: str, canonical: str) -> list[Cause]:
-    """Why the amount cannot be had of this resource; empty when it can."""
+    """Return why the amount is invalid for this resource; empty if it is valid."""
     amount = exact_amount(canonical)
     if amount < 0:
         return [Cause(field, f'Invalid value: "{canonical}": must be greater than or equal to 0')]

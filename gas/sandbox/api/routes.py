@@ -1,4 +1,4 @@
-"""The HTTP face of the API: paths, queries and bodies on one side, the verbs on the other."""
+"""The API over HTTP: authorization, paths, queries and bodies around the verbs."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from gas.sandbox.api.verbs import Api
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One request.
+    """The attributes of a request by which a real API server decides whether it is allowed.
 
-    user         from the bearer token; ``admin`` when the server knows no tokens
+    user         from the bearer token; ``admin`` if the server has no tokens
     verb         get, list, watch, create, update, patch or delete
-    subresource  ``status``, ``binding`` or an empty text
-    namespace    None for kinds without one, and for lists over all
+    subresource  ``status``, ``binding`` or ""
+    namespace    None for kinds without a namespace and for lists of all namespaces
     """
 
     user: str
@@ -48,27 +48,28 @@ class Access:
 
     @property
     def resource(self) -> str:
-        """As in a role: ``pods``, ``pods/binding``."""
+        """Return the resource as a role names it: ``pods``, ``pods/binding``."""
         return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
 
 Authorize = Callable[[Access], bool]
-"""Whether a request is allowed."""
+"""Returns whether a request is allowed."""
 
 Intercept = Callable[[Access], Awaitable[ApiFailure | None]]
-"""Called before a request does anything: may take its time, or answer a failure that is sent in place of the answer."""
+"""Called before a request is processed: may delay it, or return a failure to send as the response."""
 
 
 async def no_interception(_access: Access) -> None:
-    """Let every request through at once."""
+    """Let every request pass at once."""
 
 
 def everything_allowed(_access: Access) -> bool:
+    """Allow every request."""
     return True
 
 
 def forbidden(access: Access) -> ApiFailure:
-    """403 in the words of RBAC."""
+    """Return a 403 with the sentence that kube-apiserver's RBAC uses."""
     what = f'{access.kind.qualified} "{access.name}"' if access.name else access.kind.qualified
     where = f'in the namespace "{access.namespace}"' if access.namespace else "at the cluster scope"
     message = (
@@ -88,14 +89,14 @@ _TRUE = ("1", "true")
 
 
 @dataclass(slots=True, kw_only=True)
-class Surroundings:
-    """What the routes need besides the verbs. May be changed while they are served.
+class Settings:
+    """The settings of the routes. They may be changed while the API is served.
 
-    tokens            bearer token -> user; None: every request is made by ``admin``
-    authorize         which requests are allowed; the others are 403
-    intercept         see `gas.sandbox.api.routes.Intercept`
-    stopping          set when open watches shall end
-    bookmark_seconds  how often a quiet watch gets a bookmark
+    tokens            bearer token -> user; None means that every request is made by ``admin``
+    authorize         decides which requests are allowed; the others get a 403
+    intercept         see `Intercept`
+    stopping          set to end all open watches
+    bookmark_seconds  seconds between the bookmarks of a watch
     """
 
     tokens: Mapping[str, str] | None = None
@@ -105,12 +106,12 @@ class Surroundings:
     bookmark_seconds: float = 60
 
 
-def api_app(api: Api, surroundings: Surroundings) -> Starlette:
-    """The application that serves ``api``."""
+def api_app(api: Api, settings: Settings) -> Starlette:
+    """Return the application that serves ``api``."""
     routes = [Route(path, _healthy, methods=["GET"]) for path in ("/healthz", "/livez", "/readyz")]
     routes.append(Route("/version", _version, methods=["GET"]))
     for kind in KINDS:
-        routes += _KindRoutes(api, kind, surroundings).routes()
+        routes += _KindRoutes(api, kind, settings).routes()
     return Starlette(
         routes=routes,
         exception_handlers={ApiFailure: _refused, HTTPException: _unknown},
@@ -118,12 +119,12 @@ def api_app(api: Api, surroundings: Surroundings) -> Starlette:
 
 
 class _KindRoutes:
-    """The paths of one kind."""
+    """The paths of one kind of object."""
 
-    def __init__(self, api: Api, kind: Kind, surroundings: Surroundings) -> None:
+    def __init__(self, api: Api, kind: Kind, settings: Settings) -> None:
         self._api = api
         self._kind = kind
-        self._surroundings = surroundings
+        self._settings = settings
 
     def routes(self) -> list[Route]:
         kind, every = self._kind, ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -163,7 +164,7 @@ class _KindRoutes:
             raise method_not_allowed()
         sent = await _sent(request)
         await self._admit(request, "create")
-        return self._answer(self._api.create(self._kind, namespace, sent), 201)
+        return self._object(self._api.create(self._kind, namespace, sent), 201)
 
     def _watch(self, request: Request, selection: Selection) -> Response:
         query = request.query_params
@@ -179,8 +180,8 @@ class _KindRoutes:
             self._kind,
             selection,
             options,
-            stopping=self._surroundings.stopping,
-            bookmark_seconds=self._surroundings.bookmark_seconds,
+            stopping=self._settings.stopping,
+            bookmark_seconds=self._settings.bookmark_seconds,
         )
         return StreamingResponse(lines, media_type="application/json")
 
@@ -199,17 +200,17 @@ class _KindRoutes:
         body = await request.body()
         await self._admit(request, _VERBS.get(request.method, "get"), subresource)
         if request.method == "GET":
-            return self._answer(self._api.get(self._kind, namespace, name))
+            return self._object(self._api.get(self._kind, namespace, name))
         if request.method == "PUT":
-            return self._answer(self._api.update(self._kind, namespace, name, _decoded(body), subresource))
+            return self._object(self._api.update(self._kind, namespace, name, _decoded(body), subresource))
         if request.method == "PATCH":
             content_type = request.headers.get("content-type", "")
-            return self._answer(self._api.patch(self._kind, namespace, name, (content_type, body), subresource))
+            return self._object(self._api.patch(self._kind, namespace, name, (content_type, body), subresource))
         grace = request.query_params.get("gracePeriodSeconds")
         seconds = _whole_number(grace) if grace else None
         before = self._api.get(self._kind, namespace, name)
         left = self._api.delete(self._kind, namespace, name, _decoded(body) if body else {}, seconds)
-        return self._answer(left) if left is not None else _success(200, self._deleted(before))
+        return self._object(left) if left is not None else _success(200, self._deleted(before))
 
     def _deleted(self, before: Stored) -> dict[str, Any]:
         metadata = before.value["metadata"]
@@ -225,17 +226,17 @@ class _KindRoutes:
         return _success(201)
 
     async def _admit(self, request: Request, verb: str, subresource: str = "") -> None:
-        """Let the request in. Raises ApiFailure: 401 for an unknown token, 403, or what the interception answers."""
+        """Authorize the request. Raises ApiFailure: 401 for an unknown token, 403, or the failure of `Intercept`."""
         params = request.path_params
         user = self._user(request)
         access = Access(user, verb, self._kind, subresource, params.get("namespace"), params.get("name", ""))
-        if not self._surroundings.authorize(access):
+        if not self._settings.authorize(access):
             raise forbidden(access)
-        if (failure := await self._surroundings.intercept(access)) is not None:
+        if (failure := await self._settings.intercept(access)) is not None:
             raise failure
 
     def _user(self, request: Request) -> str:
-        tokens = self._surroundings.tokens
+        tokens = self._settings.tokens
         if tokens is None:
             return "admin"
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -245,7 +246,7 @@ class _KindRoutes:
             raise unauthorized()
         return tokens[token]
 
-    def _answer(self, stored: Stored, code: int = 200) -> Response:
+    def _object(self, stored: Stored, code: int = 200) -> Response:
         return _json(typed_json(self._kind, stored), code)
 
 
@@ -261,7 +262,7 @@ def _decoded(body: bytes) -> dict[str, Any]:
 
 
 def _whole_number(text: str) -> int:
-    """A number of the query; 0 when it is not given."""
+    """Parse a number of the query; 0 if it is absent."""
     if text and not (text.isascii() and text.isdigit()):
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text or 0)

@@ -1,4 +1,4 @@
-"""The API server of the sandbox: the API over HTTP on a loopback port, which can go away and come back."""
+"""The sandbox's API server: the API over HTTP on a loopback port. It can be paused and resumed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypercorn.typing import ASGIFramework
 from gas.sandbox.api.routes import (
     Authorize,
     Intercept,
-    Surroundings,
+    Settings,
     api_app,
     everything_allowed,
     no_interception,
@@ -25,22 +25,22 @@ from gas.sandbox.api.verbs import Api
 
 
 class ApiServer:
-    """A kube-apiserver as far as clients like ours can see, without etcd.
+    """A kube-apiserver without etcd, as far as the clients of this project can see.
 
         async with ApiServer() as server:
             server.api.create(NODES, None, {...})     # or anything over HTTP at server.url
 
-    The state lives in ``server.api`` from the first line to the last, whether it is served or not. Everything is on
-    the event loop that started it; from other threads use HTTP, or `tests.sandbox.api.api_server_thread`.
+    The state is in ``server.api``, also while the server is paused. Everything runs on the event loop that started it;
+    other threads use HTTP.
 
-    port              0 takes a free one
-    history           how many writes watches and pages can look back
-    tokens            bearer token -> user; None: no authentication
-    authorize         which requests are allowed; the others are 403
+    port              0 chooses a free port
+    history           number of writes that watches and pages can look back
+    tokens            bearer token -> user; None means no authentication
+    authorize         decides which requests are allowed; the others get a 403
     intercept         see `gas.sandbox.api.routes.Intercept`
-    bookmark_seconds  how often a watch that asked for bookmarks gets one
+    bookmark_seconds  seconds between the bookmarks of a watch that asked for them
 
-    ``server.surroundings.authorize`` and ``.intercept`` may be replaced while it runs.
+    ``server.settings.authorize`` and ``server.settings.intercept`` may be replaced while it runs.
     """
 
     def __init__(
@@ -54,24 +54,24 @@ class ApiServer:
         bookmark_seconds: float = 60,
     ) -> None:
         self.api = Api(Storage(history))
-        self.surroundings = Surroundings(
+        self.settings = Settings(
             tokens=tokens, authorize=authorize, intercept=intercept, bookmark_seconds=bookmark_seconds
         )
         self._port = port
         self._serving: asyncio.Task[None] | None = None
-        self._app = api_app(self.api, self.surroundings)
+        self._app = api_app(self.api, self.settings)
 
     @property
     def url(self) -> str:
-        """``http://127.0.0.1:PORT``; the port is known once it has been served."""
+        """Return ``http://127.0.0.1:PORT``. The port is known once the server has run."""
         return f"http://127.0.0.1:{self._port}"
 
     def compact(self) -> None:
-        """Forget the history, as etcd does every five minutes: older versions are 410 from now on."""
+        """Drop the history, as etcd does every five minutes: older versions get a 410 from now on."""
         self.api.storage.compact()
 
     async def resume(self) -> None:
-        """Serve, on the same port as before. Raises OSError when the port is taken."""
+        """Start to serve, on the same port as before. Raises OSError if the port is taken."""
         listening = socket.create_server(("127.0.0.1", self._port), backlog=256)
         self._port = listening.getsockname()[1]
         config = Config()
@@ -79,15 +79,15 @@ class ApiServer:
         config.graceful_timeout = 0.2
         config.keep_alive_timeout = 3600
         config.accesslog = config.errorlog = None
-        self.surroundings.stopping = asyncio.Event()
+        self.settings.stopping = asyncio.Event()
         self._serving = asyncio.create_task(
-            serve(cast(ASGIFramework, self._app), config, shutdown_trigger=self.surroundings.stopping.wait)
+            serve(cast(ASGIFramework, self._app), config, shutdown_trigger=self.settings.stopping.wait)
         )
 
     async def pause(self) -> None:
-        """Go away: connections are refused and open watches end; the state stays."""
+        """Stop serving: connections are refused and open watches end. The state stays."""
         if self._serving is not None:
-            self.surroundings.stopping.set()
+            self.settings.stopping.set()
             serving, self._serving = self._serving, None
             await serving
 

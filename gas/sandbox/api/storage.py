@@ -1,4 +1,4 @@
-"""What etcd and the watch cache are to a real API server: objects by key, one version counter, a window of history."""
+"""Objects by key, one version counter and a window of history: the part of etcd and of the watch cache."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import msgspec
 from gas.errors import GasError
 
 Value = Mapping[str, Any]
-"""An object as in JSON. Never changed once it is stored: a new version is a new mapping."""
+"""An object as in JSON. A stored value is never changed: a new version is a new mapping."""
 
 
 class Compacted(GasError):
-    """The version asked for is older than the history that is kept. ``oldest`` is the oldest that still works."""
+    """The requested version is older than the stored history. ``oldest`` is the oldest one available."""
 
     def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"version {asked} is older than the history kept, which begins at {oldest}")
+        super().__init__(f"version {asked} is no longer available; the history begins at version {oldest}")
         self.asked = asked
         self.oldest = oldest
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One version of one object. ``key`` is ``namespace/name``, or the name alone; ``encoded`` its JSON."""
+    """One version of one object. ``key`` is ``namespace/name``, or the name alone; ``encoded`` is JSON."""
 
     plural: str
     key: str
@@ -35,7 +35,7 @@ class Stored:
     encoded: bytes
 
     def at_version(self, version: int) -> Stored:
-        """The same object with another ``metadata.resourceVersion``."""
+        """Return the same object with another ``metadata.resourceVersion``."""
         return _stamped(self.plural, self.key, version, self.value)
 
 
@@ -46,7 +46,7 @@ def _stamped(plural: str, key: str, version: int, value: Value) -> Stored:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write. ``after`` carries the version of the write, also when it is the last sight of a ``gone`` object."""
+    """One write. ``after`` has the version of the write; if ``gone``, it is the last state of a removed object."""
 
     before: Stored | None
     after: Stored
@@ -56,8 +56,8 @@ class Change:
 class Storage:
     """Objects and their history.
 
-    Each write takes the next version, counted over all kinds. The last ``history`` writes are kept: they are what
-    watches are served from and how an older state is found again. On one thread; listeners are called after a write.
+    Each write takes the next version; all kinds share one counter. The last ``history`` writes are kept to serve
+    watches and to restore older states. Listeners are called after each write. Not thread-safe.
     """
 
     def __init__(self, history: int = 10_000) -> None:
@@ -70,14 +70,14 @@ class Storage:
 
     @property
     def version(self) -> int:
-        """The version of the last write."""
+        """Return the version of the last write."""
         return self._version
 
     def get(self, plural: str, key: str) -> Stored | None:
         return self._objects.get(plural, {}).get(key)
 
     def put(self, plural: str, key: str, value: Value) -> Stored:
-        """Create or replace. A value equal to what is there writes nothing and keeps the version."""
+        """Create or replace an object. A value equal to the stored one writes nothing and keeps the version."""
         before = self.get(plural, key)
         if before is not None and before.value == _stamped_like(before, value):
             return before
@@ -87,14 +87,14 @@ class Storage:
         return after
 
     def remove(self, plural: str, key: str) -> Stored:
-        """Take an object out; answers its last sight. Raises KeyError when it is not there."""
+        """Remove an object and return its last state. Raises KeyError if there is none."""
         before = self._objects[plural].pop(key)
         after = before.at_version(self._version + 1)
         self._record(Change(before, after, gone=True))
         return after
 
     def objects(self, plural: str, version: int | None = None) -> list[Stored]:
-        """All objects of a kind in the order of their keys, now or as they were at ``version``. Raises Compacted."""
+        """Return all objects of a kind, sorted by key, now or as they were at ``version``. Raises Compacted."""
         state = self._objects.get(plural, {})
         if version is not None and version != self._version:
             state = dict(state)
@@ -108,19 +108,19 @@ class Storage:
         return [state[key] for key in sorted(state)]
 
     def changes(self, since: int) -> list[Change]:
-        """The writes after version ``since``, oldest first. Raises Compacted."""
+        """Return the writes after version ``since``, oldest first. Raises Compacted."""
         if since < self._oldest:
             raise Compacted(since, self._oldest)
         first = bisect_right(self._changes, since, key=lambda change: change.after.version)
         return self._changes[first:]
 
     def compact(self) -> None:
-        """Forget all history, as if the window had passed."""
+        """Drop all history."""
         self._changes.clear()
         self._oldest = self._version
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have ``listener`` called after each write; answers a function that ends it."""
+        """Call ``listener`` after each write. Returns a function that stops this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

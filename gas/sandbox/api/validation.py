@@ -1,4 +1,4 @@
-"""What the API server refuses in an Event."""
+"""Defaults that the API server adds to objects, and the checks that objects must pass."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 SERVER_SET = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
-"""What a client may send back but never change."""
+"""Metadata that a client may send back but not change."""
 
 
 def new_metadata(kind: Kind, sent: Any, namespace: str | None, now: datetime) -> dict[str, Any]:
-    """The metadata of an object that is created. Raises ApiFailure (400) when it names another namespace."""
+    """Return the metadata of a new object. Raises ApiFailure (400) if it names another namespace."""
     metadata = read_metadata(kind, sent)
     if kind.namespaced and metadata.setdefault("namespace", namespace) != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
@@ -35,7 +35,7 @@ def new_metadata(kind: Kind, sent: Any, namespace: str | None, now: datetime) ->
 
 
 def read_metadata(kind: Kind, sent: Any) -> dict[str, Any]:
-    """The metadata as sent, without its nulls. Raises ApiFailure (400) where a type is not what it must be."""
+    """Return the metadata as sent, without nulls. Raises ApiFailure (400) if a label or annotation is not a string."""
     metadata = {name: value for name, value in (sent or {}).items() if value is not None and value != {}}
     for field in ("labels", "annotations"):
         for value in metadata.get(field, {}).values():
@@ -48,7 +48,7 @@ def read_metadata(kind: Kind, sent: Any) -> dict[str, Any]:
 
 
 def _metadata_causes(metadata: dict[str, Any]) -> list[Cause]:
-    """What is wrong with the name, the labels and the annotations; empty when nothing is."""
+    """Check the name, the labels and the annotations."""
     causes = []
     name = metadata.get("name") or ""
     if not name:
@@ -92,7 +92,7 @@ _IMMUTABLE = (
 
 
 def _pod_defaults(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod with what every version of it has, created or updated. Raises ApiFailure (400)."""
+    """Return the pod with the defaults that apply when it is created or updated. Raises ApiFailure (400)."""
     spec = {name: value for name, value in (pod.get("spec") or {}).items() if value not in (None, "")}
     for field in ("containers", "initContainers"):
         if field in spec:
@@ -109,7 +109,7 @@ def _pod_defaults(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def admit_pod(pod: dict[str, Any]) -> dict[str, Any]:
-    """A new pod with what admission adds once, when it is created, and the status that every pod begins with."""
+    """Return a new pod with what admission adds once, on creation, and with its first status."""
     added = {
         "serviceAccountName": "default",
         "serviceAccount": "default",
@@ -145,7 +145,7 @@ def _container(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pod_causes(pod: dict[str, Any]) -> list[Cause]:
-    """What is wrong with the spec; empty when nothing is."""
+    """Check the spec of a pod."""
     spec = pod["spec"]
     found = []
     if not spec.get("containers"):
@@ -183,7 +183,7 @@ def _resource_causes(place: str, resources: dict[str, Any]) -> list[Cause]:
 
 
 def pod_update_causes(before: dict[str, Any], after: dict[str, Any]) -> list[Cause]:
-    """A pod's spec may hardly change: what of this update may not be."""
+    """Check an update of a pod: very little of its spec may change."""
     if _fixed(before["spec"]) == _fixed(after["spec"]):
         old, new = before["spec"].get("tolerations", []), after["spec"].get("tolerations", [])
         if all(toleration in new for toleration in old):
@@ -201,7 +201,7 @@ def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _node_defaults(node: dict[str, Any]) -> dict[str, Any]:
-    """The node with its amounts read; what can be allocated is the capacity unless told. Raises ApiFailure (400)."""
+    """Return the node with canonical amounts; allocatable defaults to the capacity. Raises ApiFailure (400)."""
     status = dict(node.get("status") or {})
     for field in ("capacity", "allocatable"):
         if status.get(field):
@@ -212,7 +212,7 @@ def _node_defaults(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _node_causes(node: dict[str, Any]) -> list[Cause]:
-    """What is wrong with the status; empty when nothing is."""
+    """Check the amounts in the status of a node."""
     return [
         cause
         for field in ("capacity", "allocatable")
@@ -225,7 +225,7 @@ _MICRO_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}
 
 
 def _lease_defaults(lease: dict[str, Any]) -> dict[str, Any]:
-    """The lease without nulls. Raises ApiFailure (400) for a time that has not exactly six digits of a second."""
+    """Return the lease without nulls. Raises ApiFailure (400) if a time does not have exactly six decimals."""
     spec = {name: value for name, value in (lease.get("spec") or {}).items() if value is not None}
     for field in ("acquireTime", "renewTime"):
         if field in spec and _MICRO_TIME.fullmatch(spec[field]) is None:
@@ -237,7 +237,7 @@ def _lease_defaults(lease: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lease_causes(lease: dict[str, Any]) -> list[Cause]:
-    """What is wrong with the numbers; empty when nothing is."""
+    """Check the numbers of a lease."""
     spec, found = lease["spec"], []
     if spec.get("leaseDurationSeconds", 1) <= 0:
         message = f"Invalid value: {spec['leaseDurationSeconds']}: must be greater than 0"
@@ -249,7 +249,7 @@ def _lease_causes(lease: dict[str, Any]) -> list[Cause]:
 
 
 def _event_causes(event: dict[str, Any]) -> list[Cause]:
-    """An event lives in the namespace of what it is about, or in ``default`` for what has none."""
+    """Check that an event is in the namespace of its object, or in ``default`` if the object has none."""
     about = (event.get("involvedObject") or {}).get("namespace", "")
     if (about or "default") == event["metadata"]["namespace"]:
         return []
@@ -257,6 +257,7 @@ def _event_causes(event: dict[str, Any]) -> list[Cause]:
 
 
 def with_defaults(kind: Kind, value: dict[str, Any]) -> dict[str, Any]:
+    """Return the object without nulls and with the defaults of its kind. Raises ApiFailure (400)."""
     bare = {name: part for name, part in value.items() if name not in ("kind", "apiVersion") and part is not None}
     if kind is PODS:
         return _pod_defaults(bare)
@@ -268,6 +269,7 @@ def with_defaults(kind: Kind, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def causes_of(kind: Kind, value: dict[str, Any]) -> list[Cause]:
+    """Return everything that is invalid in an object; empty if it is valid."""
     causes = _metadata_causes(value["metadata"])
     if kind is PODS:
         causes += _pod_causes(value)

@@ -1,4 +1,4 @@
-"""The verbs of the Kubernetes API over the storage: what a request does, without HTTP."""
+"""The verbs of the Kubernetes API over the storage, without HTTP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gas.sandbox.api.validation import (
 
 
 def check_binding(name: str, binding: dict[str, Any]) -> None:
-    """Raises ApiFailure when the Binding cannot be for this pod, or names no node."""
+    """Raise ApiFailure if the Binding names another pod or does not name a node."""
     if (binding.get("metadata") or {}).get("name") != name:
         raise bad_request("name in URL does not match name in Binding object")
     target = binding.get("target") or {}
@@ -44,7 +44,10 @@ def check_binding(name: str, binding: dict[str, Any]) -> None:
 
 
 def bound(pod: Value, binding: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """The pod as bound. Raises ApiFailure (409) for another pod's UID, a pod that is bound or being deleted."""
+    """Return the bound pod: with its node and with the annotations of the Binding.
+
+    Raises ApiFailure (409) if the UID differs, or if the pod is already bound or is being deleted.
+    """
     metadata, name = pod["metadata"], pod["metadata"]["name"]
     for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         wanted = binding["metadata"].get(field)
@@ -78,16 +81,17 @@ def bound(pod: Value, binding: dict[str, Any], now: datetime) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A pod that is being deleted. ``final``: nothing is to be waited for, it goes in this request."""
+    """An object that is being deleted. ``final``: it can be removed at once."""
 
     value: dict[str, Any]
     final: bool
 
 
 def marked_for_deletion(kind: Kind, value: Value, grace: int | None, now: datetime) -> Marked | None:
-    """The object as it looks while it goes. None: it is on its way already, no later than this request wants.
+    """Return the object with the marks of its deletion; None if it already ends no later than this request wants.
 
-    grace  seconds, as the request says; without it the pod's own. A pod that no node runs, or that is over, needs none.
+    grace  grace period in seconds, as requested; None means the pod's own. It is 0 for pods without a node and for
+           pods that have ended.
     """
     if kind is not PODS:
         return Marked(dict(value), final=True)
@@ -111,7 +115,7 @@ def marked_for_deletion(kind: Kind, value: Value, grace: int | None, now: dateti
 
 
 def is_finished(value: Value) -> bool:
-    """Whether an object that is being deleted has nothing left to wait for: no grace period, no finalizer."""
+    """Return whether a deletion is complete: the object has neither a grace period nor a finalizer left."""
     metadata = value["metadata"]
     return (
         "deletionTimestamp" in metadata
@@ -128,9 +132,9 @@ def _now() -> datetime:
 
 
 class Api:
-    """What a client of the API can do. Every method raises ApiFailure where the real server would refuse.
+    """The requests that a client can make. Every method raises ApiFailure where kube-apiserver would refuse.
 
-    Namespaces ``default`` and ``kube-system`` are there from the start; for kinds without one it is None.
+    ``namespace`` is None for kinds without a namespace. The namespaces ``default`` and ``kube-system`` always exist.
     """
 
     def __init__(self, storage: Storage, now: Callable[[], datetime] = _now) -> None:
@@ -140,12 +144,13 @@ class Api:
             self.create(NAMESPACES, None, {"metadata": {"name": name}})
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> Stored:
+        """Return an object."""
         if (stored := self.storage.get(kind.plural, _key(namespace, name))) is None:
             raise not_found(kind, name)
         return stored
 
     def create(self, kind: Kind, namespace: str | None, sent: Object) -> Stored:
-        """Store a new object with what the server adds to it."""
+        """Store a new object with its defaults."""
         _check_type(kind, sent)
         metadata = new_metadata(kind, sent.get("metadata"), namespace, self._now())
         value = with_defaults(kind, {**sent, "metadata": metadata})
@@ -163,7 +168,7 @@ class Api:
         return self.storage.put(kind.plural, key, value)
 
     def update(self, kind: Kind, namespace: str | None, name: str, sent: Object, subresource: str = "") -> Stored:
-        """Replace an object, or only its status; with a ``resourceVersion`` only that version of it."""
+        """Replace an object, or only its status. If a ``resourceVersion`` is sent, it must be the current one."""
         _check_type(kind, sent)
         before = self.get(kind, namespace, name)
         metadata = read_metadata(kind, sent.get("metadata"))
@@ -186,7 +191,7 @@ class Api:
         patch: tuple[str, bytes],
         subresource: str = "",
     ) -> Stored:
-        """Change an object, or only its status, with a patch: its content type and its body."""
+        """Patch an object, or only its status. ``patch`` is the content type and the body."""
         content_type, body = patch
         patched = patch_function(content_type)
         before = self.get(kind, namespace, name)
@@ -210,9 +215,10 @@ class Api:
     def delete(
         self, kind: Kind, namespace: str | None, name: str, options: Object, grace: int | None = None
     ) -> Stored | None:
-        """Delete an object; answers the pod as it is now, or None for the kinds that simply go.
+        """Delete an object. Return the current state of a pod, None for other kinds, which are removed at once.
 
-        options  DeleteOptions: ``gracePeriodSeconds`` (wins over ``grace``), ``preconditions`` with ``uid``
+        options  DeleteOptions: ``gracePeriodSeconds`` (overrides ``grace``) and ``preconditions`` with a ``uid``
+        grace    the grace period of the query, in seconds
         """
         before = self.get(kind, namespace, name)
         wanted = (options.get("preconditions") or {}).get("uid")
@@ -233,7 +239,7 @@ class Api:
         return self.storage.remove(kind.plural, before.key) if is_finished(after.value) else after
 
     def bind(self, namespace: str, name: str, binding: Object) -> None:
-        """Give a pod its node, and the annotations of the Binding, in one write."""
+        """Set a pod's node and copy the annotations of the Binding to the pod, in one write."""
         check_binding(name, binding)
         pod = self.get(PODS, namespace, name)
         self.storage.put(PODS.plural, pod.key, bound(pod.value, binding, self._now()))

@@ -202,7 +202,7 @@ async def test_without_permission_it_names_the_missing_rule_and_goes_on_when_it_
     def no_patches(access: Access) -> bool:
         return access.verb != "patch"
 
-    cluster.server.surroundings.authorize = no_patches
+    cluster.server.settings.authorize = no_patches
     writer = cluster.writer()
     writer.want(WANTED)
     sentence = (
@@ -216,7 +216,7 @@ async def test_without_permission_it_names_the_missing_rule_and_goes_on_when_it_
         trouble = writer.trouble
         assert trouble == sentence
         assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [sentence]
-        cluster.server.surroundings.authorize = lambda access: True
+        cluster.server.settings.authorize = lambda access: True
         await until(lambda: writer.writes)
     assert writer.trouble is None
     assert cluster.labels == {**FOREIGN, **WANTED.labels}

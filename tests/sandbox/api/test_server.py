@@ -63,7 +63,7 @@ async def test_an_interception_may_answer_instead(server: ApiServer, client: Api
             return ApiFailure(500, "InternalError", "etcdserver: request timed out")
         return None
 
-    server.surroundings.intercept = broken
+    server.settings.intercept = broken
     await client.post(PODS, pod("p"))
     with pytest.raises(RefusedByApi, match="request timed out"):
         await client.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
@@ -77,7 +77,7 @@ async def test_an_interception_may_take_its_time(server: ApiServer, client: ApiC
         await open_door.wait()
         return None
 
-    server.surroundings.intercept = wait
+    server.settings.intercept = wait
     request = asyncio.create_task(client.post(PODS, pod("p")))
     await asyncio.sleep(0.05)
     assert not request.done()

@@ -35,7 +35,7 @@ def test_history_older_than_the_window_is_gone() -> None:
     for text in "123":
         storage.put("pods", "a", _value(text))
     assert [change.after.version for change in storage.changes(1)] == [2, 3]
-    with pytest.raises(Compacted, match="version 0 is older than the history kept, which begins at 1"):
+    with pytest.raises(Compacted, match="version 0 is no longer available; the history begins at version 1"):
         storage.changes(0)
     storage.compact()
     assert storage.changes(3) == []
