@@ -1,4 +1,7 @@
-"""Certificates: read, judged, and signed anew. Bytes to values and back; no files."""
+"""Read, judge and sign certificates. Bytes to values and back, without files.
+
+The one place for this: configurator, doctor and sandbox use it.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,17 @@ from configurator.errors import BadCertificate
 
 AUTHORITY_NAME = "gas-ca"
 CLIENT_NAME = "kube-scheduler"
-"""What the extender's ``--allowed-names`` may name. It is no user of the API server, whatever authority signs it."""
+"""A name for the extender's ``--allowed-names``. It is not a user of the API server, whichever authority signs it."""
+
+SERVER_NAME = "gas-extender"
 
 AUTHORITY_LIFE = timedelta(days=3650)
 LIFE = timedelta(days=365)
 RENEWAL = timedelta(days=90)
-"""A run this long before the end of a certificate signs a new one."""
+"""A certificate is replaced by the first run in this time before its end."""
 
-_CLOCKS = timedelta(hours=1)
-"""A certificate begins this long ago, for machines whose clocks are behind."""
+_CLOCK_SKEW = timedelta(hours=1)
+"""A new certificate is valid from this long ago, for machines whose clocks are behind."""
 
 _UNREADABLE = (
     ValueError,
@@ -38,16 +43,16 @@ _UNREADABLE = (
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
 )
-"""What is raised for certificates that no program would accept."""
+"""Raised by the library for certificates that no program would accept."""
 
 SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate with its private key, and the PEM texts of both as they are in files.
+    """A certificate with its private key, and the PEM texts of both as files hold them.
 
-    ``chain`` is the whole text of the certificate's file: further certificates may follow the first.
+    chain  the whole text of the certificate's file; further certificates may follow the first
     """
 
     certificate: x509.Certificate
@@ -61,19 +66,41 @@ class Pair:
 
 
 def read_certificates(file: Path, text: bytes) -> list[x509.Certificate]:
-    """At least one, of which every part can be read. Raises BadCertificate."""
+    """Return the certificates of a PEM text, at least one. Raises BadCertificate if any part cannot be read."""
     try:
         found = x509.load_pem_x509_certificates(text)
-        for each in found:  # which parses only what is asked for
-            _ = (each.subject, each.issuer, each.extensions, each.public_key())
-            _ = (each.not_valid_before_utc, each.not_valid_after_utc)
+        for each in found:
+            _read_every_part(each)
     except _UNREADABLE:
         raise BadCertificate(file, "holds no PEM certificate that can be read") from None
     return found
 
 
+def read_first_certificate(text: bytes) -> x509.Certificate | None:
+    """Return the first certificate of a PEM text, which is the one that counts; None if it cannot be read."""
+    try:
+        return _read_every_part(x509.load_pem_x509_certificate(text))
+    except _UNREADABLE:
+        return None
+
+
+def read_der_certificate(content: bytes) -> x509.Certificate | None:
+    """Return a certificate from DER, as TLS has it; None if it cannot be read."""
+    try:
+        return _read_every_part(x509.load_der_x509_certificate(content))
+    except _UNREADABLE:
+        return None
+
+
+def _read_every_part(certificate: x509.Certificate) -> x509.Certificate:
+    """Return the certificate itself. The library parses a part only when it is read, and raises then."""
+    _ = (certificate.subject, certificate.issuer, certificate.extensions, certificate.public_key())
+    _ = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    return certificate
+
+
 def read_pair(certificate_file: Path, certificate_text: bytes, key_file: Path, key_text: bytes) -> Pair:
-    """Raises BadCertificate for what cannot be read, and for a key that is another certificate's."""
+    """Return a certificate with its key. Raises BadCertificate if either cannot be read, or they do not match."""
     certificate = read_certificates(certificate_file, certificate_text)[0]
     try:
         key = serialization.load_pem_private_key(key_text, password=None)
@@ -88,7 +115,17 @@ def read_pair(certificate_file: Path, certificate_text: bytes, key_file: Path, k
     return Pair(certificate, key, certificate_text, key_text)
 
 
+def is_key_of(certificate: x509.Certificate, text: bytes) -> bool:
+    """Return whether a PEM text holds the private key of a certificate, of whatever kind, not encrypted."""
+    try:
+        key = serialization.load_pem_private_key(text, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+    return key.public_key() == certificate.public_key()
+
+
 def is_authority(certificate: x509.Certificate) -> bool:
+    """Return whether the certificate may sign others."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (x509.ExtensionNotFound, ValueError):
@@ -96,6 +133,7 @@ def is_authority(certificate: x509.Certificate) -> bool:
 
 
 def is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Return whether the authority itself has signed the certificate."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -104,29 +142,44 @@ def is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> 
 
 
 def why_not_valid(certificate: x509.Certificate, now: datetime) -> str | None:
-    """In words that follow the name of the file; None: it is valid now."""
+    """Return why the certificate is not valid now, to follow the name of its file; None if it is valid."""
     if now > certificate.not_valid_after_utc:
-        return f"has expired on {day(certificate.not_valid_after_utc)}"
+        return f"expired on {day(certificate.not_valid_after_utc)}"
     if now < certificate.not_valid_before_utc:
         return f"is not valid before {day(certificate.not_valid_before_utc)}; is the clock right?"
     return None
 
 
+def alternative_names(certificate: x509.Certificate) -> list[str]:
+    """Return the DNS names and IP addresses that the certificate is for."""
+    names = _alternatives(certificate)
+    if names is None:
+        return []
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+
+
 def serves(certificate: x509.Certificate, host: str) -> bool:
-    """Whether a client that calls the host accepts a certificate with these names."""
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
+    """Return whether a client that calls the host accepts the certificate's names; ``*`` is one label, as in Go."""
+    names = _alternatives(certificate)
+    if names is None:
         return False
     try:
         return ipaddress.ip_address(host) in names.get_values_for_type(x509.IPAddress)
     except ValueError:
+        wanted = host.lower().rstrip(".")
         listed = {name.lower() for name in names.get_values_for_type(x509.DNSName)}
-        return bool({host.lower(), "*." + host.lower().partition(".")[2]} & listed)
+        return bool({wanted, "*." + wanted.partition(".")[2]} & listed)
+
+
+def _alternatives(certificate: x509.Certificate) -> x509.SubjectAlternativeName | None:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return None
 
 
 def is_for(certificate: x509.Certificate, usage: x509.ObjectIdentifier) -> bool:
-    """Whether it may be used to serve, or as a client. One that does not say may be used for everything."""
+    """Return whether the certificate may be used as that of a server, or of a client. Without the extension it may."""
     try:
         usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
@@ -137,17 +190,18 @@ def is_for(certificate: x509.Certificate, usage: x509.ObjectIdentifier) -> bool:
 
 
 def common_name(name: x509.Name) -> str:
-    """The empty text when there is none."""
+    """Return the common name, empty if there is none."""
     found = name.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else ""
 
 
 def day(moment: datetime) -> str:
+    """Return the date as YYYY-MM-DD."""
     return moment.strftime("%Y-%m-%d")
 
 
-def described(text: bytes) -> list[str] | None:
-    """What certificates say, a few lines each; None: the text is something else."""
+def describe_certificates(text: bytes) -> list[str] | None:
+    """Return a few lines about each certificate of a PEM text; None if it is something else."""
     if not text.startswith(b"-----BEGIN CERTIFICATE-----"):
         return None
     try:
@@ -168,32 +222,47 @@ def described(text: bytes) -> list[str] | None:
     return lines
 
 
-def mint_authority(now: datetime) -> Pair:
-    """A new authority that can sign certificates of servers and clients, no further authorities."""
+def mint_authority(now: datetime, *, name: str = AUTHORITY_NAME, life: timedelta = AUTHORITY_LIFE) -> Pair:
+    """Make an authority that can sign certificates of servers and clients, but no further authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = _name(AUTHORITY_NAME)
-    builder = _builder(subject, subject, key, now, now + AUTHORITY_LIFE)
+    subject = _name(name)
+    builder = _builder(subject, subject, key, now, now + life)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     return _pair(builder.add_extension(_key_usage(signs=True), critical=True).sign(key, hashes.SHA256()), key)
 
 
-def mint_server(authority: Pair, names: Collection[str], now: datetime) -> Pair:
-    """For a server that is called by these names and addresses; the first is its common name."""
-    alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
-    return _mint(authority, "gas-extender", ExtendedKeyUsageOID.SERVER_AUTH, [alternatives], now)
+def mint_server(
+    authority: Pair, names: Collection[str], now: datetime, *, name: str = SERVER_NAME, life: timedelta = LIFE
+) -> Pair:
+    """Sign a certificate for a server that is called by these names and addresses.
+
+    name  common name
+    life  ends with the authority's own at the latest
+    """
+    alternatives = x509.SubjectAlternativeName([_general_name(each) for each in names])
+    return _mint(authority, name, ExtendedKeyUsageOID.SERVER_AUTH, more=[alternatives], now=now, life=life)
 
 
-def mint_client(authority: Pair, now: datetime) -> Pair:
-    """For kube-scheduler as the extender's client."""
-    return _mint(authority, CLIENT_NAME, ExtendedKeyUsageOID.CLIENT_AUTH, [], now)
+def mint_client(authority: Pair, now: datetime, *, name: str = CLIENT_NAME, life: timedelta = LIFE) -> Pair:
+    """Sign a certificate for a client with this common name, kube-scheduler's by default. ``life`` as in `mint_server`.
+
+    Its organization is empty, so it belongs to no group of the API server.
+    """
+    return _mint(authority, name, ExtendedKeyUsageOID.CLIENT_AUTH, now=now, life=life)
 
 
 def _mint(
-    authority: Pair, name: str, usage: x509.ObjectIdentifier, more: Iterable[x509.ExtensionType], now: datetime
+    authority: Pair,
+    name: str,
+    usage: x509.ObjectIdentifier,
+    *,
+    more: Iterable[x509.ExtensionType] = (),
+    now: datetime,
+    life: timedelta,
 ) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.certificate
-    end = min(now + LIFE, issuer.not_valid_after_utc)
+    end = min(now + life, issuer.not_valid_after_utc)
     builder = _builder(_name(name), issuer.subject, key, now, end)
     extensions = [
         (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), False),
@@ -222,7 +291,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCKS)
+        .not_valid_before(min(now, end) - _CLOCK_SKEW)
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 
-from configurator.certificates import described
+from configurator.certificates import describe_certificates
 from configurator.files import Change, FileState
 
 _RED, _GREEN, _BOLD, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
@@ -43,7 +43,7 @@ def _one(change: Change) -> Iterator[str]:
 def _lines(state: FileState | None) -> list[str]:
     if state is None:
         return []
-    if (certificates := described(state.content)) is not None:
+    if (certificates := describe_certificates(state.content)) is not None:
         return [_visible(line) for line in certificates]
     text = state.content.decode("utf-8", "backslashreplace")
     lines = [_visible(line) for line in text.split("\n")]

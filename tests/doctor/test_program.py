@@ -129,7 +129,7 @@ async def test_a_cluster_where_all_is_well_and_what_breaks_it(doctor: Doctor, be
         assert code == 1
         assert [each["check"] for each in found if each["level"] == "problem"] == ["certificates"]
         assert "stranger" not in found[0]["found"]
-        assert "does not believe" in found[0]["message"]
+        assert "does not trust" in found[0]["message"]
 
         doctor.write_scheduler(extender)
         stranger.write_client(doctor.control_plane / "gas", common_name="system:kube-scheduler")
@@ -404,9 +404,11 @@ async def test_without_the_libraries_for_it_files_are_not_looked_at_and_all_else
     assert code == 2
     assert "needs ruamel.yaml" in found[0]["message"]
     assert found[0]["mend"][0].startswith("python -m pip install 'gas[tools]'")
+    for module in ("gas.doctor.checks.certificates", "configurator.certificates"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     (told,) = worst(findings("certificates"))
-    assert "needs cryptography" in told.message
+    assert "cryptography is not installed" in told.message
 
 
 async def test_certificates_that_end_have_ended_or_do_not_fit(doctor: Doctor) -> None:
@@ -428,10 +430,10 @@ async def test_certificates_that_end_have_ended_or_do_not_fit(doctor: Doctor) ->
 
     assert any("cannot be read: No such file" in each for each in await told())
     authority.write_client(gas, "c", validity=Validity.days(-1))
-    assert await told() == ["the certificate that kube-scheduler shows has ended"]
+    assert await told() == ["kube-scheduler's client certificate has expired"]
     now = datetime.now(UTC)
     authority.write_client(gas, "c", validity=Validity(now - timedelta(days=300), now + timedelta(days=10)))
-    assert [each.partition(" in ")[0] for each in await told()] == ["the certificate that kube-scheduler shows ends"]
+    assert [each.partition(" in ")[0] for each in await told()] == ["kube-scheduler's client certificate expires"]
     authority.write_client(gas, "c", validity=Validity.days(10))
     assert await told() == []  # a short life, of which most is left
     authority.write_server(gas, "c")
@@ -448,7 +450,7 @@ async def test_certificates_that_end_have_ended_or_do_not_fit(doctor: Doctor) ->
     (gas / "c.crt").write_bytes((gas / "ca.crt").read_bytes())
     assert any("not the private key" in each for each in await told())
     (gas / "c.crt").write_text("nonsense")
-    assert await told() == ["there is no PEM certificate in it"]
+    assert await told() == ["the file contains no PEM certificate"]
 
 
 async def test_what_the_configurator_writes_is_well(doctor: Doctor) -> None:

@@ -1,4 +1,4 @@
-"""Every check, in the order in which one would look: from the scheduler to the pods."""
+"""All checks, in the order of a diagnosis: from the scheduler to the pods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gas.doctor.checks import (
     accounts,
-    certificates,
     clocks,
     extender,
     feature_discovery,
@@ -17,13 +16,27 @@ from gas.doctor.checks import (
     pods,
     schedulers,
 )
-from gas.doctor.findings import Finding
+from gas.doctor.commands import INSTALL_TOOLS
+from gas.doctor.findings import Finding, unknown
 from gas.doctor.snapshot import Snapshot
+
+CERTIFICATES = "certificates"
+
+
+def _check_certificates(snapshot: Snapshot) -> Iterator[Finding]:
+    try:
+        from gas.doctor.checks.certificates import check_certificates
+    except ImportError:
+        sentence = "they cannot be read: the library cryptography is not installed"
+        yield unknown(CERTIFICATES, "certificates", sentence, INSTALL_TOOLS)
+    else:
+        yield from check_certificates(snapshot)
+
 
 CHECKS: Mapping[str, tuple[str, Callable[[Snapshot], Iterator[Finding]]]] = {
     schedulers.CHECK: ("kube-scheduler's configuration", schedulers.check_schedulers),
     extender.CHECK: ("the extender", extender.check_extender),
-    certificates.CHECK: ("certificates", certificates.check_certificates),
+    CERTIFICATES: ("certificates", _check_certificates),
     accounts.CHECK: ("permissions in the cluster", accounts.check_accounts),
     node_labels.CHECK: ("nodes' labels", node_labels.check_node_labels),
     node_resources.CHECK: ("nodes' resources", node_resources.check_node_resources),
@@ -33,9 +46,9 @@ CHECKS: Mapping[str, tuple[str, Callable[[Snapshot], Iterator[Finding]]]] = {
     pods.CHECK: ("pods with GPUs", pods.check_pods),
     placing.CHECK: ("a dry pod", placing.check_placing),
 }
-"""Name of the check -> its title and the function. A check yields nothing where there is nothing to look at."""
+"""Name of the check -> its title and its function. A check yields nothing if there is nothing to check."""
 
 
 def all_findings(snapshot: Snapshot) -> list[Finding]:
-    """What all checks find."""
+    """Return the findings of all checks."""
     return [finding for _, check in CHECKS.values() for finding in check(snapshot)]
