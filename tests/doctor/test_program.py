@@ -437,16 +437,16 @@ async def test_certificates_that_end_have_ended_or_do_not_fit(doctor: Doctor) ->
     authority.write_client(gas, "c", validity=Validity.days(10))
     assert await told() == []  # a short life, of which most is left
     authority.write_server(gas, "c")
-    assert await told() == ["it is not for client authentication, so the extender refuses it"]
+    assert await told() == ["the certificate is not for client authentication, so the extender refuses it"]
     authority.write_client(gas, "c")
     (gas / "c.key").chmod(0o644)
     _, found = await doctor.findings("--timeout=1s")
     (readable,) = [each for each in found if each["check"] == "certificates"]
-    assert readable["message"].startswith("others than its owner may use kube-scheduler's key")
+    assert readable["message"].startswith("users other than its owner can read kube-scheduler's key")
     assert readable["mend"] == ["sudo chmod 0600 /etc/kubernetes/gas/c.key"]
     authority.write_client(gas, "other")
     (gas / "c.key").write_bytes((gas / "other.key").read_bytes())
-    assert await told() == ["it is not the private key of /etc/kubernetes/gas/c.crt"]
+    assert await told() == ["this is not the private key of /etc/kubernetes/gas/c.crt"]
     (gas / "c.crt").write_bytes((gas / "ca.crt").read_bytes())
     assert any("not the private key" in each for each in await told())
     (gas / "c.crt").write_text("nonsense")
