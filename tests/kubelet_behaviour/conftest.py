@@ -88,7 +88,7 @@ async def _sandbox_node() -> AsyncIterator[Node]:
             async def look_inside(pod: Object, container: str) -> Inside:
                 found = containers.get(pod["metadata"]["uid"], container)
                 assert found is not None
-                given = found.given
+                given = found.devices
                 return Inside(given.env, frozenset(given.device_nodes), given.mounts)
 
             await start(_PACE)

@@ -20,7 +20,7 @@ from gas.sandbox.api.client import ApiClient
 from gas.sandbox.api.kinds import EVENTS, NODES, PODS
 from gas.sandbox.api.server import ApiServer
 from gas.sandbox.hardware.fake_sysfs import FakeGpu, write_tree
-from gas.sandbox.kubelet.containers import ContainerChoice, Containers, KubeletPace
+from gas.sandbox.kubelet.containers import ContainerDevices, Containers, KubeletPace
 from gas.sandbox.kubelet.kubelet import Kubelet
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.scripted_kubelet import eventually
@@ -131,10 +131,10 @@ class SandboxNode:
         found = [stored.value for stored in self.server.api.storage.objects(EVENTS.plural)]
         return [(event["reason"], event["message"]) for event in found if event["involvedObject"]["name"] == about]
 
-    def given(self, pod: dict[str, Any], container: str = "main") -> ContainerChoice | None:
+    def given(self, pod: dict[str, Any], container: str = "main") -> ContainerDevices | None:
         """What a container was started with; None before."""
         run = self.containers.get(pod["metadata"]["uid"], container)
-        return run.given if run is not None else None
+        return run.devices if run is not None else None
 
     def cards(self, pod: dict[str, Any], container: str = "main") -> list[str] | None:
         """The cards whose device nodes a container was started with; None before."""

@@ -12,7 +12,7 @@ from gas.decision import names
 from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
 from gas.intel.names import PREFIX as RESOURCE_PREFIX
 from gas.plugin.devices.affinity_mask import AFFINITY_MASK
-from gas.sandbox.kubelet.containers import ContainerChoice, Containers
+from gas.sandbox.kubelet.containers import ContainerDevices, Containers
 
 Object = dict[str, Any]
 
@@ -37,10 +37,10 @@ def inside_pod(pod: Object, containers: Containers) -> InsidePod:
     """Of a pod of which every container has been started."""
     uid, spec = pod["metadata"]["uid"], pod["spec"]
     annotations = pod["metadata"].get("annotations") or {}
-    found: dict[str, list[tuple[str, ContainerChoice]]] = {}
+    found: dict[str, list[tuple[str, ContainerDevices]]] = {}
     for kind in ("initContainers", "containers"):
         named = [(each["name"], containers.get(uid, each["name"])) for each in spec.get(kind) or ()]
-        found[kind] = [(name, container.given if container else ContainerChoice()) for name, container in named]
+        found[kind] = [(name, container.devices if container else ContainerDevices()) for name, container in named]
     init, app = ([_cards(given) for _, given in found[kind]] for kind in ("initContainers", "containers"))
     with_devices = {name: seen for kind in found.values() for name, given in kind if (seen := _devices(given))}
     return InsidePod(
@@ -56,7 +56,7 @@ def shown_cards(init: str, app: str) -> str:
     return f"({init}) {app}".strip() if init.strip("|") else app
 
 
-def _cards(given: ContainerChoice) -> tuple[Card, ...]:
+def _cards(given: ContainerDevices) -> tuple[Card, ...]:
     """In natural order, by the device nodes in the container."""
     found = []
     for path in given.device_nodes:
@@ -67,7 +67,7 @@ def _cards(given: ContainerChoice) -> tuple[Card, ...]:
     return tuple(sorted(found))
 
 
-def _devices(given: ContainerChoice) -> str:
+def _devices(given: ContainerDevices) -> str:
     nodes = [path.removeprefix(_DRI) for path in given.device_nodes]
     mask = [f"{AFFINITY_MASK}={given.env[AFFINITY_MASK]}"] if AFFINITY_MASK in given.env else []
     return " ".join([*nodes, *mask])

@@ -1,4 +1,4 @@
-"""What runs the containers of one node: nothing really, but what each was given can be seen as in a real one."""
+"""Simulated containers: the devices each was given, and how long each runs."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 
 RUN_SECONDS = "gas-sandbox/run-seconds"
-"""Annotation of a pod: how long its containers run."""
+"""Pod annotation: seconds that its containers run."""
 STOP_SECONDS = "gas-sandbox/stop-seconds"
-"""Annotation of a pod: how long its containers take to end when asked to; no longer than the grace period."""
+"""Pod annotation: seconds that its containers take to end when asked to, limited by the grace period."""
 RESTART_SECONDS = "gas-sandbox/restart-seconds"
-"""Annotation of a pod: after how long its containers fail once, to be started again."""
+"""Pod annotation: seconds after which its containers fail once, to be started again."""
 
-# With ``.NAME`` behind it each annotation is about one container of the pod.
+# An annotation with the suffix ``.NAME`` is about that container only.
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletPace:
-    """How long things take, in seconds, for pods that do not say it themselves.
+    """How long a kubelet and its pods take, in seconds. Annotations of a pod override ``run`` and ``stop``.
 
-    init        each init container
-    run         the containers; None: until they are deleted
-    stop        from being asked to end to the end
-    status      how often it writes the status of its node
-    connecting  how long it tries to connect to a plugin that registers
-    sources     from its start until it knows of any pod
-    teardown    from the end of a pod's last container until the pod is over and its devices are free
-    removal     from then until a deleted pod is gone
+    init        run time of each init container
+    run         run time of the other containers; None means until they are deleted
+    stop        time that containers take to end when asked to
+    status      interval between two updates of the node's status
+    connecting  time limit for connecting to a plugin that registers
+    sources     time from the kubelet's start until it learns of any pod
+    teardown    time from the end of a pod's last container until the pod is over and its devices are free
+    removal     time from then until a deleted pod is gone
     """
 
     init: float = 0.05
@@ -45,22 +45,22 @@ class KubeletPace:
 
 
 def container_seconds(pod: dict[str, Any], container: str, otherwise: float | None) -> float | None:
-    """How long a container runs; None: until it is ended."""
+    """Return how many seconds a container runs; None means until it is stopped."""
     return _seconds(pod, RUN_SECONDS, container, otherwise)
 
 
 def restart_seconds(pod: dict[str, Any], container: str) -> float | None:
-    """After how long it fails for the first time; None: it does not."""
+    """Return after how many seconds a container fails for the first time; None if it does not."""
     return _seconds(pod, RESTART_SECONDS, container, None)
 
 
 def stop_seconds(pod: dict[str, Any], otherwise: float) -> float:
-    """How long a pod takes to end once it is asked to."""
+    """Return how many seconds a pod takes to end when asked to."""
     return _seconds(pod, STOP_SECONDS, "", otherwise) or 0
 
 
 def _seconds(pod: dict[str, Any], annotation: str, container: str, otherwise: float | None) -> float | None:
-    """The number in the annotation; one that cannot be read counts as not given."""
+    """Return the number in the annotation, ``otherwise`` if it is absent or not a number."""
     annotations = pod["metadata"].get("annotations") or {}
     for name in (f"{annotation}.{container}", annotation):
         try:
@@ -71,11 +71,11 @@ def _seconds(pod: dict[str, Any], annotation: str, container: str, otherwise: fl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerChoice:
-    """What plugins gave a container, beside what its pod says.
+class ContainerDevices:
+    """What device plugins added to a container.
 
     device_nodes  path in the container -> path on the host
-    mounts        the same for files and directories
+    mounts        path in the container -> path on the host, for files and directories
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -84,26 +84,26 @@ class ContainerChoice:
     cdi_devices: tuple[str, ...] = ()
 
 
-def read_answers(answers: Iterable[bytes]) -> ContainerChoice:
-    """Of all plugins together; of two that give the same thing, the first counts."""
+def container_devices(responses: Iterable[bytes]) -> ContainerDevices:
+    """Merge the encoded ContainerAllocateResponses of all plugins. If two set the same thing, the first one counts."""
     env: dict[str, str] = {}
     nodes: dict[str, str] = {}
     mounts: dict[str, str] = {}
     cdi: dict[str, None] = {}
-    for encoded in answers:
-        answer = api.ContainerAllocateResponse.FromString(encoded)
-        env = {**answer.envs, **env}
-        nodes = {**{node.container_path: node.host_path for node in answer.devices}, **nodes}
-        mounts = {**{mount.container_path: mount.host_path for mount in answer.mounts}, **mounts}
-        cdi |= {device.name: None for device in answer.cdi_devices}
-    return ContainerChoice(env=env, device_nodes=nodes, mounts=mounts, cdi_devices=tuple(cdi))
+    for encoded in responses:
+        response = api.ContainerAllocateResponse.FromString(encoded)
+        env = {**response.envs, **env}
+        nodes = {**{node.container_path: node.host_path for node in response.devices}, **nodes}
+        mounts = {**{mount.container_path: mount.host_path for mount in response.mounts}, **mounts}
+        cdi |= {device.name: None for device in response.cdi_devices}
+    return ContainerDevices(env=env, device_nodes=nodes, mounts=mounts, cdi_devices=tuple(cdi))
 
 
 @dataclass(slots=True, eq=False)
 class Container:
-    """One start of a container. ``ended`` is set when it has ended."""
+    """One run of a container. ``ended`` is set when it has ended."""
 
-    given: ContainerChoice
+    devices: ContainerDevices
     restarts: int
     id: str = field(default_factory=lambda: f"sandbox://{secrets.token_hex(32)}")
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -111,43 +111,44 @@ class Container:
 
     @property
     def is_running(self) -> bool:
+        """Return whether it has not ended yet."""
         return not self.ended.is_set()
 
 
 class Containers:
-    """The containers of one node. They run on while kubelet is away; a reboot ends them all."""
+    """The containers of one node. They keep running without a kubelet; a reboot ends them all."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], Container] = {}
 
     def get(self, uid: str, name: str) -> Container | None:
-        """The last start of a container, running or ended."""
+        """Return the last run of a container, running or ended; None if it was never started."""
         return self._last.get((uid, name))
 
     def start(
-        self, uid: str, name: str, given: ContainerChoice, seconds: float | None, *, fails: bool = False
+        self, uid: str, name: str, devices: ContainerDevices, seconds: float | None, *, fails: bool = False
     ) -> Container:
-        """Start a container, or start it again; it ends by itself after some seconds, if any are given."""
+        """Start or restart a container. It ends by itself after ``seconds``, unless that is None."""
         before = self._last.get((uid, name))
-        container = Container(given, restarts=before.restarts + 1 if before else 0)
+        container = Container(devices, restarts=before.restarts + 1 if before else 0)
         self._last[uid, name] = container
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, _end, container, not fails)
         return container
 
     def stop(self, uid: str) -> None:
-        """End all containers of a pod."""
+        """Stop all containers of a pod."""
         for (owner, _), container in self._last.items():
             if owner == uid:
                 _end(container, succeeded=True)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone; its containers leave no trace."""
+        """Stop the containers of a pod that is gone, and forget them."""
         self.stop(uid)
         self._last = {key: container for key, container in self._last.items() if key[0] != uid}
 
     def reboot(self) -> None:
-        """End all of them at once."""
+        """Stop all containers at once."""
         for container in self._last.values():
             _end(container, succeeded=False)
 

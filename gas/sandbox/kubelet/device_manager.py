@@ -1,4 +1,4 @@
-"""In which order kubelet asks a plugin for the containers of a pod, and which ids it then takes."""
+"""Kubelet's device manager: which devices exist, which container has which, and how they are chosen."""
 
 from __future__ import annotations
 
@@ -18,87 +18,89 @@ NodeAmounts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Allotment:
-    """What one container has of one resource.
+class Allocation:
+    """The devices of one container of one resource.
 
-    answer  the plugin's ContainerAllocateResponse, encoded: what the container gets at each of its starts
+    response  the plugin's encoded ContainerAllocateResponse, applied at each start of the container
     """
 
     ids: frozenset[str]
-    answer: bytes
+    response: bytes
 
 
-class DeviceBooks:
-    """The devices that plugins told of, and the allotments of the containers, by pod UID, container and resource."""
+class DeviceState:
+    """The devices that plugins have reported, and the allocations by pod UID, container and resource."""
 
     def __init__(self) -> None:
-        self.allotments: dict[str, dict[str, dict[str, Allotment]]] = {}
+        self.allocations: dict[str, dict[str, dict[str, Allocation]]] = {}
         self._healthy: dict[str, frozenset[str]] = {}
         self._unhealthy: dict[str, frozenset[str]] = {}
         self._numa: dict[str, dict[str, frozenset[int]]] = {}
 
     @property
     def resources(self) -> frozenset[str]:
-        """All that a plugin ever told of."""
+        """Return all resources that a plugin has ever reported."""
         return frozenset(self._healthy)
 
     def is_device_resource(self, resource: str) -> bool:
-        """Whether kubelet gives devices for it. For any other resource a container just runs, without."""
+        """Return whether kubelet allocates devices for this resource. For any other it starts containers without."""
         return resource in self._healthy or resource in self._in_use()
 
-    def tell(self, resource: str, devices: Mapping[str, bool], numa: Mapping[str, frozenset[int]]) -> None:
-        """What a plugin says: all of its ids, and whether each is healthy; the NUMA nodes of those that have any."""
+    def set_devices(self, resource: str, devices: Mapping[str, bool], numa: Mapping[str, frozenset[int]]) -> None:
+        """Store what a plugin reports: all of its ids, whether each is healthy, and the NUMA nodes if there are any."""
         self._healthy[resource] = frozenset(id_ for id_, healthy in devices.items() if healthy)
         self._unhealthy[resource] = frozenset(devices) - self._healthy[resource]
         self._numa[resource] = dict(numa)
 
-    def lose(self, resource: str) -> None:
-        """Its plugin is gone: every id is unhealthy, and no longer known after a restart."""
+    def mark_plugin_gone(self, resource: str) -> None:
+        """Mark every id of a resource unhealthy. After a restart of kubelet they are unknown."""
         healthy = self._healthy.get(resource, frozenset())
         self._healthy[resource] = frozenset()
         self._unhealthy[resource] = self._unhealthy.get(resource, frozenset()) | healthy
 
     def healthy(self, resource: str) -> frozenset[str] | None:
-        """None for a resource that no plugin ever told of."""
+        """Return the healthy ids, None for a resource that no plugin has reported."""
         return self._healthy.get(resource)
 
     def numa_nodes(self, resource: str, id_: str) -> frozenset[int]:
+        """Return the NUMA nodes of a device; empty if its plugin reports none."""
         return self._numa.get(resource, {}).get(id_, frozenset())
 
     def free(self, resource: str) -> frozenset[str]:
-        """Healthy, and no container has it."""
+        """Return the healthy ids that no container has."""
         return self._healthy.get(resource, frozenset()) - self._in_use().get(resource, frozenset())
 
     def ids_of(self, uid: str, container: str, resource: str) -> frozenset[str] | None:
-        """None for a container that was not given any yet."""
-        allotment = self.allotments.get(uid, {}).get(container, {}).get(resource)
-        return allotment.ids if allotment is not None else None
+        """Return the ids of a container, None if none were allocated to it."""
+        allocation = self.allocations.get(uid, {}).get(container, {}).get(resource)
+        return allocation.ids if allocation is not None else None
 
-    def give(self, uid: str, container: str, resource: str, allotment: Allotment) -> None:
-        self.allotments.setdefault(uid, {}).setdefault(container, {})[resource] = allotment
+    def add_allocation(self, uid: str, container: str, resource: str, allocation: Allocation) -> None:
+        """Store what a container gets of a resource."""
+        self.allocations.setdefault(uid, {}).setdefault(container, {})[resource] = allocation
 
     def keep_only(self, uids: Collection[str]) -> None:
-        """Take back what other pods had."""
-        self.allotments = {uid: containers for uid, containers in self.allotments.items() if uid in uids}
+        """Release the devices of all other pods."""
+        self.allocations = {uid: containers for uid, containers in self.allocations.items() if uid in uids}
 
     def capacity(self) -> NodeAmounts:
-        """All ids, by resource."""
+        """Return the number of ids by resource."""
         return {name: len(self._healthy[name]) + len(self._unhealthy[name]) for name in self._healthy}
 
     def allocatable(self) -> NodeAmounts:
-        """The healthy ids, by resource, whether containers have them or not."""
+        """Return the number of healthy ids by resource, allocated or not."""
         return {name: len(ids) for name, ids in self._healthy.items()}
 
     def _in_use(self) -> dict[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}
-        for resource, allotment in self._all():
-            found[resource] = found.get(resource, frozenset()) | allotment.ids
+        for resource, allocation in self._all():
+            found[resource] = found.get(resource, frozenset()) | allocation.ids
         return found
 
-    def _all(self) -> Iterable[tuple[str, Allotment]]:
-        for containers in self.allotments.values():
-            for allotments in containers.values():
-                yield from allotments.items()
+    def _all(self) -> Iterable[tuple[str, Allocation]]:
+        for containers in self.allocations.values():
+            for allocations in containers.values():
+                yield from allocations.items()
 
 
 CHECKPOINT_FILE = "kubelet_internal_checkpoint"
@@ -109,7 +111,7 @@ class _Entry(msgspec.Struct):
     container: str
     resource: str
     ids: list[str]
-    answer: bytes
+    response: bytes
 
 
 class _Checkpoint(msgspec.Struct):
@@ -117,29 +119,32 @@ class _Checkpoint(msgspec.Struct):
     resources: list[str]
 
 
-def write_checkpoint(file: Path, books: DeviceBooks) -> None:
+def write_checkpoint(file: Path, state: DeviceState) -> None:
+    """Write the file by which kubelet knows its allocations after a restart. Atomic."""
     entries = [
-        _Entry(uid, container, resource, sorted(allotment.ids), allotment.answer)
-        for uid, containers in books.allotments.items()
-        for container, allotments in containers.items()
-        for resource, allotment in allotments.items()
+        _Entry(uid, container, resource, sorted(allocation.ids), allocation.response)
+        for uid, containers in state.allocations.items()
+        for container, allocations in containers.items()
+        for resource, allocation in allocations.items()
     ]
     unfinished = file.with_suffix(".new")
-    unfinished.write_bytes(msgspec.json.encode(_Checkpoint(entries, sorted(books.resources))))
+    unfinished.write_bytes(msgspec.json.encode(_Checkpoint(entries, sorted(state.resources))))
     unfinished.replace(file)
 
 
-def read_checkpoint(file: Path) -> DeviceBooks:
-    """The books as they were, without any healthy device: plugins have to tell of those again."""
-    books = DeviceBooks()
+def read_checkpoint(file: Path) -> DeviceState:
+    """Read the state without any healthy device: plugins have to report those again. Empty if there is no file."""
+    state = DeviceState()
     if not file.exists():
-        return books
+        return state
     checkpoint = msgspec.json.decode(file.read_bytes(), type=_Checkpoint)
     for resource in checkpoint.resources:
-        books.tell(resource, {}, {})
+        state.set_devices(resource, {}, {})
     for entry in checkpoint.entries:
-        books.give(entry.uid, entry.container, entry.resource, Allotment(frozenset(entry.ids), entry.answer))
-    return books
+        state.add_allocation(
+            entry.uid, entry.container, entry.resource, Allocation(frozenset(entry.ids), entry.response)
+        )
+    return state
 
 
 Object = dict[str, Any]
@@ -148,11 +153,11 @@ _chance = SystemRandom()
 
 
 class NoDevices(GasError):
-    """A container cannot have its devices, and its pod is refused for good; the sentence is kubelet's."""
+    """A container cannot get its devices; its pod is rejected for good. The sentence is kubelet's."""
 
 
 class Plugins(Protocol):
-    """The questions to plugins; each may raise PluginFailed."""
+    """The calls to device plugins. Each may raise PluginFailed."""
 
     async def prefer(
         self, resource: str, available: frozenset[str], must_include: frozenset[str], size: int
@@ -163,62 +168,62 @@ class Plugins(Protocol):
 
 async def allocate_pod(
     pod: Object,
-    books: DeviceBooks,
+    state: DeviceState,
     plugins: Plugins,
     *,
     runs_already: Callable[[str], bool] = lambda container: False,
 ) -> None:
-    """Give every container of the pod its devices: init containers in order, then the others. Raises NoDevices.
+    """Allocate devices to the containers of a pod: to init containers in order, then to the others.
 
-    What containers before it got stays in the books then; it is taken back with the pod. A PluginFailed goes through.
+    runs_already  returns whether a container, by name, has run since before kubelet's start; these are skipped
 
-    runs_already  whether a container, by its name, has run since before kubelet's start: it is not looked at
+    Raises NoDevices and PluginFailed. What earlier containers got then stays allocated until the pod is removed.
     """
     uid = pod["metadata"]["uid"]
     reusable: dict[str, frozenset[str]] = {}
     for container in pod["spec"].get("initContainers") or ():
         if not runs_already(container["name"]):
-            await _allocate(uid, container, reusable, books, plugins)
-        for resource, ids in _ids_of(uid, container, books):
+            await _allocate(uid, container, reusable, state, plugins)
+        for resource, ids in _ids_of(uid, container, state):
             before = reusable.get(resource, frozenset())
             keeps = container.get("restartPolicy") == "Always"
             reusable[resource] = before - ids if keeps else before | ids
     for container in pod["spec"]["containers"]:
         if not runs_already(container["name"]):
-            await _allocate(uid, container, reusable, books, plugins)
-        for resource, ids in _ids_of(uid, container, books):
+            await _allocate(uid, container, reusable, state, plugins)
+        for resource, ids in _ids_of(uid, container, state):
             reusable[resource] = reusable.get(resource, frozenset()) - ids
 
 
-def asked_resources(container: Object) -> dict[str, int]:
-    """What a container asks for, by full name, in whole units."""
+def requested_devices(container: Object) -> dict[str, int]:
+    """Return what a container requests, by full resource name, in whole units."""
     limits: Mapping[str, Any] = container.get("resources", {}).get("limits") or {}
     return {name: _whole(exact_amount(str(amount))) for name, amount in limits.items()}
 
 
 async def _allocate(
-    uid: str, container: Object, reusable: Mapping[str, frozenset[str]], books: DeviceBooks, plugins: Plugins
+    uid: str, container: Object, reusable: Mapping[str, frozenset[str]], state: DeviceState, plugins: Plugins
 ) -> None:
-    asked = asked_resources(container)
-    # Kubelet goes over its map of them, in no order.
+    asked = requested_devices(container)
+    # Kubelet iterates over a Go map here, so the order is random.
     for resource in _chance.sample(list(asked), len(asked)):
-        if not books.is_device_resource(resource):
+        if not state.is_device_resource(resource):
             continue
-        has = books.ids_of(uid, container["name"], resource)
+        has = state.ids_of(uid, container["name"], resource)
         if has is not None and len(has) != asked[resource]:
             raise NoDevices(
                 f'pod "{uid}" container "{container["name"]}" changed request for resource "{resource}" '
                 f"from {len(has)} to {asked[resource]}"
             )
-        _check_health(resource, has or frozenset(), books)
+        _check_health(resource, has or frozenset(), state)
         if has is None and asked[resource] > 0:
-            ids = await _chosen(resource, asked[resource], reusable.get(resource, frozenset()), books, plugins)
-            answer = await plugins.allocate(resource, ids)
-            books.give(uid, container["name"], resource, Allotment(ids, answer))
+            ids = await _chosen(resource, asked[resource], reusable.get(resource, frozenset()), state, plugins)
+            response = await plugins.allocate(resource, ids)
+            state.add_allocation(uid, container["name"], resource, Allocation(ids, response))
 
 
-def _check_health(resource: str, has: frozenset[str], books: DeviceBooks) -> None:
-    healthy = books.healthy(resource)
+def _check_health(resource: str, has: frozenset[str], state: DeviceState) -> None:
+    healthy = state.healthy(resource)
     if healthy is None:
         raise NoDevices(f"cannot allocate unregistered device {resource}")
     if not healthy:
@@ -230,20 +235,23 @@ def _check_health(resource: str, has: frozenset[str], books: DeviceBooks) -> Non
 
 
 async def _chosen(
-    resource: str, count: int, reusable: frozenset[str], books: DeviceBooks, plugins: Plugins
+    resource: str, count: int, reusable: frozenset[str], state: DeviceState, plugins: Plugins
 ) -> frozenset[str]:
-    """What init containers had comes first, and if it suffices nobody is asked; the rest as the plugin wishes."""
+    """Choose ids: first those of ended init containers, then those that the plugin prefers, then any.
+
+    If the ids of init containers suffice, the plugin is not asked.
+    """
     taken = _some(reusable, count)
     if len(taken) == count:
         return taken
-    free = books.free(resource)
+    free = state.free(resource)
     if len(free) < count - len(taken):
         raise NoDevices(
             f"requested number of devices unavailable for {resource}. "
             f"Requested: {count - len(taken)}, Available: {len(free)}"
         )
-    wished = await plugins.prefer(resource, free | taken, taken, count)
-    taken |= _some(wished & free, count - len(taken))
+    preferred = await plugins.prefer(resource, free | taken, taken, count)
+    taken |= _some(preferred & free, count - len(taken))
     return taken | _some(free - taken, count - len(taken))
 
 
@@ -251,9 +259,9 @@ def _some(ids: frozenset[str], count: int) -> frozenset[str]:
     return frozenset(_chance.sample(sorted(ids), min(count, len(ids))))
 
 
-def _ids_of(uid: str, container: Object, books: DeviceBooks) -> Iterator[tuple[str, frozenset[str]]]:
-    for resource, allotment in books.allotments.get(uid, {}).get(container["name"], {}).items():
-        yield resource, allotment.ids
+def _ids_of(uid: str, container: Object, state: DeviceState) -> Iterator[tuple[str, frozenset[str]]]:
+    for resource, allocation in state.allocations.get(uid, {}).get(container["name"], {}).items():
+        yield resource, allocation.ids
 
 
 def _whole(amount: Decimal) -> int:

@@ -1,4 +1,4 @@
-"""The side of kubelet that device plugins talk to: they register here, and are asked back at their own sockets."""
+"""Kubelet's side of the device plugin API: plugins register here and are called at their own sockets."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
 )
 from gas.sandbox.api.quantities import is_extended
 
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
 VERSION = "v1beta1"
 SOCKET = "kubelet.sock"
 
 _PRE_START = 30.0
 
-# Without it a new server at the socket of an old one would be found only after gRPC's pauses between tries.
+# Without this option gRPC would find a new server at an old socket only after its pause between two attempts.
 _OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
 
 
 class PluginFailed(GasError):
-    """A plugin cannot be asked, or answered with an error; the sentence is kubelet's."""
+    """A plugin cannot be called or returned an error. The sentence is kubelet's."""
 
 
 @dataclass(slots=True, eq=False)
 class _Endpoint:
-    """One registration: a plugin's socket, connected."""
+    """One registration of a plugin, with the connection to its socket."""
 
     resource: str
     channel: aio.Channel
@@ -51,10 +51,10 @@ class _Endpoint:
 class DevicePlugins:
     """The registration service of one kubelet, and the plugins that are connected.
 
-    directory   with kubelet's socket and the plugins'
-    connecting  how many seconds to try to connect to a plugin that registers
-    told        called with a resource and what its plugin says, each time it says anything
-    lost        called with a resource whose plugin is gone
+    directory   contains the sockets of kubelet and of the plugins
+    connecting  time limit in seconds for connecting to a plugin that registers
+    on_devices  called with a resource and its device list, each time the plugin sends one
+    on_lost     called with a resource whose plugin is gone
     """
 
     def __init__(
@@ -62,21 +62,21 @@ class DevicePlugins:
         directory: Path,
         *,
         connecting: float,
-        told: Callable[[str, api.ListAndWatchResponse], None],
-        lost: Callable[[str], None],
+        on_devices: Callable[[str, api.ListAndWatchResponse], None],
+        on_lost: Callable[[str], None],
     ) -> None:
         self._directory = directory
         self.serving = asyncio.Event()
         """Set when plugins can register."""
         self._connecting = connecting
-        self._told = told
-        self._lost = lost
+        self._on_devices = on_devices
+        self._on_lost = on_lost
         self._endpoints: dict[str, _Endpoint] = {}
         self._current: dict[str, _Endpoint] = {}
         self._watching: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Until cancelled. Begins by removing every socket in the directory; its own stays when it ends."""
+        """Serve until cancelled. Removes every socket in the directory first; leaves its own socket at the end."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in self._directory.iterdir():
             if path.is_socket():
@@ -96,7 +96,7 @@ class DevicePlugins:
                 await endpoint.channel.close()
 
     async def register(self, request: api.RegisterRequest) -> None:
-        """Connect to a plugin and watch its devices. Raises PluginFailed."""
+        """Connect to a plugin and watch its device list. Raises PluginFailed."""
         if request.version != VERSION:
             raise PluginFailed(
                 f"requested API version {request.version!r} is not supported by kubelet. "
@@ -114,7 +114,7 @@ class DevicePlugins:
         except (TimeoutError, aio.AioRpcError) as error:
             self._current.pop(endpoint.resource, None)
             await channel.close()
-            raise PluginFailed(f"failed to dial device plugin: {_told_by(error)}") from error
+            raise PluginFailed(f"failed to dial device plugin: {_go_error(error)}") from error
         self._endpoints[endpoint.resource] = endpoint
         task = asyncio.create_task(self._watch(endpoint))
         self._watching.add(task)
@@ -123,36 +123,36 @@ class DevicePlugins:
     async def prefer(
         self, resource: str, available: frozenset[str], must_include: frozenset[str], size: int
     ) -> frozenset[str]:
-        """The ids that the plugin would give; none when it does not want to be asked. Raises PluginFailed."""
+        """Return the ids that the plugin prefers; none if it does not offer this call. Raises PluginFailed."""
         endpoint = self._endpoint(resource)
         if not endpoint.options.get_preferred_allocation_available:
             return frozenset()
-        asked = api.ContainerPreferredAllocationRequest(
+        container_request = api.ContainerPreferredAllocationRequest(
             available_deviceIDs=available, must_include_deviceIDs=must_include, allocation_size=size
         )
-        request = api.PreferredAllocationRequest(container_requests=[asked])
+        request = api.PreferredAllocationRequest(container_requests=[container_request])
         try:
-            answer = await _asked(endpoint, endpoint.plugin.GetPreferredAllocation(request))
+            response = await _call(endpoint, endpoint.plugin.GetPreferredAllocation(request))
         except PluginFailed as failure:
             raise PluginFailed(f"device plugin GetPreferredAllocation rpc failed with err: {failure}") from failure
-        return frozenset(answer.container_responses[0].deviceIDs if answer.container_responses else ())
+        return frozenset(response.container_responses[0].deviceIDs if response.container_responses else ())
 
     async def allocate(self, resource: str, ids: frozenset[str]) -> bytes:
-        """The plugin's answer for one container, encoded. Raises PluginFailed."""
+        """Return the plugin's encoded response for one container. Raises PluginFailed."""
         endpoint = self._endpoint(resource)
         request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=ids)])
-        answer = await _asked(endpoint, endpoint.plugin.Allocate(request))
-        if not answer.container_responses:
+        response = await _call(endpoint, endpoint.plugin.Allocate(request))
+        if not response.container_responses:
             raise PluginFailed("no containers return in allocation response")
-        encoded: bytes = answer.container_responses[0].SerializeToString()
+        encoded: bytes = response.container_responses[0].SerializeToString()
         return encoded
 
     async def pre_start(self, resource: str, ids: frozenset[str]) -> None:
-        """Tell a plugin that wants to know that a container with these ids is about to start. Raises PluginFailed."""
+        """Announce the start of a container to a plugin that requires this. Raises PluginFailed."""
         endpoint = self._endpoint(resource)
         if endpoint.options.pre_start_required:
             request = api.PreStartContainerRequest(devices_ids=ids)
-            await _asked(endpoint, endpoint.plugin.PreStartContainer(request, timeout=_PRE_START))
+            await _call(endpoint, endpoint.plugin.PreStartContainer(request, timeout=_PRE_START))
 
     def _endpoint(self, resource: str) -> _Endpoint:
         if (endpoint := self._endpoints.get(resource)) is None:
@@ -161,20 +161,20 @@ class DevicePlugins:
 
     async def _watch(self, endpoint: _Endpoint) -> None:
         with suppress(aio.AioRpcError):
-            async for said in endpoint.plugin.ListAndWatch(api.Empty()):
+            async for response in endpoint.plugin.ListAndWatch(api.Empty()):
                 if not endpoint.stopped:
-                    self._told(endpoint.resource, said)
-        # Whoever's stream it was that ended: the plugin that registered last is the one that is given up.
-        given_up = self._current.pop(endpoint.resource, None)
+                    self._on_devices(endpoint.resource, response)
+        # As in kubelet: whichever stream has ended, the plugin that registered last is stopped.
+        stopped = self._current.pop(endpoint.resource, None)
         await endpoint.channel.close()
-        if given_up is not None:
-            given_up.stopped = True
-            self._lost(endpoint.resource)
-            await given_up.channel.close()
+        if stopped is not None:
+            stopped.stopped = True
+            self._on_lost(endpoint.resource)
+            await stopped.channel.close()
 
 
 class _Registration(RegistrationServicer):
-    """The method as gRPC wants it."""
+    """The gRPC service of `DevicePlugins`."""
 
     def __init__(self, plugins: DevicePlugins) -> None:
         self._plugins = plugins
@@ -189,23 +189,23 @@ class _Registration(RegistrationServicer):
         return api.Empty()
 
 
-async def _asked(endpoint: _Endpoint, call: Awaitable[_Answer]) -> _Answer:
+async def _call(endpoint: _Endpoint, call: Awaitable[_Response]) -> _Response:
     if endpoint.stopped:
         raise PluginFailed(f"endpoint {endpoint.resource} has been stopped")
     task = asyncio.current_task()
     try:
         return await call
     except aio.AioRpcError as error:
-        raise PluginFailed(_told_by(error)) from error
+        raise PluginFailed(_go_error(error)) from error
     except (asyncio.CancelledError, aio.UsageError) as error:
-        # What Python's gRPC raises when the plugin's watch has ended meanwhile, and its connection with it.
+        # Python's gRPC raises these if the plugin's watch, and with it the connection, has ended meanwhile.
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
         raise PluginFailed("rpc error: code = Canceled desc = grpc: the client connection is closing") from error
 
 
-def _told_by(error: Exception) -> str:
-    """An error as Go's gRPC writes it."""
+def _go_error(error: Exception) -> str:
+    """Format an error as Go's gRPC does."""
     if not isinstance(error, aio.AioRpcError):
         return "context deadline exceeded"
     code = "".join(word.capitalize() for word in error.code().name.split("_"))

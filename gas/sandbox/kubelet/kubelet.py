@@ -1,12 +1,12 @@
-"""A kubelet inside the process: it admits the pods of its node, gives them devices, runs and ends them."""
+"""A kubelet inside the process: it registers its node, admits pods, gives them devices, runs and ends them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
@@ -24,14 +24,14 @@ from gas.sandbox.kubelet.device_manager import (
     write_checkpoint,
 )
 from gas.sandbox.kubelet.device_plugins import DevicePlugins, PluginFailed
-from gas.sandbox.kubelet.pod_lifecycle import PodLife, PodWriter, insist, refused_status
+from gas.sandbox.kubelet.pod_lifecycle import PodLifecycle, PodWriter, refused_status, retry
 from gas.sandbox.kubelet.pod_resources import PodResourcesServer, allocatable_resources, pod_resources
 
-_SIZE = {"cpu": "1000", "memory": "4000Gi", "pods": "1000"}
+_NODE_RESOURCES = {"cpu": "1000", "memory": "4000Gi", "pods": "1000"}
 
 
-class KubeletNode:
-    """One node of the API, as its kubelet writes it."""
+class NodeStatusWriter:
+    """Registers a node and keeps the amounts of devices in its status current."""
 
     def __init__(self, client: ApiClient, name: str) -> None:
         self._client = client
@@ -42,14 +42,21 @@ class KubeletNode:
         return f"/api/v1/nodes/{self._name}"
 
     async def register(self) -> None:
-        """Make the node, unless it is there. Raises RefusedByApi, and aiohttp.ClientError."""
+        """Create the node unless it exists. Raises aiohttp.ClientError."""
         node = {"metadata": {"name": self._name, "labels": {"kubernetes.io/hostname": self._name}}}
-        status = {"capacity": _SIZE, "allocatable": _SIZE, "conditions": [{"type": "Ready", "status": "True"}]}
-        with suppress(RefusedByApi):  # it is there already
+        status = {
+            "capacity": _NODE_RESOURCES,
+            "allocatable": _NODE_RESOURCES,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        with suppress(RefusedByApi):  # it already exists
             await self._client.post("/api/v1/nodes", {**node, "status": status})
 
-    async def keep(self, capacity: NodeAmounts, allocatable: NodeAmounts) -> None:
-        """Write the amounts of all device resources; what others wrote as capacity is allocatable as well."""
+    async def update(self, capacity: NodeAmounts, allocatable: NodeAmounts) -> None:
+        """Write the amounts of all device resources.
+
+        Extended resources that other programs wrote as capacity become allocatable too.
+        """
         with suppress(RefusedByApi, aiohttp.ClientError, TimeoutError):
             found = (await self._client.get(self._path)).get("status", {})
             before: Object = {field: found.get(field) or {} for field in ("capacity", "allocatable")}
@@ -65,10 +72,10 @@ class KubeletNode:
             if any(before[field].get(name) != amount for field in wanted for name, amount in wanted[field].items()):
                 await self._client.patch(f"{self._path}/status", {"status": wanted})
 
-    async def keep_while(self, amounts: Any, every: float) -> None:
-        """Until cancelled. ``amounts`` answers capacity and allocatable."""
+    async def run(self, amounts: Callable[[], tuple[NodeAmounts, NodeAmounts]], every: float) -> None:
+        """Update the status every ``every`` seconds until cancelled. ``amounts`` returns capacity and allocatable."""
         while True:
-            await self.keep(*amounts())
+            await self.update(*amounts())
             await asyncio.sleep(every)
 
 
@@ -84,11 +91,11 @@ class _Change:
 class Kubelet:
     """Runs the pods of one node as kubelet 1.34 does, as far as the API and device plugins can see.
 
-    Cancelling `run` is killing it: containers run on, its sockets stay. Another one with the same ``root`` and
-    ``containers`` is its restart. All admissions, starts and ends stand still while a plugin is asked.
+    Cancelling `run` is like killing kubelet: containers keep running and its sockets stay. A new Kubelet with the same
+    ``root`` and ``containers`` is its restart. All admissions, starts and ends wait while a plugin is called.
 
-    root        in the place of ``/var/lib/kubelet``: sockets and checkpoint; its path must be short
-    containers  what runs on the node
+    root        replaces ``/var/lib/kubelet``: holds sockets and the checkpoint; its path must be short
+    containers  the containers of the node
     """
 
     def __init__(
@@ -108,7 +115,7 @@ class Kubelet:
         self._client = client
         self._node_name = node
         self._pace = pace or KubeletPace()
-        self._node = KubeletNode(client, node)
+        self._node = NodeStatusWriter(client, node)
         self._writer = PodWriter(client)
         self._events = EventRecorder(client, "kubelet")
         self._changes: asyncio.Queue[_Change] = asyncio.Queue()
@@ -120,52 +127,52 @@ class Kubelet:
         self._restarting = True
 
     async def run(self) -> None:
-        """Until cancelled. Raises CannotListen when its sockets cannot be made."""
+        """Run until cancelled. Raises CannotListen if a socket cannot be created."""
         self.device_plugins.mkdir(parents=True, exist_ok=True)
         self._checkpoint = self.device_plugins / CHECKPOINT_FILE
-        self._books = read_checkpoint(self._checkpoint)
+        self._state = read_checkpoint(self._checkpoint)
         self._plugins = DevicePlugins(
             self.device_plugins,
             connecting=self._pace.connecting,
-            told=self._devices_told,
-            lost=self._devices_lost,
+            on_devices=self._devices_reported,
+            on_lost=self._devices_lost,
         )
-        self._life = PodLife(
+        self._lifecycle = PodLifecycle(
             self.containers,
             self._pace,
             self._writer,
-            allotments=lambda uid, name: self._books.allotments.get(uid, {}).get(name, {}),
+            allocations=lambda uid, name: self._state.allocations.get(uid, {}).get(name, {}),
             pre_start=self._plugins.pre_start,
-            torn_down=self._torn_down,
+            on_torn_down=self._torn_down,
         )
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             tasks.create_task(self._plugins.serve())
-            tasks.create_task(PodResourcesServer(self.pod_resources, self._listed, self._allocatable).serve())
+            tasks.create_task(PodResourcesServer(self.pod_resources, self._list_pods, self._allocatable).serve())
             await self._plugins.serving.wait()
             self.serving.set()
-            await insist(self._node.register)
-            tasks.create_task(self._node.keep_while(self._amounts, self._pace.status))
+            await retry(self._node.register)
+            tasks.create_task(self._node.run(self._amounts, self._pace.status))
             await asyncio.sleep(self._pace.sources)
             tasks.create_task(Mirror(self._client, "/api/v1/pods", self._pod_changed).run())
-            await self._go_over_changes()
+            await self._process_changes()
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
         pod = after or before
         if pod is not None and pod["spec"].get("nodeName") == self._node_name:
             self._changes.put_nowait(_Change(before, after))
 
-    async def _go_over_changes(self) -> None:
+    async def _process_changes(self) -> None:
         while True:
             changes = [await self._changes.get()]
             while not self._changes.empty():
                 changes.append(self._changes.get_nowait())
             async with self._turn:
                 for change in sorted(changes, key=_age):
-                    await self._change(change)
+                    await self._process(change)
             self._restarting = False
 
-    async def _change(self, change: _Change) -> None:
+    async def _process(self, change: _Change) -> None:
         pod = change.after or change.before
         if pod is None:
             return
@@ -182,13 +189,13 @@ class Kubelet:
         if uid in self._lives:
             self._ending.add(uid)
             self._end_life(uid)
-            self._lives[uid] = self._tasks.create_task(self._life.stop(pod))
+            self._lives[uid] = self._tasks.create_task(self._lifecycle.stop(pod))
         elif _is_over(pod):
             self._ending.add(uid)
             self._lives[uid] = self._tasks.create_task(self._writer.delete(pod))
 
     def _remove(self, uid: str) -> None:
-        """Gone from the API: nothing is waited for, its devices are free while its containers are still told to end."""
+        """Forget a pod that is gone from the API. Its devices are free at once, even if its containers still stop."""
         seconds = self._pace.stop if self._active.pop(uid, None) is not None else 0
         asyncio.get_running_loop().call_later(seconds, self.containers.forget, uid)
         self._end_life(uid)
@@ -201,15 +208,15 @@ class Kubelet:
             life.cancel()
 
     async def _admit(self, pod: Object) -> None:
-        """Give it its devices and let it live; or refuse it for good."""
+        """Allocate devices and run the pod, or reject it for good."""
         uid = pod["metadata"]["uid"]
         self._active[uid] = pod
         if not self._restarting:
-            self._books.keep_only(self._active)
+            self._state.keep_only(self._active)
         try:
             await allocate_pod(
                 pod,
-                self._books,
+                self._state,
                 self._plugins,
                 runs_already=lambda name: self._restarting and _is_running(self.containers.get(uid, name)),
             )
@@ -220,41 +227,41 @@ class Kubelet:
             message = f"Pod was rejected: Allocate failed due to {failure}, which is unexpected"
             self._tasks.create_task(self._refuse(pod, message))
         else:
-            self._lives[uid] = self._tasks.create_task(self._life.live(pod))
+            self._lives[uid] = self._tasks.create_task(self._lifecycle.run(pod))
         finally:
-            write_checkpoint(self._checkpoint, self._books)
+            write_checkpoint(self._checkpoint, self._state)
 
     async def _refuse(self, pod: Object, message: str) -> None:
         await self._writer.set_status(pod, refused_status(_REFUSED, message))
-        await insist(lambda: self._events.record(pod, "Warning", _REFUSED, message))
+        await retry(lambda: self._events.record(pod, "Warning", _REFUSED, message))
 
     async def _torn_down(self, uid: str) -> None:
         async with self._turn:
             self._active.pop(uid, None)
 
-    def _devices_told(self, resource: str, said: api.ListAndWatchResponse) -> None:
-        devices = {device.ID: device.health == "Healthy" for device in said.devices}
-        numa = {device.ID: frozenset(node.ID for node in device.topology.nodes) for device in said.devices}
-        self._books.tell(resource, devices, numa)
-        write_checkpoint(self._checkpoint, self._books)
+    def _devices_reported(self, resource: str, response: api.ListAndWatchResponse) -> None:
+        devices = {device.ID: device.health == "Healthy" for device in response.devices}
+        numa = {device.ID: frozenset(node.ID for node in device.topology.nodes) for device in response.devices}
+        self._state.set_devices(resource, devices, numa)
+        write_checkpoint(self._checkpoint, self._state)
 
     def _devices_lost(self, resource: str) -> None:
-        self._books.lose(resource)
+        self._state.mark_plugin_gone(resource)
 
     def _amounts(self) -> tuple[NodeAmounts, NodeAmounts]:
-        return self._books.capacity(), self._books.allocatable()
+        return self._state.capacity(), self._state.allocatable()
 
-    def _listed(self) -> resources_api.ListPodResourcesResponse:
+    def _list_pods(self) -> resources_api.ListPodResourcesResponse:
         if not self._restarting:
-            self._books.keep_only(self._active)
-        return pod_resources(self._active.values(), self._books)
+            self._state.keep_only(self._active)
+        return pod_resources(self._active.values(), self._state)
 
     def _allocatable(self) -> resources_api.AllocatableResourcesResponse:
-        return allocatable_resources(self._books)
+        return allocatable_resources(self._state)
 
 
 def _age(change: _Change) -> str:
-    """Pods that kubelet learns of at once are taken in the order of their creation."""
+    """Return the sort key by which kubelet processes pods that it learns of at the same time: their creation."""
     return str(((change.after or change.before) or {})["metadata"]["creationTimestamp"])
 
 

@@ -1,4 +1,4 @@
-"""What a pod goes through on a node once its kubelet has admitted it: its containers start, run, and end."""
+"""The life of a pod after its admission: its containers start, run and end, and its status says so."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from gas.sandbox.kubelet.containers import (
     Container,
     Containers,
     KubeletPace,
+    container_devices,
     container_seconds,
-    read_answers,
     restart_seconds,
     stop_seconds,
 )
-from gas.sandbox.kubelet.device_manager import Allotment, asked_resources
+from gas.sandbox.kubelet.device_manager import Allocation, requested_devices
 from gas.sandbox.kubelet.device_plugins import PluginFailed
 
 Object = dict[str, Any]
 
+_RETRY = 0.2
+
 
 def pod_status(pod: Object, containers: Containers, phase: str) -> Object:
-    """Of a pod that was admitted, with what its containers do now."""
+    """Return the status of an admitted pod, with the current states of its containers."""
     running = phase == "Running"
     return {
         "phase": phase,
@@ -39,7 +41,7 @@ def pod_status(pod: Object, containers: Containers, phase: str) -> Object:
 
 
 def refused_status(reason: str, message: str) -> Object:
-    """Of a pod that kubelet did not take: it has failed for good, and no container of it is ever shown."""
+    """Return the status of a pod that kubelet rejected: failed for good, without container statuses."""
     return {"phase": "Failed", "reason": reason, "message": message, "startTime": _now()}
 
 
@@ -49,7 +51,7 @@ def _statuses(pod: Object, specified: list[Object], containers: Containers) -> l
 
 
 def _status(specified: Object, container: Container | None) -> Object:
-    resources = {name: str(amount) for name, amount in asked_resources(specified).items()}
+    resources = {name: str(amount) for name, amount in requested_devices(specified).items()}
     common = {"name": specified["name"], "image": specified["image"], "imageID": "", "allocatedResources": resources}
     if container is None:
         waiting = {"waiting": {"reason": "PodInitializing"}}
@@ -78,27 +80,25 @@ def _now() -> str:
     return timestamp(datetime.now(UTC))
 
 
-_RETRY = 0.2
-
-
 class PodWriter:
-    """Writes status and end of pods, through an API server that may be away for a while."""
+    """Writes the status of pods and deletes them. Retries while the API server does not respond."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
     async def set_status(self, pod: Object, status: Object) -> None:
+        """Write the status of this pod, but not of another pod with the same name."""
         patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
-        await insist(lambda: self._client.patch(f"{_path(pod)}/status", patch))
+        await retry(lambda: self._client.patch(f"{_path(pod)}/status", patch))
 
     async def delete(self, pod: Object) -> None:
-        """At once, and only this very pod."""
+        """Delete this pod at once, but not another pod with the same name."""
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        await insist(lambda: self._client.delete(_path(pod), options))
+        await retry(lambda: self._client.delete(_path(pod), options))
 
 
-async def insist(send: Callable[[], Awaitable[Any]]) -> None:
-    """Send until there is an answer. A refusal is one too: the object is gone, or is another by now."""
+async def retry(send: Callable[[], Awaitable[Any]]) -> None:
+    """Send a request until the API server responds. A refusal also counts: the object is gone or was replaced."""
     while True:
         try:
             await send()
@@ -117,15 +117,12 @@ def _path(pod: Object) -> str:
     return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
 
 
-_RETRY = 0.2
+class PodLifecycle:
+    """Runs pods, each in a task of its own, and writes their status.
 
-
-class PodLife:
-    """Lives through pods, each in a task of its own, and writes their status.
-
-    allotments  what a container, by its pod's UID and its name, was given of each resource
-    pre_start   asks the plugin of a resource to prepare devices; may raise PluginFailed
-    torn_down   called with the UID of a pod that needs its devices no more
+    allocations   returns what a container was allocated, by resource; takes its pod's UID and its name
+    pre_start     asks the plugin of a resource to prepare devices; may raise PluginFailed
+    on_torn_down  called with the UID of a pod that no longer needs its devices
     """
 
     def __init__(
@@ -134,34 +131,34 @@ class PodLife:
         pace: KubeletPace,
         writer: PodWriter,
         *,
-        allotments: Callable[[str, str], Mapping[str, Allotment]],
+        allocations: Callable[[str, str], Mapping[str, Allocation]],
         pre_start: Callable[[str, frozenset[str]], Awaitable[None]],
-        torn_down: Callable[[str], Awaitable[None]],
+        on_torn_down: Callable[[str], Awaitable[None]],
     ) -> None:
         self._containers = containers
         self._pace = pace
         self._writer = writer
-        self._allotments = allotments
+        self._allocations = allocations
         self._pre_start = pre_start
-        self._torn_down = torn_down
+        self._on_torn_down = on_torn_down
 
-    async def live(self, pod: Object) -> None:
-        """From its first container to the end of its last."""
+    async def run(self, pod: Object) -> None:
+        """Run a pod from the start of its first container to the end of its last."""
         for container in pod["spec"].get("initContainers") or ():
-            started = await self._started(pod, container)
+            started = await self._start(pod, container)
             if container.get("restartPolicy") != "Always":
                 await started.ended.wait()
         for container in pod["spec"]["containers"]:
-            await self._started(pod, container)
-        await self._show(pod, "Running")
+            await self._start(pod, container)
+        await self._write_status(pod, "Running")
         async with asyncio.TaskGroup() as tasks:
             for container in pod["spec"]["containers"]:
-                tasks.create_task(self._until_ended(pod, container))
+                tasks.create_task(self._run_to_end(pod, container))
         self._containers.stop(pod["metadata"]["uid"])
         await self._tear_down(pod)
 
     async def stop(self, pod: Object) -> None:
-        """What a deleted pod goes through."""
+        """End a deleted pod."""
         metadata = pod["metadata"]
         await asyncio.sleep(min(stop_seconds(pod, self._pace.stop), metadata.get("deletionGracePeriodSeconds", 0)))
         self._containers.stop(metadata["uid"])
@@ -169,49 +166,49 @@ class PodLife:
         await asyncio.sleep(self._pace.removal)
         await self._writer.delete(pod)
 
-    async def _started(self, pod: Object, container: Object, *, again: bool = False) -> Container:
-        """Running now; one that has run since before kubelet's restart is left as it is."""
+    async def _start(self, pod: Object, container: Object, *, again: bool = False) -> Container:
+        """Start a container and return its run. A container from before kubelet's restart is left as it is."""
         uid, name = pod["metadata"]["uid"], container["name"]
         if (found := self._containers.get(uid, name)) is not None and not again:
             return found
-        allotments = self._allotments(uid, name)
-        for resource, allotment in allotments.items():
-            await self._prepared(resource, allotment.ids)
-        given = read_answers(allotment.answer for allotment in allotments.values())
+        allocations = self._allocations(uid, name)
+        for resource, allocation in allocations.items():
+            await self._pre_start_devices(resource, allocation.ids)
+        devices = container_devices(allocation.response for allocation in allocations.values())
         is_init = container in (pod["spec"].get("initContainers") or ())
         seconds = container_seconds(pod, name, self._pace.init if is_init else self._pace.run)
         if is_init and container.get("restartPolicy") == "Always":
             seconds = None
         if not again and (until_restart := restart_seconds(pod, name)) is not None:
-            return self._containers.start(uid, name, given, until_restart, fails=True)
-        return self._containers.start(uid, name, given, seconds)
+            return self._containers.start(uid, name, devices, until_restart, fails=True)
+        return self._containers.start(uid, name, devices, seconds)
 
-    async def _prepared(self, resource: str, ids: frozenset[str]) -> None:
-        """The plugin has prepared the devices; one that fails is asked again, and the container waits."""
+    async def _pre_start_devices(self, resource: str, ids: frozenset[str]) -> None:
+        """Have the plugin prepare the devices. If it fails, ask again; the container waits."""
         while True:
             try:
                 return await self._pre_start(resource, ids)
             except PluginFailed:
                 await asyncio.sleep(_RETRY)
 
-    async def _until_ended(self, pod: Object, container: Object) -> None:
-        """Starts it again while it fails and the pod wants that."""
+    async def _run_to_end(self, pod: Object, container: Object) -> None:
+        """Wait for the end of a container. Restart it while it fails and the pod's restart policy says so."""
         uid, name = pod["metadata"]["uid"], container["name"]
         while (run := self._containers.get(uid, name)) is not None:
             await run.ended.wait()
             if run.succeeded or pod["spec"].get("restartPolicy") == "Never":
                 break
-            await self._started(pod, container, again=True)
-            await self._show(pod, "Running")
-        await self._show(pod, "Running")
+            await self._start(pod, container, again=True)
+            await self._write_status(pod, "Running")
+        await self._write_status(pod, "Running")
 
     async def _tear_down(self, pod: Object) -> None:
-        """Some time after its last container ended, the pod is over and its devices are free."""
+        """Release the devices some time after the last container ended, and write the last phase."""
         await asyncio.sleep(self._pace.teardown)
-        await self._torn_down(pod["metadata"]["uid"])
-        await self._show(pod, _last_phase(pod, self._containers))
+        await self._on_torn_down(pod["metadata"]["uid"])
+        await self._write_status(pod, _last_phase(pod, self._containers))
 
-    async def _show(self, pod: Object, phase: str) -> None:
+    async def _write_status(self, pod: Object, phase: str) -> None:
         await self._writer.set_status(pod, pod_status(pod, self._containers, phase))
 
 

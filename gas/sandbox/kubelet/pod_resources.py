@@ -1,4 +1,4 @@
-"""Kubelet's PodResources API: which containers have which devices, as far as kubelet tells."""
+"""Kubelet's PodResources API: which containers have which devices."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import (
     PodResourcesListerServicer,
     add_PodResourcesListerServicer_to_server,
 )
-from gas.sandbox.kubelet.device_manager import DeviceBooks
+from gas.sandbox.kubelet.device_manager import DeviceState
 
 Object = dict[str, Any]
 
 AT_ONCE = 10
 PER_SECOND = 100
-"""How many questions kubelet answers; those above are refused."""
+"""Kubelet's rate limit for requests of all clients; requests above it are refused."""
 
 _Request = TypeVar("_Request")
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
 
-def pod_resources(pods: Iterable[Object], books: DeviceBooks) -> api.ListPodResourcesResponse:
-    """Sidecars and app containers of each pod, with devices or without. Ordinary init containers never show."""
+def pod_resources(pods: Iterable[Object], state: DeviceState) -> api.ListPodResourcesResponse:
+    """List the sidecars and app containers of each pod, with or without devices, but no ordinary init containers."""
     return api.ListPodResourcesResponse(
         pod_resources=[
             api.PodResources(
                 name=pod["metadata"]["name"],
                 namespace=pod["metadata"]["namespace"],
-                containers=[_container(pod, container, books) for container in _shown(pod)],
+                containers=[_container(pod, container, state) for container in _shown(pod)],
             )
             for pod in pods
         ]
     )
 
 
-def allocatable_resources(books: DeviceBooks) -> api.AllocatableResourcesResponse:
-    """All healthy ids, whether containers have them or not."""
+def allocatable_resources(state: DeviceState) -> api.AllocatableResourcesResponse:
+    """List all healthy ids, allocated or not."""
     return api.AllocatableResourcesResponse(
         devices=[
             part
-            for resource in sorted(books.resources)
-            for part in _devices(resource, books.healthy(resource) or (), books)
+            for resource in sorted(state.resources)
+            for part in _devices(resource, state.healthy(resource) or (), state)
         ]
     )
 
@@ -56,25 +56,25 @@ def allocatable_resources(books: DeviceBooks) -> api.AllocatableResourcesRespons
 class PodResourcesServer:
     """Serves the API at one socket.
 
-    asked        makes the answer to ``List``
-    allocatable  makes that to ``GetAllocatableResources``
+    list_pods    returns the response to ``List``
+    allocatable  returns the response to ``GetAllocatableResources``
     """
 
     def __init__(
         self,
         socket: Path,
-        asked: Callable[[], api.ListPodResourcesResponse],
+        list_pods: Callable[[], api.ListPodResourcesResponse],
         allocatable: Callable[[], api.AllocatableResourcesResponse],
     ) -> None:
         self._socket = socket
-        self._asked = asked
+        self._list_pods = list_pods
         self._allocatable = allocatable
 
     async def serve(self) -> None:
-        """Until cancelled; the socket stays when it ends."""
+        """Serve until cancelled. The socket stays at the end."""
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         server = aio.server()
-        add_PodResourcesListerServicer_to_server(_Lister(self._asked, self._allocatable), server)
+        add_PodResourcesListerServicer_to_server(_Lister(self._list_pods, self._allocatable), server)
         await PluginSocket.listen(server, self._socket)
         try:
             await asyncio.Event().wait()
@@ -83,14 +83,14 @@ class PodResourcesServer:
 
 
 class _Lister(PodResourcesListerServicer):
-    """The methods as gRPC wants them."""
+    """The gRPC service."""
 
     def __init__(
         self,
-        asked: Callable[[], api.ListPodResourcesResponse],
+        list_pods: Callable[[], api.ListPodResourcesResponse],
         allocatable: Callable[[], api.AllocatableResourcesResponse],
     ) -> None:
-        self._asked = asked
+        self._list_pods = list_pods
         self._allocatable = allocatable
         self._limit = _Limit(asyncio.get_running_loop().time)
 
@@ -100,7 +100,7 @@ class _Lister(PodResourcesListerServicer):
         context: aio.ServicerContext[api.ListPodResourcesRequest, api.ListPodResourcesResponse],
     ) -> api.ListPodResourcesResponse:
         await self._limit.take(context)
-        return self._asked()
+        return self._list_pods()
 
     async def Get(  # noqa: N802 -- kubelet's name
         self,
@@ -108,7 +108,7 @@ class _Lister(PodResourcesListerServicer):
         context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
     ) -> api.GetPodResourcesResponse:
         await self._limit.take(context)
-        for pod in self._asked().pod_resources:
+        for pod in self._list_pods().pod_resources:
             if (pod.namespace, pod.name) == (request.pod_namespace, request.pod_name):
                 return api.GetPodResourcesResponse(pod_resources=pod)
         sentence = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
@@ -125,15 +125,15 @@ class _Lister(PodResourcesListerServicer):
 
 
 class _Limit:
-    """Kubelet's on all questions of all who ask: `AT_ONCE` after a pause, then `PER_SECOND`."""
+    """Kubelet's rate limit for all clients together: bursts of `AT_ONCE`, then `PER_SECOND`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._left = float(AT_ONCE)
         self._at = clock()
 
-    async def take(self, context: aio.ServicerContext[_Request, _Answer]) -> None:
-        """Let a question in, or refuse it."""
+    async def take(self, context: aio.ServicerContext[_Request, _Response]) -> None:
+        """Let a request pass, or abort it."""
         now = self._clock()
         self._left = min(self._left + (now - self._at) * PER_SECOND, AT_ONCE)
         self._at = now
@@ -148,18 +148,20 @@ def _shown(pod: Object) -> list[Object]:
     return [*sidecars, *pod["spec"]["containers"]]
 
 
-def _container(pod: Object, container: Object, books: DeviceBooks) -> api.ContainerResources:
-    allotments = books.allotments.get(pod["metadata"]["uid"], {}).get(container["name"], {})
-    devices = [part for resource, allotment in allotments.items() for part in _devices(resource, allotment.ids, books)]
+def _container(pod: Object, container: Object, state: DeviceState) -> api.ContainerResources:
+    allocations = state.allocations.get(pod["metadata"]["uid"], {}).get(container["name"], {})
+    devices = [
+        part for resource, allocation in allocations.items() for part in _devices(resource, allocation.ids, state)
+    ]
     return api.ContainerResources(name=container["name"], devices=devices)
 
 
-def _devices(resource: str, ids: Iterable[str], books: DeviceBooks) -> list[api.ContainerDevices]:
-    """One entry for each id, or for each NUMA node of it, in no order, as kubelet writes them."""
+def _devices(resource: str, ids: Iterable[str], state: DeviceState) -> list[api.ContainerDevices]:
+    """Return one entry per id, or one per NUMA node of an id, in no particular order, as kubelet does."""
     return [
         api.ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)
         for id_ in ids
-        for topology in _topologies(books.numa_nodes(resource, id_))
+        for topology in _topologies(state.numa_nodes(resource, id_))
     ]
 
 

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from gas.sandbox.demo.pod_story import InsidePod, inside_pod
-from gas.sandbox.kubelet.containers import ContainerChoice, Containers
+from gas.sandbox.kubelet.containers import ContainerDevices, Containers
 
 
-def given(*cards: int, mask: str = "") -> ContainerChoice:
+def given(*cards: int, mask: str = "") -> ContainerDevices:
     nodes = {f"/dev/dri/{name}": "/host" for card in cards for name in (f"card{card}", f"renderD{128 + card}")}
-    return ContainerChoice(device_nodes=nodes, env={"ZE_AFFINITY_MASK": mask} if mask else {})
+    return ContainerDevices(device_nodes=nodes, env={"ZE_AFFINITY_MASK": mask} if mask else {})
 
 
 async def looked_at(
-    annotations: dict[str, str], init: dict[str, ContainerChoice], **apps: ContainerChoice
+    annotations: dict[str, str], init: dict[str, ContainerDevices], **apps: ContainerDevices
 ) -> InsidePod:
     containers = Containers()
     for name, what in (*init.items(), *apps.items()):
@@ -58,6 +58,6 @@ async def test_of_several_containers_those_with_devices_are_named() -> None:
     ],
 )
 async def test_what_is_written_is_compared_container_by_container(
-    annotations: dict[str, str], init: dict[str, ContainerChoice], apps: dict[str, ContainerChoice], as_written: bool
+    annotations: dict[str, str], init: dict[str, ContainerDevices], apps: dict[str, ContainerDevices], as_written: bool
 ) -> None:
     assert (await looked_at(annotations, init, **apps)).as_written is as_written

@@ -48,9 +48,12 @@ class _EndsInTheMiddle(DevicePluginServicer):
 async def test_a_plugin_that_ends_while_it_is_asked_costs_that_call_and_nothing_more() -> None:
     with TemporaryDirectory(prefix="gas-") as name:
         directory = Path(name)
-        told, lost = asyncio.Event(), asyncio.Event()
+        reported, lost = asyncio.Event(), asyncio.Event()
         plugins = DevicePlugins(
-            directory, connecting=5.0, told=lambda _name, _said: told.set(), lost=lambda _name: lost.set()
+            directory,
+            connecting=5.0,
+            on_devices=lambda _name, _response: reported.set(),
+            on_lost=lambda _name: lost.set(),
         )
         server = aio.server()
         add_DevicePluginServicer_to_server(_EndsInTheMiddle(), server)
@@ -61,7 +64,7 @@ async def test_a_plugin_that_ends_while_it_is_asked_costs_that_call_and_nothing_
                 api.RegisterRequest(version="v1beta1", endpoint="plugin.sock", resource_name=RESOURCE)
             )
             async with asyncio.timeout(5.0):
-                await told.wait()
+                await reported.wait()
                 with pytest.raises(PluginFailed, match="the client connection is closing"):
                     await plugins.allocate(RESOURCE, frozenset({"card0"}))
                 await lost.wait()

@@ -79,9 +79,9 @@ async def test_what_a_container_was_given_can_be_seen(client: ApiClient, root: P
         await until(client, "p", lambda value: phase(value) == "Running")
         container = kubelet.containers.get(created["metadata"]["uid"], "c")
         assert container is not None
-        assert container.given.env == {"CARDS": "0"}
-        assert container.given.device_nodes == {"/dev/dri/card0": "/tmp/card0"}
-        assert container.given.cdi_devices == ("gpu=card0",)
+        assert container.devices.env == {"CARDS": "0"}
+        assert container.devices.device_nodes == {"/dev/dri/card0": "/tmp/card0"}
+        assert container.devices.cdi_devices == ("gpu=card0",)
 
 
 async def test_after_a_reboot_pods_with_devices_have_failed(client: ApiClient, root: Path) -> None:
