@@ -1,4 +1,4 @@
-"""The plugin's parts and who tells whom. Everything is wired here, by hand."""
+"""The plugin's parts and their wiring, all of it by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gas.card_facts import Scan
 from gas.cluster.connection import ApiServer
 from gas.intel.names import COUNT_RESOURCES
 from gas.plugin.cluster_side import ClusterSide
-from gas.plugin.devices.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
+from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.cdi_file import cdi_text, write_cdi_file
 from gas.plugin.devices.container_answer import (
     Cdi,
@@ -24,6 +24,7 @@ from gas.plugin.devices.container_answer import (
 )
 from gas.plugin.devices.device_ids import DeviceId
 from gas.plugin.devices.device_lists import device_lists, monitored, monitoring_resources
+from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
 from gas.plugin.discovery.fake_tree import fake_tree_warning
 from gas.plugin.discovery.rescan import Scanner
 from gas.plugin.discovery.sysfs import read_gpus
@@ -31,7 +32,7 @@ from gas.plugin.environment import Environment
 from gas.plugin.files.kept_file import KeptFile
 from gas.plugin.flag_table import WriteNode
 from gas.plugin.flags import Flags
-from gas.plugin.kubelet.device_server import Allocate, AllocateRequest, DeviceServer, Outcome, Prefer
+from gas.plugin.kubelet.device_server import Allocate, DeviceServer, Outcome, Prefer
 from gas.plugin.kubelet.plugin_socket import SocketIdentity
 from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.kubelet.registration import Registration, State
@@ -44,13 +45,13 @@ from gas.vocabulary import DeviceOptions
 logger = logging.getLogger(__name__)
 
 CDI_FILE_WITHIN = 1.0
-"""Seconds that the first CDI file gets before devices are offered without it: runtimes look names up there."""
+"""Seconds to wait for the first CDI file before devices are offered without it. Runtimes look names up in it."""
 
 
 class Plugin:
-    """Everything that one node's plugin does. Nothing runs before `run`.
+    """One node's plugin. Nothing runs before `run`.
 
-    api  None with --resource-manager=false: then nobody is asked for whom devices are
+    api  None with --resource-manager=false: then no pod is looked up, and kubelet's choice stands
     """
 
     def __init__(self, api: ApiServer | None, flags: Flags, environment: Environment, metrics: Metrics) -> None:
@@ -74,7 +75,14 @@ class Plugin:
             self._scanned,
         )
         self.cluster = (
-            ClusterSide(api, flags, metrics, gpus=lambda: self.scanner.scan.gpus, presentation=self._presentation)
+            ClusterSide(
+                api,
+                flags,
+                metrics,
+                self._resources,
+                gpus=lambda: self.scanner.scan.gpus,
+                presentation=self._presentation,
+            )
             if api is not None
             else None
         )
@@ -98,8 +106,8 @@ class Plugin:
         self._show_metrics()
 
     async def run(self) -> None:
-        """Until cancelled: then the sockets and the NFD file are gone; what the node says stays."""
-        self._tell_fake_tree()
+        """Run until cancelled; then remove the sockets and the NFD file. What is written on the node stays."""
+        self._warn_of_fake_tree()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.scanner.run())
@@ -111,19 +119,17 @@ class Plugin:
                     await self.cluster.catch_up()
                 if self._cdi_file is not None:
                     await self._cdi_file.tried(CDI_FILE_WITHIN)
-                # They end before the rest does: until then the pod in the middle is answered for as ever.
+                # Registrations end before the rest, so that calls for the pod in the middle are still served.
                 async with asyncio.TaskGroup() as serving:
                     for registration in self.registrations.values():
                         serving.create_task(registration.run())
         finally:
-            if self.cluster is not None:
-                await self.cluster.close()
             await self._resources.close()
             if self._nfd_file is not None:
                 await self._nfd_file.end(remove_feature_file)
 
     def _scanned(self, scan: Scan) -> None:
-        """The cards are others than before."""
+        """Publish the cards, which have changed: to kubelet, the node, the CDI file and the NFD file."""
         flags = self._flags
         if self._cdi_file is not None:
             self._cdi_file.want(cdi_text(scan.gpus, self._presentation))
@@ -148,30 +154,30 @@ class Plugin:
             self._nfd_file.want(feature_text(description.labels, description.resources))
             if description.annotations:
                 logger.warning(
-                    "the cards of this node are not alike, which a feature file cannot say: the extender will take "
-                    "each for an even share of all; use --write-node=patch here"
+                    "the cards of this node differ, which an NFD feature file cannot express: the extender will count "
+                    "each as an even share of their sum; use --write-node=patch on this node"
                 )
 
     def _card_server(self, resource: str) -> DeviceServer:
-        """Without the cluster kubelet's choice stands, unless there is a policy."""
+        """Build the server of a driver's cards. Without the cluster, the policy or kubelet chooses."""
         allocate: Allocate = self._plain_answer
         prefer: Prefer | None = None if self._flags.allocation_policy is AllocationPolicy.NONE else self._by_policy
         if self.cluster is not None:
-            allocate, prefer = self.cluster.answers.allocate, self.cluster.answers.prefer
+            allocate, prefer = self.cluster.allocator.allocate, self.cluster.allocator.prefer
         return DeviceServer(
             resource,
             prefer=prefer,
             allocate=allocate,
-            plain_answer=self._plain_answer,
-            on_answered=partial(self._answered, resource),
+            fallback=self._plain_answer,
+            on_reply=partial(self._count_reply, resource),
         )
 
     def _monitoring_server(self, resource: str) -> DeviceServer:
         return DeviceServer(
             resource,
             allocate=self._monitoring_answer,
-            plain_answer=self._monitoring_answer,
-            on_answered=partial(self._answered, resource),
+            fallback=self._monitoring_answer,
+            on_reply=partial(self._count_reply, resource),
         )
 
     async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
@@ -184,18 +190,18 @@ class Plugin:
         gpus = monitored(self.scanner.scan.gpus, self._flags.monitoring).get(request.resource, ())
         return monitoring_answer(gpus, self._presentation)
 
-    def _answered(self, resource: str, method: str, outcome: Outcome, seconds: float) -> None:
+    def _count_reply(self, resource: str, method: str, outcome: Outcome, seconds: float) -> None:
         self._metrics.answers.labels(resource, method, outcome.value).inc()
         self._metrics.answer_seconds.labels(method).observe(seconds)
 
     def _kubelet_met(self, kubelet: SocketIdentity) -> None:
-        """Told by the registration of every resource, of which only the first has news."""
+        """Note a restart of kubelet. Every resource's registration calls this; only the first call matters."""
         if kubelet != self._kubelet and self.cluster is not None:
-            self.cluster.matching.kubelet_restarted()
+            self.cluster.matcher.kubelet_restarted()
         self._kubelet = kubelet
 
     def _registration_changed(self) -> None:
-        """While another plugin serves all that this one has, what the node says is the other one's."""
+        """Stop writing files and the node while another plugin serves every resource that this one has."""
         states = [each.state for each in self.registrations.values() if each.state is not State.NO_CARDS]
         held = bool(states) and all(state is State.STANDING_BACK for state in states)
         for writer in self._writers:
@@ -204,13 +210,13 @@ class Plugin:
             else:
                 writer.go_on()
 
-    def _tell_fake_tree(self) -> None:
+    def _warn_of_fake_tree(self) -> None:
         if (warning := fake_tree_warning(self._flags.prefix)) is None:
             return
         self._metrics.fake.set(1)
         logger.warning("%s", warning)
         if self.cluster is not None:
-            self.cluster.tell_node("FakeGPUs", warning)
+            self.cluster.post_on_node("FakeGPUs", warning)
 
     def _show_metrics(self) -> None:
         metrics, scanner = self._metrics, self.scanner

@@ -1,4 +1,4 @@
-"""What the plugin has to do with the cluster: whose devices are asked for, receipts on pods, labels on the node."""
+"""The parts of the plugin that use the cluster's API: matching, receipts on pods, labels and resources on the node."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gas.plugin.devices.container_answer import Presentation
 from gas.plugin.flag_table import WriteNode
 from gas.plugin.flags import Flags
 from gas.plugin.kubelet.pod_resources import PodResources
-from gas.plugin.matching.answers import Answers
+from gas.plugin.matching.allocator import Allocator
 from gas.plugin.matching.given_masks import GivenMasks
-from gas.plugin.matching.look_up import LookUp
-from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode
+from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
+from gas.plugin.matching.matcher import Matcher
+from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.node_writer import NodeWriter
 from gas.plugin.receipts.receipt_writer import ReceiptWriter
@@ -34,18 +34,16 @@ from gas.plugin.receipts.receipts import Receipt, ReceiptKind
 logger = logging.getLogger(__name__)
 
 FIRST_LIST = 1.0
-"""Seconds that the first list of pods gets before devices are offered without it."""
-
-LISTED_WITHIN = 2.0
-"""Seconds for kubelet's answer; while it waits for ours `gas.plugin.matching.look_up.LOOK_UP_WITHIN` ends earlier."""
+"""Seconds to wait for the first list of pods before devices are offered without it."""
 
 
 class ClusterSide:
-    """The parts that need the cluster's API. Cards are given out while it is away, as far as is known.
+    """The parts that need the cluster's API. While it is unreachable, cards are handed out by what is known.
 
-    api           closed by whoever made it
-    gpus          the cards of this node as they are now
-    presentation  how containers see them
+    api           closed by the caller
+    resources     kubelet's PodResources, closed by the caller
+    gpus          returns the cards that this node has now
+    presentation  how containers see the cards
     """
 
     def __init__(
@@ -53,27 +51,27 @@ class ClusterSide:
         api: ApiServer,
         flags: Flags,
         metrics: Metrics,
+        resources: PodResources,
         *,
         gpus: Callable[[], Collection[CardFacts]],
         presentation: Presentation,
     ) -> None:
         self._metrics = metrics
         self._node = flags.node_name
-        socket = flags.kubelet_dir / "pod-resources" / "kubelet.sock"
-        self._resources = PodResources(socket, timeout=LISTED_WITHIN)
+        self._resources = resources
         self.events = Events(api, component="gas-plugin", instance=flags.node_name)
-        self.pods = PodsOfNode(self._pods_changed)
-        self.matching = Matching(self.pods)
+        self.pods = GpuPods(self._pods_changed)
+        self.matcher = Matcher(self.pods)
         self.pod_watch = Watch(api, paths.pods(), NodePod, self.pods, field_selector=f"spec.nodeName={flags.node_name}")
-        self._look_up = LookUp(
-            self.matching,
-            self._resources,
-            watches=lambda: self.pod_watch.synced.is_set() and self.pod_watch.refused is None,
+        self._resolver = PodResolver(
+            self.matcher,
+            resources,
+            is_watching=lambda: self.pod_watch.synced.is_set() and self.pod_watch.refused is None,
         )
         masks = GivenMasks()
-        self.answers = Answers(
-            self.matching,
-            self._look_up,
+        self.allocator = Allocator(
+            self.matcher,
+            self._resolver,
             masks,
             metrics,
             gpus=gpus,
@@ -83,13 +81,13 @@ class ClusterSide:
         )
         self.receipts = ReceiptWriter(
             self.pods,
-            self.matching,
-            self._resources,
+            self.matcher,
+            resources,
             masks,
             partial(patch_pod_annotations, api),
-            last_call=lambda: self.answers.last_call,
-            on_receipt=self._tell_receipt,
-            on_mask=self._tell_mask,
+            last_call=lambda: self.allocator.last_call,
+            on_receipt=self._report_receipt,
+            on_mask=self._report_mask,
         )
         self.node_writer: NodeWriter | None = None
         self._node_watch: Watch[Node] | None = None
@@ -101,40 +99,36 @@ class ClusterSide:
         self._show_metrics()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Watch, compare and write, until cancelled."""
+        """Start to watch, compare and write, until cancelled."""
         for loop in (self.pod_watch, self.receipts, self.events, self._node_watch, self.node_writer):
             if loop is not None:
                 tasks.create_task(loop.run())
 
     async def catch_up(self) -> None:
-        """Before kubelet calls: which pods wait, and which of their containers an earlier run has served."""
+        """Learn, before kubelet calls, which pods wait and which of their containers an earlier run has served."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_LIST):
                 await self.pod_watch.synced.wait()
         if not self.pod_watch.synced.is_set():
-            logger.warning("the pods of this node are not known yet; its cards are offered all the same")
+            logger.warning("the pods of this node are not known yet; its cards are offered anyway")
         asked = time.monotonic()
         if listing := await self._resources.pods():
-            self.matching.learn(listing, asked=asked)
+            self.matcher.learn(listing, asked=asked)
 
-    async def close(self) -> None:
-        """End the connection to kubelet."""
-        await self._resources.close()
-
-    def tell_node(self, reason: str, message: str) -> None:
-        """A warning on the node."""
-        # kubectl describe looks for a node's events under its name as UID, as kubelet writes them.
+    def post_on_node(self, reason: str, message: str) -> None:
+        """Post a warning event on the node."""
+        # kubectl describe finds a node's events by its name in place of the UID, as kubelet writes them.
         involved = Involved(kind="Node", name=self._node, uid=self._node)
         self.events.post(involved, severity="Warning", reason=reason, message=message)
 
     def _pods_changed(self) -> None:
-        self._look_up.pods_changed()
+        self._resolver.pods_changed()
 
     def _allocated(self) -> None:
         self.receipts.look_soon()
 
-    def _tell_receipt(self, pod: PodOfNode, receipt: Receipt) -> None:
-        """Count, and say it."""
+    def _report_receipt(self, pod: GpuPod, receipt: Receipt) -> None:
+        """Count and log the receipt, and post an event on the pod."""
         metrics = self._metrics
         is_mismatch = receipt.kind is ReceiptKind.MISMATCH
         counter = {
@@ -146,15 +140,15 @@ class ClusterSide:
         level = logging.WARNING if is_mismatch else logging.INFO
         logger.log(level, "%s", receipt.sentence, extra={"pod": pod.key, **receipt.annotations})
         severity: Literal["Normal", "Warning"] = "Warning" if is_mismatch else "Normal"
-        self._tell_pod(pod, severity, _REASONS[receipt.kind], receipt.sentence)
+        self._post_on_pod(pod, severity, _REASONS[receipt.kind], receipt.sentence)
 
-    def _tell_mask(self, pod: PodOfNode, sentence: str) -> None:
-        """Count, and say it."""
+    def _report_mask(self, pod: GpuPod, sentence: str) -> None:
+        """Count and log the wrong mask, and post an event on the pod."""
         self._metrics.tile_mismatches.inc()
         logger.warning("%s", sentence, extra={"pod": pod.key})
-        self._tell_pod(pod, "Warning", "GPUTilesNotAsDecided", sentence)
+        self._post_on_pod(pod, "Warning", "GPUTileMismatch", sentence)
 
-    def _tell_pod(self, pod: PodOfNode, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+    def _post_on_pod(self, pod: GpuPod, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         namespace, _, name = pod.key.partition("/")
         involved = Involved(kind="Pod", name=name, uid=pod.uid, namespace=namespace)
         self.events.post(involved, severity=severity, reason=reason, message=message)
@@ -170,7 +164,7 @@ class ClusterSide:
 
 
 _REASONS = {
-    ReceiptKind.MISMATCH: "GPUCardsNotAsDecided",
+    ReceiptKind.MISMATCH: "GPUAllocationMismatch",
     ReceiptKind.ADOPTED: "GPUCardsAdopted",
     ReceiptKind.REPAIRED: "GPUReceiptRepaired",
 }

@@ -94,7 +94,7 @@ def test_what_users_write_on_pods_that_name_their_node_is_not_believed_and_costs
             gpu_node.create(pod(f"honest-{number}", container(i915=1, millicores=800)))
     gpu_node.running([*forged, "honest-0", "honest-3"])
     gpu_node.settled(receipts_expected=forged)
-    wait_for("its event", lambda: event_messages(gpu_node.api, "not-there", "GPUCardsNotAsDecided"))
+    wait_for("its event", lambda: event_messages(gpu_node.api, "not-there", "GPUAllocationMismatch"))
 
 
 def test_while_kubelet_does_not_say_who_has_what_cards_are_given_out_and_broken_cards_cost_the_others_nothing(
@@ -162,13 +162,13 @@ def test_a_mask_of_other_tiles_than_decided_is_told(gpu_node: GpuNode) -> None:
     other = str(1 - int(tile))
     gpu_node.api.merge(f"{PODS}/edited", {"metadata": {"annotations": {"gas-container-tiles": f"{card}:gt{other}"}}})
     aside.rename(socket)
-    (told,) = wait_for("its event", lambda: event_messages(gpu_node.api, "edited", "GPUTilesNotAsDecided"))
+    (told,) = wait_for("its event", lambda: event_messages(gpu_node.api, "edited", "GPUTileMismatch"))
     assert told == f"container 'main' was given {MASK}={tile}, but for {card}:gt{other} it should be {other}"
     assert gpu_node.node.environment(edited, "main")[MASK] == tile
     gpu_node.api.merge(f"{PODS}/edited", {"metadata": {"annotations": {"gas-container-tiles": decided}}})
     gpu_node.settled()
     assert gpu_node.plugin.metric("gas_plugin_tile_mismatches_total") == 1
-    assert not event_messages(gpu_node.api, "right", "GPUTilesNotAsDecided")
+    assert not event_messages(gpu_node.api, "right", "GPUTileMismatch")
 
 
 def test_cards_that_go_away_or_lose_a_device_node_are_not_given_until_they_are_back(gpu_node: GpuNode) -> None:

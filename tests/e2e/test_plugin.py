@@ -15,7 +15,7 @@ from tests.e2e.pods import container, delete_now, event_messages, get_pod, pod
 from tests.e2e.waiting import wait_for
 from tests.e2e.written_cards import written_containers
 
-BY_CHANCE = "kubelet did not ask: it takes any of the devices that the pod's init containers had"
+BY_CHANCE = "kubelet did not ask for a preference: it reuses devices of the pod's init containers"
 NOT_OFFERED = "kubelet did not offer "
 WITHOUT_PLUGIN = (
     "no healthy devices present",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gas.objects import NodePod
-from gas.plugin.devices.allocation_policy import PreferredRequest
-from gas.plugin.kubelet.listing import NO_IDS, Ids, Listing
-from gas.plugin.matching.match import Match, Wish
-from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.waiting_pods import PodsOfNode
+from gas.plugin.devices.device_ids import NO_IDS, Ids
+from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
+from gas.plugin.kubelet.pod_resources import Listing
+from gas.plugin.matching.gpu_pods import GpuPods
+from gas.plugin.matching.match import Match, Preference
+from gas.plugin.matching.matcher import Matcher
 from tests.plugin.pods_for_plugin import ids
 
 
@@ -15,8 +16,8 @@ class Node:
     """A node's plugin, without a kubelet: calls are made by hand."""
 
     def __init__(self, *pods: NodePod) -> None:
-        self.pods = PodsOfNode()
-        self.matching = Matching(self.pods)
+        self.pods = GpuPods()
+        self.matcher = Matcher(self.pods)
         self.now = 100.0
         self.pods.replaced(list(pods))
 
@@ -27,16 +28,18 @@ class Node:
         must_include: Ids = NO_IDS,
         listing: Listing | None = None,
         resource: str = "i915",
-    ) -> Wish:
+    ) -> Preference:
         offered = tuple(sorted(available | must_include))
         request = PreferredRequest(resource=resource, offered=offered, must_include=must_include, size=size)
-        return self.matching.prefer(request, listing=listing)
+        return self.matcher.prefer(request, listing=listing)
 
-    def allocate(self, *texts: str, resource: str = "i915") -> Match | None:
+    def allocate(self, *texts: str, resource: str = "i915") -> Match:
         self.now += 10
-        return self.matching.allocate(resource, ids(*texts), now=self.now)
+        return self.matcher.allocate(AllocateRequest(resource=resource, ids=ids(*texts)), now=self.now)
 
 
-def named(match: Match | None) -> tuple[str, str, str] | None:
-    """(pod, container, confidence)"""
-    return (match.pod.written.metadata.name, match.want.container, str(match.confidence)) if match else None
+def named(match: Match) -> tuple[str, str, str] | None:
+    """Return (pod, container, confidence); None without a target."""
+    if (target := match.target) is None:
+        return None
+    return target.pod.trimmed.metadata.name, target.demand.container, str(match.confidence)

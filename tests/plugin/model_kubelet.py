@@ -1,4 +1,4 @@
-"""Kubelet's device manager as 1.34 was seen to behave, and around it a plugin that answers by `Matching`."""
+"""Kubelet's device manager as 1.34 was seen to behave, and around it a plugin that answers by `Matcher`."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass, field
 
 from gas.objects import NodePod
 from gas.placement.need import Role
-from gas.plugin.devices.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
-from gas.plugin.devices.device_ids import DeviceId
-from gas.plugin.kubelet.listing import Ids, Listing
-from gas.plugin.matching.confidence import Confidence
+from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
+from gas.plugin.devices.device_ids import DeviceId, Ids
+from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
+from gas.plugin.kubelet.pod_resources import Listing
+from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
 from gas.plugin.matching.match import Match
-from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.waiting_pods import PodsOfNode, Want, pod_of_node
+from gas.plugin.matching.matcher import Matcher
 
 
 @dataclass
 class Handed:
-    """One answer to Allocate: what kubelet gave to whom, and whom the plugin thought it was for."""
+    """One Allocate: the container that kubelet gave ids to, and the container that the plugin matched."""
 
     pod: NodePod
-    want: Want
+    want: Demand
     ids: Ids
-    match: Match | None
+    match: Match
     by_chance: bool
 
 
@@ -33,36 +33,35 @@ class Handed:
 class Plugin:
     """The plugin's answers. ``kubelet`` is who can be asked for a listing; None: PodResources does not answer."""
 
-    pods: PodsOfNode
+    pods: GpuPods
     kubelet: Kubelet | None
     policy: AllocationPolicy = AllocationPolicy.NONE
     catch_up: list[NodePod] = field(default_factory=list)
     """What the watch has not shown yet: it does when the plugin waits for it."""
 
     def __post_init__(self) -> None:
-        self.matching = Matching(self.pods)
+        self.matcher = Matcher(self.pods)
         self.clock = itertools.count(1000, 10)
 
     def prefer(self, request: PreferredRequest) -> tuple[DeviceId, ...]:
-        wish = self.matching.prefer(request)
+        preference = self.matcher.prefer(request)
         if self.kubelet is not None:
             listing = self.kubelet.listing()
-            if wish.match is not None and wish.one_entry_suffices and wish.match.pod.key in listing:
-                key = wish.match.pod.key
-                wish = self.matching.prefer(request, listing={key: listing[key]})
-            if wish.confidence is not Confidence.KNOWN:
-                wish = self.matching.prefer(request, listing=listing)
-            if wish.confidence is not Confidence.KNOWN and self.matching.strangers(listing):
+            if (pod := preference.match.confirming_pod) is not None and pod.key in listing:
+                preference = self.matcher.prefer(request, listing={pod.key: listing[pod.key]})
+            if preference.match.doubt:
+                preference = self.matcher.prefer(request, listing=listing)
+            if preference.match.doubt and preference.match.unwatched_pods:
                 while self.catch_up:
                     self.pods.changed(self.catch_up.pop(0))
-                wish = self.matching.prefer(request, listing=listing)
-        answer = preferred_ids(self.policy, request, decided=wish.ids, spared=wish.spared)
+                preference = self.matcher.prefer(request, listing=listing)
+        answer = preferred_ids(self.policy, request, decided=preference.ids, spared=preference.spared)
         assert len(answer) == request.size
         assert request.must_include <= set(answer) <= request.available | request.must_include
         return answer
 
-    def allocate(self, resource: str, ids: Ids) -> Match | None:
-        return self.matching.allocate(resource, ids, now=next(self.clock))
+    def allocate(self, resource: str, ids: Ids) -> Match:
+        return self.matcher.allocate(AllocateRequest(resource=resource, ids=ids), now=next(self.clock))
 
 
 class Kubelet:
@@ -71,7 +70,7 @@ class Kubelet:
     def __init__(self, ids: Mapping[str, Ids], chance: random.Random) -> None:
         self.ids = ids
         self.chance = chance
-        self.held: dict[str, dict[Want, Ids]] = {}
+        self.held: dict[str, dict[Demand, Ids]] = {}
         self.pods: dict[str, NodePod] = {}
 
     def free(self, resource: str) -> Ids:
@@ -81,7 +80,7 @@ class Kubelet:
     def listing(self) -> Listing:
         listing: dict[str, dict[str, dict[str, Ids]]] = {}
         for uid, pod in self.pods.items():
-            seen = pod_of_node(pod)
+            seen = gpu_pod(pod)
             assert seen is not None
             names = [each.name for each in pod.spec.init_containers or () if each.restart_policy == "Always"]
             names += [each.name for each in pod.spec.containers or ()]
@@ -99,12 +98,12 @@ class Kubelet:
     def admit(self, pod: NodePod, plugin: Plugin) -> Iterator[Handed | None]:
         """Yields None after GetPreferredAllocation, and what was handed out after Allocate. A pod for which there is
         too little is dropped."""
-        seen = pod_of_node(pod)
+        seen = gpu_pod(pod)
         assert seen is not None
         self.pods[pod.uid] = pod
         held = self.held.setdefault(pod.uid, {})
         pool: set[DeviceId] = set()
-        for want in self._in_some_order(seen.wants):
+        for want in self._in_some_order(seen.demands):
             if want in held:  # from before kubelet's restart
                 pool = pool | held[want] if want.role is Role.INIT else pool - held[want]
                 continue
@@ -133,6 +132,6 @@ class Kubelet:
     def _some(self, ids: frozenset[DeviceId] | set[DeviceId] | tuple[DeviceId, ...], most: int) -> tuple[DeviceId, ...]:
         return tuple(self.chance.sample(sorted(ids), min(most, len(ids))))
 
-    def _in_some_order(self, wants: tuple[Want, ...]) -> list[Want]:
+    def _in_some_order(self, wants: tuple[Demand, ...]) -> list[Demand]:
         """Containers in order, the resources of one in any."""
         return sorted(wants, key=lambda want: (want.index, self.chance.random()))

@@ -9,8 +9,8 @@ import msgspec
 from gas.cards import Card
 from gas.objects import NodePod
 from gas.plugin.devices.device_ids import DeviceId
-from gas.plugin.kubelet.listing import ContainerIds
-from gas.plugin.matching.waiting_pods import PodOfNode, pod_of_node
+from gas.plugin.kubelet.pod_resources import ContainerIds
+from gas.plugin.matching.gpu_pods import GpuPod, gpu_pod
 from tests.builders import pod_json
 
 
@@ -24,9 +24,9 @@ def node_pod(*containers: Any, created: str = "", started: bool = False, **field
     return msgspec.json.decode(msgspec.json.encode(built), type=NodePod)
 
 
-def seen(*containers: Any, **fields: Any) -> PodOfNode:
+def seen(*containers: Any, **fields: Any) -> GpuPod:
     """The same as the plugin keeps it."""
-    pod = pod_of_node(node_pod(*containers, **fields))
+    pod = gpu_pod(node_pod(*containers, **fields))
     assert pod is not None
     return pod
 

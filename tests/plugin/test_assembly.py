@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from gas.cluster.connection import connect
-from gas.plugin.devices.allocation_policy import PreferredRequest
+from gas.plugin.devices.requests import PreferredRequest
 from gas.plugin.environment import Environment
-from gas.plugin.kubelet.listing import Listing
-from gas.plugin.kubelet.pod_resources import PodResources
-from gas.plugin.matching.look_up import Finding, LookUp
+from gas.plugin.kubelet.pod_resources import Listing, PodResources
+from gas.plugin.matching.match import Preference
+from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.node.node_writer import clear_node
 from gas.sandbox.api.routes import Access
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
@@ -184,7 +184,7 @@ class TestMismatches:
             await soon(lambda: node.annotations("a")["gas-allocated-cards"] == card)
             assert node.count("mismatches_total") == 1
             sentence = f"kubelet gave other cards than decided: container 'main' got {card} instead of card7"
-            await eventually(lambda: ("GPUCardsNotAsDecided", sentence) in node.events("a"))
+            await eventually(lambda: ("GPUAllocationMismatch", sentence) in node.events("a"))
             assert sentence in [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
             assert node.count("allocations_total", resource="i915", outcome="otherwise") == 1
 
@@ -213,21 +213,21 @@ class TestMismatches:
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """They share a card, so no receipt is missing. Kubelet takes them up against ``gas-ts`` and says nothing."""
-        tell, wish, is_away = PodResources.pods, LookUp.wish, True
+        list_pods, resolve, is_away = PodResources.pods, PodResolver.resolve, True
 
         async def pods(self: PodResources) -> Listing | None:
-            return None if is_away else await tell(self)
+            return None if is_away else await list_pods(self)
 
         async def pod(self: PodResources, namespace: str, name: str) -> None:
             return None
 
-        async def wish_when_both_are_known(self: LookUp, request: PreferredRequest) -> Finding:
+        async def resolve_when_both_are_known(self: PodResolver, request: PreferredRequest) -> Preference:
             await eventually(lambda: plugin.cluster is not None and len(plugin.cluster.pods) == 2)
-            return await wish(self, request)
+            return await resolve(self, request)
 
         monkeypatch.setattr(PodResources, "pods", pods)
         monkeypatch.setattr(PodResources, "pod", pod)
-        monkeypatch.setattr(LookUp, "wish", wish_when_both_are_known)
+        monkeypatch.setattr(PodResolver, "resolve", resolve_when_both_are_known)
         wanting = container(xe=1, tiles=1)
         async with (
             sandbox_node(*fake_gpus(MAX_1550_XE, 1)) as node,
@@ -245,7 +245,7 @@ class TestMismatches:
             wrong = sum(mask != own for mask, own in zip(masks, "01", strict=True))
             await eventually(lambda: node.count("tile_mismatches_total") == wrong)
             sentence = "container 'main' was given ZE_AFFINITY_MASK=1, but for card0:gt0 it should be 0"
-            await eventually(lambda: node.events("a") == [("GPUTilesNotAsDecided", sentence)])
+            await eventually(lambda: node.events("a") == [("GPUTileMismatch", sentence)])
             assert sentence in [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
             assert node.count("mismatches_total") == 0
             assert "gas-allocated-cards" not in node.annotations("a")
@@ -354,7 +354,7 @@ class TestTheNode:
             file = node.directory / "gpus.txt"
             async with node.running_plugin("--write-node=nfd", f"--nfd-file={file}"):
                 await eventually(file.exists)
-        assert ("not alike, which a feature file cannot say" in caplog.text) is told
+        assert ("differ, which an NFD feature file cannot express" in caplog.text) is told
 
     async def test_fake_cards_are_told_loudly(self, caplog: pytest.LogCaptureFixture) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin():

@@ -1,43 +1,22 @@
-"""Which ids a container should get when no annotation names its cards: ``--allocation-policy``."""
+"""Choose the ids that a container should get: those of its decided cards, the rest by ``--allocation-policy``."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 
 from gas.cards import Card
-from gas.plugin.devices.device_ids import DeviceId
+from gas.plugin.devices.device_ids import DeviceId, Ids
+from gas.plugin.devices.requests import PreferredRequest
 
 
 class AllocationPolicy(StrEnum):
-    """The order in which cards are taken."""
+    """The order in which cards without a decision are taken."""
 
     NONE = "none"  # kubelet's own order, which is as good as random
     BALANCED = "balanced"  # the card with the most free ids first: containers spread over the cards
     PACKED = "packed"  # the card with the fewest free ids first: one card is filled before the next is begun
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreferredRequest:
-    """What kubelet asks before it gives one container its devices of one resource.
-
-    resource      without prefix
-    offered       the ids to choose from, each once, in kubelet's order
-    must_include  ids that the container gets in any case: those that the pod's init containers had
-    size          how many ids the container gets, ``must_include`` counted
-    available     the ids to choose from, as a set
-    """
-
-    resource: str
-    offered: tuple[DeviceId, ...]
-    must_include: frozenset[DeviceId]
-    size: int
-    available: frozenset[DeviceId] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "available", frozenset(self.offered))
 
 
 def preferred_ids(
@@ -47,12 +26,12 @@ def preferred_ids(
     decided: Iterable[DeviceId] = (),
     spared: Collection[DeviceId] = (),
 ) -> tuple[DeviceId, ...]:
-    """``size`` ids, or all when fewer are offered: first ``must_include``, then those decided, then the policy's.
+    """Return ``size`` ids, or all if fewer are offered: first ``must_include``, then ``decided``, then the policy's.
 
-    decided  ids that the container should get whatever the policy says
-    spared   ids that are promised to others: taken only when there are no others left
+    decided  ids that the container should get regardless of the policy
+    spared   ids that are promised to other containers: taken only when no others are left
 
-    As long as cards suffice every id is of another card, as a second id of the same card gives a container
+    Every id is of a different card as long as there are enough cards: a second id of the same card gives a container
     nothing. Source: contract P2.7.
     """
     chosen = [*dict.fromkeys([*sorted(request.must_include), *decided])][: request.size]
@@ -62,8 +41,32 @@ def preferred_ids(
     return tuple(chosen)
 
 
+def ids_for_cards(cards: Iterable[Card], request: PreferredRequest) -> tuple[DeviceId, ...]:
+    """Return the ids kubelet insists on, then one free id of each other card that has one; at most ``size``."""
+    ids = sorted(request.must_include)
+    wanted = dict.fromkeys(cards)
+    for id_ in ids:
+        wanted.pop(id_.card, None)
+    first: dict[Card, DeviceId] = {}
+    for id_ in sorted(id_ for id_ in request.available if id_.card in wanted):
+        first.setdefault(id_.card, id_)
+    ids += [first[card] for card in wanted if card in first]
+    return tuple(ids[: request.size])
+
+
+def spared_ids(promised: Mapping[Card, int], request: PreferredRequest) -> Ids:
+    """Return as many free ids of each card as are promised to other containers, or all that there are."""
+    left = dict(promised)
+    spared: set[DeviceId] = set()
+    for id_ in sorted(id_ for id_ in request.available if id_.card in left and id_ not in request.must_include):
+        if left.get(id_.card, 0) > 0:
+            left[id_.card] -= 1
+            spared.add(id_)
+    return frozenset(spared)
+
+
 def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: _Order) -> None:
-    """Add ids to those chosen until there are ``size``, or none is left."""
+    """Add ids to ``chosen`` until there are ``size``, or none is left."""
     free: dict[Card, list[DeviceId]] = {}
     for id_ in ids:
         free.setdefault(id_.card, []).append(id_)
@@ -71,7 +74,7 @@ def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: 
         of_card.sort(reverse=True)
     given = Counter(id_.card for id_ in chosen)
     while len(chosen) < size and free:
-        # The first of equals wins: `free` has its cards in kubelet's order.
+        # Of equal cards the first wins; `free` has them in kubelet's order.
         card = min(free, key=lambda card: (given[card], order(card, len(free[card]))))
         chosen.append(free[card].pop())
         given[card] += 1
@@ -80,7 +83,7 @@ def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: 
 
 
 _Order = Callable[[Card, int], tuple[int, ...]]
-"""A card and its number of free ids -> what cards are sorted by."""
+"""Map a card and its number of free ids to the key that cards are sorted by."""
 
 
 def _kubelets_order(_card: Card, _free: int) -> tuple[int, ...]:

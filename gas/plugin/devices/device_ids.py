@@ -44,6 +44,10 @@ class DeviceId(NamedTuple):
         return f"{self.card}-{self.slot}"
 
 
+Ids = frozenset[DeviceId]
+NO_IDS: Ids = frozenset()
+
+
 def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
     """The ids among these texts that are ours, in the order given; others (monitoring's ``all``) are left out."""
     return tuple(id_ for text in texts if (id_ := _known_id(text)) is not None)

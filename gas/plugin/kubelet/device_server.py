@@ -1,12 +1,12 @@
-"""Serves kubelet's device plugin API for one resource. Decides nothing: it translates, guards and times."""
+"""Serve kubelet's device plugin API for one resource. Decides nothing: it translates, guards and times."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
@@ -15,12 +15,10 @@ from grpc import aio
 
 from gas.errors import GasError
 from gas.intel.names import PREFIX
-from gas.plugin.devices.allocation_policy import PreferredRequest
 from gas.plugin.devices.container_answer import ContainerAnswer
 from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId, known_ids
 from gas.plugin.devices.device_lists import Device
-from gas.plugin.kubelet.calls import Calls
-from gas.plugin.kubelet.device_messages import answer_message, device_message
+from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
 from gas.plugin.kubelet.plugin_socket import PluginSocket
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
@@ -30,54 +28,75 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
 
 logger = logging.getLogger(__name__)
 
+REPLY_WITHIN = 0.8
+"""Seconds after which kubelet chooses by itself: while it waits nothing else on the node starts or ends."""
+
 FINISH = 1.0
-"""Seconds for the pod in the middle of whose calls the server is closed."""
+"""Seconds for kubelet to finish the calls for one pod when the server is closed in the middle of them."""
 
 BETWEEN_CALLS = 0.1
-"""Seconds without a call after which no pod is in the middle of its calls."""
+"""Seconds without a call after which kubelet is not in the middle of a pod."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateRequest:
-    """Kubelet has chosen these ids for one container.
-
-    resource  without prefix
-    ids       those of cards; none for a monitoring resource
-    """
-
-    resource: str
-    ids: frozenset[DeviceId]
+_POLL = 0.01
 
 
 class Outcome(StrEnum):
-    """How a call of kubelet's was answered."""
+    """How a call of kubelet was handled."""
 
     DECIDED = "decided"
-    FELL_BACK = "fell-back"  # the decision failed: the ids that kubelet chose, and nothing more
+    FELL_BACK = "fell-back"  # the decision failed: the container gets the ids that kubelet chose
     REFUSED = "refused"  # nothing could be given; kubelet ends the pod
 
 
-ANSWER_WITHIN = 0.8
-"""Seconds after which kubelet chooses by itself: while it waits nothing else on the node starts or ends."""
-
 Prefer = Callable[[PreferredRequest], Awaitable[Sequence[DeviceId]]]
 Allocate = Callable[[AllocateRequest], ContainerAnswer]
-OnAnswered = Callable[[str, Outcome, float], None]
-"""Called after each answer with the method's name, how it was answered, and the seconds that took."""
+OnReply = Callable[[str, Outcome, float], None]
+"""Called after each call with the method's name, its outcome and its duration in seconds."""
+
+
+class CallTracker:
+    """Tracks when kubelet calls, so that a server can end between two pods.
+
+    Kubelet makes the calls for one pod one after the other, milliseconds apart.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._in_progress = 0
+        self._last_end = float("-inf")
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Track one call, from its arrival to its reply."""
+        self._in_progress += 1
+        try:
+            yield
+        finally:
+            self._in_progress -= 1
+            self._last_end = self._clock()
+
+    async def pause(self, *, lasting: float, within: float) -> None:
+        """Wait until there was no call for ``lasting`` seconds, which may be now; at most ``within`` seconds."""
+        end = self._clock() + within
+        while True:
+            now = self._clock()
+            is_pause = not self._in_progress and now >= self._last_end + lasting
+            if is_pause or now >= end:
+                return
+            await asyncio.sleep(_POLL)
 
 
 class DeviceServer:
-    """One resource's device plugin. Nothing is served before `open`; `close` and `open` may come again and again.
+    """One resource's device plugin. It serves from `open` to `close`, which may alternate any number of times.
 
-    resource      without prefix
-    prefer        which ids a container should get; it may ask kubelet for its PodResources meanwhile. None: kubelet is
-                  told not to ask
-    allocate      what a container gets with its ids
-    plain_answer  the same without a thought for any pod: what is answered when ``allocate`` raised
+    resource  name without prefix
+    prefer    returns the ids that a container should get; it may ask kubelet for its PodResources meanwhile. None:
+              kubelet is told not to ask
+    allocate  returns what a container gets with its ids
+    fallback  the same regardless of any pod, for when ``allocate`` fails
 
-    Kubelet waits for each answer with all of its other work, so these must be quick; and an error would end the
-    pod for good, so whatever they raise is logged, and kubelet gets what it chose by itself. Only when
-    ``plain_answer`` raises too is there an error for kubelet.
+    Kubelet does nothing else while it waits for a reply, so these must be quick. An error would end the pod for good,
+    so failures are logged and kubelet's own choice stands. Only if ``fallback`` fails too does kubelet get an error.
     """
 
     def __init__(
@@ -85,29 +104,29 @@ class DeviceServer:
         resource: str,
         *,
         allocate: Allocate,
-        plain_answer: Allocate,
+        fallback: Allocate,
         prefer: Prefer | None = None,
-        on_answered: OnAnswered = lambda method, outcome, seconds: None,
+        on_reply: OnReply = lambda method, outcome, seconds: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
         self.devices: tuple[Device, ...] | None = None
-        """What kubelet is told of; None until the first card."""
+        """The devices that kubelet is shown; None before the first card."""
         self.streams = 0
-        """How many times kubelet watches the devices now: 1, and rarely 2 for a moment."""
+        """How many watches kubelet has open: 1, and rarely 2 for a moment."""
         self._prefer = prefer
         self._allocate = allocate
-        self._plain_answer = plain_answer
-        self._on_answered = on_answered
+        self._fallback = fallback
+        self._on_reply = on_reply
         self._news = asyncio.Event()
         self._closing = False
-        self._calls = Calls(clock)
+        self._calls = CallTracker(clock)
         self._serving: tuple[aio.Server, PluginSocket] | None = None
         self._ending: asyncio.Task[None] | None = None
 
     @property
     def resource_name(self) -> str:
-        """As kubelet and pods call it: ``gpu.intel.com/i915``."""
+        """The resource's full name: ``gpu.intel.com/i915``."""
         return PREFIX + self.resource
 
     @property
@@ -117,22 +136,22 @@ class DeviceServer:
 
     @property
     def healthy_ids(self) -> frozenset[str]:
-        """The ids that kubelet may give away."""
+        """The ids that kubelet may give to containers."""
         return frozenset(device.id for device in self.devices or () if device.healthy)
 
     def show(self, devices: Sequence[Device]) -> None:
-        """Tell kubelet of these devices from now on. Before the first one there is nothing to tell."""
+        """Show kubelet these devices from now on. An empty list before the first card is ignored."""
         if self.devices == tuple(devices) or (self.devices is None and not devices):
             return
         self.devices = tuple(devices)
-        self._tell_news()
+        self._notify()
 
     async def news(self) -> None:
-        """Until `devices` or `streams` changes."""
+        """Wait until `devices` or `streams` changes."""
         await self._news.wait()
 
     async def open(self, path: Path) -> PluginSocket:
-        """Listen at this path, in the place of whoever did. Raises CannotListen."""
+        """Listen at this path, in place of any other server. Raises CannotListen."""
         server = aio.server()
         add_DevicePluginServicer_to_server(_Service(self), server)
         socket = await PluginSocket.listen(server, path)
@@ -141,44 +160,44 @@ class DeviceServer:
         return socket
 
     async def close(self) -> None:
-        """Stop listening, and end kubelet's watch. When this is cancelled the end goes on, and may be awaited again."""
+        """Stop listening and end kubelet's watch. If cancelled, the end goes on and may be awaited again."""
         if self._serving is not None:
             (server, socket), self._serving = self._serving, None
             socket.remove()
             self._ending = asyncio.create_task(self._end(server))
         if self._ending is not None:
-            # Not awaited itself: before Python 3.12 what gRPC does in there may swallow that we are cancelled.
+            # Not awaited directly: before Python 3.12 gRPC may swallow the cancellation.
             await asyncio.wait({self._ending})
             self._ending.result()
 
     async def _end(self, server: aio.Server) -> None:
-        # With its watch kubelet ends the connection, and for good the pod in the middle of whose calls it is.
+        # When its watch ends, kubelet closes the connection, which fails the pod in the middle of its calls for good.
         await self._calls.pause(lasting=BETWEEN_CALLS, within=FINISH)
         self._closing = True
-        self._tell_news()
+        self._notify()
         await server.stop(FINISH)
 
     async def watched(self) -> AsyncIterator[api.ListAndWatchResponse]:
-        """Every state of the devices from now until `close`, as kubelet's watch sees it."""
+        """Yield every state of the devices from now until `close`, for one watch of kubelet."""
         self.streams += 1
-        self._tell_news()
+        self._notify()
         try:
-            told: tuple[Device, ...] | None = None
+            shown: tuple[Device, ...] | None = None
             while not self._closing:
                 news = self._news
-                if self.devices is not None and self.devices != told:
-                    told = self.devices
-                    yield api.ListAndWatchResponse(devices=map(device_message, told))
+                if self.devices is not None and self.devices != shown:
+                    shown = self.devices
+                    yield api.ListAndWatchResponse(devices=map(_device_message, shown))
                 else:
                     await news.wait()
         finally:
             self.streams -= 1
-            self._tell_news()
+            self._notify()
 
     async def preferred(
         self, asked: api.ContainerPreferredAllocationRequest
     ) -> api.ContainerPreferredAllocationResponse:
-        """The ids that a container should get; none when that cannot be told, and kubelet chooses."""
+        """Return the ids that a container should get; none if there is no preference, so that kubelet chooses."""
         started = time.perf_counter()
         outcome = Outcome.DECIDED
         ids: list[str] = []
@@ -190,43 +209,50 @@ class DeviceServer:
                     must_include=frozenset(known_ids(asked.must_include_deviceIDs)),
                     size=asked.allocation_size,
                 )
-                with self._calls.answering():
-                    async with asyncio.timeout(ANSWER_WITHIN):
+                with self._calls.call():
+                    async with asyncio.timeout(REPLY_WITHIN):
                         ids = [str(id_) for id_ in await self._prefer(request)]
         except Exception:
             outcome = Outcome.FELL_BACK
             logger.exception("no preference for a container of %s: kubelet chooses its devices", self.resource_name)
-        self._on_answered("GetPreferredAllocation", outcome, time.perf_counter() - started)
+        self._on_reply("GetPreferredAllocation", outcome, time.perf_counter() - started)
         return api.ContainerPreferredAllocationResponse(deviceIDs=ids)
 
     def allocated(self, asked: api.ContainerAllocateRequest) -> api.ContainerAllocateResponse:
-        """What a container gets with the ids that kubelet chose. Raises when nothing can be given."""
+        """Return what a container gets with the ids that kubelet chose. Raises if nothing can be given."""
         started = time.perf_counter()
         outcome = Outcome.REFUSED
         try:
             ids = frozenset(known_ids(asked.devices_ids))
             if unknown := set(asked.devices_ids) - set(map(str, ids)) - {ALL_CARDS}:
-                logger.warning("kubelet gives %s, which this plugin never offered", ", ".join(sorted(unknown)))
+                logger.warning("kubelet allocates %s, which this plugin never offered", ", ".join(sorted(unknown)))
             request = AllocateRequest(resource=self.resource, ids=ids)
             try:
-                with self._calls.answering():
-                    answer = answer_message(self._allocate(request))
+                with self._calls.call():
+                    reply = _allocate_message(self._allocate(request))
                 outcome = Outcome.DECIDED
-            except Exception:
-                logger.exception("a container of %s gets just the devices that kubelet chose", self.resource_name)
-                answer = answer_message(self._plain_answer(request))
+            except Exception as error:
+                is_expected = isinstance(error, GasError)
+                if not is_expected:
+                    logger.exception(_FALLBACK, self.resource_name)
+                reply = _allocate_message(self._fallback(request))
                 outcome = Outcome.FELL_BACK
-            return answer
+                if is_expected:
+                    logger.warning(f"{_FALLBACK}: %s", self.resource_name, error)
+            return reply
         finally:
-            self._on_answered("Allocate", outcome, time.perf_counter() - started)
+            self._on_reply("Allocate", outcome, time.perf_counter() - started)
 
-    def _tell_news(self) -> None:
+    def _notify(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
 
+_FALLBACK = "a container of %s gets only the devices that kubelet chose"
+
+
 class _Service(DevicePluginServicer):
-    """The methods as gRPC wants them."""
+    """The API's methods under kubelet's names."""
 
     def __init__(self, server: DeviceServer) -> None:
         self._server = server
@@ -258,12 +284,12 @@ class _Service(DevicePluginServicer):
             return api.AllocateResponse(container_responses=map(self._server.allocated, request.container_requests))
         except GasError as error:
             logger.error(
-                "a container of %s gets nothing, and kubelet ends its pod: %s", self._server.resource_name, error
+                "a container of %s gets nothing, so kubelet ends its pod: %s", self._server.resource_name, error
             )
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             raise  # never reached: abort raises
         except Exception as error:
-            logger.exception("a container of %s gets nothing, and kubelet ends its pod", self._server.resource_name)
+            logger.exception("a container of %s gets nothing, so kubelet ends its pod", self._server.resource_name)
             await context.abort(grpc.StatusCode.INTERNAL, f"no devices could be given: {error!r}")
             raise  # never reached: abort raises
 
@@ -276,5 +302,30 @@ class _Service(DevicePluginServicer):
 
 
 def options(server: DeviceServer) -> api.DevicePluginOptions:
-    """What kubelet is told, when it registers the resource and when it connects, of what it may call."""
+    """Return which calls kubelet may make, for its registration and its connection."""
     return api.DevicePluginOptions(get_preferred_allocation_available=server.prefers)
+
+
+def _device_message(device: Device) -> api.Device:
+    nodes = [] if device.numa_node is None else [api.NUMANode(ID=device.numa_node)]
+    return api.Device(
+        ID=device.id,
+        health="Healthy" if device.healthy else "Unhealthy",
+        topology=api.TopologyInfo(nodes=nodes) if nodes else None,
+    )
+
+
+def _allocate_message(answer: ContainerAnswer) -> api.ContainerAllocateResponse:
+    return api.ContainerAllocateResponse(
+        envs=answer.env,
+        mounts=[
+            api.Mount(host_path=mount.host_path, container_path=mount.container_path, read_only=True)
+            for mount in answer.mounts
+        ],
+        devices=[
+            api.DeviceSpec(host_path=node.host_path, container_path=node.container_path, permissions="rw")
+            for node in answer.device_nodes
+        ],
+        annotations=answer.annotations,
+        cdi_devices=[api.CDIDevice(name=name) for name in answer.cdi],
+    )

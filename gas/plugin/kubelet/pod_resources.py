@@ -1,134 +1,157 @@
-"""Asks kubelet which containers have which devices: its PodResources API."""
+"""A client of kubelet's PodResources API: which containers have which devices."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 import grpc
+
+# protobuf has no type information for these.
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto  # type: ignore[import-untyped]
+from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
+from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 from grpc import aio
 
 from gas.intel.names import PREFIX
-from gas.plugin.devices.device_ids import known_ids
-from gas.plugin.kubelet.encoded_listing import list_encoded
-from gas.plugin.kubelet.listing import ContainerIds, Listing
+from gas.plugin.devices.device_ids import Ids, known_ids
 from gas.plugin.kubelet_api import podresources_v1_pb2 as api
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
 
 logger = logging.getLogger(__name__)
 
-LARGEST_ANSWER = 16 * 2**20
+ContainerIds = Mapping[str, Mapping[str, Ids]]
+"""The ids of one pod, by container and by resource without prefix; monitoring resources are left out. Ordinary init
+containers never appear; every other container does, even while it has no ids."""
+
+Listing = Mapping[str, ContainerIds]
+"""Pods by ``namespace/name``. Empty while kubelet has just started and lists nothing."""
+
+LARGEST_REPLY = 16 * 2**20
 """Bytes; kubelet itself sends no more."""
 
+TIMEOUT = 2.0
+"""Seconds for one reply."""
+
+TOO_OFTEN_PAUSE = 0.02
+"""Seconds before a call that exceeded the rate limit is repeated: kubelet allows 10 calls at once and 100 a second."""
+
 _OPTIONS = (
-    ("grpc.max_receive_message_length", LARGEST_ANSWER),
-    # After kubelet's restart it should be found at once, not after gRPC's usual minutes.
+    ("grpc.max_receive_message_length", LARGEST_REPLY),
+    # Reconnect at once after a restart of kubelet, not after gRPC's usual minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.use_local_subchannel_pool", 1),
 )
 
-TOO_OFTEN_PAUSE = 0.02
-"""Seconds until kubelet is asked again that was asked too often: it allows 10 questions at once and 100 a second."""
+_EncodedPods = Sequence[bytes]
+"""Each is a ``PodResources``."""
 
-_Answer = TypeVar("_Answer")
-_Ask = Callable[[float], Awaitable[_Answer]]
-"""Makes a call that may take so many seconds."""
+_Reply = TypeVar("_Reply")
+_Call = Callable[[float], Awaitable[_Reply]]
+"""Makes a call with a timeout in seconds."""
 
 
 class PodResources:
-    """A connection to kubelet that is made when needed. To be closed.
+    """A connection to kubelet, opened when it is first used. The owner closes it.
+
+    Pods are kept encoded: an entry that has not changed since the last list is not decoded again.
 
     socket   normally /var/lib/kubelet/pod-resources/kubelet.sock
-    timeout  seconds for one answer
+    timeout  seconds for one reply
     """
 
-    def __init__(self, socket: Path, *, timeout: float = 0.5) -> None:
+    def __init__(self, socket: Path, *, timeout: float = TIMEOUT) -> None:
         self._timeout = timeout
         self._channel = aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
         self._kubelet = PodResourcesListerStub(self._channel)
-        self._list = list_encoded(self._channel)
+        self._list: aio.UnaryUnaryMultiCallable[api.ListPodResourcesRequest, _EncodedPods] = self._channel.unary_unary(
+            "/v1.PodResourcesLister/List",
+            request_serializer=api.ListPodResourcesRequest.SerializeToString,
+            response_deserializer=_encoded_pods,
+        )
         self._entries: dict[bytes, _Entry] = {}
-        self._away: str | None = None
-        self._tells_single_pods = True
+        self._failure: str | None = None
+        self._offers_get = True
 
     async def pods(self) -> Listing | None:
-        """All pods that kubelet knows of; None when it does not answer.
+        """Return all pods that kubelet lists; None if the call fails.
 
-        For about a second after its own start kubelet answers, truthfully or not, that there are none.
+        For about a second after its own start kubelet lists no pods, whether it has any or not.
         """
-        pods = await self._told(lambda timeout: self._list(api.ListPodResourcesRequest(), timeout=timeout))
+        pods = await self._attempt(lambda timeout: self._list(api.ListPodResourcesRequest(), timeout=timeout))
         if pods is None:
             return None
-        # Kubelet lists pods in any order, and hardly ever has one changed since it was asked before.
+        # Kubelet lists pods in any order, and hardly any has changed since the last list.
         self._entries = {encoded: self._entries.get(encoded) or _Entry(encoded) for encoded in pods}
-        return _Told(self._entries.values())
+        return _LazyListing(self._entries.values())
 
     async def pod(self, namespace: str, name: str) -> ContainerIds | None:
-        """One pod that kubelet knows of; None when it knows none of that name or does not answer.
+        """Return one pod's entry; None if kubelet has no pod of that name or the call fails.
 
         Much less work than `pods` where there are many. A kubelet before 1.34 may not offer it.
         """
-        if not self._tells_single_pods:
+        if not self._offers_get:
             return None
         request = api.GetPodResourcesRequest(pod_namespace=namespace, pod_name=name)
         try:
-            answer = await self._asked(lambda timeout: self._kubelet.Get(request, timeout=timeout))
+            reply = await self._call(lambda timeout: self._kubelet.Get(request, timeout=timeout))
         except aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED or "disabled" in (error.details() or ""):
-                self._tells_single_pods = False
+                self._offers_get = False
             return None
-        return _container_ids(answer.pod_resources)
+        return _container_ids(reply.pod_resources)
 
     async def allocatable(self) -> Mapping[str, frozenset[str]] | None:
-        """Resource without prefix -> the ids that kubelet counts as healthy; None when it does not answer."""
+        """Return the ids that kubelet counts as healthy, by resource without prefix; None if the call fails."""
         request = api.AllocatableResourcesRequest()
-        answer = await self._told(lambda timeout: self._kubelet.GetAllocatableResources(request, timeout=timeout))
-        return None if answer is None else _by_resource(answer.devices)
+        reply = await self._attempt(lambda timeout: self._kubelet.GetAllocatableResources(request, timeout=timeout))
+        return None if reply is None else _by_resource(reply.devices)
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         await self._channel.close()
 
-    async def _told(self, ask: _Ask[_Answer]) -> _Answer | None:
+    async def _attempt(self, call: _Call[_Reply]) -> _Reply | None:
+        """Return kubelet's reply. If the call fails, log the first failure of a series and return None."""
         try:
-            answer = await self._asked(ask)
+            reply = await self._call(call)
         except aio.AioRpcError as error:
-            why = f"{error.code().name}: {error.details()}"
-            if self._away is None:
-                logger.warning("kubelet does not say which containers have which devices: %s", why)
-            self._away = why
+            failure = f"{error.code().name}: {error.details()}"
+            if self._failure is None:
+                logger.warning("kubelet's PodResources API does not reply: %s", failure)
+            self._failure = failure
             return None
-        if self._away is not None:
-            logger.info("kubelet says again which containers have which devices")
-            self._away = None
-        return answer
+        if self._failure is not None:
+            logger.info("kubelet's PodResources API replies again")
+            self._failure = None
+        return reply
 
-    async def _asked(self, ask: _Ask[_Answer]) -> _Answer:
-        """Kubelet's answer. Raises AioRpcError."""
+    async def _call(self, call: _Call[_Reply]) -> _Reply:
+        """Return kubelet's reply, repeating calls that exceed its rate limit. Raises AioRpcError."""
         clock = asyncio.get_running_loop().time
         end = clock() + self._timeout
         while True:
             try:
-                return await ask(max(end - clock(), 0.0))
+                return await call(max(end - clock(), 0.0))
             except aio.AioRpcError as error:
-                if not _is_asked_too_often(error):
+                if not _exceeds_rate_limit(error):
                     raise
             await asyncio.sleep(TOO_OFTEN_PAUSE)
 
 
-def _is_asked_too_often(error: aio.AioRpcError) -> bool:
-    # An answer that is too large has the same code.
+def _exceeds_rate_limit(error: aio.AioRpcError) -> bool:
+    # A reply that is too large has the same code.
     return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "rate limit" in (error.details() or "")
 
 
 class _Entry:
-    """One pod as kubelet lists it; its devices are decoded when they are looked at, and once."""
+    """One pod as kubelet lists it; its devices are decoded when they are first read."""
 
     def __init__(self, encoded: bytes) -> None:
         self._encoded = encoded
@@ -140,8 +163,8 @@ class _Entry:
         return _container_ids(api.PodResources.FromString(self._encoded))
 
 
-class _Told(Mapping[str, ContainerIds]):
-    """Kubelet's answer."""
+class _LazyListing(Mapping[str, ContainerIds]):
+    """A `Listing` that decodes an entry when it is read."""
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
         self._entries = {entry.key: entry for entry in entries}
@@ -171,9 +194,31 @@ def _container_ids(pod: api.PodResources) -> ContainerIds:
 
 
 def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset[str]]:
-    """Kubelet lists a resource several times, once for each NUMA node or even for each id."""
+    """Collect the ids of each resource; kubelet lists one several times, once for each NUMA node or even each id."""
     ids: dict[str, set[str]] = {}
     for entry in devices:
         if entry.resource_name.startswith(PREFIX):
             ids.setdefault(entry.resource_name.removeprefix(PREFIX), set()).update(entry.device_ids)
     return {resource: frozenset(texts) for resource, texts in ids.items()}
+
+
+def _encoded_pods(reply: bytes) -> _EncodedPods:
+    pods: _EncodedPods = _ENCODED_LISTING.FromString(reply).pods
+    return pods
+
+
+def _encoded_listing() -> FileDescriptorProto:
+    """Describe ``ListPodResourcesResponse`` with bytes in place of messages, which look the same on the wire."""
+    file = FileDescriptorProto(name="gas/encoded_listing.proto", package="gas", syntax="proto3")
+    file.message_type.add(name="EncodedListing").field.add(
+        name="pods",
+        number=api.ListPodResourcesResponse.POD_RESOURCES_FIELD_NUMBER,
+        type=FieldDescriptorProto.TYPE_BYTES,
+        label=FieldDescriptorProto.LABEL_REPEATED,
+    )
+    return file
+
+
+_POOL = DescriptorPool()
+_POOL.Add(_encoded_listing())
+_ENCODED_LISTING = GetMessageClass(_POOL.FindMessageTypeByName("gas.EncodedListing"))

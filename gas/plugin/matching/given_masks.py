@@ -9,9 +9,9 @@ from gas.cards import Card
 from gas.decision.text import format_container_tiles
 from gas.placement.choice import ContainerChoice
 from gas.plugin.devices.affinity_mask import AFFINITY_MASK, mask_of
-from gas.plugin.devices.device_ids import DeviceId
-from gas.plugin.kubelet.listing import NO_IDS, Ids, Listing
-from gas.plugin.matching.waiting_pods import PodOfNode, Want
+from gas.plugin.devices.device_ids import NO_IDS, DeviceId, Ids
+from gas.plugin.kubelet.pod_resources import Listing
+from gas.plugin.matching.gpu_pods import Demand, GpuPod
 from gas.quoted import quoted
 
 
@@ -45,7 +45,7 @@ class GivenMasks:
         """Its ids are no longer those of earlier answers, whose pod was refused, is gone, or handed them on."""
         self._given |= {(resource, id_): given for id_ in given.ids}
 
-    def compare(self, pods: Iterable[PodOfNode], listing: Listing, *, asked: float) -> Iterator[tuple[PodOfNode, str]]:
+    def compare(self, pods: Iterable[GpuPod], listing: Listing, *, asked: float) -> Iterator[tuple[GpuPod, str]]:
         """Pods with a container that was given another mask than it should have, each with the sentence about it.
 
         pods   those that the watch has shown
@@ -55,13 +55,13 @@ class GivenMasks:
             return
         for pod in pods:
             containers = listing.get(pod.key, {})
-            for want in pod.wants:
-                ids = containers.get(want.container, {}).get(want.resource, NO_IDS)
-                given = self._given.get((want.resource, next(iter(ids)))) if ids else None
+            for demand in pod.demands:
+                ids = containers.get(demand.container, {}).get(demand.resource, NO_IDS)
+                given = self._given.get((demand.resource, next(iter(ids)))) if ids else None
                 if given is None or given.ids != ids or given.at >= asked:
                     continue
                 self._given = {key: each for key, each in self._given.items() if each is not given}
-                if sentence := _difference(pod, want, given):
+                if sentence := _difference(pod, demand, given):
                     yield pod, sentence
 
     def forget_before(self, when: float) -> None:
@@ -69,12 +69,12 @@ class GivenMasks:
         self._given = {key: given for key, given in self._given.items() if given.at >= when}
 
 
-def _difference(pod: PodOfNode, want: Want, given: GivenMask) -> str:
+def _difference(pod: GpuPod, demand: Demand, given: GivenMask) -> str:
     """Empty when the container has the mask that it should have."""
-    decided = pod.decided_for(want.index)
-    expected = mask_of(decided, given.tiles_of, pod.hierarchies[want.index])
+    decided = pod.decided_for(demand.index)
+    expected = mask_of(decided, given.tiles_of, pod.hierarchies[demand.index])
     was_given = AFFINITY_MASK if given.mask is None else f"{AFFINITY_MASK}={given.mask}"
-    told = f"container {quoted(want.container)} was given {'no ' if given.mask is None else ''}{was_given}"
+    told = f"container {quoted(demand.container)} was given {'no ' if given.mask is None else ''}{was_given}"
     cards = ", ".join(map(str, sorted(given.tiles_of)))
     if expected is not None and decided is not None:
         return f"{told}, but for {_tiles(decided)} it should be {expected}" if given.mask != expected else ""

@@ -1,105 +1,175 @@
-"""How far kubelet has come with one pod: which of its containers have their devices."""
+"""How far kubelet has come with one pod, and which of its calls can be for the pod's next container.
+
+Kubelet never names the pod. Known of kubelet 1.34:
+
+- It serves containers in the order in which they start, and pods one after the other.
+- It keeps a pool of the ids that the pod's ordinary init containers had. A container that wants no more than the pool
+  has gets a random part of it, and the plugin sees only Allocate. Any other container gets the whole pool
+  (``must_include``), and GetPreferredAllocation asks for the rest among all free ids.
+- An id that an app container or a sidecar holds is not free. When it is offered again, its pod was refused or is gone.
+- With topology hints kubelet may choose in advance: then ``must_include`` holds more than the pool, only one NUMA
+  node's ids are offered, or the question is left out. All of that is possible, but not usual.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+
+from gas.cards import Card
 from gas.placement.need import Role
-from gas.plugin.kubelet.listing import NO_IDS, ContainerIds, Ids
-from gas.plugin.matching.confidence import Confidence
-from gas.plugin.matching.waiting_pods import PodOfNode, Want
+from gas.plugin.devices.device_ids import NO_IDS, Ids
+from gas.plugin.devices.requests import Call, PreferredRequest
+from gas.plugin.kubelet.pod_resources import ContainerIds
+from gas.plugin.matching.gpu_pods import Demand, GpuPod
+from gas.plugin.matching.match import Confidence
 
 
 class Progress:
-    """One pod's wants and what they were answered with.
+    """One pod's demands and the ids that served them.
 
-    pod          as the watch last showed it; it may be deleted while kubelet goes on asking for it
-    confidence   that what is noted here is really this pod's; nothing is noted: no doubt
-    broken_off   whether kubelet turned to another pod in the middle of it: it refused this one
-    answered_at  when the last answer was given
+    pod         as the watch last showed it; it may be deleted while kubelet goes on asking for it
+    confidence  how certain it is that the recorded ids are this pod's; KNOWN while there are none
+    abandoned   whether kubelet turned to another pod in the middle of this one, so that it has refused this one
+    served_at   when a demand was last served
     """
 
-    def __init__(self, pod: PodOfNode) -> None:
+    def __init__(self, pod: GpuPod) -> None:
         self.pod = pod
         self.confidence = Confidence.KNOWN
-        self.broken_off = False
-        self.answered_at = float("-inf")
-        self._served: dict[Want, Ids | None] = {}
-        self._agreed: tuple[PodOfNode, ContainerIds] | None = None
+        self.abandoned = False
+        self.served_at = float("-inf")
+        self._served: dict[Demand, Ids | None] = {}
+        self._reconciled: tuple[GpuPod, ContainerIds] | None = None
 
     def __repr__(self) -> str:
-        return f"Progress({self.pod.key}, {len(self._served)} of {len(self.pod.wants)})"
+        return f"Progress({self.pod.key}, {len(self._served)} of {len(self.pod.demands)})"
 
     @property
-    def is_fresh(self) -> bool:
+    def is_untouched(self) -> bool:
+        """Whether no demand was served."""
         return not self._served
 
     @property
     def is_complete(self) -> bool:
-        return len(self._served) == len(self.pod.wants)
+        """Whether all demands were served."""
+        return len(self._served) == len(self.pod.demands)
 
-    def unserved(self) -> tuple[Want, ...]:
-        return tuple(want for want in self.pod.wants if want not in self._served)
+    def unserved(self) -> tuple[Demand, ...]:
+        """Return the demands that were not served, in the order of kubelet's calls."""
+        return tuple(demand for demand in self.pod.demands if demand not in self._served)
 
-    def next_wants(self) -> tuple[Want, ...]:
-        """Those of the first container that has not got everything: within it kubelet's order is any."""
+    def next_demands(self) -> tuple[Demand, ...]:
+        """Return the unserved demands of the first container that has any; kubelet may serve those in any order."""
         unserved = self.unserved()
-        return tuple(want for want in unserved if want.index == unserved[0].index)
+        return tuple(demand for demand in unserved if demand.index == unserved[0].index)
 
-    def pool(self, resource: str) -> Ids | None:
-        """What the pod's init containers leave to its next containers; None when that is not known."""
-        pool: Ids = NO_IDS
-        for want in self.pod.wants:
-            if want.resource != resource or want not in self._served:
+    def promised_cards(self) -> Counter[Card]:
+        """Count the ids of each card that the unserved demands need. Ids of an init container are used again."""
+        staying: Counter[Card] = Counter()
+        passing: set[Card] = set()
+        for demand in self.unserved():
+            if (decided := self.pod.decided_for(demand.index)) is None:
                 continue
-            ids = self._served[want]
+            if demand.role is Role.INIT:
+                passing.update(decided.cards)
+            else:
+                staying.update(decided.cards)
+        return staying | Counter(passing)
+
+    def init_container_ids(self) -> dict[int, Ids]:
+        """Return the ids of each ordinary init container by its index; one whose ids are unknown is left out."""
+        return {
+            demand.index: ids for demand, ids in self._served.items() if demand.role is Role.INIT and ids is not None
+        }
+
+    def can_explain(self, call: Call, demand: Demand) -> bool:
+        """Return whether kubelet can have made this call for this demand of the pod."""
+        if not asks_as_much(demand, call) or self._held(call.resource) & free_ids(call):
+            return False
+        pool = self._pool(call.resource)
+        if pool is None:
+            return True
+        if isinstance(call, PreferredRequest):
+            return pool <= call.must_include
+        return call.ids <= pool if len(pool) >= call.size else pool <= call.ids
+
+    def is_usual(self, call: Call) -> bool:
+        """Return whether kubelet makes this call without topology hints."""
+        pool = self._pool(call.resource)
+        if pool is None:
+            return True
+        return call.must_include == pool if isinstance(call, PreferredRequest) else len(pool) >= call.size
+
+    def serve(self, demand: Demand, ids: Ids) -> None:
+        """Record that the demand got these ids. Earlier containers then have theirs, even if those are unknown."""
+        self._reconciled = None
+        for earlier in self.pod.demands:
+            if earlier.index < demand.index:
+                self._served.setdefault(earlier, None)
+        self._served[demand] = ids
+
+    def reconcile(self, containers: ContainerIds, *, is_settled: bool) -> None:
+        """Replace what contradicts kubelet's list: it was a wrong guess, so everything recorded is dropped.
+
+        is_settled  whether the recorded ids had the time to appear in kubelet's list
+
+        Does nothing for the same ``containers`` object, unless something was recorded since or was not settled.
+        """
+        if self._reconciled is not None and self._reconciled[0] is self.pod and self._reconciled[1] is containers:
+            return
+        staying = [d for d in self.pod.demands if d.role is not Role.INIT and d.container in containers]
+        listed = {demand: containers[demand.container].get(demand.resource, NO_IDS) for demand in staying}
+        if any(self._contradicts(demand, ids, is_settled=is_settled) for demand, ids in listed.items()):
+            self._served.clear()
+            self.confidence, self.abandoned = Confidence.KNOWN, False
+        for demand, ids in listed.items():
+            if ids:
+                self.serve(demand, ids)
+                self.confidence = Confidence.KNOWN
+        self._reconciled = (self.pod, containers) if is_settled else None
+
+    def _contradicts(self, demand: Demand, listed: Ids, *, is_settled: bool) -> bool:
+        if demand not in self._served:
+            return False
+        recorded = self._served[demand]
+        return (recorded is not None and recorded != listed) if listed else is_settled
+
+    def _pool(self, resource: str) -> Ids | None:
+        """Return the ids that the pod's init containers leave to its next containers; None when they are unknown."""
+        pool: Ids = NO_IDS
+        for demand in self.pod.demands:
+            if demand.resource != resource or demand not in self._served:
+                continue
+            ids = self._served[demand]
             if ids is None:
                 return None
-            pool = pool | ids if want.role is Role.INIT else pool - ids
+            pool = pool | ids if demand.role is Role.INIT else pool - ids
         return pool
 
-    def held(self, resource: str) -> Ids:
-        """The ids that nobody can be offered while the pod lives, as far as they are known."""
+    def _held(self, resource: str) -> Ids:
+        """Return the known ids that kubelet cannot offer to another container while the pod lives."""
         return NO_IDS.union(
             *(
                 ids
-                for want, ids in self._served.items()
-                if ids and want.resource == resource and want.role is not Role.INIT
+                for demand, ids in self._served.items()
+                if ids and demand.resource == resource and demand.role is not Role.INIT
             )
         )
 
-    def of_init_containers(self) -> dict[int, Ids]:
-        """By place of the ordinary init container, what it was answered with; a place that is missing is unknown."""
-        return {want.index: ids for want, ids in self._served.items() if want.role is Role.INIT and ids is not None}
 
-    def serve(self, want: Want, ids: Ids) -> None:
-        """It got these; the containers before it have theirs then, though nobody may know which."""
-        self._agreed = None
-        for earlier in self.pod.wants:
-            if earlier.index < want.index:
-                self._served.setdefault(earlier, None)
-        self._served[want] = ids
+def asks_as_much(demand: Demand, call: Call) -> bool:
+    """Return whether the call is for the demand's resource and number of ids."""
+    return demand.resource == call.resource and demand.count == call.size
 
-    def take_in(self, containers: ContainerIds, *, is_settled: bool) -> None:
-        """Believe kubelet over memory. What contradicts it was a wrong guess, and all of that is forgotten.
 
-        is_settled  whether the answers noted here had the time to appear in what kubelet says
+def can_get(cards: tuple[Card, ...], call: Call) -> bool:
+    """Return whether the container of this call can get, or gets, exactly these cards."""
+    offered = {id_.card for id_ in free_ids(call)}
+    if isinstance(call, PreferredRequest):
+        return offered.issuperset(cards) and {id_.card for id_ in call.must_include} <= set(cards)
+    return offered == set(cards)
 
-        The very same ``containers`` once more is no news, unless something was noted since or had to settle.
-        """
-        if self._agreed is not None and self._agreed[0] is self.pod and self._agreed[1] is containers:
-            return
-        staying = [want for want in self.pod.wants if want.role is not Role.INIT and want.container in containers]
-        listed = {want: containers[want.container].get(want.resource, NO_IDS) for want in staying}
-        if any(self._contradicts(want, ids, is_settled=is_settled) for want, ids in listed.items()):
-            self._served.clear()
-            self.confidence, self.broken_off = Confidence.KNOWN, False
-        for want, ids in listed.items():
-            if ids:
-                self.serve(want, ids)
-                self.confidence = Confidence.KNOWN
-        self._agreed = (self.pod, containers) if is_settled else None
 
-    def _contradicts(self, want: Want, ids: Ids, *, is_settled: bool) -> bool:
-        if want not in self._served:
-            return False
-        mine = self._served[want]
-        return (mine is not None and mine != ids) if ids else is_settled
+def free_ids(call: Call) -> Ids:
+    """Return the ids that are free, or reusable for this container, at the moment of the call."""
+    return call.available if isinstance(call, PreferredRequest) else call.ids

@@ -11,11 +11,10 @@ from typing import NamedTuple
 from gas.cards import Card
 from gas.cluster.errors import Forbidden
 from gas.errors import GasError
-from gas.plugin.kubelet.listing import ContainerIds, Listing
-from gas.plugin.kubelet.pod_resources import PodResources
+from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.given_masks import GivenMasks
-from gas.plugin.matching.matching import SETTLED, Matching
-from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode
+from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
+from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.receipts.receipts import Receipt, receipt
 
 logger = logging.getLogger(__name__)
@@ -24,7 +23,7 @@ INTERVAL = 3.0
 """Seconds between two comparisons when kubelet gives nothing away."""
 
 QUIET = 1.0
-"""Seconds since kubelet's last call before it is asked: see `gas.plugin.matching.matching.Matching`."""
+"""Seconds since kubelet's last call before it is asked: see `gas.plugin.matching.matcher.Matcher`."""
 
 FORBIDDEN_PAUSE = 30.0
 """Seconds between two tries while a rule is missing."""
@@ -39,7 +38,7 @@ PatchPod = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool]]
 class _Compared(NamedTuple):
     """What `gas.plugin.receipts.receipts.receipt` is made from: from the same comes the same."""
 
-    pod: PodOfNode
+    pod: GpuPod
     listed: ContainerIds
     init_containers: Mapping[int, frozenset[Card]]
 
@@ -67,15 +66,15 @@ class ReceiptWriter:
 
     def __init__(
         self,
-        pods: PodsOfNode,
-        matching: Matching,
+        pods: GpuPods,
+        matching: Matcher,
         resources: PodResources,
         masks: GivenMasks,
         patch_pod: PatchPod,
         *,
         last_call: Callable[[], float],
-        on_receipt: Callable[[PodOfNode, Receipt], None] = lambda _pod, _receipt: None,
-        on_mask: Callable[[PodOfNode, str], None] = lambda _pod, _sentence: None,
+        on_receipt: Callable[[GpuPod, Receipt], None] = lambda _pod, _receipt: None,
+        on_mask: Callable[[GpuPod, str], None] = lambda _pod, _sentence: None,
         interval: float = INTERVAL,
         quiet: float = QUIET,
         clock: Callable[[], float] = time.monotonic,
@@ -84,7 +83,7 @@ class ReceiptWriter:
         self.finished = 0
         self.trouble: str | None = None
         self._pods = pods
-        self._matching = matching
+        self._matcher = matching
         self._resources = resources
         self._masks = masks
         self._patch_pod = patch_pod
@@ -96,7 +95,7 @@ class ReceiptWriter:
         self._clock = clock
         self._look_soon = asyncio.Event()
         self._told: dict[str, Receipt] = {}
-        self._sent: dict[str, tuple[PodOfNode, float]] = {}
+        self._sent: dict[str, tuple[GpuPod, float]] = {}
         self._not_before = float("-inf")
         self._correct: dict[str, _Compared] = {}
 
@@ -127,7 +126,7 @@ class ReceiptWriter:
         asked = self._clock()
         if not (listing := await self._resources.pods()):
             return  # kubelet is away, or has just started and says nothing
-        self._matching.learn(listing, asked=asked)
+        self._matcher.learn(listing, asked=asked)
         self._compare_masks(seen, listing, asked=asked)
         missing = self._missing(seen, listing)
         self._forget(missing)
@@ -139,14 +138,14 @@ class ReceiptWriter:
                 await self._write(pod, found)
         self.finished += 1
 
-    def _compare_masks(self, seen: Mapping[str, PodOfNode], listing: Listing, *, asked: float) -> None:
+    def _compare_masks(self, seen: Mapping[str, GpuPod], listing: Listing, *, asked: float) -> None:
         pods = [pod for uid in seen if (pod := self._pods.get(uid)) is not None]
         for pod, sentence in self._masks.compare(pods, listing, asked=asked):
             self._on_mask(pod, sentence)
-        if len(pods) == len(self._pods) and not self._matching.strangers(listing):
+        if len(pods) == len(self._pods) and not self._matcher.unwatched_pods(listing):
             self._masks.forget_before(asked - SETTLED)
 
-    def _forget(self, missing: Collection[tuple[PodOfNode, Receipt]]) -> None:
+    def _forget(self, missing: Collection[tuple[GpuPod, Receipt]]) -> None:
         """Pods that are gone are told of no more; of those that have their receipt nothing is on its way."""
         for uid in [uid for uid in self._told if self._pods.get(uid) is None]:
             del self._told[uid]
@@ -154,28 +153,28 @@ class ReceiptWriter:
         for uid in [uid for uid in self._sent if uid not in uids]:
             del self._sent[uid]
 
-    def _is_on_its_way(self, pod: PodOfNode) -> bool:
+    def _is_on_its_way(self, pod: GpuPod) -> bool:
         """Whether it was written, and the watch has not shown the pod since."""
         sent = self._sent.get(pod.uid)
         return sent is not None and sent[0] is pod and self._clock() < sent[1] + WRITE_AGAIN
 
-    def _missing(self, seen: Mapping[str, PodOfNode], listing: Listing) -> list[tuple[PodOfNode, Receipt]]:
+    def _missing(self, seen: Mapping[str, GpuPod], listing: Listing) -> list[tuple[GpuPod, Receipt]]:
         """Only pods that are now as they were before kubelet was asked: what it says may be older than a change."""
-        missing: list[tuple[PodOfNode, Receipt]] = []
+        missing: list[tuple[GpuPod, Receipt]] = []
         before, self._correct = self._correct, {}
         for uid, pod in seen.items():
-            if self._pods.get(uid) is not pod or self._matching.is_busy_with(uid):
+            if self._pods.get(uid) is not pod or self._matcher.is_busy_with(uid):
                 continue
             if (containers := listing.get(pod.key)) is None:
                 continue
-            compared = _Compared(pod, containers, self._matching.given_to_init_containers(uid))
+            compared = _Compared(pod, containers, self._matcher.init_container_cards(uid))
             if not compared.is_same(before.get(uid)) and (found := receipt(*compared)) is not None:
                 missing.append((pod, found))
             else:
                 self._correct[uid] = compared
         return missing
 
-    async def _write(self, pod: PodOfNode, found: Receipt) -> None:
+    async def _write(self, pod: GpuPod, found: Receipt) -> None:
         namespace, _, name = pod.key.partition("/")
         annotations = {annotation: text or None for annotation, text in found.annotations.items()}
         try:

@@ -12,8 +12,9 @@ from gas.decision.names import ALLOCATED_CARDS, ALLOCATED_INIT_CARDS
 from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
 from gas.placement.choice import Choice
 from gas.placement.need import Role
-from gas.plugin.kubelet.listing import NO_IDS, ContainerIds
-from gas.plugin.matching.waiting_pods import PodOfNode
+from gas.plugin.devices.device_ids import NO_IDS
+from gas.plugin.kubelet.pod_resources import ContainerIds
+from gas.plugin.matching.gpu_pods import GpuPod
 from gas.quoted import quoted
 
 _MOST_TOLD = 3
@@ -42,7 +43,7 @@ class Receipt:
 Cards = frozenset[Card]
 
 
-def receipt(pod: PodOfNode, listed: ContainerIds, init_containers: Mapping[int, Cards]) -> Receipt | None:
+def receipt(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, Cards]) -> Receipt | None:
     """The receipt that is missing on a pod, or None when what is written on it is true, or not all is known yet.
 
     listed           what kubelet's PodResources says of the pod, asked for after the pod was seen
@@ -62,7 +63,7 @@ def receipt(pod: PodOfNode, listed: ContainerIds, init_containers: Mapping[int, 
     annotations = {
         name: _text(group, given, decided)
         for name, group in places.items()
-        if is_damaged or _is_other(given, group, pod.written.annotations.get(name, ""), decided)
+        if is_damaged or _is_other(given, group, pod.trimmed.annotations.get(name, ""), decided)
     }
     if not annotations:
         return None
@@ -70,12 +71,12 @@ def receipt(pod: PodOfNode, listed: ContainerIds, init_containers: Mapping[int, 
     return Receipt(kind, annotations, _sentence(kind, pod, given, decided))
 
 
-def _given(pod: PodOfNode, listed: ContainerIds, init_containers: Mapping[int, Cards]) -> dict[int, Cards] | None:
+def _given(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, Cards]) -> dict[int, Cards] | None:
     """By container what it was given, as far as it is known; None while that is not final."""
     if not pod.is_admitted:
         return None
     given: dict[int, Cards] = {}
-    for want in pod.wants:
+    for want in pod.demands:
         if want.role is Role.INIT:
             if want.index in init_containers:
                 given[want.index] = init_containers[want.index]
@@ -87,12 +88,12 @@ def _given(pod: PodOfNode, listed: ContainerIds, init_containers: Mapping[int, C
     return given
 
 
-def _is_damaged(pod: PodOfNode, places: Mapping[str, range]) -> bool:
+def _is_damaged(pod: GpuPod, places: Mapping[str, range]) -> bool:
     """Whether a receipt is written that the extender does not believe, or would not if it could read the pod's need."""
-    texts = {name: text for name in places if (text := pod.written.annotations.get(name))}
+    texts = {name: text for name in places if (text := pod.trimmed.annotations.get(name))}
     try:
         if pod.need is not None:
-            read_receipt(pod.written, pod.need)
+            read_receipt(pod.trimmed, pod.need)
         return any(len(parse_container_cards(text)) != len(places[name]) for name, text in texts.items())
     except MalformedAnnotation:
         return True
@@ -125,7 +126,7 @@ def _text(group: range, given: Mapping[int, Cards], decided: Choice | None) -> s
     return format_container_cards(places) if any(places) else ""
 
 
-def _kind(pod: PodOfNode, given: Mapping[int, Cards], decided: Choice | None) -> ReceiptKind:
+def _kind(pod: GpuPod, given: Mapping[int, Cards], decided: Choice | None) -> ReceiptKind:
     if decided is None:
         return ReceiptKind.MISMATCH if pod.trouble and pod.need is not None else ReceiptKind.ADOPTED
     if all(cards == _cards(decided, index) for index, cards in given.items()):
@@ -133,8 +134,8 @@ def _kind(pod: PodOfNode, given: Mapping[int, Cards], decided: Choice | None) ->
     return ReceiptKind.MISMATCH
 
 
-def _sentence(kind: ReceiptKind, pod: PodOfNode, given: Mapping[int, Cards], decided: Choice | None) -> str:
-    names = {want.index: quoted(want.container) for want in pod.wants}
+def _sentence(kind: ReceiptKind, pod: GpuPod, given: Mapping[int, Cards], decided: Choice | None) -> str:
+    names = {want.index: quoted(want.container) for want in pod.demands}
     if kind is ReceiptKind.MISMATCH and decided is not None:
         other = {index: cards for index, cards in given.items() if cards != _cards(decided, index)}
         told = [

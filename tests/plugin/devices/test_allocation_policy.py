@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cards import Card
-from gas.plugin.devices.allocation_policy import AllocationPolicy, PreferredRequest, preferred_ids
+from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_for_cards, preferred_ids, spared_ids
 from gas.plugin.devices.device_ids import DeviceId, known_ids
+from gas.plugin.devices.requests import PreferredRequest
 
 
 def asked(offered: str, size: int, must_include: str = "") -> PreferredRequest:
@@ -97,3 +98,16 @@ def test_cards_differ_as_long_as_they_suffice(policy: AllocationPolicy, request:
     others = {id_.card for id_ in request.offered} - forced
     possible = len(forced) + min(len(others), len(chosen) - len(request.must_include))
     assert len({id_.card for id_ in chosen}) == possible
+
+
+def test_the_ids_for_cards_are_never_more_than_requested() -> None:
+    cards = (Card(0), Card(1), Card(2))
+
+    assert ids_for_cards(cards, asked("card0-0 card1-0 card2-0", 2)) == known_ids(["card0-0", "card1-0"])
+
+
+def test_as_many_ids_are_spared_as_are_promised_and_free() -> None:
+    free = "card0-0 card0-1 card0-2 card1-1 card2-0"
+    promised = {Card(0): 1, Card(1): 5, Card(3): 1}
+
+    assert spared_ids(promised, asked(free, 1, "card0-0")) == frozenset(known_ids(["card0-1", "card1-1"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gas.plugin.kubelet.calls import Calls
+from gas.plugin.kubelet.device_server import CallTracker
 from tests.plugin.scripted_kubelet import PATIENCE
 
 
@@ -23,13 +23,13 @@ async def _turns() -> None:
 
 
 async def test_without_any_call_there_is_a_pause_at_once() -> None:
-    await asyncio.wait_for(Calls(Clock()).pause(lasting=3600.0, within=3600.0), PATIENCE)
+    await asyncio.wait_for(CallTracker(Clock()).pause(lasting=3600.0, within=3600.0), PATIENCE)
 
 
 async def test_a_pause_begins_with_the_answer_of_the_last_call() -> None:
     clock = Clock()
-    calls = Calls(clock)
-    with calls.answering():
+    calls = CallTracker(clock)
+    with calls.call():
         waiting = asyncio.create_task(calls.pause(lasting=1.0, within=3600.0))
         clock.now += 10.0
         await _turns()
@@ -43,8 +43,8 @@ async def test_a_pause_begins_with_the_answer_of_the_last_call() -> None:
 
 async def test_a_pause_is_not_waited_for_longer_than_allowed() -> None:
     clock = Clock()
-    calls = Calls(clock)
-    with calls.answering():
+    calls = CallTracker(clock)
+    with calls.call():
         waiting = asyncio.create_task(calls.pause(lasting=1.0, within=5.0))
         await _turns()
         clock.now += 5.0
@@ -53,9 +53,9 @@ async def test_a_pause_is_not_waited_for_longer_than_allowed() -> None:
 
 async def test_a_call_that_fails_has_ended_too() -> None:
     clock = Clock()
-    calls = Calls(clock)
+    calls = CallTracker(clock)
     try:
-        with calls.answering():
+        with calls.call():
             raise RuntimeError
     except RuntimeError:
         clock.now += 1.0

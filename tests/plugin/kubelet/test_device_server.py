@@ -11,12 +11,12 @@ import grpc
 import pytest
 from grpc import aio
 
-from gas.plugin.devices.allocation_policy import PreferredRequest
 from gas.plugin.devices.container_answer import ContainerAnswer, DeviceNode, Mount, NoSuchCards
 from gas.plugin.devices.device_ids import DeviceId, known_ids
 from gas.plugin.devices.device_lists import Device
+from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
 from gas.plugin.kubelet import device_server
-from gas.plugin.kubelet.device_server import BETWEEN_CALLS, AllocateRequest, DeviceServer, Outcome
+from gas.plugin.kubelet.device_server import BETWEEN_CALLS, DeviceServer, Outcome
 from gas.plugin.kubelet.plugin_socket import is_served
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
@@ -41,7 +41,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 @asynccontextmanager
 async def served(directory: Path, **parts: Any) -> AsyncIterator[tuple[DeviceServer, DevicePluginStub]]:
     """A server that shows HEALTHY, and kubelet's connection to it."""
-    server = DeviceServer("i915", **{"allocate": plain, "plain_answer": plain, "prefer": no_wish, **parts})
+    server = DeviceServer("i915", **{"allocate": plain, "fallback": plain, "prefer": no_wish, **parts})
     server.show(HEALTHY)
     path = directory / "p.sock"
     await server.open(path)
@@ -98,7 +98,7 @@ async def test_a_resource_that_lost_its_cards_shows_an_empty_list(socket_directo
 
 
 def test_without_any_card_there_is_nothing_to_show() -> None:
-    server = DeviceServer("i915", allocate=plain, plain_answer=plain)
+    server = DeviceServer("i915", allocate=plain, fallback=plain)
     shown = []
     for devices in ((), HEALTHY, ()):
         server.show(devices)
@@ -107,7 +107,7 @@ def test_without_any_card_there_is_nothing_to_show() -> None:
 
 
 def test_only_healthy_ids_may_be_given_away() -> None:
-    server = DeviceServer("i915", allocate=plain, plain_answer=plain)
+    server = DeviceServer("i915", allocate=plain, fallback=plain)
     assert server.healthy_ids == frozenset()
     server.show((*HEALTHY, Device(id="card2-0", healthy=False)))
     assert server.healthy_ids == {"card0-0", "card1-0"}
@@ -182,7 +182,7 @@ async def test_without_a_preference_kubelet_chooses(
     async with served(
         socket_directory,
         prefer=prefer,
-        on_answered=lambda method, outcome, seconds: answered.append((method, outcome)),
+        on_reply=lambda method, outcome, seconds: answered.append((method, outcome)),
     ) as (_, kubelet):
         answer = await kubelet.GetPreferredAllocation(preferred_request("card0-0", 1), timeout=PATIENCE)
     assert [list(each.deviceIDs) for each in answer.container_responses] == [[]]
@@ -254,12 +254,12 @@ async def test_when_the_decision_fails_a_container_gets_what_kubelet_chose(
     async with served(
         socket_directory,
         allocate=allocate,
-        on_answered=lambda method, outcome, seconds: answered.append((method, outcome)),
+        on_reply=lambda method, outcome, seconds: answered.append((method, outcome)),
     ) as (_, kubelet):
         answer = await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
     assert [each.host_path for each in answer.container_responses[0].devices] == ["/dev/dri/card0"]
     assert answered == [("Allocate", Outcome.FELL_BACK)]
-    assert "gets just the devices that kubelet chose" in caplog.text
+    assert "gets only the devices that kubelet chose" in caplog.text
 
 
 def _no_such_cards(request: AllocateRequest) -> ContainerAnswer:
@@ -267,7 +267,7 @@ def _no_such_cards(request: AllocateRequest) -> ContainerAnswer:
 
 
 @pytest.mark.parametrize(
-    ("plain_answer", "code", "details"),
+    ("fallback", "code", "details"),
     [
         pytest.param(_no_such_cards, grpc.StatusCode.FAILED_PRECONDITION, str(NoSuchCards(["card0"])), id="card gone"),
         pytest.param(_broken, grpc.StatusCode.INTERNAL, "no devices could be given: ZeroDivisionError()", id="our bug"),
@@ -276,7 +276,7 @@ def _no_such_cards(request: AllocateRequest) -> ContainerAnswer:
 async def test_only_when_nothing_can_be_given_there_is_an_error(
     socket_directory: Path,
     caplog: pytest.LogCaptureFixture,
-    plain_answer: Callable[[AllocateRequest], ContainerAnswer],
+    fallback: Callable[[AllocateRequest], ContainerAnswer],
     code: grpc.StatusCode,
     details: str,
 ) -> None:
@@ -284,31 +284,52 @@ async def test_only_when_nothing_can_be_given_there_is_an_error(
     async with served(
         socket_directory,
         allocate=_broken,
-        plain_answer=plain_answer,
-        on_answered=lambda method, outcome, seconds: answered.append((method, outcome)),
+        fallback=fallback,
+        on_reply=lambda method, outcome, seconds: answered.append((method, outcome)),
     ) as (_, kubelet):
         with pytest.raises(aio.AioRpcError) as raised:
             await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
     assert (raised.value.code(), raised.value.details()) == (code, details)
     assert answered == [("Allocate", Outcome.REFUSED)]
     assert any(
-        record.levelno == logging.ERROR and "kubelet ends its pod" in record.message for record in caplog.records
+        record.levelno == logging.ERROR and "so kubelet ends its pod" in record.message for record in caplog.records
     )
 
 
-async def test_an_id_of_somebody_else_is_told_and_left_out(
+async def test_cards_that_are_gone_cost_one_line_in_the_log(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(socket_directory, allocate=_no_such_cards, fallback=_no_such_cards) as (_, kubelet):
+        with pytest.raises(aio.AioRpcError):
+            await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
+    assert [(record.message, record.exc_info) for record in caplog.records] == [
+        (f"a container of gpu.intel.com/i915 gets nothing, so kubelet ends its pod: {NoSuchCards(['card0'])}", None)
+    ]
+
+
+async def test_an_expected_failure_that_the_fallback_makes_good_has_no_traceback(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(socket_directory, allocate=_no_such_cards) as (_, kubelet):
+        await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
+    (record,) = caplog.records
+    assert (record.levelno, record.exc_info) == (logging.WARNING, None)
+    assert record.message.startswith("a container of gpu.intel.com/i915 gets only the devices that kubelet chose: ")
+
+
+async def test_an_id_of_another_plugin_is_logged_and_left_out(
     socket_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(socket_directory) as (_, kubelet):
         await kubelet.Allocate(allocate_request("card0-0", "GPU-1"), timeout=PATIENCE)
-    assert warnings_in(caplog) == ["kubelet gives GPU-1, which this plugin never offered"]
+    assert warnings_in(caplog) == ["kubelet allocates GPU-1, which this plugin never offered"]
 
 
 async def test_answers_are_timed(socket_directory: Path) -> None:
     answered: list[tuple[str, Outcome, float]] = []
     async with served(
         socket_directory,
-        on_answered=lambda method, outcome, seconds: answered.append((method, outcome, seconds)),
+        on_reply=lambda method, outcome, seconds: answered.append((method, outcome, seconds)),
     ) as (_, kubelet):
         await kubelet.GetPreferredAllocation(preferred_request("card0-0", 1), timeout=PATIENCE)
         await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
@@ -329,7 +350,7 @@ async def test_nothing_is_done_before_a_container_starts(socket_directory: Path)
 
 @pytest.mark.parametrize("turns", range(0, 60, 4))
 async def test_who_closes_can_be_cancelled_at_any_moment(socket_directory: Path, turns: int) -> None:
-    server = DeviceServer("i915", allocate=plain, plain_answer=plain)
+    server = DeviceServer("i915", allocate=plain, fallback=plain)
     path = socket_directory / "p.sock"
     for more in range(4):
         await server.open(path)

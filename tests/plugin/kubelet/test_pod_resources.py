@@ -167,7 +167,7 @@ async def test_no_answer_is_none_and_told_once(socket_directory: Path, caplog: p
         assert await kubelet.pods() is None
         assert await kubelet.allocatable() is None
     (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert warning.startswith("kubelet does not say which containers have which devices: UNAVAILABLE")
+    assert warning.startswith("kubelet's PodResources API does not reply: UNAVAILABLE")
 
 
 async def test_an_error_is_none(socket_directory: Path) -> None:
@@ -274,7 +274,7 @@ async def test_an_answer_that_is_too_large_is_not_asked_for_again(
             context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
         ) -> api.GetPodResourcesResponse:
             self.asked += 1
-            pod = api.PodResources(namespace="n" * (pod_resources.LARGEST_ANSWER + 1), name="large")
+            pod = api.PodResources(namespace="n" * (pod_resources.LARGEST_REPLY + 1), name="large")
             return api.GetPodResourcesResponse(pod_resources=pod)
 
     lister = Large()

@@ -10,7 +10,8 @@ import pytest
 
 from gas.plugin.devices.container_answer import ContainerAnswer
 from gas.plugin.devices.device_lists import Device
-from gas.plugin.kubelet.device_server import AllocateRequest, DeviceServer
+from gas.plugin.devices.requests import AllocateRequest
+from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.plugin_socket import SocketIdentity
 from gas.plugin.kubelet.registration import Registration, State, Times
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
@@ -52,7 +53,7 @@ async def kubelet_in(directory: Path) -> AsyncIterator[ScriptedKubelet]:
 
 
 def plugin(directory: Path, *devices: Device, times: Times = QUICK, books: Books | None = None) -> Registration:
-    server = DeviceServer("i915", allocate=nothing, plain_answer=nothing)
+    server = DeviceServer("i915", allocate=nothing, fallback=nothing)
     server.show(devices)
     return Registration(server, directory, allocatable=books or does_not_say, times=times)
 
@@ -102,7 +103,7 @@ async def test_a_resource_is_registered_with_its_name_socket_and_options(socket_
 
 
 async def test_without_any_card_the_resource_is_not_registered(socket_directory: Path) -> None:
-    server = DeviceServer("i915", allocate=nothing, plain_answer=nothing)
+    server = DeviceServer("i915", allocate=nothing, fallback=nothing)
     registration = Registration(server, socket_directory, allocatable=does_not_say, times=QUICK)
     async with kubelet_in(socket_directory) as kubelet, running(registration):
         await asyncio.sleep(5 * QUICK.look)
@@ -114,7 +115,7 @@ async def test_without_any_card_the_resource_is_not_registered(socket_directory:
 
 
 async def test_a_resource_that_lost_its_cards_stays_registered(socket_directory: Path) -> None:
-    server = DeviceServer("i915", allocate=nothing, plain_answer=nothing)
+    server = DeviceServer("i915", allocate=nothing, fallback=nothing)
     server.show(CARDS)
     registration = Registration(server, socket_directory, allocatable=does_not_say, times=QUICK)
     async with kubelet_in(socket_directory) as kubelet, running(registration):
@@ -330,7 +331,7 @@ async def test_a_directory_in_which_no_socket_can_be_is_a_sentence(tmp_path: Pat
 
 async def test_each_kubelet_is_told_of_before_it_is_registered_with(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as kubelet:
-        server = DeviceServer("i915", allocate=nothing, plain_answer=nothing)
+        server = DeviceServer("i915", allocate=nothing, fallback=nothing)
         server.show(CARDS)
         met: dict[SocketIdentity, int] = {}
 

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from gas.cards import Card
-from gas.plugin.kubelet.listing import Listing
+from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.given_masks import GivenMask, GivenMasks
-from gas.plugin.matching.waiting_pods import PodOfNode
+from gas.plugin.matching.gpu_pods import GpuPod
 from tests.builders import container
 from tests.plugin.pods_for_plugin import decided, ids, seen
 
 NO_MASK = "container 'c' was given no ZE_AFFINITY_MASK"
 
 
-def pod(cards: str = "", tiles: str = "", *, hierarchy: str = "", **fields: Any) -> PodOfNode:
+def pod(cards: str = "", tiles: str = "", *, hierarchy: str = "", **fields: Any) -> GpuPod:
     wanting = container("c", i915=1, tiles=1 if tiles else 0)
     if hierarchy:
         wanting["env"] = [{"name": "ZE_FLAT_DEVICE_HIERARCHY", "value": hierarchy}]
@@ -32,7 +32,7 @@ def listing(*texts: str) -> Listing:
     return {"default/a": {"c": {"i915": ids(*texts or ("card0-0",))}}}
 
 
-def told(masks: GivenMasks, pod: PodOfNode, listed: Listing, *, asked: float = 10.0) -> list[str]:
+def told(masks: GivenMasks, pod: GpuPod, listed: Listing, *, asked: float = 10.0) -> list[str]:
     return [sentence for _, sentence in masks.compare([pod], listed, asked=asked)]
 
 
@@ -101,7 +101,7 @@ def masks_after(*answers: GivenMask) -> GivenMasks:
         ),
     ],
 )
-def test_what_is_told(decision: PodOfNode, answer: GivenMask, sentences: list[str]) -> None:
+def test_what_is_told(decision: GpuPod, answer: GivenMask, sentences: list[str]) -> None:
     assert told(masks_after(answer), decision, listing()) == sentences
 
 

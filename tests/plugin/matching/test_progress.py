@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
-from gas.plugin.kubelet.listing import ContainerIds, Ids
+from gas.cards import Card
+from gas.plugin.devices.device_ids import Ids
+from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.progress import Progress
 from tests.builders import container
-from tests.plugin.pods_for_plugin import ids, seen
+from tests.plugin.pods_for_plugin import decided, ids, seen
 
 POD = seen(container("c", i915=1), container("d", i915=1))
 NOTHING_YET: ContainerIds = {"c": {}, "d": {}}
@@ -25,26 +28,41 @@ class LooksCounted(dict[str, Mapping[str, Ids]]):
 def test_what_is_settled_and_the_same_is_not_looked_at_again() -> None:
     progress = Progress(POD)
     listed = LooksCounted(c={"i915": ids("card0-0")}, d={})
-    progress.take_in(listed, is_settled=True)
+    progress.reconcile(listed, is_settled=True)
     looks = listed.looks
-    progress.take_in(listed, is_settled=True)
-    assert (progress.is_fresh, looks > 0, listed.looks) == (False, True, looks)
+    progress.reconcile(listed, is_settled=True)
+    assert (progress.is_untouched, looks > 0, listed.looks) == (False, True, looks)
 
 
 def test_an_answer_noted_since_is_held_against_the_same_list() -> None:
     progress = Progress(POD)
-    progress.take_in(NOTHING_YET, is_settled=True)
-    progress.serve(POD.wants[0], ids("card0-0"))
-    progress.take_in(NOTHING_YET, is_settled=False)
-    assert not progress.is_fresh
-    progress.take_in(NOTHING_YET, is_settled=True)
-    assert progress.is_fresh
+    progress.reconcile(NOTHING_YET, is_settled=True)
+    progress.serve(POD.demands[0], ids("card0-0"))
+    progress.reconcile(NOTHING_YET, is_settled=False)
+    assert not progress.is_untouched
+    progress.reconcile(NOTHING_YET, is_settled=True)
+    assert progress.is_untouched
 
 
 def test_a_pod_that_the_watch_shows_anew_is_held_against_the_same_list() -> None:
     progress = Progress(POD)
     listed: ContainerIds = {"c": {"i915": ids("card0-0")}, "e": {"i915": ids("card1-0")}}
-    progress.take_in(listed, is_settled=True)
+    progress.reconcile(listed, is_settled=True)
     progress.pod = seen(container("c", i915=1), container("e", i915=1))
-    progress.take_in(listed, is_settled=True)
+    progress.reconcile(listed, is_settled=True)
     assert progress.is_complete
+
+
+def test_ids_that_an_init_container_leaves_are_promised_once() -> None:
+    pod = seen(
+        container("a", i915=1),
+        container("b", i915=1),
+        init=(container("i", i915=2),),
+        annotations=decided("card0|card0", init="card0,card1"),
+    )
+
+    assert Progress(pod).promised_cards() == Counter({Card(0): 2, Card(1): 1})
+
+
+def test_a_container_without_decision_was_promised_nothing() -> None:
+    assert Progress(seen(container("a", i915=1))).promised_cards() == Counter()

@@ -15,12 +15,12 @@ from gas.cards import Card
 from gas.cluster.errors import Forbidden
 from gas.errors import GasError
 from gas.objects import NodePod
-from gas.plugin.devices.allocation_policy import PreferredRequest
-from gas.plugin.kubelet.listing import NO_IDS, ContainerIds, Listing
-from gas.plugin.kubelet.pod_resources import PodResources
+from gas.plugin.devices.device_ids import NO_IDS
+from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
+from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.given_masks import GivenMask, GivenMasks
-from gas.plugin.matching.matching import SETTLED, Matching
-from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode
+from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
+from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.receipts import receipt_writer
 from gas.plugin.receipts.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, receipt
@@ -81,10 +81,10 @@ class Node:
     def __init__(self, kubelet: Kubelet, *pods: NodePod, interval: float = 3600.0, quiet: float = 0.0) -> None:
         self.kubelet = kubelet
         self.api = Pods()
-        self.pods = PodsOfNode()
+        self.pods = GpuPods()
         self.node_pods = pods
         self.pods.replaced(list(pods))
-        self.matching = Matching(self.pods)
+        self.matcher = Matcher(self.pods)
         self.masks = GivenMasks()
         self.now = 1000.0
         self.last_call = float("-inf")
@@ -92,7 +92,7 @@ class Node:
         self.told_masks: list[tuple[str, str]] = []
         self.writer = ReceiptWriter(
             self.pods,
-            self.matching,
+            self.matcher,
             kubelet,
             self.masks,
             self.api.patch,
@@ -108,7 +108,7 @@ class Node:
         """Now, to a container with one card of two tiles."""
         self.masks.add("i915", GivenMask(ids(id_), {Card(0): 2}, mask, at=self.now))
 
-    def _tell(self, pod: PodOfNode, found: Receipt) -> None:
+    def _tell(self, pod: GpuPod, found: Receipt) -> None:
         self.told.append((pod.key, found.sentence))
 
     @asynccontextmanager
@@ -161,7 +161,7 @@ async def test_a_receipt_that_somebody_took_away_is_written_at_once() -> None:
 async def test_pods_are_compared_only_when_they_or_their_devices_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
 
-    def counted(pod: PodOfNode, listed: ContainerIds, init_containers: Mapping[int, frozenset[Card]]) -> Receipt | None:
+    def counted(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, frozenset[Card]]) -> Receipt | None:
         compared.append(pod.key)
         return receipt(pod, listed, init_containers)
 
@@ -232,11 +232,11 @@ async def test_a_pod_in_the_middle_waits() -> None:
     node = Node(Kubelet(a=""), pod)
     offered = tuple(sorted(slots(2)))
     request = PreferredRequest(resource="i915", offered=offered, must_include=NO_IDS, size=1)
-    node.matching.prefer(request, listing={"default/a": {"c": {}}})
-    node.matching.allocate("i915", ids("card1-0"), now=node.now)
+    node.matcher.prefer(request, listing={"default/a": {"c": {}}})
+    node.matcher.allocate(AllocateRequest(resource="i915", ids=ids("card1-0")), now=node.now)
     await node.writer.look()
     assert node.told == []
-    node.matching.allocate("i915", ids("card1-0"), now=node.now)
+    node.matcher.allocate(AllocateRequest(resource="i915", ids=ids("card1-0")), now=node.now)
     await node.writer.look()
     assert [key for key, _ in node.told] == ["default/a"]
 
@@ -246,7 +246,7 @@ async def test_matching_learns_what_kubelet_says() -> None:
     node = Node(Kubelet(a="card1-0"), waiting)
     await node.writer.look()
     request = PreferredRequest(resource="i915", offered=tuple(sorted(slots(2))), must_include=NO_IDS, size=1)
-    assert node.matching.prefer(request).match is None
+    assert node.matcher.prefer(request).match.target is None
 
 
 async def test_what_cannot_be_written_is_a_trouble_and_tried_again() -> None:

@@ -16,8 +16,8 @@ from gas.intel.need import read_booked_need
 from gas.objects import NodePod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import Role
-from gas.plugin.kubelet.listing import ContainerIds
-from gas.plugin.matching.waiting_pods import PodOfNode, pod_of_node
+from gas.plugin.kubelet.pod_resources import ContainerIds
+from gas.plugin.matching.gpu_pods import GpuPod, gpu_pod
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind, receipt
 from tests.builders import container
 from tests.plugin.pods_for_plugin import decided, ids, node_pod, seen
@@ -115,7 +115,7 @@ TRUE = [
 
 
 @pytest.mark.parametrize(("pod", "listing", "init"), TRUE)
-def test_no_receipt(pod: PodOfNode, listing: ContainerIds, init: Mapping[int, frozenset[Card]]) -> None:
+def test_no_receipt(pod: GpuPod, listing: ContainerIds, init: Mapping[int, frozenset[Card]]) -> None:
     assert receipt(pod, listing, init) is None
 
 
@@ -227,7 +227,7 @@ WRITTEN = [
         Receipt(
             ReceiptKind.MISMATCH,
             {"gas-allocated-cards": "card1"},
-            "what was decided for it cannot be read: annotation gas-container-cards: expected 1 container(s)"
+            "its decision cannot be read: annotation gas-container-cards: expected 1 container(s)"
             " between '|', found 2; kubelet gave it cards by itself: container 'c' has card1",
         ),
         id="a-decision-that-cannot-be-read",
@@ -310,7 +310,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("pod", "listing", "init", "expected"), WRITTEN)
-def test_receipt(pod: PodOfNode, listing: ContainerIds, init: Mapping[int, frozenset[Card]], expected: Receipt) -> None:
+def test_receipt(pod: GpuPod, listing: ContainerIds, init: Mapping[int, frozenset[Card]], expected: Receipt) -> None:
     assert receipt(pod, listing, init) == expected
 
 
@@ -335,7 +335,7 @@ def test_the_extenders_books_hold_what_kubelet_gave(
     other = [",".join(f"card{number}" for number in chance.sample(range(13), len(own))) for _, own in given_cards]
     annotations = decided("|".join(other[start:]), init="|".join(other[:start])) if is_decided else {}
     pod = node_pod(*containers[start:], init=tuple(containers[:start]), annotations=annotations, started=True)
-    if (kept := pod_of_node(pod)) is None:
+    if (kept := gpu_pod(pod)) is None:
         return
     listing = {
         f"c{at}": {"i915": ids(*(f"card{number}-0" for number in own))} if own else {}
@@ -354,7 +354,7 @@ def test_the_extenders_books_hold_what_kubelet_gave(
     after = _with_annotations(pod, answer.annotations if answer else {})
 
     need = read_booked_need(after)
-    kept_after = pod_of_node(after)
+    kept_after = gpu_pod(after)
     assert kept_after is not None
     believed = read_receipt(after, need) or kept_after.decided
     if believed is None:
@@ -367,7 +367,7 @@ def test_the_extenders_books_hold_what_kubelet_gave(
 
 def test_the_books_hold_the_card_of_a_pod_with_an_amount_that_no_card_can_have() -> None:
     pod = node_pod(ONE | FOO, started=True)
-    kept = pod_of_node(pod)
+    kept = gpu_pod(pod)
     assert kept is not None
     answer = receipt(kept, listed(c="card1-0"), {})
     assert answer is not None

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from gas.plugin.kubelet.listing import Listing
-from gas.plugin.kubelet.pod_resources import PodResources
+from gas.plugin.kubelet.pod_resources import Listing, PodResources
 from gas.sandbox.api.client import ApiClient
 from gas.sandbox.api.server import ApiServer
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus

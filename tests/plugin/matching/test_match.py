@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.objects import NodePod
-from gas.plugin.matching.other_cards import why_other_cards
+from gas.plugin.matching.match import why_other_cards
 from tests.builders import container
 from tests.plugin.called_by_hand import Node
 from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
@@ -15,9 +15,7 @@ INIT = container("i", i915=1)
 
 
 def _why(node: Node, *texts: str) -> str:
-    match = node.allocate(*texts)
-    assert match is not None
-    return why_other_cards(match)
+    return why_other_cards(node.allocate(*texts))
 
 
 def test_kubelet_takes_any_of_what_init_containers_had_without_asking() -> None:
@@ -25,7 +23,7 @@ def test_kubelet_takes_any_of_what_init_containers_had_without_asking() -> None:
     node = Node(node_pod(ONE, init=(pair,), annotations=decided("card0", init="card0,card1")))
     node.prefer(2, slots(2))
     node.allocate("card0-0", "card1-0")
-    assert _why(node, "card1-0").startswith("kubelet did not ask: it takes any of the devices that the pod's init")
+    assert _why(node, "card1-0").startswith("kubelet did not ask for a preference: it reuses devices of the pod's init")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +34,7 @@ def test_kubelet_takes_any_of_what_init_containers_had_without_asking() -> None:
     ],
 )
 def test_kubelet_may_not_ask_at_all(pod: NodePod) -> None:
-    assert _why(Node(pod), "card1-0") == "kubelet did not ask which"
+    assert _why(Node(pod), "card1-0") == "kubelet did not ask for a preference"
 
 
 def test_the_card_of_an_init_container_is_kept() -> None:
@@ -44,7 +42,7 @@ def test_the_card_of_an_init_container_is_kept() -> None:
     node.prefer(1, ids("card2-0"))
     node.allocate("card2-0")
     node.prefer(2, slots(2), ids("card2-0"))
-    assert _why(node, "card0-0", "card2-0") == "kubelet keeps card2 for it, which an init container had"
+    assert _why(node, "card0-0", "card2-0") == "kubelet keeps card2, which an init container of the pod had"
 
 
 def test_a_card_that_was_not_offered() -> None:

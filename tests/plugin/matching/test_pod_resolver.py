@@ -7,14 +7,15 @@ import asyncio
 import pytest
 
 from gas.objects import NodePod
-from gas.plugin.devices.allocation_policy import PreferredRequest
-from gas.plugin.kubelet.device_server import ANSWER_WITHIN
-from gas.plugin.kubelet.listing import NO_IDS, ContainerIds, Listing
-from gas.plugin.kubelet.pod_resources import PodResources
-from gas.plugin.matching import look_up
-from gas.plugin.matching.look_up import Finding, LookUp
-from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.waiting_pods import PodsOfNode
+from gas.plugin.devices.device_ids import NO_IDS
+from gas.plugin.devices.requests import PreferredRequest
+from gas.plugin.kubelet.device_server import REPLY_WITHIN
+from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
+from gas.plugin.matching import pod_resolver
+from gas.plugin.matching.gpu_pods import GpuPods
+from gas.plugin.matching.match import Match
+from gas.plugin.matching.matcher import Matcher
+from gas.plugin.matching.pod_resolver import PodResolver
 from tests.builders import container
 from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, slots
 from tests.plugin.scripted_kubelet import PATIENCE
@@ -55,49 +56,50 @@ class Node:
     """Four cards, a kubelet, and the pods that the watch has shown."""
 
     def __init__(self, kubelet: Kubelet, *pods: NodePod, watches: bool = True) -> None:
-        self.pods = PodsOfNode(self._pods_changed)
-        self.look_up = LookUp(Matching(self.pods), kubelet, watches=lambda: watches)
+        self.pods = GpuPods(self._pods_changed)
+        self.resolver = PodResolver(Matcher(self.pods), kubelet, is_watching=lambda: watches)
         self.pods.replaced(list(pods))
 
     def _pods_changed(self) -> None:
-        self.look_up.pods_changed()
+        self.resolver.pods_changed()
 
-    async def finding(self) -> Finding:
+    async def match(self) -> Match:
         request = PreferredRequest(resource="i915", offered=tuple(sorted(slots(4))), must_include=NO_IDS, size=1)
-        return await asyncio.wait_for(self.look_up.wish(request), PATIENCE)
+        preference = await asyncio.wait_for(self.resolver.resolve(request), PATIENCE)
+        return preference.match
 
-    async def whose(self) -> tuple[str, str]:
-        """The pod, and why that is a guess."""
-        wish, doubt = await self.finding()
-        return (wish.match.pod.written.metadata.name if wish.match else "nobody's"), doubt
+    async def resolved(self) -> tuple[str, str]:
+        """Return the pod's name, "none" without one, and the match's doubt."""
+        match = await self.match()
+        return (match.target.pod.trimmed.metadata.name if match.target else "none"), match.doubt
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """For what is waited for in vain."""
-    monkeypatch.setattr(look_up, "LOOK_UP_WITHIN", 0.1)
+    monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 0.1)
 
 
 @pytest.fixture
 def long(monkeypatch: pytest.MonkeyPatch) -> None:
     """For what must not wait to the end."""
-    monkeypatch.setattr(look_up, "LOOK_UP_WITHIN", 3600.0)
+    monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 3600.0)
 
 
 def test_the_longest_look_up_ends_before_kubelet_chooses_by_itself() -> None:
     """And is long enough for a kubelet on a busy machine."""
-    assert 0.5 < look_up.LOOK_UP_WITHIN < ANSWER_WITHIN < 1.0
+    assert 0.5 < pod_resolver.RESOLVE_WITHIN < REPLY_WITHIN < 1.0
 
 
 async def test_of_a_pod_alone_only_its_own_entry_is_asked_for() -> None:
     kubelet = Kubelet("a")
-    assert await Node(kubelet, A).whose() == ("a", "")
+    assert await Node(kubelet, A).resolved() == ("a", "")
     assert kubelet.asked == ["a"]
 
 
 async def test_of_several_pods_the_one_that_kubelet_has_is_it() -> None:
     kubelet = Kubelet("b")
-    assert await Node(kubelet, A, B).whose() == ("b", "")
+    assert await Node(kubelet, A, B).resolved() == ("b", "")
     assert kubelet.asked == ["all"]
 
 
@@ -106,33 +108,36 @@ async def test_a_slow_answer_is_waited_for() -> None:
     kubelet = Kubelet("b")
     kubelet.may_list.clear()
     asyncio.get_running_loop().call_later(0.05, kubelet.may_list.set)
-    assert await Node(kubelet, A, B).whose() == ("b", "")
+    assert await Node(kubelet, A, B).resolved() == ("b", "")
 
 
 @pytest.mark.usefixtures("short")
 async def test_an_answer_that_is_late_makes_it_a_guess() -> None:
     kubelet = Kubelet("b")
     kubelet.may_list.clear()
-    assert await Node(kubelet, A, B).whose() == ("a", "kubelet did not say in time which pods it has")
+    assert await Node(kubelet, A, B).resolved() == ("a", "kubelet did not list its pods in time")
 
 
 async def test_without_kubelets_word_the_likeliest_pod_is_taken() -> None:
-    assert await Node(Kubelet(), A, B).whose() == ("a", "kubelet does not say which pods it has")
+    assert await Node(Kubelet(), A, B).resolved() == ("a", "kubelet does not list its pods")
 
 
 async def test_of_several_pods_that_kubelet_has_the_likeliest_is_taken() -> None:
-    assert await Node(Kubelet("a", "b"), A, B).whose() == ("a", "several containers of kubelet's pods can be meant")
+    assert await Node(Kubelet("a", "b"), A, B).resolved() == ("a", "several containers match")
 
 
 async def test_nobody_may_be_meant() -> None:
     other = node_pod(container("c", i915=2), name="other")
-    assert await Node(Kubelet("other"), other).whose() == ("nobody's", "no pod that kubelet has wants this")
+    assert await Node(Kubelet("other"), other).resolved() == (
+        "none",
+        "no pod that kubelet lists requests these devices",
+    )
 
 
 @pytest.mark.usefixtures("long")
 async def test_a_pod_that_kubelet_has_and_the_watch_has_not_shown_is_waited_for() -> None:
     node = Node(Kubelet("b"), A)
-    answering = asyncio.create_task(node.whose())
+    answering = asyncio.create_task(node.resolved())
     await asyncio.sleep(0.02)
     assert not answering.done()
     node.pods.changed(B)
@@ -142,24 +147,24 @@ async def test_a_pod_that_kubelet_has_and_the_watch_has_not_shown_is_waited_for(
 @pytest.mark.usefixtures("long")
 async def test_without_kubelets_word_too_a_pod_is_waited_for_while_none_is_known() -> None:
     node = Node(Kubelet())
-    answering = asyncio.create_task(node.whose())
+    answering = asyncio.create_task(node.resolved())
     await asyncio.sleep(0.02)
     assert not answering.done()
     node.pods.changed(node_pod(container("c"), name="web"))
     await asyncio.sleep(0.02)
     assert not answering.done()
     node.pods.changed(A)
-    assert await answering == ("a", "kubelet does not say which pods it has")
+    assert await answering == ("a", "kubelet does not list its pods")
 
 
 @pytest.mark.usefixtures("short")
 async def test_but_once_only_while_the_watch_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(Kubelet())
-    assert await node.whose() == ("nobody's", "kubelet does not say which pods it has")
-    monkeypatch.setattr(look_up, "LOOK_UP_WITHIN", 3600.0)
-    assert (await node.whose())[0] == "nobody's"
+    assert await node.resolved() == ("none", "kubelet does not list its pods")
+    monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 3600.0)
+    assert (await node.resolved())[0] == "none"
     node.pods.changed(node_pod(container("c"), name="web"))
-    answering = asyncio.create_task(node.whose())
+    answering = asyncio.create_task(node.resolved())
     await asyncio.sleep(0.02)
     assert not answering.done()
     node.pods.changed(A)
@@ -171,7 +176,7 @@ async def test_what_the_watch_shows_while_kubelet_is_asked_in_vain_counts() -> N
     kubelet = Kubelet()
     kubelet.may_list.clear()
     node = Node(kubelet)
-    answering = asyncio.create_task(node.whose())
+    answering = asyncio.create_task(node.resolved())
     await asyncio.sleep(0.02)
     node.pods.changed(A)
     kubelet.may_list.set()
@@ -180,15 +185,15 @@ async def test_what_the_watch_shows_while_kubelet_is_asked_in_vain_counts() -> N
 
 @pytest.mark.usefixtures("long")
 async def test_without_a_watch_nobody_is_waited_for() -> None:
-    assert (await Node(Kubelet("b"), watches=False).whose())[0] == "nobody's"
+    assert (await Node(Kubelet("b"), watches=False).resolved())[0] == "none"
 
 
 @pytest.mark.usefixtures("short")
 async def test_a_pod_that_the_watch_never_shows_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(Kubelet("unseen"), A)
-    assert (await node.finding()).doubt == "the watch has not shown default/unseen, which kubelet has"
-    monkeypatch.setattr(look_up, "LOOK_UP_WITHIN", 3600.0)
-    assert await node.whose() == ("nobody's", "the watch has not shown default/unseen, which kubelet has")
+    assert (await node.match()).doubt == "the watch has not shown default/unseen yet, which kubelet lists"
+    monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 3600.0)
+    assert await node.resolved() == ("none", "the watch has not shown default/unseen yet, which kubelet lists")
 
 
 @pytest.mark.usefixtures("long")
@@ -197,7 +202,7 @@ async def test_a_pod_deleted_with_force_that_kubelet_still_has_is_not_waited_for
     kubelet = Kubelet("victim", "b", victim="card0-0")
     node = Node(kubelet, victim, A, B)
     node.pods.deleted(victim)
-    assert await node.whose() == ("b", "")
+    assert await node.resolved() == ("b", "")
 
 
 @pytest.mark.usefixtures("long")
@@ -205,7 +210,7 @@ async def test_but_the_next_pod_of_that_name_is() -> None:
     first = node_pod(ONE, name="b", uid="first", started=True)
     node = Node(Kubelet("b"), first, A)
     node.pods.deleted(first)
-    answering = asyncio.create_task(node.whose())
+    answering = asyncio.create_task(node.resolved())
     await asyncio.sleep(0.02)
     assert not answering.done()
     node.pods.changed(B)
@@ -216,13 +221,13 @@ async def test_but_the_next_pod_of_that_name_is() -> None:
 async def test_unless_it_was_shown_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     kubelet = Kubelet("b")
     node = Node(kubelet, A)
-    await node.finding()
+    await node.match()
     earlier = node_pod(ONE, name="b", uid="earlier", started=True)
     node.pods.replaced([A, earlier, node_pod(ONE, name="c")])
-    await node.finding()
+    await node.match()
     node.pods.replaced([A])
-    monkeypatch.setattr(look_up, "LOOK_UP_WITHIN", 3600.0)
-    answering = asyncio.create_task(node.whose())
+    monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 3600.0)
+    answering = asyncio.create_task(node.resolved())
     await asyncio.sleep(0.02)
     assert not answering.done()
     node.pods.changed(B)

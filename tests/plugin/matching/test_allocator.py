@@ -8,16 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from gas.objects import NodePod
-from gas.plugin.devices.allocation_policy import PreferredRequest
 from gas.plugin.devices.container_answer import ContainerAnswer, NoSuchCards
-from gas.plugin.kubelet.device_server import AllocateRequest
-from gas.plugin.kubelet.listing import NO_IDS, ContainerIds, Ids, Listing
-from gas.plugin.kubelet.pod_resources import PodResources
-from gas.plugin.matching.answers import Answers
+from gas.plugin.devices.device_ids import NO_IDS, Ids
+from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
+from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
+from gas.plugin.matching.allocator import Allocator
 from gas.plugin.matching.given_masks import GivenMasks
-from gas.plugin.matching.look_up import LookUp
-from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.waiting_pods import PodsOfNode
+from gas.plugin.matching.gpu_pods import GpuPods
+from gas.plugin.matching.matcher import Matcher
+from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
 from tests.builders import container
 from tests.plugin.gpus import gpu
@@ -43,13 +42,13 @@ class Node:
     """Four cards, a kubelet, and the pods that the watch has shown."""
 
     def __init__(self, kubelet: Kubelet, *pods: NodePod) -> None:
-        self.pods = PodsOfNode()
+        self.pods = GpuPods()
         self.pods.replaced(list(pods))
         self.metrics = Metrics("1")
-        matching = Matching(self.pods)
-        self.answers = Answers(
-            matching,
-            LookUp(matching, kubelet, watches=lambda: True),
+        matcher = Matcher(self.pods)
+        self.allocator = Allocator(
+            matcher,
+            PodResolver(matcher, kubelet, is_watching=lambda: True),
             GivenMasks(),
             self.metrics,
             gpus=lambda: [gpu(card) for card in range(4)],
@@ -58,10 +57,10 @@ class Node:
     async def prefer(self, offered: Ids | None = None) -> list[str]:
         ids = slots(4) if offered is None else offered
         request = PreferredRequest(resource="i915", offered=tuple(sorted(ids)), must_include=NO_IDS, size=1)
-        return list(map(str, await self.answers.prefer(request)))
+        return list(map(str, await self.allocator.prefer(request)))
 
     def allocate(self, *texts: str) -> ContainerAnswer:
-        return self.answers.allocate(AllocateRequest(resource="i915", ids=ids(*texts)))
+        return self.allocator.allocate(AllocateRequest(resource="i915", ids=ids(*texts)))
 
 
 A = node_pod(ONE, name="a", annotations=decided("card2", ts=1))
@@ -95,7 +94,7 @@ class TestLog:
 
     @pytest.fixture
     def because(self, caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-        caplog.set_level(logging.INFO, "gas.plugin.matching.answers")
+        caplog.set_level(logging.INFO, "gas.plugin.matching.allocator")
         return lambda: [getattr(record, "because", "") for record in caplog.records]
 
     async def test_nothing_is_told_of_what_went_as_decided(self, because: Callable[[], list[str]]) -> None:
@@ -107,7 +106,7 @@ class TestLog:
     async def test_why_it_is_a_guess(self, because: Callable[[], list[str]]) -> None:
         node = Node(Kubelet(), A, B)
         await node.prefer()
-        assert because() == ["kubelet does not say which pods it has"]
+        assert because() == ["kubelet does not list its pods"]
 
     async def test_why_a_container_got_other_cards(self, because: Callable[[], list[str]]) -> None:
         node = Node(Kubelet("a"), A)
@@ -120,11 +119,11 @@ class TestLog:
         node = Node(Kubelet(), A, B)
         await node.prefer()
         node.allocate("card1-0")
-        assert because() == ["kubelet does not say which pods it has"] * 2
+        assert because() == ["kubelet does not list its pods"] * 2
 
     async def test_that_kubelet_did_not_ask(self, because: Callable[[], list[str]]) -> None:
         node = Node(Kubelet(), A, B)
         await node.prefer()
         node.allocate("card2-0")
         node.allocate("card1-0")
-        assert because()[-1] == "kubelet did not ask which"
+        assert because()[-1] == "kubelet did not ask for a preference"

@@ -10,8 +10,8 @@ from gas.cards import Card
 from gas.objects import NodePod
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
-from gas.plugin.kubelet.listing import ContainerIds
-from gas.plugin.matching.waiting_pods import PodsOfNode, Want
+from gas.plugin.kubelet.pod_resources import ContainerIds
+from gas.plugin.matching.gpu_pods import Demand, GpuPods
 from tests.builders import container
 from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, seen
 
@@ -27,11 +27,11 @@ def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
         init=(container("init", i915=1), container("side", always=True, i915=3)),
     )
 
-    assert pod.wants == (
-        Want(0, "init", Role.INIT, "i915", 1),
-        Want(1, "side", Role.SIDECAR, "i915", 3),
-        Want(2, "app", Role.APP, "i915", 2),
-        Want(4, "late", Role.APP, "i915", 1),
+    assert pod.demands == (
+        Demand(0, "init", Role.INIT, "i915", 1),
+        Demand(1, "side", Role.SIDECAR, "i915", 3),
+        Demand(2, "app", Role.APP, "i915", 2),
+        Demand(4, "late", Role.APP, "i915", 1),
     )
 
 
@@ -46,18 +46,18 @@ def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
     ],
 )
 def test_a_pod_that_wants_no_card_is_only_known_by_name(containers: list[dict[str, Any]]) -> None:
-    pods = PodsOfNode()
+    pods = GpuPods()
     pods.changed(node_pod(*containers, name="web"))
 
     assert list(pods) == []
     assert pods.named("default/web") is None
-    assert pods.knows("default/web")
+    assert pods.has_seen("default/web")
 
 
 def test_a_pod_that_asks_for_both_resources_is_served_with_what_the_original_decided() -> None:
     pod = seen(container("c", i915=1, xe=2), annotations=decided("card0,card1"))
 
-    assert [(want.resource, want.count) for want in pod.wants] == [("i915", 1), ("xe", 2)]
+    assert [(want.resource, want.count) for want in pod.demands] == [("i915", 1), ("xe", 2)]
     assert pod.decided_for(0) == ContainerChoice((Card(0), Card(1)))
     assert pod.trouble == ""
 
@@ -147,27 +147,27 @@ def test_a_pod_is_admitted_when_kubelet_says_anything_about_it(fields: dict[str,
 def test_what_is_kept_of_a_pod_is_little() -> None:
     pod = seen(container("c", i915=1), annotations=decided("card0") | {"note": "x" * 1000}, labels={"a": "b"})
 
-    assert pod.written.annotations == decided("card0")
-    assert pod.written.metadata.labels is None
-    assert pod.written.spec.containers is None
+    assert pod.trimmed.annotations == decided("card0")
+    assert pod.trimmed.metadata.labels is None
+    assert pod.trimmed.spec.containers is None
 
 
 class TestWatch:
     def test_an_ended_pod_is_dropped(self) -> None:
-        pods = PodsOfNode()
+        pods = GpuPods()
         pods.changed(node_pod(container(i915=1), uid="u"))
         pods.changed(node_pod(container(i915=1), uid="u", phase="Failed"))
 
         assert pods.get("u") is None
-        assert pods.knows("default/pod")
+        assert pods.has_seen("default/pod")
 
     def test_a_deleted_pod_is_forgotten(self) -> None:
-        pods = PodsOfNode()
+        pods = GpuPods()
         pods.changed(node_pod(container(i915=1), uid="u"))
         pods.deleted(node_pod(container(i915=1), uid="u"))
 
         assert len(pods) == 0
-        assert not pods.knows("default/pod")
+        assert not pods.has_seen("default/pod")
 
     @pytest.mark.parametrize(
         ("gone", "containers", "is_new"),
@@ -183,47 +183,47 @@ class TestWatch:
     def test_a_pod_deleted_a_moment_ago_is_not_new(
         self, gone: NodePod, containers: ContainerIds, *, is_new: bool
     ) -> None:
-        pods = PodsOfNode()
-        assert pods.is_new("default/pod", containers)
+        pods = GpuPods()
+        assert pods.is_unwatched("default/pod", containers)
         pods.changed(gone)
-        assert not pods.is_new("default/pod", containers)
+        assert not pods.is_unwatched("default/pod", containers)
         pods.deleted(gone)
-        assert pods.is_new("default/pod", containers) is is_new
+        assert pods.is_unwatched("default/pod", containers) is is_new
         pods.changed(gone)
         pods.replaced([])
-        assert pods.is_new("default/pod", containers) is is_new
+        assert pods.is_unwatched("default/pod", containers) is is_new
 
     def test_which_is_remembered_for_a_minute(self) -> None:
         now = 1000.0
-        pods = PodsOfNode(clock=lambda: now)
+        pods = GpuPods(clock=lambda: now)
         gone = node_pod(ONE, started=True)
         pods.changed(gone)
         pods.deleted(gone)
-        assert not pods.knows("default/pod")
+        assert not pods.has_seen("default/pod")
         now += 59
-        assert not pods.is_new("default/pod", HAS_CARD)
+        assert not pods.is_unwatched("default/pod", HAS_CARD)
         now += 2
-        assert pods.is_new("default/pod", HAS_CARD)
+        assert pods.is_unwatched("default/pod", HAS_CARD)
 
     def test_the_end_of_an_older_pod_of_that_name_means_nothing(self) -> None:
-        pods = PodsOfNode()
+        pods = GpuPods()
         pods.changed(node_pod(ONE, uid="first", started=True))
         pods.changed(node_pod(ONE, uid="second"))
         pods.deleted(node_pod(ONE, uid="first", started=True))
-        assert not pods.is_new("default/pod", WITHOUT_DEVICES)
+        assert not pods.is_unwatched("default/pod", WITHOUT_DEVICES)
 
     def test_what_a_complete_list_does_not_have_is_gone(self) -> None:
-        pods = PodsOfNode()
+        pods = GpuPods()
         pods.changed(node_pod(container(i915=1), uid="u", name="old"))
         pods.changed(node_pod(container("c"), uid="w", name="web"))
         pods.replaced([node_pod(container(i915=1), uid="v", name="new")])
 
         assert [pod.key for pod in pods] == ["default/new"]
-        assert not pods.knows("default/old")
-        assert not pods.knows("default/web")
+        assert not pods.has_seen("default/old")
+        assert not pods.has_seen("default/web")
 
     def test_a_recreated_pod_is_another_pod(self) -> None:
-        pods = PodsOfNode()
+        pods = GpuPods()
         pods.changed(node_pod(container(i915=1), uid="first"))
         pods.changed(node_pod(container(i915=2), uid="second"))
         pods.deleted(node_pod(container(i915=1), uid="first"))
@@ -234,7 +234,7 @@ class TestWatch:
 
     def test_every_event_is_told(self) -> None:
         told: list[int] = []
-        pods = PodsOfNode(lambda: told.append(len(pods)))
+        pods = GpuPods(lambda: told.append(len(pods)))
         pods.replaced([node_pod(container(i915=1), uid="a")])
         pods.changed(node_pod(container(i915=1), uid="b"))
         pods.deleted(node_pod(container(i915=1), uid="b"))
@@ -242,7 +242,7 @@ class TestWatch:
         assert told == [1, 2, 1]
 
     def test_changes_are_counted_of_pods_that_want_cards_alone(self) -> None:
-        pods = PodsOfNode()
+        pods = GpuPods()
         wanting, other = node_pod(container(i915=1), uid="u"), node_pod(container("c"), uid="w", name="web")
         counted = []
         for event in (pods.changed, pods.changed, pods.deleted, pods.deleted):

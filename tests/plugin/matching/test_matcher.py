@@ -9,8 +9,8 @@ import pytest
 from gas.cards import Card
 from gas.objects import NodePod
 from gas.placement.choice import ContainerChoice
-from gas.plugin.kubelet.listing import ContainerIds, Listing
-from gas.plugin.matching.confidence import Confidence
+from gas.plugin.kubelet.pod_resources import ContainerIds, Listing
+from gas.plugin.matching.match import Confidence
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
 from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
@@ -22,12 +22,12 @@ class TestPrefer:
     def test_the_cards_decided_are_wished_for(self) -> None:
         node = Node(node_pod(container("c", i915=2), name="a", annotations=decided("card3,card1")))
 
-        wish = node.prefer(2, slots(4))
+        preference = node.prefer(2, slots(4))
 
-        assert wish.ids == tuple(sorted(ids("card1-0", "card3-0"), reverse=True))
-        assert named(wish.match) == ("a", "c", "alone")
-        assert wish.match is not None
-        assert wish.match.given == ContainerChoice((Card(3), Card(1)))
+        assert preference.ids == tuple(sorted(ids("card1-0", "card3-0"), reverse=True))
+        assert named(preference.match) == ("a", "c", "alone")
+        assert preference.match.target is not None
+        assert preference.match.target.decided == ContainerChoice((Card(3), Card(1)))
 
     def test_any_free_id_of_a_shared_card_will_do(self) -> None:
         node = Node(node_pod(ONE, annotations=decided("card1")))
@@ -45,16 +45,16 @@ class TestPrefer:
     def test_a_card_that_is_not_free_leaves_its_place_to_the_policy(self) -> None:
         node = Node(node_pod(container("c", i915=2), annotations=decided("card0,card1")))
 
-        wish = node.prefer(2, ids("card1-0", "card2-0"))
+        preference = node.prefer(2, ids("card1-0", "card2-0"))
 
-        assert wish.ids == tuple(ids("card1-0"))
-        assert wish.confidence is Confidence.GUESSED
+        assert preference.ids == tuple(ids("card1-0"))
+        assert preference.match.confidence is Confidence.GUESSED
 
     def test_without_a_decision_there_is_no_wish_but_the_pod_is_known(self) -> None:
-        wish = Node(node_pod(ONE, name="a")).prefer(1, slots(2))
+        preference = Node(node_pod(ONE, name="a")).prefer(1, slots(2))
 
-        assert wish.ids == ()
-        assert named(wish.match) == ("a", "c", "alone")
+        assert preference.ids == ()
+        assert named(preference.match) == ("a", "c", "alone")
 
     def test_a_pod_without_decision_spares_the_cards_of_those_that_wait(self) -> None:
         both = container("c", i915=2)
@@ -74,11 +74,11 @@ class TestPrefer:
         assert Node(later).prefer(1, slots(2)).spared == ids("card0-0")
 
     def test_nothing_is_wished_for_a_pod_of_the_other_resource(self) -> None:
-        wish = Node(node_pod(ONE, annotations=decided("card0"))).prefer(1, slots(2), resource="xe")
+        preference = Node(node_pod(ONE, annotations=decided("card0"))).prefer(1, slots(2), resource="xe")
 
-        assert wish.match is None
-        assert wish.ids == ()
-        assert wish.confidence is Confidence.GUESSED
+        assert preference.match.target is None
+        assert preference.ids == ()
+        assert preference.match.confidence is Confidence.NONE
 
     def test_the_same_question_twice_has_the_same_answer(self) -> None:
         node = Node(node_pod(ONE, annotations=decided("card0")), node_pod(ONE, annotations=decided("card1")))
@@ -170,26 +170,26 @@ class TestListing:
     def test_the_pod_that_kubelet_has_taken_up_is_it(self) -> None:
         node = Node(*self.PODS, node_pod(container("x"), name="other", namespace="kube-system"))
 
-        wish = node.prefer(1, slots(2), listing={"default/b": {"c": {}}, "kube-system/other": {"x": {}}})
+        preference = node.prefer(1, slots(2), listing={"default/b": {"c": {}}, "kube-system/other": {"x": {}}})
 
-        assert named(wish.match) == ("b", "c", "known")
-        assert wish.ids == tuple(ids("card1-0"))
+        assert named(preference.match) == ("b", "c", "known")
+        assert preference.ids == tuple(ids("card1-0"))
 
     def test_a_pod_alone_is_confirmed_by_its_own_entry(self) -> None:
         node = Node(self.PODS[0])
-        assert node.prefer(1, slots(2)).confidence is Confidence.ALONE
+        assert node.prefer(1, slots(2)).match.confidence is Confidence.ALONE
 
-        assert node.prefer(1, slots(2), listing={"default/a": {"c": {}}}).confidence is Confidence.KNOWN
+        assert node.prefer(1, slots(2), listing={"default/a": {"c": {}}}).match.confidence is Confidence.KNOWN
 
     def test_a_pod_that_the_watch_has_not_shown_is_waited_for(self) -> None:
         node = Node(self.PODS[0])
         listing: Listing = {"default/b": {"c": {}}}
 
-        assert node.prefer(1, slots(2), listing=listing).match is None
-        assert node.matching.strangers(listing) == {"default/b"}
+        assert node.prefer(1, slots(2), listing=listing).match.target is None
+        assert node.matcher.unwatched_pods(listing) == {"default/b"}
 
         node.pods.changed(self.PODS[1])
-        assert node.matching.strangers(listing) == frozenset()
+        assert node.matcher.unwatched_pods(listing) == frozenset()
         assert named(node.prefer(1, slots(2), listing=listing).match) == ("b", "c", "known")
 
     def test_what_kubelet_says_of_pods_that_the_watch_has_shown_is_not_looked_at_for_strangers(self) -> None:
@@ -202,7 +202,7 @@ class TestListing:
 
         listing = Looked({"default/a": {"c": {}}, "default/unseen": {"c": {}}})
 
-        assert Node(self.PODS[0]).matching.strangers(listing) == {"default/unseen"}
+        assert Node(self.PODS[0]).matcher.unwatched_pods(listing) == {"default/unseen"}
         assert listing.at == ["default/unseen"]
 
     def test_while_it_has_a_stranger_a_pod_alone_may_be_the_wrong_one(self) -> None:
@@ -213,9 +213,9 @@ class TestListing:
     def test_devices_of_init_containers_are_not_in_the_entry_of_a_pod(self) -> None:
         init_only = node_pod(container("c"), init=(container("i", i915=1),))
 
-        assert not Node(init_only).prefer(1, slots(1)).one_entry_suffices
-        assert Node(self.PODS[0]).prefer(1, slots(1)).one_entry_suffices
-        assert not Node(*self.PODS).prefer(1, slots(2)).one_entry_suffices
+        assert Node(init_only).prefer(1, slots(1)).match.confirming_pod is None
+        assert Node(self.PODS[0]).prefer(1, slots(1)).match.confirming_pod is not None
+        assert Node(*self.PODS).prefer(1, slots(2)).match.confirming_pod is None
 
     def test_an_empty_one_says_nothing(self) -> None:
         assert named(Node(*self.PODS).prefer(1, slots(2), listing={}).match) == ("a", "c", "guessed")
@@ -223,7 +223,7 @@ class TestListing:
     def test_a_pod_that_has_its_devices_is_not_it(self) -> None:
         """As after a restart of the plugin: pods that still pull their images have no status yet."""
         node = Node(*self.PODS)
-        node.matching.learn({"default/a": {"c": {"i915": ids("card0-0")}}}, asked=node.now)
+        node.matcher.learn({"default/a": {"c": {"i915": ids("card0-0")}}}, asked=node.now)
 
         assert named(node.prefer(1, ids("card1-0")).match) == ("b", "c", "alone")
 
@@ -232,7 +232,7 @@ class TestListing:
         node.prefer(1, slots(2))
         assert named(node.allocate("card0-0")) == ("a", "c", "guessed")
 
-        node.matching.learn({"default/b": {"c": {"i915": ids("card0-0")}}, "default/a": {"c": {}}}, asked=node.now + 5)
+        node.matcher.learn({"default/b": {"c": {"i915": ids("card0-0")}}, "default/a": {"c": {}}}, asked=node.now + 5)
 
         assert named(node.prefer(1, ids("card1-0")).match) == ("a", "c", "guessed")  # its card is not free any more
 
@@ -241,6 +241,6 @@ class TestListing:
         node.prefer(1, slots(2))
         node.allocate("card0-0")
 
-        node.matching.learn({"default/a": {"c": {}}}, asked=node.now + 0.1)
+        node.matcher.learn({"default/a": {"c": {}}}, asked=node.now + 0.1)
 
         assert named(node.prefer(1, ids("card1-0")).match) == ("b", "c", "alone")

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.plugin.matching.waiting_pods import PodsOfNode
+from gas.plugin.matching.gpu_pods import GpuPods
 from tests.builders import container
 from tests.plugin.model_kubelet import Handed, Kubelet, Plugin
 from tests.plugin.pods_for_plugin import decided, node_pod, slots
@@ -44,7 +44,7 @@ def test_pods_of_different_sizes_get_their_cards_in_any_order_without_a_listing(
             )
         )
     kubelet = Kubelet({"i915": slots(10)}, chance)
-    plugin = Plugin(PodsOfNode(), None)
+    plugin = Plugin(GpuPods(), None)
     plugin.pods.replaced(pods)
 
     handed: list[Handed] = []
@@ -53,8 +53,9 @@ def test_pods_of_different_sizes_get_their_cards_in_any_order_without_a_listing(
 
     assert len(handed) == 8 - 1
     for each in handed:
-        assert each.match is not None
-        assert (each.match.pod.uid, each.match.want) == (each.pod.uid, each.want)
+        target = each.match.target
+        assert target is not None
+        assert (target.pod.uid, target.demand) == (each.pod.uid, each.want)
         if not each.by_chance:
-            assert each.match.given is not None
-            assert {id_.card for id_ in each.ids} == set(each.match.given.cards)
+            assert target.decided is not None
+            assert {id_.card for id_ in each.ids} == set(target.decided.cards)

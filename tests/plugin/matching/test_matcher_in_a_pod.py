@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from gas.cards import Card
 from gas.placement.choice import ContainerChoice
-from gas.plugin.devices.allocation_policy import PreferredRequest
-from gas.plugin.kubelet.listing import NO_IDS, Listing
-from gas.plugin.matching.confidence import Confidence
-from gas.plugin.matching.matching import Matching
-from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode
+from gas.plugin.devices.device_ids import NO_IDS
+from gas.plugin.devices.requests import PreferredRequest
+from gas.plugin.kubelet.pod_resources import Listing
+from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
+from gas.plugin.matching.match import Confidence
+from gas.plugin.matching.matcher import Matcher
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
 from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
@@ -27,10 +28,10 @@ class TestInTheMiddleOfAPod:
         node.allocate("card0-0")
         node.pods.changed(OTHER)
 
-        wish = node.prefer(1, slots(3) - ids("card0-0"))
+        preference = node.prefer(1, slots(3) - ids("card0-0"))
 
-        assert named(wish.match) == ("two", "y", "known")
-        assert wish.ids == tuple(ids("card1-0"))
+        assert named(preference.match) == ("two", "y", "known")
+        assert preference.ids == tuple(ids("card1-0"))
 
     def test_when_its_ids_are_free_again_it_was_refused(self) -> None:
         node = Node(TWO)
@@ -48,7 +49,7 @@ class TestInTheMiddleOfAPod:
         node.prefer(1, slots(3))
         node.allocate("card2-0")
 
-        assert node.prefer(1, ids("card1-0")).confidence is Confidence.GUESSED
+        assert node.prefer(1, ids("card1-0")).match.confidence is Confidence.GUESSED
 
     def test_it_goes_on_though_it_was_deleted_meanwhile(self) -> None:
         node = Node(TWO)
@@ -63,7 +64,7 @@ class TestInTheMiddleOfAPod:
         node = Node(TWO)
         node.prefer(1, slots(3))
         node.allocate("card0-0")
-        node.matching.kubelet_restarted()
+        node.matcher.kubelet_restarted()
         node.pods.changed(OTHER)
         free = slots(3) - ids("card0-0")
 
@@ -74,10 +75,10 @@ class TestInTheMiddleOfAPod:
     def test_it_is_said_to_be_busy(self) -> None:
         node = Node(TWO)
         uid = TWO.uid
-        busy = [node.matching.is_busy_with(uid)]
+        busy = [node.matcher.is_busy_with(uid)]
         for card in ("card0-0", "card1-0"):
             node.allocate(card)
-            busy.append(node.matching.is_busy_with(uid))
+            busy.append(node.matcher.is_busy_with(uid))
 
         assert busy == [False, True, False]
 
@@ -93,7 +94,7 @@ class TestInitContainers:
         matches = [node.allocate("card2-0"), node.allocate("card2-0")]
         matches.append(node.prefer(1, ids("card0-0", "card1-0")).match)
 
-        assert [match.want.container for match in matches if match] == ["i", "a", "b"]
+        assert [match.target.demand.container for match in matches if match.target] == ["i", "a", "b"]
 
     def test_a_sidecar_keeps_what_it_has(self) -> None:
         pod = node_pod(container("a", i915=1), init=(container("s", i915=1, always=True),),
@@ -102,21 +103,21 @@ class TestInitContainers:
         node.prefer(1, slots(3))
         node.allocate("card2-0")
 
-        wish = node.prefer(1, slots(3) - ids("card2-0"))
+        preference = node.prefer(1, slots(3) - ids("card2-0"))
 
-        assert wish.match is not None
-        assert wish.match.want.container == "a"
-        assert wish.ids == tuple(ids("card1-0"))
+        assert preference.match.target is not None
+        assert preference.match.target.demand.container == "a"
+        assert preference.ids == tuple(ids("card1-0"))
 
     def test_only_we_know_what_they_had(self) -> None:
         pod = node_pod(container("a", i915=1), uid="u", init=(container("none"), container("i", i915=2)),
                        annotations=decided("card1", init="|card1,card2"))  # fmt: skip
         node = Node(pod)
-        assert node.matching.given_to_init_containers("u") == {}
+        assert node.matcher.init_container_cards("u") == {}
         node.prefer(2, slots(3))
         node.allocate("card1-0", "card2-0")
 
-        assert node.matching.given_to_init_containers("u") == {1: {Card(1), Card(2)}}
+        assert node.matcher.init_container_cards("u") == {1: {Card(1), Card(2)}}
 
     def test_a_guess_says_nothing_about_them(self) -> None:
         pods = [node_pod(container("a"), uid=uid, name=uid, init=(container("i", i915=1),)) for uid in ("u", "v")]
@@ -124,7 +125,7 @@ class TestInitContainers:
         node.prefer(1, slots(3))
         node.allocate("card1-0")
 
-        assert node.matching.given_to_init_containers("u") == {}
+        assert node.matcher.init_container_cards("u") == {}
 
     def test_after_a_restart_of_the_plugin_the_listing_tells_where_kubelet_is(self) -> None:
         """The init container's ids are nowhere to be read; the sidecar's and those of the first app container are."""
@@ -135,12 +136,12 @@ class TestInitContainers:
         )  # fmt: skip
         node = Node(pod)
         listing: Listing = {"default/pod": {"s": {"i915": ids("card2-0")}, "a": {"i915": ids("card1-0")}, "b": {}}}
-        node.matching.learn(listing, asked=node.now)
+        node.matcher.learn(listing, asked=node.now)
 
-        wish = node.prefer(1, ids("card0-0"))
+        preference = node.prefer(1, ids("card0-0"))
 
-        assert named(wish.match) == ("pod", "b", "alone")
-        assert wish.ids == tuple(ids("card0-0"))
+        assert named(preference.match) == ("pod", "b", "alone")
+        assert preference.ids == tuple(ids("card0-0"))
 
 
 class TestPool:
@@ -162,12 +163,12 @@ class TestPool:
 
     def test_with_it_it_is_this_one_even_after_a_restart_of_kubelet(self) -> None:
         node = self.begun()
-        node.matching.kubelet_restarted()
+        node.matcher.kubelet_restarted()
 
-        wish = node.prefer(2, slots(4), ids("card0-0"))
+        preference = node.prefer(2, slots(4), ids("card0-0"))
 
-        assert named(wish.match) == ("first", "a", "guessed")
-        assert wish.ids == (*ids("card0-0"), *ids("card1-0"))
+        assert named(preference.match) == ("first", "a", "guessed")
+        assert preference.ids == (*ids("card0-0"), *ids("card1-0"))
 
     def test_without_decisions_the_pool_alone_tells(self) -> None:
         two = container("c", i915=2)
@@ -175,7 +176,7 @@ class TestPool:
         node.prefer(1, slots(4))
         node.allocate("card0-0")
         node.pods.changed(node_pod(two, name="older", created="2026-01-01T00:00:01Z"))
-        node.matching.kubelet_restarted()
+        node.matcher.kubelet_restarted()
 
         assert named(node.prefer(2, slots(4), ids("card0-0")).match) == ("begun", "c", "guessed")
 
@@ -193,7 +194,7 @@ class TestPool:
             annotations=decided("card1,card2", init="card0,card1|card0"),
         )  # fmt: skip
         node = Node(pod)
-        node.matching.learn({"default/pod": {"s": {"i915": ids("card0-0")}, "a": {}}}, asked=node.now)
+        node.matcher.learn({"default/pod": {"s": {"i915": ids("card0-0")}, "a": {}}}, asked=node.now)
 
         assert named(node.prefer(2, slots(3) - ids("card0-0"), ids("card1-0")).match) == ("pod", "a", "alone")
 
@@ -218,10 +219,10 @@ class TestTopologyHints:
     def test_ids_that_kubelet_insists_on_beside_the_pool_are_kept(self) -> None:
         node = Node(node_pod(container("c", i915=2), name="a", annotations=decided("card0,card1")))
 
-        wish = node.prefer(2, slots(3), ids("card2-0"))
+        preference = node.prefer(2, slots(3), ids("card2-0"))
 
-        assert wish.ids == (*ids("card2-0"), *ids("card0-0"))
-        assert named(wish.match) == ("a", "c", "guessed")
+        assert preference.ids == (*ids("card2-0"), *ids("card0-0"))
+        assert named(preference.match) == ("a", "c", "guessed")
 
 
 def test_an_allocate_that_does_not_follow_its_question_is_looked_at_anew() -> None:
@@ -242,8 +243,8 @@ def test_kubelets_own_choice_is_matched_all_the_same() -> None:
     match = node.allocate("card2-0")
 
     assert named(match) == ("a", "c", "alone")
-    assert match is not None
-    assert match.given == ContainerChoice((Card(0),))
+    assert match.target is not None
+    assert match.target.decided == ContainerChoice((Card(0),))
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
@@ -252,7 +253,7 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     node.prefer(1, slots(1))
     node.allocate("card0-0")
     node.pods.deleted(pod)
-    assert node.prefer(1, slots(1)).match is None
+    assert node.prefer(1, slots(1)).match.target is None
 
     node.pods.changed(pod)  # as in a cluster that was restored from a backup
 
@@ -268,26 +269,26 @@ def test_one_that_went_before_its_allocate_is_forgotten_after_it() -> None:
         node.pods.deleted(pod)
     assert named(node.allocate("card0-0")) == ("a", "c", "guessed")
 
-    assert node.prefer(1, slots(1)).match is None
+    assert node.prefer(1, slots(1)).match.target is None
 
 
 def test_pods_are_gone_over_only_when_the_watch_has_shown_something() -> None:
     """There may be hundreds, and kubelet waits."""
 
-    class Counted(PodsOfNode):
+    class Counted(GpuPods):
         times = 0
 
-        def __iter__(self) -> Iterator[PodOfNode]:
+        def __iter__(self) -> Iterator[GpuPod]:
             self.times += 1
             return super().__iter__()
 
     pods = Counted()
-    matching = Matching(pods)
+    matcher = Matcher(pods)
     pods.replaced([TWO])
     request = PreferredRequest(resource="i915", offered=tuple(slots(3)), must_include=NO_IDS, size=1)
     for _ in range(3):
-        matching.prefer(request)
+        matcher.prefer(request)
     assert pods.times == 1
     pods.changed(OTHER)
-    matching.prefer(request)
+    matcher.prefer(request)
     assert pods.times == 2

@@ -1,4 +1,4 @@
-"""The pods of this node that ask for cards: what each of their containers wants, and what was decided for it."""
+"""The pods of this node that request cards: what their containers demand, and the cards decided for them."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from gas.intel.need import read_booked_need
 from gas.objects import NodeContainer, NodePod, ObjectMeta, Pod, PodSpec
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import PodNeed, Role
-from gas.plugin.kubelet.listing import ContainerIds
+from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.vocabulary import BadNeed
 
 HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 
 GONE_FOR = 60.0
-"""Seconds for which the name of a pod that is gone is remembered: kubelet may be that far behind with its work."""
+"""Seconds for which the name of a deleted pod is remembered: kubelet may be that far behind with its work."""
 
 MOST_GONE = 1000
-"""Such names at most."""
+"""The largest number of such names."""
 
 _NANOSECONDS = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
-    """One container's wish for device ids of one resource: kubelet calls Allocate once for each.
+class Demand:
+    """One container's demand for device ids of one resource: kubelet calls Allocate once for each.
 
-    index     of the container, in the order in which kubelet starts them
-    resource  without prefix: ``i915`` or ``xe``
+    index     the container's place in the order in which kubelet starts them
+    resource  name without prefix: ``i915`` or ``xe``
     count     how many device ids, at least 1
     """
 
@@ -50,22 +50,22 @@ class Want:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PodOfNode:
-    """A pod on this node that asks for cards and has not ended.
+class GpuPod:
+    """A pod on this node that requests cards and has not ended.
 
-    wants        in the order of kubelet's calls; only within one container it may change
+    demands      in the order of kubelet's calls, which may differ only within one container
     roles        of each container, in the order in which kubelet starts them
-    hierarchies  for each container its ``ZE_FLAT_DEVICE_HIERARCHY``, None where it is not set
-    need         None when it cannot be read; kubelet starts such a pod all the same
-    decided      what is written on it, one place a container; None when nothing is or it cannot be believed
-    trouble      why need or decision are None although something is written: a sentence, else empty
-    timestamp    ``gas-ts``, nanoseconds since the epoch; None when it has none
+    hierarchies  the ``ZE_FLAT_DEVICE_HIERARCHY`` of each container, None where it is not set
+    need         None when it cannot be read; kubelet starts such a pod nevertheless
+    decided      the annotated decision, one item per container; None when there is none or it is not valid
+    trouble      why need or decision is None although something is annotated: a sentence, else empty
+    timestamp    ``gas-ts``, nanoseconds since the epoch; None when there is none
     created      RFC 3339, UTC: sorts as text
-    is_admitted  kubelet has written its status, so all calls for it are over
-    written      its names and our annotations, nothing else
+    is_admitted  kubelet has written the pod's status, so all calls for it are over
+    trimmed      the pod's identity and the annotations that gas writes, nothing else
     """
 
-    wants: tuple[Want, ...]
+    demands: tuple[Demand, ...]
     roles: tuple[Role, ...]
     hierarchies: tuple[str | None, ...]
     need: PodNeed | None
@@ -74,71 +74,72 @@ class PodOfNode:
     timestamp: int | None
     created: str
     is_admitted: bool
-    written: Pod
+    trimmed: Pod
 
     @cached_property
     def uid(self) -> str:
-        return self.written.uid
+        return self.trimmed.uid
 
     @cached_property
     def key(self) -> str:
         """``namespace/name``"""
-        return self.written.key
+        return self.trimmed.key
 
     def decided_for(self, index: int) -> ContainerChoice | None:
-        """What a container was decided to get; None when nothing is known about it."""
-        given = self.decided.containers[index] if self.decided else None
-        return given if given and given.cards else None
+        """Return the cards and tiles decided for a container; None when no decision is known."""
+        choice = self.decided.containers[index] if self.decided else None
+        return choice if choice and choice.cards else None
 
 
-class PodsOfNode:
-    """The pods of one node; the handler of a watch with the field selector ``spec.nodeName=NODE``.
+class GpuPods:
+    """The GPU pods of one node, kept by a watch with the field selector ``spec.nodeName=NODE``.
 
-    A pod is dropped when it has ended or is gone. Of pods that want no cards only the names are kept, and the names of
-    pods gone for a while, by which a pod that kubelet has and the watch has not shown yet can be told (`is_new`).
+    A pod is dropped when it has ended or was deleted. Of pods that request no cards only the names are kept, and for a
+    while the names of deleted pods: they distinguish pods that the watch has not shown yet (`is_unwatched`).
 
     on_change  is called after every event
-    clock      seconds that only go forward
+    clock      returns seconds of a monotonic clock
     """
 
     def __init__(
         self, on_change: Callable[[], None] = lambda: None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.changes = 0
-        """How often a pod that wants cards has come, changed or gone."""
-        self._pods: dict[str, PodOfNode] = {}
+        """How often a GPU pod was added, changed or removed."""
+        self._pods: dict[str, GpuPod] = {}
         self._keys: dict[str, str] = {}
         self._uids: dict[str, str] = {}
         self._served: set[str] = set()
         self._gone: TTLCache[str, bool] = TTLCache(MOST_GONE, GONE_FOR, timer=clock)
         self._on_change = on_change
 
-    def __iter__(self) -> Iterator[PodOfNode]:
+    def __iter__(self) -> Iterator[GpuPod]:
         return iter(self._pods.values())
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    def get(self, uid: str) -> PodOfNode | None:
+    def get(self, uid: str) -> GpuPod | None:
         return self._pods.get(uid)
 
-    def named(self, key: str) -> PodOfNode | None:
-        """The pod ``namespace/name`` if it wants cards: the newest that had this name."""
+    def named(self, key: str) -> GpuPod | None:
+        """Return the newest pod ``namespace/name``, or None if it requests no cards."""
         return self._pods.get(self._uids.get(key, ""))
 
-    def knows(self, key: str) -> bool:
-        """Whether the watch has shown a pod of this name, whatever it wants."""
+    def has_seen(self, key: str) -> bool:
+        """Return whether the watch shows a pod of this name, with or without cards."""
         return key in self._uids
 
-    def is_new(self, key: str, containers: ContainerIds) -> bool:
-        """Whether a pod that kubelet has was never shown by the watch.
+    def is_unwatched(self, key: str, containers: ContainerIds) -> bool:
+        """Return whether the watch has never shown this pod, which kubelet lists.
 
-        One that was shown and deleted a moment ago is none: kubelet has not come to its end yet. Except when it had
-        been given its devices and this one has none, for then it is the next of that name, as of a StatefulSet.
+        A pod that was shown and deleted a moment ago is not unwatched: kubelet has not finished it yet. The exception
+        is a pod without devices where the deleted one had got its devices: it is the next pod of that name, as of a
+        StatefulSet.
 
-        containers  what kubelet's list says of it
+        containers  the pod's entry in kubelet's list
         """
-        if self.knows(key):
+        if self.has_seen(key):
             return False
         had_devices = self._gone.get(key)
         if had_devices is None:
@@ -164,7 +165,7 @@ class PodsOfNode:
     def _learn(self, pod: NodePod) -> None:
         self._keys[pod.uid] = pod.key
         self._uids[pod.key] = pod.uid
-        seen = pod_of_node(pod)
+        seen = gpu_pod(pod)
         if seen is not None and (seen.is_admitted or pod.is_over):
             self._served.add(pod.uid)
         if seen is not None and not pod.is_over:
@@ -186,20 +187,20 @@ class PodsOfNode:
         self._served.discard(uid)
 
 
-def pod_of_node(pod: NodePod) -> PodOfNode | None:
-    """What the plugin must know of a pod; None when it wants no cards."""
+def gpu_pod(pod: NodePod) -> GpuPod | None:
+    """Return what the plugin needs to know of a pod; None when it requests no cards."""
     started = [(container, _init_role(container)) for container in pod.spec.init_containers or ()]
     started += [(container, Role.APP) for container in pod.spec.containers or ()]
-    wants = tuple(
-        Want(index, container.name, role, resource, count)
+    demands = tuple(
+        Demand(index, container.name, role, resource, count)
         for index, (container, role) in enumerate(started)
         for resource, count in _counts(container)
     )
-    if not wants:
+    if not demands:
         return None
     need, decided, trouble = _decision(pod)
-    return PodOfNode(
-        wants=wants,
+    return GpuPod(
+        demands=demands,
         roles=tuple(role for _, role in started),
         hierarchies=tuple(_hierarchy(container) for container, _ in started),
         need=need,
@@ -208,7 +209,7 @@ def pod_of_node(pod: NodePod) -> PodOfNode | None:
         timestamp=_timestamp(pod),
         created=pod.metadata.creation_timestamp or "",
         is_admitted=pod.status is not None and (pod.status.start_time is not None or pod.status.phase == "Running"),
-        written=_cut_down(pod),
+        trimmed=_trimmed(pod),
     )
 
 
@@ -217,7 +218,7 @@ def _init_role(container: NodeContainer) -> Role:
 
 
 def _counts(container: NodeContainer) -> Iterator[tuple[str, int]]:
-    """How many device ids of which resource kubelet will ask for; it takes any amount that the API server took."""
+    """Yield each resource that kubelet will ask for with the number of ids, which the API server does not limit."""
     requests = (container.resources.requests if container.resources else None) or {}
     for resource in COUNT_RESOURCES:
         try:
@@ -236,11 +237,11 @@ def _decision(pod: Pod) -> tuple[PodNeed | None, Choice | None, str]:
     try:
         return need, read_choice(pod, need), ""
     except MalformedAnnotation as malformed:
-        return need, None, f"what was decided for it cannot be read: {malformed}"
+        return need, None, f"its decision cannot be read: {malformed}"
 
 
 def _hierarchy(container: NodeContainer) -> str | None:
-    """The last one counts, as for the process in the container."""
+    """Return the variable's value; the last one counts, as for the process in the container."""
     return next((each.value for each in reversed(container.env or ()) if each.name == HIERARCHY), None)
 
 
@@ -249,7 +250,7 @@ def _timestamp(pod: Pod) -> int | None:
     return int(text) if _NANOSECONDS.fullmatch(text) else None
 
 
-def _cut_down(pod: Pod) -> Pod:
+def _trimmed(pod: Pod) -> Pod:
     return Pod(
         metadata=ObjectMeta(
             name=pod.metadata.name,

@@ -17,8 +17,8 @@ from gas.cards import Card
 from gas.objects import NodePod, PodStatus
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy
-from gas.plugin.matching.confidence import Confidence
-from gas.plugin.matching.waiting_pods import PodOfNode, PodsOfNode, pod_of_node
+from gas.plugin.matching.gpu_pods import GpuPod, GpuPods, gpu_pod
+from gas.plugin.matching.match import Confidence
 from tests.builders import container
 from tests.plugin.model_kubelet import Handed, Kubelet, Plugin
 from tests.plugin.pods_for_plugin import decided, node_pod, slots
@@ -61,7 +61,7 @@ class NodeLife(RuleBasedStateMachine):
         self._new_plugin()
 
     def _new_plugin(self) -> None:
-        pods = PodsOfNode()
+        pods = GpuPods()
         self.plugin = Plugin(pods, self.kubelet if self.has_listing else None, self.policy, self.watch)
         self.watch.clear()
         pods.replaced(list(self.api.values()))
@@ -81,7 +81,7 @@ class NodeLife(RuleBasedStateMachine):
         undecided = 0
         for uid in {*self.kubelet.held, *self.untouched}:
             pod = self.api.get(uid) or self.kubelet.pods[uid]
-            seen = pod_of_node(pod)
+            seen = gpu_pod(pod)
             assert seen is not None
             is_over = uid not in self.untouched and uid != self.admitting
             if seen.decided is not None and not is_over:
@@ -91,7 +91,7 @@ class NodeLife(RuleBasedStateMachine):
                 ids = {id_ for want, ids in held.items() if want.resource == resource for id_ in ids}
                 used += Counter(id_.card for id_ in ids)
                 if not is_over:
-                    undecided += sum(want.count for want in seen.wants if want.resource == resource)
+                    undecided += sum(want.count for want in seen.demands if want.resource == resource)
         return used, undecided
 
     @rule(pods=st.integers(1, 6))
@@ -184,10 +184,11 @@ class NodeLife(RuleBasedStateMachine):
 
     def _check(self, handed: Handed) -> None:
         uid = handed.pod.uid
-        seen = pod_of_node(handed.pod)
+        seen = gpu_pod(handed.pod)
         assert seen is not None
-        if handed.match is not None and handed.match.confidence is Confidence.KNOWN:
-            assert (handed.match.pod.uid, handed.match.want) == (uid, handed.want)
+        if handed.match.confidence is Confidence.KNOWN:
+            assert handed.match.target is not None
+            assert (handed.match.target.pod.uid, handed.match.target.demand) == (uid, handed.want)
         self.handed[uid].append(handed)
         expected = seen.decided_for(handed.want.index)
         if expected is not None and {id_.card for id_ in handed.ids} != set(expected.cards):
@@ -205,7 +206,7 @@ class NodeLife(RuleBasedStateMachine):
             self.excused.update(uid for uid in waiting if missing[uid].keys() & short.keys())
 
     def _still_needed(self, uid: str, resource: str) -> Counter[Card]:
-        seen = pod_of_node(self.api[uid])
+        seen = gpu_pod(self.api[uid])
         if seen is None or seen.decided is None:
             return Counter()
         held = {id_ for want, ids in self.kubelet.held.get(uid, {}).items() if want.resource == resource for id_ in ids}
@@ -224,7 +225,7 @@ class NodeLife(RuleBasedStateMachine):
     @rule()
     def user_deletes_the_pod_in_the_middle(self) -> None:
         """Kubelet goes on with it all the same. A plugin that has not answered for it yet cannot know it any more."""
-        if not self.plugin.matching.is_busy_with(self.admitting):
+        if not self.plugin.matcher.is_busy_with(self.admitting):
             self.excused.add(self.admitting)
         self._delete(self.admitting)
 
@@ -259,7 +260,7 @@ class NodeLife(RuleBasedStateMachine):
                 self.kubelet.drop(self.admitting)
             self.kubelet.pods.pop(self.admitting, None)
             self.calls, self.admitting = None, ""
-        self.plugin.matching.kubelet_restarted()
+        self.plugin.matcher.kubelet_restarted()
 
     @rule(kubelet_waits=st.booleans())
     def plugin_restarts(self, kubelet_waits: bool) -> None:
@@ -270,7 +271,7 @@ class NodeLife(RuleBasedStateMachine):
         if not self.has_listing:  # nobody can tell it how far kubelet had come with these
             self.excused.update(uid for uid in self.untouched if self.kubelet.held.get(uid))
         self._new_plugin()
-        self.plugin.matching.learn(self.kubelet.listing() if self.has_listing else {}, asked=0.0)
+        self.plugin.matcher.learn(self.kubelet.listing() if self.has_listing else {}, asked=0.0)
         if self.calls is not None:
             self.calls.close()  # type: ignore[attr-defined]
             self.calls = self.kubelet.admit(self.kubelet.pods[self.admitting], self.plugin)
@@ -299,11 +300,11 @@ def _with_status(pod: NodePod, phase: str) -> NodePod:
     return msgspec.structs.replace(pod, status=PodStatus(phase=phase, start_time="2026-01-01T00:00:00Z"))
 
 
-def _ids_of(pod: PodOfNode, resource: str) -> Counter[Card]:
+def _ids_of(pod: GpuPod, resource: str) -> Counter[Card]:
     """How many ids of each card kubelet takes for a pod that gets its cards."""
     taken: Counter[Card] = Counter()
     pool: set[Card] = set()
-    for want in pod.wants:
+    for want in pod.demands:
         given = pod.decided_for(want.index)
         if given is None or want.resource != resource:
             continue

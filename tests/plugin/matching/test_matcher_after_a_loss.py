@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.cards import Card
-from gas.plugin.kubelet.listing import Listing
+from gas.plugin.kubelet.pod_resources import Listing
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
 from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
@@ -47,10 +47,10 @@ def test_kubelet_forgot_its_choice_when_it_was_killed() -> None:
     node = Node(node_pod(ONE, name="a", annotations=decided("card0")))
     node.prefer(1, slots(2))
     node.allocate("card0-0")
-    node.matching.kubelet_restarted()
-    assert node.prefer(1, slots(2)).match is None
+    node.matcher.kubelet_restarted()
+    assert node.prefer(1, slots(2)).match.target is None
 
-    node.matching.learn({"default/a": {"c": {}}}, asked=node.now + 5)
+    node.matcher.learn({"default/a": {"c": {}}}, asked=node.now + 5)
 
     assert named(node.prefer(1, slots(2)).match) == ("a", "c", "alone")
 
@@ -61,7 +61,7 @@ def test_other_ids_in_the_listing_are_believed() -> None:
     node.allocate("card0-0")
     node.allocate("card1-0")
 
-    node.matching.learn({"default/a": {"c": {"i915": ids("card1-0")}, "d": {}}}, asked=node.now)
+    node.matcher.learn({"default/a": {"c": {"i915": ids("card1-0")}, "d": {}}}, asked=node.now)
 
     assert named(node.prefer(1, ids("card0-0", "card2-0")).match) == ("a", "d", "known")
 
@@ -113,11 +113,11 @@ def test_what_a_guessed_init_container_had_is_told_once_a_listing_confirms_the_p
     node.prefer(2, slots(2, 2))
     node.allocate("card0-0", "card1-0")
     node.allocate("card0-0")
-    assert node.matching.given_to_init_containers("u") == {}
+    assert node.matcher.init_container_cards("u") == {}
 
-    node.matching.learn({"default/u": {"c": {"i915": ids("card0-0")}}}, asked=node.now)
+    node.matcher.learn({"default/u": {"c": {"i915": ids("card0-0")}}}, asked=node.now)
 
-    assert node.matching.given_to_init_containers("u") == {0: {Card(0), Card(1)}}
+    assert node.matcher.init_container_cards("u") == {0: {Card(0), Card(1)}}
 
 
 def test_a_listing_makes_sure_of_a_pod_that_has_no_devices_to_show_yet() -> None:
@@ -128,8 +128,8 @@ def test_a_listing_makes_sure_of_a_pod_that_has_no_devices_to_show_yet() -> None
     node.allocate("card0-0")
 
     assert named(node.prefer(2, slots(2), ids("card0-0")).match) == ("a", "c", "guessed")
-    wish = node.prefer(2, slots(2), ids("card0-0"), listing={"default/a": {"c": {}}})
-    assert named(wish.match) == ("a", "c", "known")
+    preference = node.prefer(2, slots(2), ids("card0-0"), listing={"default/a": {"c": {}}})
+    assert named(preference.match) == ("a", "c", "known")
 
 
 def test_cards_of_a_refused_pod_are_not_spared() -> None:
@@ -150,6 +150,6 @@ def test_a_pod_that_kubelet_turned_from_may_go_on_after_its_restart() -> None:
     node.pods.changed(OTHER)
     node.prefer(1, slots(3))
     node.allocate("card2-0")
-    node.matching.kubelet_restarted()
+    node.matcher.kubelet_restarted()
 
     assert named(node.prefer(1, ids("card1-0")).match) == ("two", "y", "alone")

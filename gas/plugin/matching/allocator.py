@@ -1,0 +1,125 @@
+"""Reply to kubelet's calls with a pod's decided cards if the pod is known, and with sensible cards otherwise."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from gas.card_facts import CardFacts
+from gas.daemon.logs import VERBOSE
+from gas.plugin.devices.affinity_mask import AFFINITY_MASK, mask_of
+from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
+from gas.plugin.devices.container_answer import ContainerAnswer, Presentation, container_answer, gpus_of
+from gas.plugin.devices.device_ids import DeviceId
+from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
+from gas.plugin.matching.given_masks import GivenMask, GivenMasks
+from gas.plugin.matching.match import Confidence, Match, why_other_cards
+from gas.plugin.matching.matcher import Matcher
+from gas.plugin.matching.pod_resolver import PodResolver
+from gas.plugin.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+
+class Allocator:
+    """Serves the calls for all card resources. It remembers no call; `Matcher` does.
+
+    matcher   records what containers get
+    resolver  finds the container of a GetPreferredAllocation call
+    masks     records each mask that a container got, or that it got none
+    gpus      returns the cards that this node has now
+
+    `last_call` is when kubelet last began or ended a call, by ``clock``: it must not be asked for a list right then.
+    """
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        resolver: PodResolver,
+        masks: GivenMasks,
+        metrics: Metrics,
+        *,
+        gpus: Callable[[], Collection[CardFacts]],
+        policy: AllocationPolicy = AllocationPolicy.NONE,
+        presentation: Presentation | None = None,
+        on_allocated: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.last_call = float("-inf")
+        self._matcher = matcher
+        self._resolver = resolver
+        self._masks = masks
+        self._metrics = metrics
+        self._gpus = gpus
+        self._policy = policy
+        self._presentation = presentation or Presentation()
+        self._on_allocated = on_allocated
+        self._clock = clock
+
+    async def prefer(self, request: PreferredRequest) -> Sequence[DeviceId]:
+        """Return the ids of the container's decided cards, as far as they are offered; then the policy's."""
+        self.last_call = self._clock()
+        preference = await self._resolver.resolve(request)
+        ids = preferred_ids(self._policy, request, decided=preference.ids, spared=preference.spared)
+        self.last_call = self._clock()
+        match = preference.match
+        fields = {"ids": _joined(ids), "container": _name(match), "confidence": match.confidence.value}
+        if match.doubt:
+            logger.info("guessed which container kubelet asks for", extra={**fields, "because": match.doubt})
+        else:
+            logger.debug("preferred devices for a container", extra=fields)
+        return ids
+
+    def allocate(self, request: AllocateRequest) -> ContainerAnswer:
+        """Return what a container gets with these ids, with the mask of its decided tiles. Raises NoSuchCards."""
+        self.last_call = self._clock()
+        match = self._matcher.allocate(request, now=self.last_call)
+        self._on_allocated()
+        self._report(request, match)
+        gpus = gpus_of(request.ids, self._gpus())
+        tiles_of = {gpu.card: gpu.tiles for gpu in gpus}
+        mask = mask_of(match.target.decided, tiles_of, match.target.hierarchy) if match.target else None
+        self._masks.add(request.resource, GivenMask(request.ids, tiles_of, mask, at=self.last_call))
+        env = {} if mask is None else {AFFINITY_MASK: mask}
+        return container_answer(request.resource, gpus, self._presentation, env=env)
+
+    def _report(self, request: AllocateRequest, match: Match) -> None:
+        """Count and log what a container got."""
+        decided = match.target.decided if match.target else None
+        reason = match.doubt
+        if match.target is None:
+            outcome, level = "unknown", logging.WARNING
+        elif decided is None:
+            outcome, level = "undecided", VERBOSE
+        elif {id_.card for id_ in request.ids} == set(decided.cards):
+            outcome, level = "as-decided", VERBOSE
+        else:
+            outcome, level = "otherwise", logging.WARNING
+            reason = reason or why_other_cards(match)
+        self._metrics.allocations.labels(request.resource, outcome).inc()
+        self._metrics.matches.labels(match.confidence.value).inc()
+        fields = {"resource": request.resource, "ids": _joined(sorted(request.ids)), "container": _name(match)}
+        if match.confidence is not Confidence.NONE:
+            fields["confidence"] = match.confidence.value
+        if decided is not None:
+            fields["decided"] = ",".join(map(str, decided.cards))
+        if reason:
+            fields["because"] = reason
+        logger.log(level, "%s", _SENTENCES[outcome], extra=fields)
+
+
+_SENTENCES = {
+    "unknown": "an unknown container got cards; its receipt will show which pod it belongs to",
+    "undecided": "a container without decided cards got cards",
+    "as-decided": "a container got its decided cards",
+    "otherwise": "a container got other cards than decided",
+}
+
+
+def _name(match: Match) -> str:
+    return str(match.target) if match.target else "unknown"
+
+
+def _joined(ids: Collection[DeviceId]) -> str:
+    return ",".join(map(str, ids))

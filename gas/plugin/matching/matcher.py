@@ -1,0 +1,276 @@
+"""The memory of what containers were given, and the search for the container behind a call of kubelet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gas.cards import Card
+from gas.plugin.devices.allocation_policy import ids_for_cards, spared_ids
+from gas.plugin.devices.device_ids import NO_IDS, Ids
+from gas.plugin.devices.requests import AllocateRequest, Call, PreferredRequest
+from gas.plugin.kubelet.pod_resources import Listing
+from gas.plugin.matching.gpu_pods import Demand, GpuPods
+from gas.plugin.matching.match import Confidence, Match, Preference, Target
+from gas.plugin.matching.progress import Progress, asks_as_much, can_get
+
+SETTLED = 1.0
+"""Seconds after which an Allocate must be visible in kubelet's list."""
+
+LISTED_LATE = "kubelet did not list its pods in time"
+NOT_LISTED = "kubelet does not list its pods"
+NOT_ASKED = "kubelet did not ask for a preference"
+
+_FITS, _UNDECIDED, _DOES_NOT_FIT = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A container that a call can be for. ``progress`` is where the call is recorded if it is this one."""
+
+    progress: Progress
+    demand: Demand
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    candidate: _Candidate | None
+    match: Match
+
+
+class Matcher:
+    """Finds the container behind each call, for all resources of one node. It alone remembers calls.
+
+                     .--------- GetPreferredAllocation --------.
+                     |                                         v
+        (no pod) --- Allocate ---> in the middle of a pod <--- asked ---- Allocate ---> the same pod goes on, or it
+            ^                          |        ^                |                      is complete
+            |                          |        `-- Allocate ----'
+            `-- all containers served, or a call that cannot be this pod's: kubelet refused it ('abandoned'),
+                or kubelet was restarted (a pod that was in the middle may then go on later)
+
+    Candidates, from the most certain to the last resort:
+
+    1. Allocate after its own GetPreferredAllocation is for the same container. Certain.
+    2. The pod in the middle, if its next container can explain the call (`gas.plugin.matching.progress`). Certain:
+       pods never interleave, and the ids of a refused pod are offered again at once.
+    3. The first container of a pod that was not served yet. If only one such pod can get its cards it is `ALONE`, and
+       wrong only when kubelet is ahead of the watch. Of several one is guessed: first those that can get exactly their
+       decided cards, then pods without a decision; of each the smallest ``gas-ts`` first.
+    4. If nothing fits, because something was missed (a restart of the plugin in the middle of a pod, a wrong guess
+       before): any container that wants as many ids of this resource and is not known to have them. A guess.
+    5. Without any candidate the match has no target; kubelet's own choice stands and the receipts report it later.
+
+    A listing **taken while kubelet waits for the reply** makes 3 and 4 certain: kubelet takes up pods one by one and
+    lists a pod from that moment on, so of all pods that wait for their devices only the right one is in it. For
+    `Match.confirming_pod` the entry of that pod alone is enough. When the match is still not certain and has
+    `Match.unwatched_pods`, the watch will soon show the pod. (A pod that kubelet has just refused for its own reasons
+    keeps its entry for some milliseconds, until the refusal is written. It is mistaken for the right one if no other
+    waiting pod is known then, and the receipts report it.)
+
+    A wrong guess between pods that nothing distinguishes exchanges their cards: every container has as many cards as
+    it wants, each of the pods gets a receipt, and what contradicts a later listing is dropped here.
+
+    A listing must not be taken between kubelet's choice of ids and the end of its Allocate: kubelet 1.34 may forget
+    that these ids are taken when it cleans up after another pod at the same moment. So request one within
+    GetPreferredAllocation, or when no call has come for a while, never within Allocate.
+    """
+
+    def __init__(self, pods: GpuPods) -> None:
+        self._pods = pods
+        self._progress: dict[str, Progress] = {}
+        self._current: Progress | None = None
+        self._asked: _Finding | None = None
+        """What GetPreferredAllocation was matched with, until the next Allocate."""
+        self._followed = 0
+
+    def follow(self) -> None:
+        """Take over the pods that the watch has shown. Every call does so; doing it earlier saves kubelet the wait.
+
+        The pod in the middle stays even if it is deleted: kubelet does not know that yet.
+        """
+        if self._followed == self._pods.changes and len(self._progress) == len(self._pods):
+            return
+        for uid in [uid for uid in self._progress if self._pods.get(uid) is None]:
+            if self._progress[uid] is not self._current or self._current.is_complete:
+                del self._progress[uid]
+        for pod in self._pods:
+            if (progress := self._progress.get(pod.uid)) is None:
+                self._progress[pod.uid] = Progress(pod)
+            else:
+                progress.pod = pod
+        self._followed = self._pods.changes
+
+    def prefer(self, request: PreferredRequest, *, listing: Listing | None = None, doubt: str = "") -> Preference:
+        """Return the ids that the container should get. May be called again for the same question, with a listing.
+
+        listing  taken after kubelet made this call and before its reply; None or empty when there is none
+        doubt    why a match that is not certain may be wrong, if there is a better reason than the listing shows
+        """
+        self.follow()
+        if listing:
+            waiting = [progress for progress in self._progress.values() if not progress.pod.is_admitted]
+            self._reconcile(listing, waiting, settled_before=float("inf"))
+        self._asked = self._find(request, listing or None, doubt)
+        match = self._asked.match
+        decided = match.target.decided if match.target else None
+        ids = ids_for_cards(decided.cards, request) if decided else ()
+        spared = self._spared(request) if len(ids) < request.size else NO_IDS
+        return Preference(ids, spared.difference(ids), match)
+
+    def allocate(self, request: AllocateRequest, *, now: float) -> Match:
+        """Record that kubelet gives these ids to a container, and return which one that is.
+
+        now  seconds of a monotonic clock
+        """
+        self.follow()
+        found, self._asked = self._asked, None
+        question = found.match.question if found is not None else None
+        if found is None or question is None or not question.can_lead_to(request):
+            found = self._find(request, None, NOT_ASKED)
+        self._record(found, request.ids, now=now)
+        return found.match
+
+    def learn(self, listing: Listing, *, asked: float) -> None:
+        """Correct the memory by a listing taken between calls, or by the first one before serving.
+
+        asked  when kubelet was asked for it, by the clock of `allocate`
+        """
+        self.follow()
+        self._reconcile(listing, self._progress.values(), settled_before=asked - SETTLED)
+
+    def kubelet_restarted(self) -> None:
+        """Forget which pod kubelet was in the middle of: it begins anew, and still knows the ids that it had chosen."""
+        self._current = self._asked = None
+        for progress in self._progress.values():
+            progress.abandoned = False
+
+    def unwatched_pods(self, listing: Listing) -> frozenset[str]:
+        """Return ``namespace/name`` of the pods that kubelet lists and the watch has not shown yet."""
+        # An entry is decoded when it is read. Most names are known, so hardly any entry is.
+        unknown = [key for key in listing if not self._pods.has_seen(key)]
+        return frozenset(key for key in unknown if self._pods.is_unwatched(key, listing[key]))
+
+    def init_container_cards(self, uid: str) -> dict[int, frozenset[Card]]:
+        """Return the cards that a pod's ordinary init containers got, by container index, as far as they are certain.
+
+        Nothing else keeps them: kubelet does not list ordinary init containers.
+        """
+        progress = self._progress.get(uid)
+        if progress is None or progress.confidence is Confidence.GUESSED:
+            return {}
+        return {index: frozenset(id_.card for id_ in ids) for index, ids in progress.init_container_ids().items()}
+
+    def is_busy_with(self, uid: str) -> bool:
+        """Return whether kubelet is in the middle of this pod."""
+        return self._current is not None and self._current.pod.uid == uid and not self._current.is_complete
+
+    def _reconcile(self, listing: Listing, progresses: Iterable[Progress], *, settled_before: float) -> None:
+        for progress in progresses:
+            if (containers := listing.get(progress.pod.key)) is not None:
+                progress.reconcile(containers, is_settled=progress.served_at <= settled_before)
+        if self._current is not None and self._current.is_untouched:
+            self._current = None
+
+    def _find(self, call: Call, listing: Listing | None, doubt: str) -> _Finding:
+        """Return the likeliest container, and how certain it is."""
+        question = call if isinstance(call, PreferredRequest) else None
+        unwatched = self.unwatched_pods(listing) if listing is not None else frozenset[str]()
+        in_order = list(self._in_order(call, listing))
+        candidates = in_order or list(self._out_of_order(call, listing, unwatched))
+        if not candidates:
+            doubt = doubt or _doubt("no pod that kubelet lists requests these devices", listing, unwatched)
+            return _Finding(None, Match(None, Confidence.NONE, doubt, question, unwatched))
+        best = min(candidates, key=lambda candidate: self._rank(candidate, call))
+        is_alone = len({candidate.progress.pod.uid for candidate in candidates}) == 1
+        confidence = Confidence.GUESSED
+        if in_order and best.progress is self._current and _is_certain_without(listing, best.progress):
+            confidence = best.progress.confidence
+        elif listing is not None and is_alone and not unwatched:
+            confidence = Confidence.KNOWN
+        elif listing is None and is_alone and in_order and _is_expected(best, call):
+            confidence = Confidence.ALONE
+        if confidence is Confidence.KNOWN:
+            doubt = ""
+        else:
+            doubt = doubt or _doubt("several containers match", listing, unwatched)
+        target = Target(best.progress.pod, best.demand)
+        return _Finding(best, Match(target, confidence, doubt, question, unwatched))
+
+    def _in_order(self, call: Call, listing: Listing | None) -> Iterator[_Candidate]:
+        for progress in self._progress.values():
+            if progress.pod.is_admitted or progress.is_complete or progress.abandoned:
+                continue
+            if listing is not None and progress.pod.key not in listing:
+                continue
+            for demand in progress.next_demands():
+                if progress.can_explain(call, demand):
+                    yield _Candidate(progress, demand)
+
+    def _out_of_order(self, call: Call, listing: Listing | None, unwatched: frozenset[str]) -> Iterator[_Candidate]:
+        """Yield the containers that would be next if something was missed."""
+        if listing is not None:
+            self._reconcile(listing, self._progress.values(), settled_before=float("inf"))
+        for progress in self._progress.values():
+            if listing is not None and progress.pod.key not in listing:
+                continue
+            if progress.pod.is_admitted and (listing is None or unwatched):
+                continue
+            known = Progress(progress.pod) if progress.confidence is Confidence.GUESSED else progress
+            for demand in known.unserved():
+                if asks_as_much(demand, call):
+                    yield _Candidate(known, demand)
+
+    def _rank(self, candidate: _Candidate, call: Call) -> tuple[object, ...]:
+        """Return a sort key that is smaller the likelier a candidate is; equals are containers of one pod, in order."""
+        pod = candidate.progress.pod
+        decided = pod.decided_for(candidate.demand.index)
+        return (
+            candidate.progress is not self._current,
+            not candidate.progress.is_usual(call),
+            _UNDECIDED if decided is None else _FITS if can_get(decided.cards, call) else _DOES_NOT_FIT,
+            pod.timestamp is None,
+            pod.timestamp or 0,
+            pod.created,
+            pod.key,
+        )
+
+    def _record(self, found: _Finding, ids: Ids, *, now: float) -> None:
+        progress = found.candidate.progress if found.candidate else None
+        if self._current is not None and self._current is not progress and not self._current.is_complete:
+            self._current.abandoned = True
+        self._current = progress
+        if found.candidate is None or progress is None:
+            return
+        progress.serve(found.candidate.demand, ids)
+        progress.confidence = found.match.confidence
+        progress.served_at = now
+        self._progress[progress.pod.uid] = progress
+
+    def _spared(self, request: PreferredRequest) -> Ids:
+        """Return, of the ids offered, as many of each card as containers yet to come were promised."""
+        promised: Counter[Card] = Counter()
+        for progress in self._progress.values():
+            if not progress.pod.is_admitted and not progress.abandoned:
+                promised += progress.promised_cards()
+        return spared_ids(promised, request)
+
+
+def _is_certain_without(listing: Listing | None, progress: Progress) -> bool:
+    """Return whether a listing adds nothing to what is known of the pod in the middle."""
+    return listing is None or progress.confidence is Confidence.KNOWN
+
+
+def _is_expected(candidate: _Candidate, call: Call) -> bool:
+    decided = candidate.progress.pod.decided_for(candidate.demand.index)
+    return candidate.progress.is_usual(call) and (decided is None or can_get(decided.cards, call))
+
+
+def _doubt(listed: str, listing: Listing | None, unwatched: frozenset[str]) -> str:
+    """Return why a match may be wrong; ``listed`` is the reason if the listing is complete."""
+    if listing is None:
+        return LISTED_LATE
+    if unwatched:
+        return f"the watch has not shown {', '.join(sorted(unwatched))} yet, which kubelet lists"
+    return listed

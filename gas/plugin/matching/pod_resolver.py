@@ -1,0 +1,124 @@
+"""Resolve which pod a GetPreferredAllocation call is for, while kubelet waits for the reply.
+
+The life of one container's devices, from kubelet's question to its choice::
+
+    kubelet        Allocator          PodResolver            Matcher              kubelet, watch
+       |               |                   |                     |                      |
+       |-- GetPreferredAllocation -------->|-- prefer ---------->| memory alone         |
+       |               |                   |<- Match: KNOWN? ----|                      |
+       |               |                   |   no: List (or Get, for a pod alone) ----->|
+       |               |                   |-- prefer(listing) ->|                      |
+       |               |                   |<- Match: KNOWN? ----|                      |
+       |               |                   |   no, and kubelet lists a pod that the     |
+       |               |                   |   watch has not shown: wait for the watch->|
+       |               |                   |-- prefer(listing) ->| ... until the deadline
+       |               |<-- Preference ----|                     |                      |
+       |<- ids: decided cards, then policy |                     |                      |
+       |                                                         |                      |
+       |-- Allocate -->|-- allocate ---------------------------->| records it           |
+       |               |<- Match: target, confidence, doubt -----|                      |
+       |<- device nodes, mounts, mask of the decided tiles       |                      |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gas.plugin.devices.requests import PreferredRequest
+from gas.plugin.kubelet.pod_resources import Listing, PodResources
+from gas.plugin.matching.match import Match, Preference
+from gas.plugin.matching.matcher import NOT_LISTED, Matcher
+
+RESOLVE_WITHIN = 0.7
+"""Seconds for all of it. Less than `gas.plugin.kubelet.device_server.REPLY_WITHIN`: a guess is better than no reply."""
+
+
+class PodResolver:
+    """Asks kubelet no more than needed: nothing if memory is certain, one pod if only one can be meant, else all pods.
+
+    Of several pods that can be meant the likeliest is not requested alone first, though that would be less work when
+    it is the right one: kubelet still returns the entry of a pod that it refused a moment ago, and leaves it out of the
+    list. On a node that refuses pods, for want of memory perhaps, the pod before would be taken for the right one.
+
+    matcher      finds the container by what is known
+    resources    kubelet's PodResources
+    is_watching  whether the watch shows this node's pods, so that waiting for it makes sense
+    """
+
+    def __init__(self, matcher: Matcher, resources: PodResources, *, is_watching: Callable[[], bool]) -> None:
+        self._matcher = matcher
+        self._resources = resources
+        self._is_watching = is_watching
+        self._changed = asyncio.Event()
+        self._awaited_in_vain: frozenset[str] = frozenset()
+        self._is_watch_silent = False
+
+    def pods_changed(self) -> None:
+        """Note that the watch has shown something."""
+        self._matcher.follow()
+        self._is_watch_silent = False
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def resolve(self, request: PreferredRequest) -> Preference:
+        """Return the preference with the most certain match that can be had within `RESOLVE_WITHIN`.
+
+        Never raises because kubelet or the watch does not say enough: the match then has a doubt.
+        """
+        deadline = asyncio.get_running_loop().time() + RESOLVE_WITHIN
+        best = self._matcher.prefer(request)
+        try:
+            async with asyncio.timeout_at(deadline):
+                best = await self._confirm(request, best)
+                if not best.match.doubt:
+                    return best
+                listing = await self._resources.pods()
+        except TimeoutError:
+            return best
+        doubt = "" if listing else NOT_LISTED
+        best = self._matcher.prefer(request, listing=listing, doubt=doubt)
+        if listing:
+            self._awaited_in_vain &= best.match.unwatched_pods
+        while best.match.doubt and self._may_be_shown(best.match, listing):
+            if not await self._watch_changes(deadline):
+                self._note_vain_wait(best.match, listing)
+                break
+            best = self._matcher.prefer(request, listing=listing, doubt=doubt)
+        return best
+
+    async def _confirm(self, request: PreferredRequest, found: Preference) -> Preference:
+        """Ask kubelet for the one pod that can be meant, if its entry is enough to be certain."""
+        if (pod := found.match.confirming_pod) is None:
+            return found
+        namespace, _, name = pod.key.partition("/")
+        if (entry := await self._resources.pod(namespace, name)) is None:
+            return found
+        return self._matcher.prefer(request, listing={pod.key: entry}, doubt=found.match.doubt)
+
+    def _may_be_shown(self, match: Match, listing: Listing | None) -> bool:
+        """Return whether it makes sense to wait for the watch. One wait in vain is enough, since kubelet waits too.
+
+        With a listing, wait for the pods in it that the watch has not shown. Without one, wait while no pod is known
+        that can be meant.
+        """
+        if not self._is_watching():
+            return False
+        if listing:
+            return not match.unwatched_pods <= self._awaited_in_vain
+        return match.target is None and not self._is_watch_silent
+
+    def _note_vain_wait(self, match: Match, listing: Listing | None) -> None:
+        if listing:
+            self._awaited_in_vain = match.unwatched_pods
+        else:
+            self._is_watch_silent = True
+
+    async def _watch_changes(self, deadline: float) -> bool:
+        """Wait until the watch shows something. Return False at the deadline."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
