@@ -1,4 +1,4 @@
-"""Amounts of resources: plain whole numbers by resource name, and Kubernetes' way to write a number.
+"""Amounts of resources, as whole numbers by resource name, and Kubernetes quantities.
 
 Resource names are without their vendor's prefix (``millicores``, ``memory.max``); ``memory.*`` is in bytes.
 """
@@ -9,19 +9,19 @@ import re
 from collections.abc import Mapping
 from decimal import Context, Decimal, localcontext
 
-from gas.errors import GasError
+from gas.errors import GasError, InvalidValue
 
 Amounts = Mapping[str, int]
-"""Resource name -> amount. A name that is missing stands for 0."""
+"""Resource name -> amount. The amount of a missing name is 0."""
 
 SortedAmounts = tuple[tuple[str, int], ...]
-"""The same as pairs in order of their names: hashable, and the fastest to walk."""
+"""The same as pairs in the order of their names: hashable, and the fastest to iterate."""
 
 TILES = "tiles"
 """The resource whose amount is a number of tiles: those of a card, or those wanted of each card."""
 
 MAX_AMOUNT = 2**63 - 1
-"""The largest number that Kubernetes itself can hold for an extended resource."""
+"""The largest amount of an extended resource that Kubernetes can hold."""
 
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"
@@ -37,7 +37,10 @@ _LONGEST_QUANTITY = 256
 
 
 class MalformedQuantity(GasError):
-    """The text is no Kubernetes quantity, or no whole number from 0 to 2^63-1. ``reason`` is the bare reason."""
+    """The text is not a Kubernetes quantity, or not a whole number from 0 to 2^63-1.
+
+    ``reason`` is the sentence without what was found.
+    """
 
     def __init__(self, text: object, reason: str) -> None:
         super().__init__(f"{reason}, found {str(text)[:80]!r}")
@@ -45,9 +48,9 @@ class MalformedQuantity(GasError):
 
 
 def parse_quantity(text: str | int | float) -> int:
-    """A Kubernetes quantity as a whole number: ``"5Gi"`` -> 5368709120, ``"2000m"`` -> 2, ``3`` -> 3.
+    """Parse a Kubernetes quantity into a whole number: ``"5Gi"`` -> 5368709120, ``"2000m"`` -> 2, ``3`` -> 3.
 
-    Raises MalformedQuantity for anything else: an empty text, a fraction (``"1.5"``), a negative number, one over
+    Raises MalformedQuantity for anything else: an empty text, a fraction (``"1.5"``), a negative number, a number over
     MAX_AMOUNT. Source: the grammar in apimachinery's ``resource.Quantity``; extended resources are whole numbers.
     """
     if isinstance(text, bool):
@@ -60,7 +63,7 @@ def parse_quantity(text: str | int | float) -> int:
     match = _QUANTITY.fullmatch(written) if len(written) <= _LONGEST_QUANTITY else None
     if match is None:
         raise MalformedQuantity(text, "expected a quantity such as 5, 500k or 5Gi")
-    if match["suffix"] in _MULTIPLES and match["number"].isdigit():  # how an API server writes: 16G, 5Gi
+    if match["suffix"] in _MULTIPLES and match["number"].isdigit():  # the form that an API server writes: 16G, 5Gi
         return _in_range(int(match["number"]) * _MULTIPLES[match["suffix"]], text)
     with localcontext(Context(prec=2 * _LONGEST_QUANTITY)):
         exact = Decimal(match["number"]) * _scale(match["suffix"] or "")
@@ -88,14 +91,27 @@ def _in_range(number: int, text: object) -> int:
 
 
 def sorted_amounts(amounts: Amounts) -> SortedAmounts:
-    """The amounts in the order of their names."""
+    """Return the amounts in the order of their names."""
     return tuple(sorted(amounts.items()))
+
+
+def check_sorted(amounts: SortedAmounts, owner: object) -> None:
+    """Raise InvalidValue for a negative amount and for names out of order; ``owner`` begins the sentence."""
+    last = ""
+    for name, amount in amounts:
+        if amount < 0:
+            raise InvalidValue(f"{owner}: expected an amount of {name} that is not negative, found {amount}")
+        if name <= last:
+            raise InvalidValue(
+                f"{owner}: expected each resource once, in the order of names, found {name!r} after {last!r}"
+            )
+        last = name
 
 
 def add(amounts: dict[str, int], more: SortedAmounts) -> None:
     """Add ``more`` to ``amounts`` in place; `take_away` with the same ``more`` undoes it exactly.
 
-    Names never stand for 0, so equal books are equal dictionaries.
+    Amounts of 0 are left out, so equal amounts are equal dictionaries.
     """
     for name, amount in more:
         if amount:
@@ -103,7 +119,7 @@ def add(amounts: dict[str, int], more: SortedAmounts) -> None:
 
 
 def take_away(amounts: dict[str, int], less: SortedAmounts) -> None:
-    """Subtract ``less`` in place. Names that come to 0 are dropped."""
+    """Subtract ``less`` in place. Names whose amount becomes 0 are dropped."""
     for name, amount in less:
         left = amounts.get(name, 0) - amount
         if left:
@@ -113,7 +129,7 @@ def take_away(amounts: dict[str, int], less: SortedAmounts) -> None:
 
 
 def describe(name: str, amount: int) -> str:
-    """An amount in words: ``"5.0 GB of memory.max"``, ``"500 millicores"``, ``"1 tile"``."""
+    """Describe an amount in words: ``"5.0 GB of memory.max"``, ``"500 millicores"``, ``"1 tile"``."""
     if is_bytes(name):
         return f"{gigabytes(amount)} GB of {name}"
     if name == TILES and amount == 1:
@@ -122,11 +138,11 @@ def describe(name: str, amount: int) -> str:
 
 
 def is_bytes(name: str) -> bool:
-    """Whether amounts of this resource are bytes."""
+    """Return whether amounts of this resource are bytes."""
     return name.startswith("memory")
 
 
 def gigabytes(amount: int) -> str:
-    """Bytes as GB (10^9), one digit after the point, more where that would read 0.0: ``"5.0"``, ``"0.004"``."""
+    """Format bytes as GB (10^9) with one decimal, or more where that would read 0.0: ``"5.0"``, ``"0.004"``."""
     number = amount / 1e9
     return f"{number:.1f}" if amount == 0 or abs(number) >= 0.05 else f"{Decimal(f'{number:.2g}'):f}"

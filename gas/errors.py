@@ -1,13 +1,18 @@
-"""Errors made for a person: ``str()`` of each is the whole sentence. Anything else that is raised is a bug of ours."""
+"""The root of this project's errors."""
 
 from __future__ import annotations
 
 
 class GasError(Exception):
-    """The root of every error that this project raises on purpose.
+    """The root of every error that this project raises on purpose; ``str()`` is a whole sentence for people.
 
-    The sentence says where, what was expected, what was found and, where it is not obvious, what to do.
-    ``exit_code`` is what a program that cannot go on because of this error exits with.
+    The sentence says where the problem is, what was expected, what was found and, where it is not obvious, what to do.
+    Any other exception that is raised is a bug of this project. ``exit_code`` is the exit code of a program that cannot
+    continue because of this error.
     """
 
     exit_code = 1
+
+
+class InvalidValue(GasError, ValueError):
+    """A value that cannot exist, such as a need of -1 cards. The caller has to correct it."""

@@ -1,32 +1,40 @@
-"""The answer of placement: which container gets which cards and tiles, and what that takes of each card."""
+"""The result of placement: the cards and tiles of each container, and what they take of each card."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gas.amounts import SortedAmounts, sorted_amounts
+from gas.amounts import SortedAmounts, check_sorted, sorted_amounts
 from gas.cards import Card
+from gas.errors import InvalidValue
 from gas.placement.need import ContainerNeed, PodNeed, Role
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerChoice:
-    """What one container gets.
+    """The cards and tiles of one container. Raises InvalidValue for a repeated card and for tiles without a card.
 
     cards  in the order in which they were chosen
-    tiles  for each of ``cards``, in the same order, the tiles of it; empty when the container asks for none
+    tiles  the tiles of each of ``cards``, in the same order; empty if the container gets no tiles
     """
 
     cards: tuple[Card, ...] = ()
     tiles: tuple[tuple[int, ...], ...] = ()
 
+    def __post_init__(self) -> None:
+        if len(set(self.cards)) < len(self.cards):
+            raise InvalidValue(f"expected different cards, found {', '.join(map(str, self.cards))}")
+        if self.tiles and len(self.tiles) != len(self.cards):
+            raise InvalidValue(f"expected tiles for each of {len(self.cards)} cards, found {len(self.tiles)}")
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What every container of a pod gets: ``containers`` has one place for each of the need's containers, in its order.
+    """The cards and tiles of a pod.
 
-    preferred  whether the pod got the card that the node prefers
+    containers  the choice of each of the need's containers, in the order of the need
+    preferred   whether the pod got the card that the node prefers
     """
 
     containers: tuple[ContainerChoice, ...]
@@ -35,7 +43,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a pod takes of each card for as long as it lives: the largest sum of any moment of its life.
+    """What a pod takes of each card while it lives: the largest sum of any moment. Raises InvalidValue if negative.
 
     Init containers run one after the other before the app containers, beside the sidecars that started before them.
     """
@@ -43,14 +51,18 @@ class Footprint:
     amounts: Mapping[Card, SortedAmounts] = field(default_factory=dict)
     tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for card, amounts in self.amounts.items():
+            check_sorted(amounts, card)
+
 
 def footprint(need: PodNeed, choice: Choice) -> Footprint:
-    """What a pod with this need takes when it is given this choice."""
+    """Return what a pod with this need takes if it gets this choice."""
     staying: dict[Card, dict[str, int]] = {}
     peak: dict[Card, dict[str, int]] = {}
     tiles: dict[Card, set[int]] = {}
-    for container, given in zip(need.containers, choice.containers, strict=True):
-        for card in given.cards:
+    for container, chosen in zip(need.containers, choice.containers, strict=True):
+        for card in chosen.cards:
             base = staying.setdefault(card, {})
             now = _plus(base, container)
             if container.role is not Role.INIT:
@@ -58,7 +70,7 @@ def footprint(need: PodNeed, choice: Choice) -> Footprint:
             at_most = peak.setdefault(card, {})
             for name, amount in now.items():
                 at_most[name] = max(at_most.get(name, 0), amount)
-        for card, indexes in zip(given.cards, given.tiles, strict=False):
+        for card, indexes in zip(chosen.cards, chosen.tiles, strict=False):
             tiles.setdefault(card, set()).update(indexes)
     return Footprint(
         amounts={card: sorted_amounts(amounts) for card, amounts in sorted(peak.items())},

@@ -1,4 +1,4 @@
-"""Numbers card by card, for a pod that waits: one sentence a card."""
+"""What is free on each card, for a pod that waits: one sentence for each card."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.linked import pairs
 from gas.placement.need import PodNeed
-from gas.placement.requests import plan_of
+from gas.placement.plan import plan_of
 
 
 def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str, ...]:
-    """``("card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed", …)`` in the order of the node's cards.
+    """Describe the node's cards in their order: ``"card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed"``.
 
-    What is needed of a resource is the most that one container, or the containers that share a card, want of
-    one card. Count resources are left out unless they are short. Empty for a pod that wants no card.
+    The needed amount is the most that one container, or the containers that share a card, want of one card. Count
+    resources are left out unless they are short. The result is empty for a pod that wants no card.
     """
     if not need.wants_cards:
         return ()
     plan = plan_of(need)
-    room = FreeCapacity(plan, inventory, usage, inventory.cards, by_tile=need.linked)
+    free = FreeCapacity(plan, inventory, usage, inventory.cards, by_tile=need.linked)
     most: dict[str, int] = {}
     for request in plan.requests:
         for name, amount in request.per_card:
             most[name] = max(most.get(name, 0), amount)
     linked: set[Card] = set()
     if need.linked:
-        found = (pairs(request, inventory.cards, inventory.links, room) for request in plan.requests)
+        found = (pairs(request, inventory.cards, inventory.links, free) for request in plan.requests)
         linked = {card for picks in found for pick in picks for card in pick.cards}
 
     def detail(card: Card) -> str:
         parts = _closed(need, inventory, card)
         if need.linked and card not in linked:
-            parts.append("joined by no free link to a card with room")
+            parts.append("no free link to a card with room")
         for place, name in enumerate(plan.names):
-            left = room.left[card][place]
+            left = free.left[card][place]
             if name not in need.count_resources or left < most[name]:
                 capacity = inventory.capacity[card].get(name, 0)
                 parts.append(_numbers(name, max(left, 0), capacity, most[name]))
@@ -47,6 +47,7 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
 
 
 def _closed(need: PodNeed, inventory: Inventory, card: Card) -> list[str]:
+    """Return the reasons why the pod may not use the card."""
     parts = []
     if card in inventory.disabled:
         parts.append("disabled by a telemetry label")
@@ -58,6 +59,7 @@ def _closed(need: PodNeed, inventory: Inventory, card: Card) -> list[str]:
 
 
 def _numbers(name: str, free: int, capacity: int, needed: int) -> str:
+    """Compare free and needed, in bytes where rounding to gigabytes would hide the difference."""
     if capacity <= 0:
         return f"has no {name}"
     if not is_bytes(name):

@@ -1,4 +1,4 @@
-"""What is left of the cards while one pod is being placed."""
+"""The free amounts of a node's cards while one pod is placed."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from typing import NamedTuple
 from gas.amounts import TILES
 from gas.cards import Card
 from gas.placement.inventory import NOTHING, Inventory, Usage, free_amount, free_tiles
-from gas.placement.requests import Plan, Request
+from gas.placement.plan import Plan, Request
 
 NEVER = -1
-"""Left of a resource that the card does not have at all: even a need of 0 does not fit."""
+"""The free amount of a resource that the card does not have: not even a need of 0 fits."""
 
 
 class Pick(NamedTuple):
-    """One decision: a card, or two linked cards with the tile of each."""
+    """One decision for a request: a card, or two linked cards with one tile of each."""
 
     cards: tuple[Card, ...]
     tiles: tuple[int, ...] = ()
 
 
-class FreeCapacity:
-    """The free amounts of the given cards by slot. Every `take` has exactly one `give_back` with the same
-    arguments.
+Picks = dict[int, tuple[Pick, ...]]
+"""The picks of each request, by the request's index."""
 
-    The bookings it starts from are only read. Of ``tiles`` no more is left than there are tiles to hand out.
+
+class FreeCapacity:
+    """The free amounts of the given cards, by slot.
+
+    Every `take` has exactly one `give_back` with the same arguments. The usage it starts from is only read. Of
+    ``tiles``, no more is free than there are tiles to give out.
     """
 
     __slots__ = ("_first", "_open_tiles", "left")
@@ -33,7 +37,7 @@ class FreeCapacity:
     def __init__(
         self, plan: Plan, inventory: Inventory, usage: Usage, cards: Iterable[Card], *, by_tile: bool = False
     ) -> None:
-        """``by_tile``: also remember single tiles, for pods whose cards are linked."""
+        """Start from what is free on the cards; ``by_tile`` also tracks single tiles, for pods with linked cards."""
         self._first: dict[Card, list[int]] = {}
         self.left: dict[Card, list[int]] = {}
         for card in cards:
@@ -53,7 +57,7 @@ class FreeCapacity:
                 self._open_tiles[card] = [set(tiles) for _ in range(plan.moments)]
 
     def has(self, request: Request, card: Card) -> bool:
-        """Whether one more card's share of the request fits on the card at all its moments."""
+        """Return whether the card has enough free for one card of the request, at all moments of the request."""
         left = self.left[card]
         for slot, amount in request.takes:  # noqa: SIM110 - a generator in all() takes three times as long
             if left[slot] < amount:
@@ -61,17 +65,17 @@ class FreeCapacity:
         return True
 
     def taken(self, card: Card, slot: int) -> int:
-        """How much of a slot this pod has taken so far."""
+        """Return how much of a slot this pod has taken so far."""
         first = self._first[card]
         return first[slot % len(first)] - self.left[card][slot]
 
     def state(self, card: Card) -> tuple[tuple[int, ...], tuple[frozenset[int], ...]]:
-        """All that is left of a card: equal for cards with equal room."""
+        """Return all that is free on a card; cards with the same free amounts and tiles have equal states."""
         tiles = tuple(frozenset(tiles) for tiles in self._open_tiles.get(card, ()))
         return tuple(self.left[card]), tiles
 
     def tiles(self, request: Request, card: Card) -> Sequence[int]:
-        """The tiles that are free at all moments of the request, ascending. Only for a room by tile."""
+        """Return the tiles that are free at all moments of the request, ascending. Needs ``by_tile``."""
         return sorted(set.intersection(*(self._open_tiles[card][moment] for moment in request.moments)))
 
     def take(self, request: Request, pick: Pick) -> None:

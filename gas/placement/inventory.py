@@ -1,20 +1,23 @@
-"""What a node has: the facts that placement thinks in, and what is left of them."""
+"""The cards of a node, and what is booked and free on them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
 from gas.amounts import TILES, Amounts
 from gas.cards import Card, Tile
+from gas.errors import InvalidValue
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
+"""The amounts of a card that has none, or on which nothing is booked."""
 
 
 class Link(NamedTuple):
-    """A direct connection between a tile of one card and a tile of another; good in both directions."""
+    """A direct connection between a tile of one card and a tile of another, usable in both directions."""
 
     one: Tile
     other: Tile
@@ -22,14 +25,14 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The cards of one node. Made from a node's labels and resources; never changes.
+    """The cards of one node. Raises InvalidValue for negative capacity and for closed tiles that do not exist.
 
-    capacity         what each card has, in natural order of the cards; ``tiles`` is the number of its tiles
+    capacity         what each card has, in natural order of the cards; the amount of ``tiles`` is its number of tiles
     disabled         cards on which nothing new may start
-    closed_tiles     tiles that are not given out, by card; only tiles that exist
+    closed_tiles     tiles that are not given out, by card
     preferred_card   the card to try first, if the node has it
     preferred_tiles  tiles to give first, best first, by card
-    numa_groups      cards by NUMA node; None when the node says nothing about it
+    numa_groups      cards by NUMA node; None if the node says nothing about it
     links            in the node's own order
     """
 
@@ -41,6 +44,17 @@ class Inventory:
     numa_groups: tuple[tuple[Card, ...], ...] | None = None
     links: tuple[Link, ...] = ()
 
+    def __post_init__(self) -> None:
+        for card, amounts in self.capacity.items():
+            if amounts and min(amounts.values()) < 0:
+                raise InvalidValue(f"{card}: expected capacities that are not negative, found {dict(amounts)}")
+        if any(card >= following for card, following in pairwise(self.capacity)):
+            raise InvalidValue(f"expected cards in natural order, found {', '.join(map(str, self.capacity))}")
+        for card, closed in self.closed_tiles.items():
+            tiles = self.capacity.get(card, NOTHING).get(TILES, 0)
+            if any(not 0 <= tile < tiles for tile in closed):
+                raise InvalidValue(f"{card}: expected closed tiles below {tiles}, found {sorted(closed)}")
+
     @property
     def cards(self) -> tuple[Card, ...]:
         return tuple(self.capacity)
@@ -48,10 +62,10 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What is booked on one node now: a read-only view for the length of one decision.
+    """What is booked on one node now. It is not copied, so read it at once and do not keep it.
 
     amounts  by card; cards that the node no longer has may be among them
-    tiles    by card, the tiles that somebody holds
+    tiles    by card, the tiles that a pod holds
     """
 
     amounts: Mapping[Card, Amounts] = field(default_factory=dict)
@@ -62,9 +76,9 @@ UNUSED = Usage()
 
 
 def free_amount(inventory: Inventory, usage: Usage, card: Card, name: str) -> int:
-    """How much of a resource is left on a card; negative when the node shrank below what is booked.
+    """Return how much of a resource is free on a card; negative if the node shrank below what is booked.
 
-    A closed tile that nobody holds is not free either (contract E8.11).
+    A closed tile is not free, also if no pod holds it (contract E8.11).
     """
     left = inventory.capacity.get(card, NOTHING).get(name, 0) - usage.amounts.get(card, NOTHING).get(name, 0)
     if name == TILES:
@@ -73,7 +87,7 @@ def free_amount(inventory: Inventory, usage: Usage, card: Card, name: str) -> in
 
 
 def free_tiles(inventory: Inventory, usage: Usage, card: Card) -> tuple[int, ...]:
-    """The tiles of a card that may be given out: its preferred ones first, then the rest in ascending order."""
+    """Return the tiles of a card that may be given out: preferred ones first, then the others in ascending order."""
     shut = inventory.closed_tiles.get(card, frozenset()) | usage.tiles.get(card, frozenset())
     count = inventory.capacity.get(card, NOTHING).get(TILES, 0)
     preferred = [tile for tile in inventory.preferred_tiles.get(card, ()) if tile < count and tile not in shut]

@@ -1,13 +1,13 @@
-"""What kubelet hands on from ended init containers to the containers after them, without being asked.
+"""The devices of ended init containers, which kubelet gives to the pod's later containers without asking.
 
-Kubelet keeps a pool of what the pod's init containers were given and serves every later container of the pod
-from it first. A container that wants no fewer cards than the pool has gets the whole pool and more; one that
-wants fewer gets some of the pool, and kubelet chooses which. What a sidecar or an app container gets leaves
-the pool; what an init container gets stays in it. A choice that aims elsewhere would not be what the
-containers really get.
+Kubelet keeps a pool of the devices that the pod's init containers got, and serves every later container of the pod
+from it first. A container that wants at least as many cards as the pool has gets the whole pool, and more if it wants
+more. A container that wants fewer gets some of the pool, and kubelet chooses which. The devices of a sidecar or an
+app container leave the pool; those of an init container stay in it. A choice that does not follow this rule would
+differ from what the containers get.
 
-The pool is kept by card here, while kubelet's holds device ids, of which a shared card has several: the rule
-says what to aim at, and what was really given is corrected later.
+The pool here consists of cards, while kubelet's consists of device ids, of which a shared card has several. So the
+rule says what to aim at, and a receipt corrects the ledger if kubelet gave something else.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Pool = frozenset[Card]
 EMPTY: Pool = frozenset()
 
 
-def obeys(pool: Pool, cards: Iterable[Card]) -> bool:
-    """Whether a container that comes while the pool is so would be given exactly these cards."""
+def follows_reuse(pool: Pool, cards: Iterable[Card]) -> bool:
+    """Return whether kubelet can give exactly these cards to a container that starts with this pool."""
     given = frozenset(cards)
     return pool <= given if len(pool) <= len(given) else given <= pool
 
 
 def pool_after(pool: Pool, role: Role, cards: Iterable[Card]) -> Pool:
-    """The pool once a container of this role has got its cards."""
+    """Return the pool after a container of this role got its cards."""
     return pool | frozenset(cards) if role is Role.INIT else pool - frozenset(cards)

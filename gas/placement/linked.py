@@ -1,4 +1,4 @@
-"""Cards in pairs joined by a link, one tile of each (contract E7.7)."""
+"""Pairs of cards that are joined by a link, with one tile of each (contract E7.7)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from gas.cards import Card, Tile
 from gas.placement.free_capacity import FreeCapacity, Pick
 from gas.placement.inventory import Link
-from gas.placement.requests import Request
+from gas.placement.plan import Request
 
 Links = Sequence[Link]
 
 
 def links_among(links: Links, cards: Collection[Card]) -> tuple[Link, ...]:
-    """The links that join two different cards of ``cards``."""
+    """Return the links that join two different cards of ``cards``."""
     return tuple(
         link
         for link in links
@@ -21,10 +21,10 @@ def links_among(links: Links, cards: Collection[Card]) -> tuple[Link, ...]:
     )
 
 
-def pairs(request: Request, cards: Sequence[Card], links: Links, room: FreeCapacity) -> list[Pick]:
-    """Every pair with room, each once, both directions: by candidate, its tiles ascending, the node's order
-    of links.
+def pairs(request: Request, cards: Sequence[Card], links: Links, free: FreeCapacity) -> list[Pick]:
+    """Return every pair of cards that has enough free, each pair of tiles once.
 
+    Links count in both directions. The order is that of ``cards``, then of the tiles of a card, then of the links.
     Pairs of the result may share a card.
     """
     among = links_among(links, cards)
@@ -33,7 +33,7 @@ def pairs(request: Request, cards: Sequence[Card], links: Links, room: FreeCapac
         ends.setdefault(link.one, []).append(link.other)
     for link in among:
         ends.setdefault(link.other, []).append(link.one)
-    open_tiles = {card: room.tiles(request, card) for card in cards if room.has(request, card)}
+    open_tiles = {card: free.tiles(request, card) for card in cards if free.has(request, card)}
     found: dict[frozenset[Tile], Pick] = {}
     for card in cards:
         for tile in open_tiles.get(card, ()):
@@ -44,34 +44,34 @@ def pairs(request: Request, cards: Sequence[Card], links: Links, room: FreeCapac
     return list(found.values())
 
 
-def greedy_pairs(request: Request, cards: Sequence[Card], links: Links, room: FreeCapacity) -> Iterator[Pick]:
-    """The original's pairs, best first; the caller takes each before it asks for the next.
+def first_fit_pairs(request: Request, cards: Sequence[Card], links: Links, free: FreeCapacity) -> Iterator[Pick]:
+    """Yield the original's pairs, best first; the caller takes each from ``free`` before it asks for the next.
 
-    The original looks at a link from its left side only, and for each tile at its first link only.
+    The original follows a link from its left end only, and uses only the first link of each tile.
     """
     first_link: dict[Tile, Tile] = {}
     for link in links:
         first_link.setdefault(link.one, link.other)
-    held: set[Card] = set()
+    taken: set[Card] = set()
     for card in cards:
-        if card in held or not room.has(request, card):
+        if card in taken or not free.has(request, card):
             continue
-        for tile in room.tiles(request, card):
+        for tile in free.tiles(request, card):
             end = first_link.get(Tile(card, tile))
             if (
                 end is not None
                 and end.card in cards
-                and end.card not in held | {card}
-                and room.has(request, end.card)
-                and end.index in room.tiles(request, end.card)
+                and end.card not in taken | {card}
+                and free.has(request, end.card)
+                and end.index in free.tiles(request, end.card)
             ):
-                held |= {card, end.card}
+                taken |= {card, end.card}
                 yield Pick((card, end.card), (tile, end.index))
                 break
 
 
-def like_links(links: Links, one: Card, other: Card) -> bool:
-    """Whether the two cards may change places without changing any link."""
+def are_linked_alike(links: Links, one: Card, other: Card) -> bool:
+    """Return whether the two cards can be swapped without changing any link."""
     swap = {one: other, other: one}
     now = {frozenset(link) for link in links}
     swapped = {frozenset(Tile(swap.get(end.card, end.card), end.index) for end in link) for link in links}

@@ -6,14 +6,15 @@ import enum
 from dataclasses import dataclass
 from functools import cached_property
 
-from gas.amounts import TILES, SortedAmounts
+from gas.amounts import TILES, SortedAmounts, check_sorted
 from gas.cards import Card
+from gas.errors import InvalidValue
 
 
 class Role(enum.Enum):
-    """When a container holds what it was given (Kubernetes' own accounting of init containers).
+    """When a container holds its cards, as Kubernetes accounts for init containers.
 
-    INIT     until it ends, before the next container starts; then it is free for the pod's later containers
+    INIT     until it ends, before the next container starts; then the pod's later containers may have them
     SIDECAR  a restartable init container: from its start until the pod ends
     APP      from the end of the init containers until the pod ends
     """
@@ -25,16 +26,26 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerNeed:
-    """One container's need.
+    """One container's need. Raises InvalidValue for a negative number and for amounts without a card.
 
     count     how many different cards; 0 for a container that uses none
-    per_card  what it takes of each, its count resource included (1 each); ``tiles`` is the number of tiles of each card
+    per_card  what it takes of each card, its count resource included (1 each); the amount of ``tiles`` is the number of
+              tiles of each card
     """
 
     name: str
     count: int = 0
     per_card: SortedAmounts = ()
     role: Role = Role.APP
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise InvalidValue(f"container {self.name!r}: expected a number of cards, found {self.count}")
+        if not self.per_card:
+            return
+        if self.count == 0:
+            raise InvalidValue(f"container {self.name!r}: expected no amounts for a container that needs no card")
+        check_sorted(self.per_card, f"container {self.name!r}")
 
     @property
     def tiles(self) -> int:
@@ -44,13 +55,15 @@ class ContainerNeed:
 
 @dataclass(frozen=True)
 class PodNeed:
-    """A pod's need. Equal needs get equal answers from equal nodes, so it serves as a key.
+    """A pod's need. Raises InvalidValue for a combination that no choice can meet.
+
+    Equal needs get equal answers from equal nodes, so a need serves as a key.
 
     containers       in the order in which kubelet starts them: init containers and sidecars, then app containers
-    allowed          the only cards that may be used; None when any may
+    allowed          the only cards that may be used; None if all may
     denied           cards that may not be used
-    same_card        positions in ``containers`` of those that share one card; each has count 1 and no tiles
-    linked           cards are given in pairs joined by a link, one tile of each; every count is even, tiles 1 a card
+    same_card        positions in ``containers`` of app containers that share one card; each has count 1 and no tiles
+    linked           cards are given in pairs joined by a link, one tile of each; every count is even, tiles is 1
     single_numa      all cards come from one NUMA group
     count_resources  names of the resources that only count cards: every container with cards wants one of them, so a
                      refusal names them only if nothing else is short
@@ -63,6 +76,27 @@ class PodNeed:
     linked: bool = False
     single_numa: bool = False
     count_resources: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        has_app = False
+        for container in self.containers:
+            if has_app and container.role is not Role.APP:
+                raise InvalidValue(f"container {container.name!r}: expected init containers before app containers")
+            has_app = has_app or container.role is Role.APP
+            if self.linked and container.count and (container.count % 2 or container.tiles != 1):
+                raise InvalidValue(
+                    f"container {container.name!r}: expected an even number of linked cards with 1 tile each, found"
+                    f" {container.count} with {container.tiles}"
+                )
+        for position in sorted(self.same_card):
+            if not 0 <= position < len(self.containers):
+                raise InvalidValue(f"same card: the pod has no container at position {position}")
+            container = self.containers[position]
+            if container.role is not Role.APP or container.count != 1 or container.tiles:
+                raise InvalidValue(
+                    f"container {container.name!r}: expected an app container with 1 card and no tiles, because it"
+                    " shares its card"
+                )
 
     def __hash__(self) -> int:
         return self._hash
@@ -83,5 +117,5 @@ class PodNeed:
 
     @cached_property
     def wants_cards(self) -> bool:
-        """Whether any container wants a card; if none does, the pod fits everywhere."""
+        """Whether any container wants a card. A pod without one fits everywhere."""
         return any(container.count for container in self.containers)

@@ -1,21 +1,20 @@
-"""Whether a pod fits a node, with which cards and tiles, and if not, why not. Pure: the same question, the
-same answer."""
+"""The decision for one pod on one node: its cards and tiles, or the reason why it does not fit."""
 
 from __future__ import annotations
 
 from gas.cards import Card
 from gas.placement.choice import Choice, ContainerChoice
-from gas.placement.greedy import Picks
+from gas.placement.free_capacity import Picks
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
+from gas.placement.plan import plan_of
 from gas.placement.reason import reason
 from gas.placement.refusal import Refusal, SearchLimitHit
-from gas.placement.requests import plan_of
 from gas.placement.solve import Unsolved, solve
 from gas.placement.tiles import choose_tiles
 
 DEFAULT_STEP_LIMIT = 5_000
-"""Keeps the worst pod on the worst node below about 0.1 s (a step takes some 10 µs); ordinary ones need a few steps."""
+"""Keeps the hardest pod on the worst node below about 0.1 s: a step takes some 10 µs. Ordinary pods need few steps."""
 
 
 def place(
@@ -28,16 +27,17 @@ def place(
 ) -> Choice | Refusal:
     """Choose cards and tiles for every container of the pod (contract E6.5 to E6.9).
 
-    usage         what is booked on the node; only read
-    balanced    a resource by whose use the cards are ordered, least first; a preferred card has no say then
-    step_limit  how much the complete search may try; when that was not enough the answer is SearchLimitHit
+    A pod that wants no card fits everywhere. Any other pod is refused only if no choice fits, or if the search was cut
+    short. Equal arguments give equal results.
 
-    A pod that wants no card fits everywhere. A pod is refused otherwise only if no choice at all fits.
+    usage       what is booked on the node; only read
+    balanced    a resource whose usage orders the cards, least used first; the preferred card is then ignored
+    step_limit  the steps that the complete search may take; if they are not enough, the result is SearchLimitHit
     """
     if not need.wants_cards:
         return Choice(tuple(ContainerChoice() for _ in need.containers))
     picks = solve(need, inventory, usage, balanced, step_limit)
-    if picks is Unsolved.NOT_KNOWN:
+    if picks is Unsolved.OUT_OF_STEPS:
         return SearchLimitHit(step_limit)
     if picks is Unsolved.NOTHING_FITS:
         return reason(need, inventory, usage, step_limit)
@@ -48,12 +48,12 @@ def _choice(need: PodNeed, inventory: Inventory, usage: Usage, picks: Picks, pre
     cards: list[tuple[Card, ...]] = [()] * len(need.containers)
     linked_tiles: list[tuple[tuple[int, ...], ...]] = [()] * len(need.containers)
     for request in plan_of(need).requests:
-        given = picks[request.index]
+        picked = picks[request.index]
         for position in request.positions:
-            cards[position] = tuple(card for pick in given for card in pick.cards)
-            linked_tiles[position] = tuple((tile,) for pick in given for tile in pick.tiles)
+            cards[position] = tuple(card for pick in picked for card in pick.cards)
+            linked_tiles[position] = tuple((tile,) for pick in picked for tile in pick.tiles)
     tiles = linked_tiles if need.linked else choose_tiles(need, inventory, usage, cards)
     return Choice(
         containers=tuple(ContainerChoice(*what) for what in zip(cards, tiles, strict=True)),
-        preferred=preferred is not None and any(preferred in given for given in cards),
+        preferred=preferred is not None and any(preferred in chosen for chosen in cards),
     )

@@ -1,20 +1,21 @@
-"""Why nothing fits: found by leaving out, one after the other, what may stand in the way.
+"""The reason why a pod does not fit a node: leave out one possible obstacle after the other, and see what helps.
 
-Only asked once it is certain that the pod does not fit: what is wrong here is a less apt sentence, never a
-pod.
+Called only when it is certain that the pod does not fit. A mistake here gives a less helpful sentence, never a wrong
+placement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gas.amounts import TILES
+from gas.amounts import TILES, SortedAmounts
 from gas.cards import Card
-from gas.placement.candidates import usable_cards
+from gas.placement.candidates import card_groups, usable_cards
 from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed
+from gas.placement.plan import Plan, Request, plan_of
 from gas.placement.refusal import (
     AllowListInTheWay,
     CardsDisabled,
@@ -29,18 +30,15 @@ from gas.placement.refusal import (
     ResourceNotOnNode,
     Shortage,
 )
-from gas.placement.requests import plan_of
-from gas.placement.shortage import not_together, shortage
-from gas.placement.single_numa import card_groups
 from gas.placement.solve import Unsolved, solve
 
-_EFFORT = 10
-"""Each search for a reason may try this part of what the search for an answer may."""
+_STEP_FRACTION = 10
+"""Each search for a reason may take this fraction of the steps that the search for a placement may take."""
 
 
 @dataclass(frozen=True)
 class _Question:
-    """One pod, one node, and how to ask again; the balanced resource only orders cards and is left out."""
+    """One pod on one node. The balanced resource only orders cards, so it is left out."""
 
     need: PodNeed
     inventory: Inventory
@@ -53,10 +51,10 @@ class _Question:
 
 @dataclass(frozen=True)
 class _Obstacle:
-    """Something that narrows the choice.
+    """A rule that narrows the choice of cards.
 
-    leave_out  the question without it; None if it has no effect there
-    refusal    what to say when it is what stands in the way
+    leave_out  returns the question without the rule, or None if the rule has no effect there
+    refusal    returns the refusal to give if the pod would fit without the rule
     """
 
     leave_out: Callable[[_Question], _Question | None]
@@ -64,8 +62,8 @@ class _Obstacle:
 
 
 def reason(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) -> Refusal:
-    """The refusal for a pod that does not fit; ``step_limit`` is that of the search that found so."""
-    question = _Question(need, inventory, usage, step_limit // _EFFORT)
+    """Return the refusal for a pod that does not fit; ``step_limit`` is that of the search that found so."""
+    question = _Question(need, inventory, usage, step_limit // _STEP_FRACTION)
     if (refusal := _impossible(need, inventory)) is not None:
         return refusal
     without = [(obstacle, obstacle.leave_out(question)) for obstacle in _OBSTACLES]
@@ -83,7 +81,7 @@ def reason(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) -
 
 
 def _impossible(need: PodNeed, inventory: Inventory) -> Refusal | None:
-    """What no free card could change."""
+    """Return the refusal of a pod that would not fit even if all cards were free."""
     if not inventory.capacity:
         return NoCards()
     plan = plan_of(need)
@@ -98,18 +96,60 @@ def _impossible(need: PodNeed, inventory: Inventory) -> Refusal | None:
 
 def _what_is_short(question: _Question, cards: tuple[Card, ...]) -> Shortage | NotTogether:
     plan = plan_of(question.need)
-    room = FreeCapacity(plan, question.inventory, question.usage, cards)
+    free = FreeCapacity(plan, question.inventory, question.usage, cards)
     for request in plan.requests:
-        if (short := shortage(plan, request, (cards,), room)) is not None:
+        if (short := _shortage(plan, request, (cards,), free)) is not None:
             return short
-    return not_together(plan)
+    return _not_together(plan)
+
+
+def _shortage(plan: Plan, request: Request, groups: Sequence[Sequence[Card]], free: FreeCapacity) -> Shortage | None:
+    """Find what one request lacks in every group of cards, in as few resources as explain it.
+
+    Returns None if the request fits, alone, in one of the groups. This pod must not have taken anything from ``free``.
+    """
+    needs = dict(zip(request.per_card, request.takes, strict=False))
+
+    def fitting(amounts: SortedAmounts) -> int:
+        """Return how many cards of the best group have all these amounts free."""
+        takes = [needs[amount] for amount in amounts]
+        return max(
+            (sum(all(free.left[card][slot] >= n for slot, n in takes) for card in cards) for cards in groups),
+            default=0,
+        )
+
+    def is_short_somewhere(amount: tuple[str, int]) -> bool:
+        slot, needed = needs[amount]
+        return any(free.left[card][slot] < needed for cards in groups for card in cards)
+
+    if fitting(request.per_card) >= request.count:
+        return None
+    alone = {amount: fitting((amount,)) for amount in request.per_card}
+    short = min(
+        request.per_card,
+        key=lambda amount: (alone[amount] >= request.count, amount[0] in plan.count_resources, alone[amount]),
+    )
+    amounts: SortedAmounts = (short,)
+    if alone[short] >= request.count:
+        somewhere_short = tuple(amount for amount in request.per_card if is_short_somewhere(amount))
+        telling = tuple(amount for amount in somewhere_short if amount[0] not in plan.count_resources)
+        amounts = telling if fitting(telling) < request.count else somewhere_short
+    return Shortage(request.count, fitting(amounts), amounts, len(request.positions))
+
+
+def _not_together(plan: Plan) -> NotTogether:
+    """Return the refusal for requests that all fit alone, with their sums at the moment that needs most."""
+    totals = plan.totals()
+    amounts = tuple((name, max(totals[place :: len(plan.names)])) for place, name in enumerate(plan.names))
+    telling = tuple(amount for amount in amounts if amount[0] not in plan.count_resources)
+    return NotTogether(len(plan.in_start_order), telling or amounts)
 
 
 def _short_on_usable(question: _Question) -> Shortage | NotTogether:
     return _what_is_short(question, usable_cards(question.need, question.inventory, balanced=True))
 
 
-def _open_cards(question: _Question) -> _Question | None:
+def _enable_cards(question: _Question) -> _Question | None:
     if not question.inventory.disabled:
         return None
     return replace(question, inventory=replace(question.inventory, disabled=frozenset()))
@@ -146,9 +186,9 @@ def _across_numa_groups(question: _Question) -> _Question | None:
 def _no_numa_group(question: _Question) -> Refusal:
     plan = plan_of(question.need)
     usable = usable_cards(question.need, question.inventory, balanced=True)
-    room = FreeCapacity(plan, question.inventory, question.usage, usable)
+    free = FreeCapacity(plan, question.inventory, question.usage, usable)
     groups = card_groups(question.need, question.inventory, usable)
-    found = (shortage(plan, request, groups, room) for request in plan.requests)
+    found = (_shortage(plan, request, groups, free) for request in plan.requests)
     return NoNumaGroup(next((short for short in found if short is not None), None))
 
 
@@ -161,7 +201,7 @@ def _no_linked_pairs(question: _Question) -> Refusal:
     for position, container in enumerate(need.containers):
         if container.count and not replace(question, need=_only(need, position)).fits():
             left_out = need.count_resources | {TILES}
-            amounts = tuple(named for named in container.per_card if named[0] not in left_out)
+            amounts = tuple(amount for amount in container.per_card if amount[0] not in left_out)
             return NoLinkedPairs(container.count // 2, amounts)
     at_once = [
         sum(request.count for request in plan.requests if moment in request.moments) for moment in range(plan.moments)
@@ -170,7 +210,7 @@ def _no_linked_pairs(question: _Question) -> Refusal:
 
 
 def _only(need: PodNeed, position: int) -> PodNeed:
-    """The need with one container's cards alone; every container keeps its place."""
+    """Return the need with the cards of one container only; every container keeps its position."""
     return replace(
         need,
         containers=tuple(
@@ -181,7 +221,7 @@ def _only(need: PodNeed, position: int) -> PodNeed:
 
 
 _OBSTACLES = (
-    _Obstacle(_open_cards, _cards_disabled),
+    _Obstacle(_enable_cards, _cards_disabled),
     _Obstacle(_without_allow_list, lambda question: AllowListInTheWay(_short_on_usable(question))),
     _Obstacle(_without_deny_list, lambda question: DenyListInTheWay(_short_on_usable(question))),
     _Obstacle(_across_numa_groups, _no_numa_group),

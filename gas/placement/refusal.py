@@ -1,8 +1,8 @@
-"""Why a pod does not fit a node: one type a reason, each writes its own sentence.
+"""The refusals: one type for each reason why a pod does not fit a node; each writes its own sentence.
 
-kube-scheduler counts equal reasons of all nodes into one event of 1,024 characters. So a sentence names the
-need and the kind of shortage, reads the same on nodes alike, and holds no list of cards; numbers card by card
-are for `gas.placement.detail`.
+kube-scheduler counts equal reasons of all nodes in one event of 1,024 characters. So a sentence names the need and the
+kind of shortage, is the same for nodes that are alike, and lists no cards. `gas.placement.detail` has the numbers card
+by card.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gas.cards import Card
 
 @dataclass(frozen=True)
 class Refusal:
-    """The answer "no"; ``str()`` is the sentence for people.
+    """A node's refusal of a pod; ``str()`` is the sentence for people.
 
     kind            the reason's name in kebab-case, a label of metrics
-    per_card_books  whether only books per card can see this reason: kube-scheduler itself, which adds a
-                    node's cards up, does not
+    per_card_books  whether only books per card show this reason; kube-scheduler, which adds up a node's cards, does not
+                    see it
     """
 
     kind: ClassVar[str]
@@ -29,7 +29,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class UnknownNode(Refusal):
-    """Nothing is known about a node of that name."""
+    """The extender does not know a node of that name."""
 
     kind: ClassVar[str] = "unknown-node"
     per_card_books: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class UnknownNode(Refusal):
 
 @dataclass(frozen=True)
 class PreferredElsewhere(Refusal):
-    """There is room, but another node gives the pod the card that it prefers (contract E6.4)."""
+    """The pod fits, but another node can give it the card that telemetry prefers (contract E6.4)."""
 
     kind: ClassVar[str] = "preferred-elsewhere"
     per_card_books: ClassVar[bool] = False
@@ -51,7 +51,7 @@ class PreferredElsewhere(Refusal):
 
 @dataclass(frozen=True)
 class UnreadableNeed(Refusal):
-    """What the pod asks for cannot be read, so it fits nowhere. ``reason`` is the whole sentence."""
+    """The pod's requests or annotations are invalid, so it fits nowhere. ``reason`` is the whole sentence."""
 
     kind: ClassVar[str] = "unreadable-need"
     per_card_books: ClassVar[bool] = False
@@ -64,7 +64,7 @@ class UnreadableNeed(Refusal):
 
 @dataclass(frozen=True)
 class NoCards(Refusal):
-    """The node names no card."""
+    """The node's labels name no card."""
 
     kind: ClassVar[str] = "no-cards"
     per_card_books: ClassVar[bool] = False
@@ -75,7 +75,7 @@ class NoCards(Refusal):
 
 @dataclass(frozen=True)
 class ResourceNotOnNode(Refusal):
-    """No card of the node has any of a resource that the pod names; a need of 0 does not fit there either."""
+    """No card of the node has a resource that the pod names; not even a need of 0 fits there."""
 
     kind: ClassVar[str] = "resource-not-on-node"
     per_card_books: ClassVar[bool] = False
@@ -102,7 +102,7 @@ class FewerCardsThanWanted(Refusal):
 
 @dataclass(frozen=True)
 class CardsDisabled(Refusal):
-    """The pod would fit if the disabled cards were open."""
+    """The pod would fit if the disabled cards were not disabled."""
 
     kind: ClassVar[str] = "cards-disabled"
     per_card_books: ClassVar[bool] = True
@@ -121,8 +121,8 @@ class Shortage:
 
     wanted   how many different cards
     fitting  how many cards have ``amounts`` free
-    amounts  per card, only those that are short; several are short together
-    sharing  how many containers share the card; 1 when none do
+    amounts  per card, only the resources that are short; several are short together
+    sharing  how many containers share the card; 1 if the container has it alone
     """
 
     wanted: int
@@ -130,18 +130,15 @@ class Shortage:
     amounts: SortedAmounts
     sharing: int = 1
 
-    def sentence(self, which: str = "") -> str:
-        """``which`` narrows the cards down: ``"that the allow list names"``."""
+    def sentence(self, where: str = "") -> str:
+        """Return the sentence; ``where`` narrows down the cards: ``"in the allow list"``."""
         each = in_words(self.amounts)
+        place = f" {where}" if where else ""
         if self.wanted == 1:
-            cards = f"no card {which} has" if which else "no card has"
             together = " together" if len(self.amounts) > 1 else ""
             purpose = f" for {self.sharing} containers that share a card" if self.sharing > 1 else ""
-            return f"{cards} {each} free{together}{purpose}"
-        number = str(self.fitting) if self.fitting else "none"
-        have = "has" if self.fitting <= 1 else "have"
-        among = f"of those {which} " if which else ""
-        return f"needs {self.wanted} cards with {each} each, {among}{number} {have} that"
+            return f"no card{place} has {each} free{together}{purpose}"
+        return f"needs {self.wanted} cards with {each} free each, found {self.fitting or 'none'}{place}"
 
 
 @dataclass(frozen=True)
@@ -159,10 +156,10 @@ class NoRoom(Refusal):
 
 @dataclass(frozen=True)
 class NotTogether(Refusal):
-    """Every container fits alone, but not all of them.
+    """Every container fits alone, but they do not fit together.
 
     containers  how many want cards
-    amounts     what they need in total at the fullest moment of the pod's life
+    amounts     what they need in total at the moment that needs most
     """
 
     kind: ClassVar[str] = "not-together"
@@ -172,22 +169,22 @@ class NotTogether(Refusal):
     amounts: SortedAmounts
 
     def __str__(self) -> str:
-        return _not_together(self.containers, self.amounts)
+        return _not_together(self)
 
 
 @dataclass(frozen=True)
 class _ListInTheWay(Refusal):
-    """The pod would fit without a list of its own. ``short`` is what the list's cards lack."""
+    """The pod would fit without a list that it names. ``short`` is what the usable cards lack."""
 
     per_card_books: ClassVar[bool] = True
-    which: ClassVar[str]
+    where: ClassVar[str]
 
     short: Shortage | NotTogether
 
     def __str__(self) -> str:
         if isinstance(self.short, Shortage):
-            return self.short.sentence(self.which)
-        return f"{_not_together(self.short.containers, self.short.amounts)} on the cards {self.which}"
+            return self.short.sentence(self.where)
+        return _not_together(self.short, f" on the cards {self.where}")
 
 
 @dataclass(frozen=True)
@@ -195,7 +192,7 @@ class AllowListInTheWay(_ListInTheWay):
     """The pod would fit if its allow list named other cards."""
 
     kind: ClassVar[str] = "allow-list"
-    which: ClassVar[str] = "that the allow list names"
+    where: ClassVar[str] = "in the allow list"
 
 
 @dataclass(frozen=True)
@@ -203,13 +200,15 @@ class DenyListInTheWay(_ListInTheWay):
     """The pod would fit if its deny list named other cards."""
 
     kind: ClassVar[str] = "deny-list"
-    which: ClassVar[str] = "that the deny list leaves"
+    where: ClassVar[str] = "outside the deny list"
 
 
 @dataclass(frozen=True)
 class NoNumaGroup(Refusal):
-    """There is room, but not inside one NUMA group. ``short`` is None when only all containers together lack
-    it."""
+    """The pod would fit, but not within one NUMA group.
+
+    ``short`` is None if every container fits some group alone and only all of them together do not.
+    """
 
     kind: ClassVar[str] = "numa"
     per_card_books: ClassVar[bool] = True
@@ -220,14 +219,13 @@ class NoNumaGroup(Refusal):
         if self.short is None:
             return "no NUMA group has room for all containers together"
         each = in_words(self.short.amounts)
-        if self.short.wanted == 1:
-            return f"no NUMA group has a card with {each} free"
-        return f"no NUMA group has {self.short.wanted} cards with {each} each"
+        cards = "a card" if self.short.wanted == 1 else f"{self.short.wanted} cards"
+        return f"no NUMA group has {cards} with {each} free{'' if self.short.wanted == 1 else ' each'}"
 
 
 @dataclass(frozen=True)
 class NoLinkedPairs(Refusal):
-    """There is room, but not on cards joined by links whose tiles are free.
+    """The pod would fit, but not on cards joined by links whose tiles are free.
 
     pairs     how many pairs
     amounts   what each card must have free besides its tile
@@ -242,25 +240,25 @@ class NoLinkedPairs(Refusal):
     together: bool = False
 
     def __str__(self) -> str:
-        pairs = "free linked pair" if self.pairs == 1 else f"{self.pairs} free linked pairs"
-        needs = f" with {in_words(self.amounts)} each" if self.amounts else ""
-        return f"no {pairs} of cards{needs}{' for all containers together' if self.together else ''}"
+        pairs = "no free linked pair" if self.pairs == 1 else f"fewer than {self.pairs} free linked pairs"
+        needs = f" with {in_words(self.amounts)} free each" if self.amounts else ""
+        return f"{pairs} of cards{needs}{' for all containers together' if self.together else ''}"
 
 
 @dataclass(frozen=True)
 class NoTimeLeft(Refusal):
-    """Not known: nodes before this one took all the time that one question may take."""
+    """The node was not evaluated: earlier nodes took all the time that one filter may take."""
 
     kind: ClassVar[str] = "no-time-left"
     per_card_books: ClassVar[bool] = False
 
     def __str__(self) -> str:
-        return "not looked at: nodes before it took all the time there is; the next try gets further"
+        return "not evaluated: the time limit was reached on earlier nodes; it will be retried"
 
 
 @dataclass(frozen=True)
 class SearchLimitHit(Refusal):
-    """Not known: the search was stopped before it had tried everything."""
+    """It is not known whether the pod fits: the search stopped before it had tried everything."""
 
     kind: ClassVar[str] = "search-limit-hit"
     per_card_books: ClassVar[bool] = True
@@ -268,14 +266,15 @@ class SearchLimitHit(Refusal):
     steps: int
 
     def __str__(self) -> str:
-        return f"no cards were found within {self.steps} steps of the search; whether the pod fits is not known"
+        return f"the search stopped at its limit of {self.steps} steps; the pod may still fit"
 
 
 def in_words(amounts: SortedAmounts) -> str:
-    """``"1 i915, 500 millicores and 5.0 GB of memory.max"``: plain numbers first, then bytes."""
+    """List amounts, plain numbers first, then bytes: ``"1 i915, 500 millicores and 5.0 GB of memory.max"``."""
     words = [describe(name, amount) for name, amount in sorted(amounts, key=lambda pair: (is_bytes(pair[0]), pair[0]))]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _not_together(containers: int, amounts: SortedAmounts) -> str:
-    return f"each of {containers} containers fits, but not all together ({in_words(amounts)} in total)"
+def _not_together(short: NotTogether, where: str = "") -> str:
+    total = in_words(short.amounts)
+    return f"each of {short.containers} containers fits alone, but not all together{where} ({total} in total)"

@@ -1,37 +1,147 @@
-"""The complete search: if the pod fits at all, it finds how; a dead end leaves no trace.
+"""The complete search: it finds a way to place the pod if there is one, and undoes every dead end exactly.
 
-Backtracking over the containers and, within one, over the sets of its cards. Three things keep it small:
-cards that nothing tells apart are interchangeable; a state from which nothing was found is remembered; and a
-step limit ends it, which must not be taken for "does not fit" (``Steps.ran_out``).
+It backtracks over the requests and, for one request, over the sets of its cards. Four things keep it small:
+
+- Interchangeable cards are tried once (`symmetry`).
+- A state from which nothing was found is remembered.
+- `CapacityBound` sees early that the free capacity cannot be enough.
+- `StepBudget` ends the search. That must not be taken for "does not fit", see `StepBudget.ran_out`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gas.cards import Card
-from gas.placement.bound import CapacityBound
 from gas.placement.candidates import Candidates
-from gas.placement.combinations import combinations
-from gas.placement.free_capacity import FreeCapacity, Pick
-from gas.placement.greedy import Picks
-from gas.placement.kubelet_reuse import EMPTY, Pool, obeys, pool_after
+from gas.placement.free_capacity import FreeCapacity, Pick, Picks
+from gas.placement.kubelet_reuse import EMPTY, Pool, follows_reuse, pool_after
 from gas.placement.linked import Links, pairs
-from gas.placement.requests import Plan, Request
-from gas.placement.steps import Steps
+from gas.placement.plan import Plan, Request
 from gas.placement.symmetry import SymmetryClasses
+
+
+class StepBudget:
+    """The steps left for one decision, shared out among its searches.
+
+    Steps are counted instead of time, so that equal questions get equal answers.
+
+    ran_out  whether a search was cut short since the last `share`
+    """
+
+    __slots__ = ("_left", "_until", "ran_out")
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+        self._until = 0
+        self.ran_out = False
+
+    def share(self, searches: int) -> None:
+        """Begin the first of this many searches; steps that it leaves over go to the next ones."""
+        self._until = self._left - self._left // searches
+        self.ran_out = False
+
+    def spend(self) -> bool:
+        """Use one step. Returns False if this search has none left."""
+        if self._left <= self._until:
+            self.ran_out = True
+            return False
+        self._left -= 1
+        return True
+
+
+class CapacityBound:
+    """A lower bound, slot by slot, of what the requests from each position of a sequence on need.
+
+    The free amount of a card counts only if the smallest of these needs fits into it, and a card holds only whole
+    needs. So remainders on many cards are recognized as useless before everything has been tried on them.
+    """
+
+    __slots__ = ("_needs",)
+
+    def __init__(self, sequence: Sequence[Request], fixed: Iterable[int]) -> None:
+        """Sum up the sequence without the requests whose indexes are in ``fixed``. A repeated request counts once."""
+        first = {request.index: at for at, request in reversed(list(enumerate(sequence)))}
+        placed = set(fixed)
+        by_slot: dict[int, tuple[int, int, int]] = {}
+        self._needs: list[list[tuple[int, int, int, int]]] = [[]]
+        for at in range(len(sequence) - 1, -1, -1):
+            request = sequence[at]
+            if request.index not in placed and first[request.index] == at:
+                for slot, amount in request.takes:
+                    total, smallest, count = by_slot.get(slot, (0, amount, 0))
+                    if amount:
+                        by_slot[slot] = (
+                            total + amount * request.count,
+                            min(smallest, amount),
+                            count + request.count,
+                        )
+            self._needs.append([(slot, *need) for slot, need in by_slot.items()])
+        self._needs.reverse()
+
+    def allows(self, at: int, cards: Iterable[Card], free: FreeCapacity) -> bool:
+        """Return False only if the requests from this position on cannot all fit on the cards."""
+        rows = [free.left[card] for card in cards]
+        for slot, total, smallest, count in self._needs[at]:
+            enough = [left for row in rows if (left := row[slot]) >= smallest]
+            if sum(enough) < total or sum([left // smallest for left in enough]) < count:
+                return False
+        return True
+
+
+def combinations(
+    options: Sequence[Pick], classes: Sequence[Hashable], count: int, steps: StepBudget
+) -> Iterator[tuple[Pick, ...]]:
+    """Yield the sets of ``count`` options without a common card that could make a difference, earliest options first.
+
+    classes  for each option, a value that is equal for interchangeable options. When the caller asks for the next set,
+             nothing was found with the last one, so no interchangeable option is tried in its place
+    steps    one is spent for each option put into a set; when they have run out, the sets end early
+    """
+    chosen: list[int] = []
+    used: list[Card] = []
+    tried: list[set[Hashable]] = [set()]  # for each position in the set, the classes that are not tried there again
+    at = 0
+    while True:
+        if len(chosen) < count:
+            still_enough = range(at, len(options) - (count - len(chosen)) + 1)
+            index = next(
+                (
+                    index
+                    for index in still_enough
+                    if classes[index] not in tried[-1] and not any(card in used for card in options[index].cards)
+                ),
+                None,
+            )
+            if index is not None:
+                if not steps.spend():
+                    return
+                chosen.append(index)
+                used.extend(options[index].cards)
+                tried.append(set(tried[-1]))
+                at = index + 1
+                continue
+        else:
+            yield tuple(options[index] for index in chosen)
+        if not chosen:
+            return
+        tried.pop()
+        last = chosen.pop()
+        del used[-len(options[last].cards) :]
+        tried[-1].add(classes[last])
+        at = last + 1
 
 
 @dataclass(slots=True)
 class _Level:
-    """One request that is being served.
+    """One request on the search's stack.
 
-    at     its place in the sequence
-    pool   what kubelet hands on to it
+    at     its position in the sequence
+    pool   kubelet's reuse pool when its container starts
     state  of all cards before it
     sets   the sets of picks still to try
-    taken  the picks in hand
+    taken  the picks that are being tried
     """
 
     at: int
@@ -45,12 +155,12 @@ class _Level:
 class Search:
     """One search over one set of cards, to be run once.
 
-    cards       those that may be used, in natural or preferred order
-    links       None for a pod whose cards need not be linked
-    room        what is found stays taken there; when nothing is found it is as it was
-    obey_reuse  go container by container as kubelet starts them and give only what it would hand on; else in
-                the order of the greedy answer
-    fixed       what other requests got and have taken from the room already
+    cards         that may be used, in the order of `candidates.usable_cards`
+    links         None for a pod whose cards need not be linked
+    free          a result stays taken from it; without a result it is unchanged
+    follow_reuse  place the containers in the order in which kubelet starts them, and only as kubelet's reuse would
+                  (`kubelet_reuse`); otherwise the order is that of ``Plan.requests``
+    fixed         the picks of requests that are placed already and taken from ``free``
     """
 
     def __init__(
@@ -60,34 +170,34 @@ class Search:
         *,
         links: Links | None,
         candidates: Candidates,
-        room: FreeCapacity,
-        steps: Steps,
-        obey_reuse: bool,
+        free: FreeCapacity,
+        steps: StepBudget,
+        follow_reuse: bool,
         fixed: Mapping[int, tuple[Pick, ...]],
     ) -> None:
         self._cards = cards
         self._candidates = candidates
         self._links = links
-        self._room = room
+        self._free = free
         self._steps = steps
-        self._obey_reuse = obey_reuse
-        self._sequence = [request for _, request in plan.in_start_order] if obey_reuse else plan.requests
-        self._given: Picks = dict(fixed)
-        self._likeness = SymmetryClasses(plan, cards, links, room, fixed)
+        self._follow_reuse = follow_reuse
+        self._sequence = [request for _, request in plan.in_start_order] if follow_reuse else plan.requests
+        self._picks: Picks = dict(fixed)
+        self._classes = SymmetryClasses(plan, cards, links, free, fixed)
         self._failed: set[Hashable] = set()
         self._bound = CapacityBound(self._sequence, fixed)
 
     def run(self) -> Picks | None:
-        """The first answer, or None."""
+        """Return the first result, or None if there is none or the steps ran out."""
         stack: list[_Level] = []
         ahead = self._next_open(0, EMPTY)
         while True:
             if ahead is not None:
                 at, pool = ahead
                 if at == len(self._sequence):
-                    return self._given
-                state = at, self._likeness.state(pool)
-                if state not in self._failed and self._bound.holds(at, self._cards, self._room):
+                    return self._picks
+                state = at, self._classes.state(pool)
+                if state not in self._failed and self._bound.allows(at, self._cards, self._free):
                     request = self._sequence[at]
                     stack.append(_Level(at, request, pool, state, self._sets(request, pool)))
             if not stack:
@@ -95,58 +205,59 @@ class Search:
             ahead = self._try_next(stack)
 
     def _try_next(self, stack: list[_Level]) -> tuple[int, Pool] | None:
-        """Put the last level's next set in place of the one in hand; None when that leads nowhere."""
+        """Replace the last level's picks by its next set. Returns the next open position, or None at a dead end."""
         level = stack[-1]
         request = level.request
         for pick in level.taken:
-            self._room.give_back(request, pick)
-            self._likeness.give_back(request, pick)
-        self._given.pop(request.index, None)
+            self._free.give_back(request, pick)
+            self._classes.give_back(request, pick)
+        self._picks.pop(request.index, None)
         picks = next(level.sets, None)
         if picks is None:
             self._failed.add(level.state)
             stack.pop()
             return None
         for pick in picks:
-            self._room.take(request, pick)
-            self._likeness.take(request, pick)
-        level.taken = self._given[request.index] = picks
+            self._free.take(request, pick)
+            self._classes.take(request, pick)
+        level.taken = self._picks[request.index] = picks
         return self._next_open(level.at, level.pool)
 
     def _next_open(self, at: int, pool: Pool) -> tuple[int, Pool] | None:
-        """The next place with nothing given yet, and the pool there; None when what was given does not
-        obey."""
-        while at < len(self._sequence) and (picks := self._given.get(self._sequence[at].index)) is not None:
-            if self._obey_reuse:
+        """Return the next position without picks and the pool there; None if the picks before it break the reuse."""
+        while at < len(self._sequence) and (picks := self._picks.get(self._sequence[at].index)) is not None:
+            if self._follow_reuse:
                 cards = [card for pick in picks for card in pick.cards]
-                if not obeys(pool, cards):
+                if not follows_reuse(pool, cards):
                     return None
                 pool = pool_after(pool, self._sequence[at].role, cards)
             at += 1
         return at, pool
 
     def _sets(self, request: Request, pool: Pool) -> Iterator[tuple[Pick, ...]]:
-        """What the request could get, best first; every set obeys unless cards are linked, which is seen
-        later."""
+        """Return the sets of picks to try for a request, best first.
+
+        Every set follows kubelet's reuse, except for linked cards, which `_next_open` checks.
+        """
         order = self._candidates.of(request, self._cards)
         if self._links is not None:
-            return self._combinations(pairs(request, order, self._links, self._room), request.count // 2, pool)
-        options = [Pick((card,)) for card in order if self._room.has(request, card)]
+            return self._combinations(pairs(request, order, self._links, self._free), request.count // 2, pool)
+        options = [Pick((card,)) for card in order if self._free.has(request, card)]
         if not pool:
             return self._combinations(options, request.count, pool)
-        handed_on = [pick for pick in options if pick.cards[0] in pool]
+        reused = [pick for pick in options if pick.cards[0] in pool]
         if len(pool) > request.count:
-            return self._combinations(handed_on, request.count, pool)
-        if len(handed_on) < len(pool):
+            return self._combinations(reused, request.count, pool)
+        if len(reused) < len(pool):
             return iter(())
         others = [pick for pick in options if pick.cards[0] not in pool]
         return (
-            tuple(pick for pick in options if pick in handed_on or pick in more)
-            for more in self._combinations(others, request.count - len(handed_on), pool)
+            tuple(pick for pick in options if pick in reused or pick in more)
+            for more in self._combinations(others, request.count - len(reused), pool)
         )
 
     def _combinations(self, options: list[Pick], count: int, pool: Pool) -> Iterator[tuple[Pick, ...]]:
         if len(options) < count:
             return iter(())
-        alike = [self._likeness.of(pick, pool) for pick in options]
-        return combinations(options, alike, count, self._steps)
+        classes = [self._classes.of(pick, pool) for pick in options]
+        return combinations(options, classes, count, self._steps)

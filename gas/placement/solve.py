@@ -1,80 +1,130 @@
-"""Where the requests of a pod go: first the greedy answer, then the complete search.
+"""The cards of each request: first fit, then the complete search.
 
-A pod without init containers gets, of the two, the first that has an answer. For one that has some, the same
-with a wish on top, since kubelet hands the cards of ended init containers on (`kubelet_reuse`). In this
-order:
+A pod without init containers gets the result of the first step that finds one: first fit, which gives what the original
+gives (contract E6.7), or the complete search. A pod with init containers prefers what kubelet would give it anyway
+(`kubelet_reuse`), so it takes these steps:
 
-1. app containers as if there were no init containers, so that their cards are those of the greedy answer;
-   beside them the sidecars, likewise greedy; then the init containers, searched so that everything obeys what
-   kubelet hands on;
-2. the complete search for an answer that obeys;
-3. the complete search for any answer.
+1. App containers by first fit as if there were no init containers, then the sidecars beside them by first fit, then a
+   search for the init containers so that all containers follow kubelet's reuse.
+2. The complete search for a result that follows kubelet's reuse.
+3. The complete search for any result.
 
-A pod that wants one NUMA group goes through each step with every group before the next step begins.
+A pod that needs a single NUMA node tries every group in one step before the next step begins.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from gas.placement.candidates import Candidates, usable_cards
-from gas.placement.fit import each_fits_alone
-from gas.placement.free_capacity import FreeCapacity
-from gas.placement.greedy import Picks, greedy
+from gas.cards import Card
+from gas.placement.candidates import Candidates, card_groups, usable_cards
+from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.inventory import Inventory, Usage
+from gas.placement.linked import Links, first_fit_pairs, pairs
 from gas.placement.need import PodNeed
-from gas.placement.requests import plan_of
-from gas.placement.search import Search
-from gas.placement.single_numa import card_groups
-from gas.placement.steps import Steps
+from gas.placement.plan import Plan, Request, plan_of
+from gas.placement.search import Search, StepBudget
 
 
 class Unsolved(enum.Enum):
-    """Why there is no answer."""
+    """The reason why `solve` has no result."""
 
     NOTHING_FITS = "nothing fits"
-    NOT_KNOWN = "the search ran out of steps"
+    OUT_OF_STEPS = "the search ran out of steps"
 
 
 def solve(need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | None, step_limit: int) -> Picks | Unsolved:
-    """What each request of the need's plan gets; ``step_limit`` is for all searches together."""
+    """Return the picks of each request of the need's plan; ``step_limit`` is for all searches together."""
     plan = plan_of(need)
     usable = usable_cards(need, inventory, balanced=balanced is not None)
-    room = FreeCapacity(plan, inventory, usage, usable, by_tile=need.linked)
-    candidates = Candidates(inventory, usage, plan, room, balanced)
+    free = FreeCapacity(plan, inventory, usage, usable, by_tile=need.linked)
+    candidates = Candidates(inventory, usage, plan, free, balanced)
     groups = card_groups(need, inventory, usable)
     links = inventory.links if need.linked else None
-    steps = Steps(step_limit)
-    search = partial(Search, plan, links=links, candidates=candidates, room=room, steps=steps)
+    steps = StepBudget(step_limit)
+    search = partial(Search, plan, links=links, candidates=candidates, free=free, steps=steps)
     searches = 3 * len(groups)
 
     for cards in groups:
-        staying = greedy(plan.staying, cards, candidates, links, room)
+        staying = first_fit(plan.staying, cards, candidates, links, free)
         if staying is None:
             continue
         if not plan.has_init_containers:
             return staying
         steps.share(searches)
         searches -= 1
-        found = search(cards, obey_reuse=True, fixed=staying).run()
+        found = search(cards, follow_reuse=True, fixed=staying).run()
         if found is not None:
             return found
         for request in plan.staying:
             for pick in staying[request.index]:
-                room.give_back(request, pick)
+                free.give_back(request, pick)
 
-    groups = [cards for cards in groups if each_fits_alone(plan, cards, links, room)]
-    wishes = (True, False) if plan.has_init_containers else (False,)
-    searches = len(wishes) * len(groups)
+    groups = [cards for cards in groups if each_fits_alone(plan, cards, links, free)]
+    preferences = (True, False) if plan.has_init_containers else (False,)
+    searches = len(preferences) * len(groups)
     answer = Unsolved.NOTHING_FITS
-    for obey_reuse in wishes:
+    for follow_reuse in preferences:
         for cards in groups:
             steps.share(searches)
             searches -= 1
-            found = search(cards, obey_reuse=obey_reuse, fixed={}).run()
+            found = search(cards, follow_reuse=follow_reuse, fixed={}).run()
             if found is not None:
                 return found
-            if steps.ran_out and not obey_reuse:
-                answer = Unsolved.NOT_KNOWN
+            if steps.ran_out and not follow_reuse:
+                answer = Unsolved.OUT_OF_STEPS
     return answer
+
+
+def first_fit(
+    requests: Iterable[Request],
+    cards: Sequence[Card],
+    candidates: Candidates,
+    links: Links | None,
+    free: FreeCapacity,
+) -> Picks | None:
+    """Give each request in turn the first cards that have enough free, and never reconsider (contract E6.7).
+
+    The picks are taken from ``free``. Returns None if a request finds too few cards; ``free`` is then unchanged.
+    ``links`` is None for a pod whose cards need not be linked.
+    """
+    found: Picks = {}
+    taken: list[tuple[Request, Pick]] = []
+    for request in requests:
+        picks: list[Pick] = []
+        wanted = request.count if links is None else request.count // 2
+        for pick in _fitting(request, candidates.of(request, cards), links, free):
+            free.take(request, pick)
+            taken.append((request, pick))
+            picks.append(pick)
+            if len(picks) == wanted:
+                break
+        else:
+            for earlier, pick in reversed(taken):
+                free.give_back(earlier, pick)
+            return None
+        found[request.index] = tuple(picks)
+    return found
+
+
+def _fitting(request: Request, cards: Sequence[Card], links: Links | None, free: FreeCapacity) -> Iterator[Pick]:
+    if links is not None:
+        return first_fit_pairs(request, cards, links, free)
+    return (Pick((card,)) for card in cards if free.has(request, card))
+
+
+def each_fits_alone(plan: Plan, cards: Sequence[Card], links: Links | None, free: FreeCapacity) -> bool:
+    """Return whether every request finds enough cards if it is the only one; most full nodes fail this cheap check.
+
+    This pod must not have taken anything from ``free``.
+    """
+    for request in plan.requests:
+        if links is None:
+            fitting = sum(free.has(request, card) for card in cards)
+        else:
+            fitting = len({card for pick in pairs(request, cards, links, free) for card in pick.cards})
+        if fitting < request.count:
+            return False
+    return True

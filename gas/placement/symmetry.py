@@ -1,4 +1,4 @@
-"""Which cards nothing tells apart, so that trying one of them is trying all."""
+"""Groups of interchangeable cards, so that the search tries one card of each group."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from gas.cards import Card
 from gas.placement.free_capacity import FreeCapacity, Pick
 from gas.placement.kubelet_reuse import Pool
-from gas.placement.linked import Links, like_links, links_among
-from gas.placement.requests import Plan, Request
+from gas.placement.linked import Links, are_linked_alike, links_among
+from gas.placement.plan import Plan, Request
 
 _BITS = 16
-"""For one kind of load; no pod has 65,536 containers with cards."""
+"""The bits that count one kind of load; no pod has 65,536 containers with cards."""
 
 
 class SymmetryClasses:
-    """A number for each card: what it had at first, and how often this pod has put which kind of load on it.
+    """A number for each card; cards with equal numbers can be swapped in any result.
 
-    Cards with equal numbers may change places in any answer. Loads are added up, so it does not matter in
-    which order they came. What the search does not place itself, and the group that shares a card, is looked
-    at again later by name, so each of these is a kind of its own.
+    The number combines what the card had free at first with how often this pod has put each kind of load on it. Loads
+    are added, so their order does not matter. Requests with the same takes are one kind of load. A request that the
+    search does not place itself, and one whose containers share a card, is a kind of its own, because the search looks
+    up its cards again later.
     """
 
     __slots__ = ("_kinds", "_load", "_tiles")
@@ -29,7 +30,7 @@ class SymmetryClasses:
         plan: Plan,
         cards: Sequence[Card],
         links: Links | None,
-        room: FreeCapacity,
+        free: FreeCapacity,
         fixed: Mapping[int, tuple[Pick, ...]],
     ) -> None:
         kinds: dict[Hashable, int] = {}
@@ -41,13 +42,13 @@ class SymmetryClasses:
         among = None if links is None else links_among(links, cards)
         indexes = sorted({end.index for link in among or () for end in link})
         self._tiles = {index: place for place, index in enumerate(indexes)}
-        self._load = dict(zip(cards, _classes(cards, among, room), strict=True))
+        self._load = dict(zip(cards, _initial_classes(cards, among, free), strict=True))
         for request in plan.requests:
             for pick in fixed.get(request.index, ()):
                 self.take(request, pick)
 
     def of(self, pick: Pick, pool: Pool) -> Hashable:
-        """Equal for picks that are interchangeable while kubelet's pool is so."""
+        """Return the class of a pick; picks of one class are interchangeable for a container with this reuse pool."""
         if not pick.tiles:
             (card,) = pick.cards
             return self._load[card], card in pool
@@ -55,7 +56,7 @@ class SymmetryClasses:
         return tuple(sorted(ends))
 
     def state(self, pool: Pool) -> Hashable:
-        """Equal for states of all cards that differ only in the names of cards that are alike."""
+        """Return the state of all cards; it is equal for states that differ only by swapping interchangeable cards."""
         if not pool:
             return tuple(sorted(self._load.values()))
         return tuple(sorted((load, card in pool) for card, load in self._load.items()))
@@ -69,6 +70,7 @@ class SymmetryClasses:
             self._load[card] -= unit
 
     def _units(self, request: Request, pick: Pick) -> Collection[tuple[Card, int]]:
+        """Return what a pick adds to the number of each of its cards."""
         kind = self._kinds[request.index]
         if not pick.tiles:
             return [(card, 1 << (_BITS * (1 + kind))) for card in pick.cards]
@@ -78,14 +80,16 @@ class SymmetryClasses:
         ]
 
 
-def _classes(cards: Sequence[Card], links: Links | None, room: FreeCapacity) -> list[int]:
-    """For each card the number of its class: alike in what they have free and, if it matters, in their
-    links."""
-    classes: dict[Hashable, list[tuple[Card, int]]] = {}
+def _initial_classes(cards: Sequence[Card], links: Links | None, free: FreeCapacity) -> list[int]:
+    """Return the class of each card before the pod takes anything.
+
+    Cards of one class have the same free capacity and, if ``links`` is given, the same links.
+    """
+    by_state: dict[Hashable, list[tuple[Card, int]]] = {}
     numbers: list[int] = []
     for card in cards:
-        alike = classes.setdefault(room.state(card), [])
-        number = next((seen for other, seen in alike if links is None or like_links(links, card, other)), None)
+        alike = by_state.setdefault(free.state(card), [])
+        number = next((seen for other, seen in alike if links is None or are_linked_alike(links, card, other)), None)
         if number is None:
             number = len(numbers)
             alike.append((card, number))

@@ -1,4 +1,4 @@
-"""Which tiles of its cards a container gets, once all cards of the pod are chosen (contract E8.7 to E8.10)."""
+"""The tiles that each container gets of its cards (contract E8.7 to E8.10)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Tiles = tuple[tuple[int, ...], ...]
 def choose_tiles(
     need: PodNeed, inventory: Inventory, usage: Usage, cards: Sequence[tuple[Card, ...]]
 ) -> tuple[Tiles, ...]:
-    """For every container, the tiles of each of its cards; ``cards`` are those of every container.
+    """Return, for every container, the tiles of each of its cards.
 
-    App containers and sidecars get tiles that no other of them has, in the order of `free_tiles`. An init
-    container keeps away only from the sidecars that run beside it, and takes first what the pod has on that
-    card anyway, so that the pod as a whole holds fewer tiles. The cards were chosen so that there are enough.
+    ``cards`` has the cards of every container, chosen so that there are enough tiles. No two app containers or sidecars
+    get the same tile; they take tiles in the order of `free_tiles`. An init container avoids only the tiles of sidecars
+    that run beside it. It prefers tiles that the pod has on that card anyway, so that the pod holds fewer tiles in all.
     """
     chosen: list[Tiles] = [()] * len(need.containers)
     staying: dict[Card, dict[int, int]] = {}  # card -> tile -> the position that holds it to the end
-    ours: dict[Card, set[int]] = {}
+    of_pod: dict[Card, set[int]] = {}
     for role in (Role.APP, Role.SIDECAR, Role.INIT):
         for position, container in enumerate(need.containers):
             if container.role is not role or not container.tiles:
                 continue
             given: list[tuple[int, ...]] = []
             for card in cards[position]:
-                held, had = staying.setdefault(card, {}), ours.setdefault(card, set())
+                held, had = staying.setdefault(card, {}), of_pod.setdefault(card, set())
                 free = free_tiles(inventory, usage, card)
                 if role is Role.INIT:
                     beside = {tile for tile, holder in held.items() if _is_sidecar_before(need, holder, position)}

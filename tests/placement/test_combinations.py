@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from gas.cards import Card
-from gas.placement.combinations import combinations
 from gas.placement.free_capacity import Pick
-from gas.placement.steps import Steps
+from gas.placement.search import StepBudget, combinations
 
 
 def picks(*each: tuple[int, ...]) -> list[Pick]:
     return [Pick(tuple(Card(number) for number in numbers)) for numbers in each]
 
 
-def steps(limit: int) -> Steps:
-    some = Steps(limit)
+def steps(limit: int) -> StepBudget:
+    some = StepBudget(limit)
     some.share(1)
     return some
 
@@ -43,7 +42,7 @@ def test_the_sets_end_when_the_steps_have_run_out() -> None:
 
 
 def test_what_one_search_leaves_over_is_there_for_the_next() -> None:
-    shared = Steps(10)
+    shared = StepBudget(10)
     shared.share(2)
     assert [shared.spend() for _ in range(6)] == [True] * 5 + [False]
     assert shared.ran_out

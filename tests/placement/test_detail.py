@@ -64,7 +64,7 @@ CARD = amounts(i915=2, memory=8 * GB)
             (
                 "card0: 2 of 2 tiles free, 1 needed",
                 "card1: 2 of 2 tiles free, 1 needed",
-                "card2: joined by no free link to a card with room; 2 of 2 tiles free, 1 needed",
+                "card2: no free link to a card with room; 2 of 2 tiles free, 1 needed",
             ),
             id="links",
         ),

@@ -6,7 +6,7 @@ import pytest
 
 from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
-from gas.placement.kubelet_reuse import obeys, pool_after
+from gas.placement.kubelet_reuse import follows_reuse, pool_after
 from gas.placement.need import PodNeed, Role
 from tests.placement.builders import amounts, booked, cards, container, init, node, placed, pod, sidecar
 
@@ -28,7 +28,7 @@ CARD = amounts(i915=10, millicores=1000)
             pod(sidecar(millicores=600), init(millicores=500), container(millicores=300)),
             node(CARD),
             UNUSED,
-            "each of 3 containers fits, but not all together (1100 millicores in total)",
+            "each of 3 containers fits alone, but not all together (1100 millicores in total)",
             id="a-sidecar-runs-beside-later-init-containers",
         ),
         pytest.param(
@@ -112,7 +112,7 @@ def test_init_containers(need: PodNeed, inventory: Inventory, usage: Usage, expe
     ],
 )
 def test_what_kubelet_hands_on(pool: tuple[int, ...], given: tuple[int, ...], expected: bool) -> None:
-    assert obeys(cards(*pool), cards(*given)) is expected
+    assert follows_reuse(cards(*pool), cards(*given)) is expected
 
 
 def test_init_containers_leave_their_cards_in_the_pool_and_others_take_theirs_out() -> None:

@@ -98,7 +98,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=2),
             booked(FULL),
             "no-room",
-            "needs 2 cards with 500 millicores each, 1 has that",
+            "needs 2 cards with 500 millicores free each, found 1",
             id="one-card-short",
         ),
         pytest.param(
@@ -106,7 +106,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=2),
             booked(FULL, FULL),
             "no-room",
-            "needs 2 cards with 500 millicores each, none has that",
+            "needs 2 cards with 500 millicores free each, found none",
             id="two-cards-short",
         ),
         pytest.param(
@@ -114,7 +114,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=4),
             booked(FULL),
             "no-room",
-            "needs 4 cards with 500 millicores each, 3 have that",
+            "needs 4 cards with 500 millicores free each, found 3",
             id="three-of-four",
         ),
         pytest.param(
@@ -170,7 +170,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=2),
             booked({}, amounts(memory=4 * GB)),
             "allow-list",
-            "no card that the allow list names has 5.0 GB of memory.max free",
+            "no card in the allow list has 5.0 GB of memory.max free",
             id="allow-list",
         ),
         pytest.param(
@@ -178,7 +178,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=2),
             UNUSED,
             "allow-list",
-            "needs 2 cards with 1 millicores each, of those that the allow list names 1 has that",
+            "needs 2 cards with 1 millicores free each, found 1 in the allow list",
             id="allow-list-too-short",
         ),
         pytest.param(
@@ -186,7 +186,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=2),
             booked({}, amounts(memory=4 * GB)),
             "deny-list",
-            "no card that the deny list leaves has 5.0 GB of memory.max free",
+            "no card outside the deny list has 5.0 GB of memory.max free",
             id="deny-list",
         ),
         pytest.param(
@@ -194,8 +194,8 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=2),
             UNUSED,
             "deny-list",
-            "each of 2 containers fits, but not all together (1200 millicores in total)"
-            " on the cards that the deny list leaves",
+            "each of 2 containers fits alone, but not all together on the cards outside the deny list"
+            " (1200 millicores in total)",
             id="deny-list-leaves-too-little-for-all",
         ),
         pytest.param(
@@ -203,7 +203,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD),
             UNUSED,
             "deny-list",
-            "no card that the deny list leaves has 1 i915 free",
+            "no card outside the deny list has 1 i915 free",
             id="allowed-and-denied",
         ),
         pytest.param(
@@ -219,7 +219,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=2, disabled=cards(0)),
             booked({}, FULL),
             "allow-list",
-            "no card that the allow list names has 500 millicores free",
+            "no card in the allow list has 500 millicores free",
             id="two-things-in-the-way-the-last-one-to-go",
         ),
         pytest.param(
@@ -227,7 +227,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=4, numa_groups=TWO_GROUPS),
             booked(FULL, {}, FULL),
             "numa",
-            "no NUMA group has 2 cards with 500 millicores each",
+            "no NUMA group has 2 cards with 500 millicores free each",
             id="numa",
         ),
         pytest.param(
@@ -251,7 +251,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(TILED, like=3, links=(link((0, 0), (1, 0)),)),
             booked(FULL),
             "links",
-            "no free linked pair of cards with 500 millicores each",
+            "no free linked pair of cards with 500 millicores free each",
             id="links",
         ),
         pytest.param(
@@ -259,7 +259,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(TILED, like=4, links=(link((0, 0), (1, 0)), link((1, 1), (2, 0)))),
             UNUSED,
             "links",
-            "no 2 free linked pairs of cards",
+            "fewer than 2 free linked pairs of cards",
             id="two-links-that-share-a-card",
         ),
         pytest.param(
@@ -267,7 +267,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(TILED, like=2, links=(link((0, 0), (1, 0)),)),
             UNUSED,
             "links",
-            "no 2 free linked pairs of cards for all containers together",
+            "fewer than 2 free linked pairs of cards for all containers together",
             id="links-together",
         ),
         pytest.param(
@@ -275,7 +275,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD),
             UNUSED,
             "not-together",
-            "each of 2 containers fits, but not all together (1200 millicores in total)",
+            "each of 2 containers fits alone, but not all together (1200 millicores in total)",
             id="not-together",
         ),
         pytest.param(
@@ -283,7 +283,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(amounts(i915=1), like=6),
             UNUSED,
             "not-together",
-            "each of 2 containers fits, but not all together (12 i915 in total)",
+            "each of 2 containers fits alone, but not all together (12 i915 in total)",
             id="not-together-by-count",
         ),
     ],
@@ -299,7 +299,7 @@ def test_refusals_that_others_give() -> None:
     unreadable = UnreadableNeed("i915 and xe in one pod")
     assert (unreadable.kind, str(unreadable)) == ("unreadable-need", "i915 and xe in one pod")
     assert str(PreferredElsewhere()) == "another node has the pod's preferred card free"
-    assert str(NoTimeLeft()) == "not looked at: nodes before it took all the time there is; the next try gets further"
+    assert str(NoTimeLeft()) == "not evaluated: the time limit was reached on earlier nodes; it will be retried"
 
 
 def all_refusals(kind: type[Refusal] = Refusal) -> list[type[Refusal]]:

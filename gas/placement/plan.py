@@ -1,19 +1,18 @@
-"""What is placed in one go, and when it is held: a pod's need made ready for asking many nodes.
+"""A pod's need as requests and slots, prepared once and then asked of many nodes.
 
-A pod's life has moments at which capacity must hold: one while each init container runs (with the sidecars
-that were started before it), and the long one at the end (all sidecars and all app containers). Each resource
-at each moment is a *slot*; whoever takes some of a card takes it in the slots of all the moments at which it
-is there.
+A pod's life has moments at which its cards must have enough free: one while each init container runs (beside the
+sidecars that were started before it), and the last one, with all sidecars and app containers. One resource at one
+moment is a *slot*. A request takes its amounts in the slots of all moments at which its containers run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gas.amounts import SortedAmounts
+from gas.amounts import SortedAmounts, add, sorted_amounts
 from gas.placement.need import ContainerNeed, PodNeed, Role
-from gas.placement.same_card import shared_need
 
 END = 0
 """The moment from the end of the init containers until the pod ends."""
@@ -23,12 +22,12 @@ END = 0
 class Request:
     """One container, or all the containers that share a card.
 
-    index      its place in ``Plan.requests``
+    index      position in ``Plan.requests``
     positions  of its containers in the pod's need
     count      how many different cards
-    per_card   what it takes of each
+    per_card   what it takes of each card
     takes      the same as (slot, amount)
-    moments    at which it holds its cards; the first is the one by which cards are balanced
+    moments    at which it holds its cards; the first is the moment whose usage orders the cards for balancing
     """
 
     index: int
@@ -42,15 +41,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A pod's need as requests; those without a card are left out.
+    """The requests of a pod's need. Containers without cards have none.
 
-    requests        in the order of the greedy answer: the group that shares a card, app containers, sidecars,
-                    init containers
-    staying         those that hold their cards to the end: all but the init containers
-    names           the resources that any of them names; slot = moment * len(names) + place of the name
-    moments         how many; END is the first
-    in_start_order  (position, request) of every container with cards, as kubelet starts them
-    count_resources those of the need
+    requests         in the order of the first-fit search: the containers that share a card, app containers, sidecars,
+                     init containers
+    staying          those that hold their cards to the end: all but the init containers
+    names            the resources that any request names; slot = moment * len(names) + index of the name
+    moments          how many moments; END is the first
+    in_start_order   (position, request) of every container with cards, in the order in which kubelet starts them
+    count_resources  of the need
     """
 
     requests: tuple[Request, ...]
@@ -65,7 +64,7 @@ class Plan:
         return self.moments > 1
 
     def totals(self) -> list[int]:
-        """By slot: what all requests together take of all cards."""
+        """Return, by slot, what all requests together take of all cards."""
         totals = [0] * (self.moments * len(self.names))
         for request in self.requests:
             for slot, amount in request.takes:
@@ -75,13 +74,13 @@ class Plan:
 
 @lru_cache(maxsize=1024)
 def plan_of(need: PodNeed) -> Plan:
-    """The plan of a need; kept, because a filter asks thousands of nodes the same."""
+    """Return the plan of a need. Cached, because a filter asks thousands of nodes about one need."""
     containers = need.containers
-    holding = [position for position, container in enumerate(containers) if container.count]
-    names = tuple(sorted({name for position in holding for name, _ in containers[position].per_card}))
+    with_cards = [position for position, container in enumerate(containers) if container.count]
+    names = tuple(sorted({name for position in with_cards for name, _ in containers[position].per_card}))
     init_moments = {
         position: moment
-        for moment, position in enumerate((p for p in holding if containers[p].role is Role.INIT), start=END + 1)
+        for moment, position in enumerate((p for p in with_cards if containers[p].role is Role.INIT), start=END + 1)
     }
 
     def request(index: int, positions: tuple[int, ...], per_card: SortedAmounts) -> Request:
@@ -92,29 +91,41 @@ def plan_of(need: PodNeed) -> Plan:
         )
         return Request(index, positions, first.count, per_card, first.role, takes, moments)
 
-    asked: list[tuple[tuple[int, ...], SortedAmounts]] = []
+    ordered: list[tuple[tuple[int, ...], SortedAmounts]] = []
     if need.same_card:
         together = tuple(sorted(need.same_card))
-        asked.append((together, shared_need(containers[position] for position in together)))
+        ordered.append((together, shared_need(containers[position] for position in together)))
     for role in (Role.APP, Role.SIDECAR, Role.INIT):
-        asked += [
+        ordered += [
             ((position,), containers[position].per_card)
-            for position in holding
+            for position in with_cards
             if containers[position].role is role and position not in need.same_card
         ]
-    requests = tuple(request(index, *what) for index, what in enumerate(asked))
+    requests = tuple(request(index, *what) for index, what in enumerate(ordered))
     by_position = {position: request for request in requests for position in request.positions}
     return Plan(
         requests=requests,
         staying=tuple(request for request in requests if request.role is not Role.INIT),
         names=names,
         moments=1 + len(init_moments),
-        in_start_order=tuple((position, by_position[position]) for position in holding),
+        in_start_order=tuple((position, by_position[position]) for position in with_cards),
         count_resources=need.count_resources,
     )
 
 
+def shared_need(containers: Iterable[ContainerNeed]) -> SortedAmounts:
+    """Return what one card must have free for containers that share it (contract E7.3).
+
+    It is the sum of their amounts, so the count resource counts once for each container.
+    """
+    total: dict[str, int] = {}
+    for container in containers:
+        add(total, container.per_card)
+    return sorted_amounts(total)
+
+
 def _moments(position: int, container: ContainerNeed, init_moments: dict[int, int]) -> tuple[int, ...]:
+    """Return the moments at which a container runs; ``init_moments`` is keyed by position."""
     if container.role is Role.INIT:
         return (init_moments[position],)
     if container.role is Role.SIDECAR:
