@@ -27,10 +27,11 @@ class Card(int):
 
     __slots__ = ()
 
-    def __new__(cls, number: int) -> Card:
-        if number < 0:
+    def __new__(cls, number: int | str) -> Card:
+        card = super().__new__(cls, number)
+        if card < 0:
             raise MalformedCard(f"card{number}")
-        return super().__new__(cls, number)
+        return card
 
     @classmethod
     def parse(cls, text: str) -> Card:
@@ -40,7 +41,7 @@ class Card(int):
         """
         if (match := _CARD.fullmatch(text)) is None:
             raise MalformedCard(text)
-        return cls(int(match[1]))
+        return cls(match[1])
 
     def __str__(self) -> str:
         return f"card{int(self)}"
