@@ -1,4 +1,4 @@
-"""The file by which our programs find the sandbox's API server, as they find any other."""
+"""The real extender and device plugins as child processes, which end when the sandbox ends."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ from typing import NoReturn
 
 import aiohttp
 
+from configurator.certificates import CLIENT_NAME
 from gas.errors import GasError
 from gas.sandbox.certificates import Authority
 from gas.sandbox.scheduler.extender_client import ExtenderAddress
+from gas.vocabularies import DEFAULT
 
 STOP_SECONDS = 5.0
-"""How long a program may take to end before it is killed."""
+"""Seconds that a program has to end before it is killed."""
+
+START_SECONDS = 30.0
+"""Seconds that the extender has to get ready."""
 
 _LAST_LINES = 5
 
 
 class ProcessEnded(GasError):
-    """A program never got ready, or it ended by itself; the sentence ends with what it wrote last."""
+    """A program did not get ready, or ended by itself. The sentence ends with its last lines of output."""
 
     def __init__(self, sentence: str, exit_code: int = 1) -> None:
         super().__init__(sentence)
@@ -36,22 +41,25 @@ class ProcessEnded(GasError):
 
 @dataclass(frozen=True, slots=True)
 class ChildProcess:
-    """A running program. ``name`` is how sentences call it: ``the extender``."""
+    """A running program. ``name`` is what messages call it, such as ``the extender``."""
 
     name: str
     process: asyncio.subprocess.Process
     log: Path
 
     async def until_it_ends(self) -> NoReturn:
-        """Wait for what should not come. Raises ProcessEnded."""
+        """Wait for the end of the program and raise ProcessEnded."""
         code = await self.process.wait()
         raise self.ended(f"{self.name} ended with exit code {code}")
 
-    def ended(self, what: str, exit_code: int = 1) -> ProcessEnded:
-        """The error to raise: what happened, and the last lines that the program wrote."""
-        return ProcessEnded("\n".join([f"{what}. It wrote:", *self.written().splitlines()[-_LAST_LINES:]]), exit_code)
+    def ended(self, event: str, exit_code: int = 1) -> ProcessEnded:
+        """Return the error for an unexpected end, with the last lines of the program's output."""
+        return ProcessEnded(
+            "\n".join([f"{event}. Its last output:", *self.written().splitlines()[-_LAST_LINES:]]), exit_code
+        )
 
     def written(self) -> str:
+        """Return the program's output so far."""
         return self.log.read_text(encoding="utf-8", errors="replace").strip()
 
 
@@ -59,12 +67,12 @@ class ChildProcess:
 async def running_child(
     name: str, module: str, arguments: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[ChildProcess]:
-    """Run ``python -m module`` while the block does; it writes into ``log``.
+    """Run ``python -m module`` as long as the block. Its output goes to the file ``log``.
 
-    environment  variables beside those of this process
+    environment  variables to add to those of this process
     """
     with log.open("wb") as output:
-        # A session of its own: Ctrl-C is for us to pass on, in our order.
+        # Its own session: Ctrl-C must not reach it, because the sandbox ends its programs in order.
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", module, *arguments),
             stdin=asyncio.subprocess.DEVNULL,
@@ -91,18 +99,15 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-START_SECONDS = 30.0
-
-
 class FlagOfTheSandbox(GasError):
-    """A flag that the sandbox must set itself was given."""
+    """A given flag is one that the sandbox sets itself."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RunningExtender:
-    """Where it answers the scheduler, and where it shows its books (``http://127.0.0.1:PORT``)."""
+    """A ready extender: its address for the scheduler, and the URL of its plain port with metrics and debug pages."""
 
     address: ExtenderAddress
     plain_url: str
@@ -111,12 +116,12 @@ class RunningExtender:
 
 @asynccontextmanager
 async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) -> AsyncIterator[RunningExtender]:
-    """Run ``python -m gas.extender`` against an API server while the block does; ready when the block begins.
+    """Run ``python -m gas.extender`` against an API server as long as the block. It is ready when the block begins.
 
     directory  for its certificates, its kubeconfig and its log
-    flags      beside those that the sandbox sets itself
+    flags      flags to add to those that the sandbox sets itself
 
-    Raises ProcessEnded, with the extender's own exit code if it did not start, and FlagOfTheSandbox.
+    Raises FlagOfTheSandbox, and ProcessEnded with the extender's own exit code if it does not start.
     """
     authority = Authority()
     ca = authority.write(directory)
@@ -128,7 +133,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
         "cert": server.certificate,
         "key": server.key,
         "cacert": ca,
-        "allowed-names": "system:kube-scheduler",
+        "allowed-names": CLIENT_NAME,
         "bind-address": "127.0.0.1",
         "port": port,
         "metrics-address": "127.0.0.1",
@@ -136,7 +141,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
     }
     for flag in flags:
         if (name := flag.lstrip("-").partition("=")[0]) in own and flag.startswith("-"):
-            raise FlagOfTheSandbox(f"--{name} is set by the sandbox itself; leave it out")
+            raise FlagOfTheSandbox(f"--{name}: the sandbox sets this flag itself; remove it")
     arguments = [*(f"--{name}={value}" for name, value in own.items()), *flags]
     async with running_child("the extender", "gas.extender", arguments, directory / "extender.log") as child:
         plain_url = f"http://127.0.0.1:{plain_port}"
@@ -146,6 +151,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
             authority=ca,
             certificate=client.certificate,
             key=client.key,
+            managed_resources=tuple(name for each in DEFAULT for name in each.devices.resources),
             ignorable=False,
         )
         yield RunningExtender(address, plain_url, child)
@@ -166,9 +172,9 @@ async def _wait_until_ready(child: ChildProcess, plain_url: str) -> None:
     except TimeoutError:
         raise child.ended(f"the extender was not ready after {START_SECONDS:g} s") from None
     code = child.process.returncode
-    if code in (0, 2):  # it was asked for its help, or told what is wrong with its flags
+    if code in (0, 2):  # it has printed its help, or what is wrong with its flags
         raise ProcessEnded(child.written(), code)
-    raise child.ended(f"the extender did not start, it ended with exit code {code}", code or 1)
+    raise child.ended(f"the extender did not start: exit code {code}", code or 1)
 
 
 def _free_ports(count: int) -> list[int]:
@@ -180,7 +186,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def write_kubeconfig(directory: Path, api_url: str) -> Path:
-    """Write it, for a user without credentials. The sandbox asks for none."""
+    """Write a kubeconfig without credentials, which the sandbox does not ask for."""
     file = directory / "kubeconfig"
     content = {
         "apiVersion": "v1",

@@ -20,7 +20,7 @@ from configurator.program import run as configure
 from gas.doctor.program import run
 from gas.sandbox.api.kinds import NODES, PODS
 from gas.sandbox.api.server import ApiServer
-from gas.sandbox.certificates import Authority, Validity
+from gas.sandbox.certificates import Authority
 from gas.sandbox.programs import RunningExtender, running_extender
 from tests.builders import container, pod_json
 from tests.doctor.sandbox_cluster import REVIEWS, Beside, add_pod, doctor_server, fill, only_admin, write_kubeconfig
@@ -429,12 +429,12 @@ async def test_certificates_that_end_have_ended_or_do_not_fit(doctor: Doctor) ->
         return [each["message"] for each in found if each["check"] == "certificates"]
 
     assert any("cannot be read: No such file" in each for each in await told())
-    authority.write_client(gas, "c", validity=Validity.days(-1))
+    authority.write_client(gas, "c", life=timedelta(days=-1))
     assert await told() == ["kube-scheduler's client certificate has expired"]
     now = datetime.now(UTC)
-    authority.write_client(gas, "c", validity=Validity(now - timedelta(days=300), now + timedelta(days=10)))
+    authority.write_client(gas, "c", now=now - timedelta(days=300), life=timedelta(days=310))
     assert [each.partition(" in ")[0] for each in await told()] == ["kube-scheduler's client certificate expires"]
-    authority.write_client(gas, "c", validity=Validity.days(10))
+    authority.write_client(gas, "c", life=timedelta(days=10))
     assert await told() == []  # a short life, of which most is left
     authority.write_server(gas, "c")
     assert await told() == ["the certificate is not for client authentication, so the extender refuses it"]

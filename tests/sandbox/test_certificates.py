@@ -1,18 +1,19 @@
-"""Certificates do what they are for, and the wrong ones do not."""
+"""Certificates are accepted for their purpose, and wrong ones are refused."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from gas.sandbox.certificates import Authority, PemFiles, Validity
+from gas.sandbox.certificates import Authority, PemFiles
 
 
 def _handshake(server: PemFiles, client: PemFiles | None, trusted: Path, clients: Path, host: str) -> None:
-    """A TLS handshake in memory. Raises ssl.SSLError when one side does not accept the other."""
+    """Do a TLS handshake in memory. Raises ssl.SSLError if one side does not accept the other."""
     server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=clients)
     server_context.verify_mode = ssl.CERT_REQUIRED
     server_context.load_cert_chain(server.certificate, server.key)
@@ -48,7 +49,7 @@ def test_server_and_client_of_one_authority_trust_each_other(tmp_path: Path, hos
     [
         pytest.param(lambda _authority, _path: None, "PEER_DID_NOT_RETURN_A_CERTIFICATE", id="none"),
         pytest.param(
-            lambda authority, path: authority.write_client(path, validity=Validity.days(-1)),
+            lambda authority, path: authority.write_client(path, life=timedelta(days=-1)),
             "certificate has expired",
             id="expired",
         ),
@@ -66,7 +67,7 @@ def test_a_wrong_client_certificate_is_refused(tmp_path: Path, client: Clients, 
         _handshake(authority.write_server(tmp_path), client(authority, tmp_path), trusted, trusted, "localhost")
 
 
-def test_a_server_is_known_by_its_hosts_only(tmp_path: Path) -> None:
+def test_a_server_certificate_is_valid_for_its_hosts_only(tmp_path: Path) -> None:
     authority = Authority()
     trusted = authority.write(tmp_path)
     server = authority.write_server(tmp_path, hosts=["gas-service.default.svc"])
@@ -74,7 +75,7 @@ def test_a_server_is_known_by_its_hosts_only(tmp_path: Path) -> None:
         _handshake(server, authority.write_client(tmp_path), trusted, trusted, "localhost")
 
 
-def test_only_the_owner_reads_a_key(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_a_key(tmp_path: Path) -> None:
     files = Authority().write_client(tmp_path, "scheduler")
     assert files.key == tmp_path / "scheduler.key"
     assert files.key.stat().st_mode & 0o777 == 0o600

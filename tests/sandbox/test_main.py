@@ -57,7 +57,7 @@ def _programs(directory: Path, module: str = "gas.") -> list[int]:
         pytest.param(["missing.yaml"], 2, "gas-sandbox: missing.yaml cannot be read: No such file", id="missing-file"),
         pytest.param(["a.yaml", "b.yaml"], 2, "gas-sandbox: error: unrecognized arguments: b.yaml", id="two-files"),
         pytest.param(["--", "--nonsense"], 2, "gas-sandbox: gas-extender: unknown flag '--nonsense'", id="wrong-flag"),
-        pytest.param(["--", "--port=1"], 2, "gas-sandbox: --port is set by the sandbox itself", id="own-flag"),
+        pytest.param(["--", "--port=1"], 2, "gas-sandbox: --port: the sandbox sets this flag itself", id="own-flag"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(
@@ -121,7 +121,7 @@ def test_a_program_that_ends_by_itself_ends_it_with_a_sentence(temporary: Path, 
     os.kill(_programs(temporary, module)[0], signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert errors.startswith(f"gas-sandbox: {name}")
-    assert " ended with exit code -9. It wrote:\n" in errors
+    assert " ended with exit code -9. Its last output:\n" in errors
     assert "Traceback" not in errors
     assert process.returncode == 1
     assert list(temporary.iterdir()) == []

@@ -33,7 +33,7 @@ async def test_it_answers_for_its_flags_itself(
 
 @pytest.mark.parametrize("flag", ["--port=1", "-port", "--kubeConfig=x"])
 async def test_flags_that_the_sandbox_sets_are_refused(server: ApiServer, tmp_path: Path, flag: str) -> None:
-    with pytest.raises(FlagOfTheSandbox, match="is set by the sandbox itself"):
+    with pytest.raises(FlagOfTheSandbox, match="the sandbox sets this flag itself"):
         async with running_extender(tmp_path, server.url, [flag]):
             pytest.fail("it is not running")
 
@@ -41,7 +41,7 @@ async def test_flags_that_the_sandbox_sets_are_refused(server: ApiServer, tmp_pa
 async def test_its_end_is_told_with_what_it_wrote(server: ApiServer, tmp_path: Path) -> None:
     async with running_extender(tmp_path, server.url, []) as extender:
         os.kill(extender.child.process.pid, signal.SIGKILL)
-        with pytest.raises(ProcessEnded, match=r"the extender ended with exit code -9\. It wrote:\n."):
+        with pytest.raises(ProcessEnded, match=r"the extender ended with exit code -9\. Its last output:\n."):
             await extender.child.until_it_ends()
 
 
@@ -64,7 +64,7 @@ async def test_one_that_ends_by_itself_is_told_with_the_last_lines_that_it_wrote
         with pytest.raises(ProcessEnded) as ended:
             await child.until_it_ends()
     sentence, *told = str(ended.value).splitlines()
-    assert sentence == "the program ended with exit code 3. It wrote:"
+    assert sentence == "the program ended with exit code 3. Its last output:"
     assert told == [f"{n} heard --x" for n in range(4, 9)]
 
 

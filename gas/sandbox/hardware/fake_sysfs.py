@@ -1,8 +1,8 @@
-"""Trees of real files and links that look like the sysfs and ``/dev`` of a node with Intel GPUs.
+"""Trees of real files and links that look like sysfs and ``/dev`` of a node with Intel GPUs.
 
     write_tree(root, fake_gpus(FLEX_170, 4) + fake_gpus(MAX_1550, 2, first=4))
 
-What reads such a tree through a prefix must say loudly that it is one: a marker file at its root tells.
+A marker file at the root shows that the tree is generated; programs that read it must warn about that.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from gas.plugin.discovery.fake_tree import FAKE_TREE_MARKER
 
 _NULL = os.makedev(1, 3)
-"""The device behind every fake character device: what is written to it is gone, and reading it ends at once."""
+"""The device number of ``/dev/null``, used for every fake character device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """What all cards of one model have in common. ``memory`` is bytes of one tile, None where sysfs does not say."""
+    """A model of card. ``memory`` is bytes per tile, None if sysfs does not show it."""
 
     device_id: str
     driver: str
@@ -42,10 +42,10 @@ MAX_1550_XE = Model(device_id="0x0bd5", driver="xe", tiles=2, memory=64 * 2**30)
 class FakeGpu:
     """One card of the tree.
 
-    card               its number
-    pci_path           folders from the PCI root to the device, as in ``/sys/devices``
-    virtual_functions  how many are switched on; None: the card cannot have any
-    mei                number of its management engine; None: it has none
+    card               number of the card
+    pci_path           directories from the PCI root to the device, as in ``/sys/devices``
+    virtual_functions  number of enabled virtual functions; None if the card does not support any
+    mei                number of its management engine; None if it has none
     """
 
     card: int
@@ -67,10 +67,10 @@ class FakeGpu:
 def fake_gpus(
     model: Model, count: int, *, first: int = 0, numa_nodes: int = 1, per_board: int = 1
 ) -> tuple[FakeGpu, ...]:
-    """Cards of one model, numbered from ``first``.
+    """Return cards of one model, numbered from ``first``.
 
-    numa_nodes  over how many NUMA nodes they are spread, in blocks: 4 cards on 2 nodes are 0, 0, 1, 1
-    per_board   how many share a board, which is the first three folders of their PCI path
+    numa_nodes  number of NUMA nodes; the cards are spread in blocks: 4 cards on 2 nodes are on 0, 0, 1, 1
+    per_board   number of cards per board; cards of a board share the first three directories of their PCI path
     """
     gpus: list[FakeGpu] = []
     for index in range(count):
@@ -91,7 +91,7 @@ def fake_gpus(
 
 
 def with_virtual_functions(physical: FakeGpu, count: int, *, first: int) -> tuple[FakeGpu, ...]:
-    """The physical function with ``count`` virtual ones switched on, and those: cards numbered from ``first``."""
+    """Return the physical function with ``count`` virtual functions, and these as cards numbered from ``first``."""
     place, _, _ = physical.pci_address.rpartition(".")
     virtual = (
         replace(
@@ -107,9 +107,9 @@ def with_virtual_functions(physical: FakeGpu, count: int, *, first: int) -> tupl
 
 
 def write_tree(root: Path, gpus: tuple[FakeGpu, ...], *, character_devices: bool = False) -> None:
-    """Write the marker and all cards below ``root``; what is there already stays.
+    """Write the marker and all cards below ``root``. Existing files stay.
 
-    character_devices  device nodes are real ones (root only), which containers can be given; else empty files
+    character_devices  create real device nodes, which containers can use but only root can create, not empty files
     """
     for directory in ("sys/class/drm", "dev/dri"):
         (root / directory).mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def write_tree(root: Path, gpus: tuple[FakeGpu, ...], *, character_devices: bool
 
 
 def add_gpu(root: Path, gpu: FakeGpu, *, character_devices: bool = False) -> None:
-    """Write one card, as when its driver takes hold of it."""
+    """Write one card, as when its driver binds to it."""
     device = device_directory(root, gpu)
     drm = device / "drm" / f"card{gpu.card}"
     for directory in (drm, device / "drm" / gpu.render_node, device / "drm" / f"controlD{64 + gpu.card}"):
@@ -140,7 +140,7 @@ def add_gpu(root: Path, gpu: FakeGpu, *, character_devices: bool = False) -> Non
 
 
 def remove_gpu(root: Path, gpu: FakeGpu) -> None:
-    """Take one card away, as when its driver lets go of it."""
+    """Remove one card, as when its driver is unbound."""
     for node in _device_nodes(root, gpu):
         node.unlink(missing_ok=True)
     for link in _by_path_links(root, gpu):
@@ -151,17 +151,17 @@ def remove_gpu(root: Path, gpu: FakeGpu) -> None:
 
 
 def card_directory(root: Path, gpu: FakeGpu) -> Path:
-    """The card as ``/sys/class/drm`` has it."""
+    """Return the card's directory in ``/sys/class/drm``."""
     return root / "sys/class/drm" / f"card{gpu.card}"
 
 
 def device_directory(root: Path, gpu: FakeGpu) -> Path:
-    """The card's PCI device."""
+    """Return the directory of the card's PCI device."""
     return root.joinpath("sys/devices", *gpu.pci_path)
 
 
 def _write_tiles(gpu: FakeGpu, device: Path, drm: Path) -> None:
-    """Where the two drivers show tiles and memory; a card of one tile shows it too."""
+    """Write tiles and memory where the card's driver shows them. A card with one tile shows it too."""
     for tile in range(gpu.model.tiles):
         place = drm / "gt" / f"gt{tile}" if gpu.model.driver == "i915" else device / f"tile{tile}" / f"gt{tile}"
         place.mkdir(parents=True)
@@ -173,7 +173,7 @@ def _write_device_nodes(root: Path, gpu: FakeGpu, *, character_devices: bool) ->
     for node in _device_nodes(root, gpu):
         if character_devices:
             os.mknod(node, stat.S_IFCHR | 0o666, _NULL)
-            node.chmod(0o666)  # mknod takes the umask off
+            node.chmod(0o666)  # mknod applies the umask
         else:
             node.touch()
     for link, node in zip(_by_path_links(root, gpu), _device_nodes(root, gpu), strict=False):
@@ -194,6 +194,6 @@ def _by_path_links(root: Path, gpu: FakeGpu) -> tuple[Path, ...]:
 
 
 def _link(link: Path, target: Path) -> None:
-    """A relative link, as the kernel makes them, so that it leads nowhere outside of the tree."""
+    """Create a relative link, as the kernel does, so that it does not leave the tree."""
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(os.path.relpath(target, link.parent))

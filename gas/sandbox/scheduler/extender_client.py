@@ -1,4 +1,4 @@
-"""The scheduler's side of the extender protocol: filter and bind, with Go's field names, over TLS."""
+"""The scheduler's side of the extender protocol: filter and bind over TLS, with Go's field names."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ Result = TypeVar("Result")
 
 
 class ExtenderFailed(GasError):
-    """No usable answer from the extender, or one whose ``Error`` is not empty."""
+    """The extender did not respond, or its response is unusable or has a non-empty ``Error``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderAddress:
-    """Where the extender is and how the scheduler shows itself: the ``extenders`` entry of its configuration.
+    """The address of an extender and the client's credentials, as in an ``extenders`` entry of kube-scheduler.
 
-    url                the ``urlPrefix``: ``https://127.0.0.1:9001``
-    authority          certificate of the authority that signed the extender's
+    url                the ``urlPrefix``, such as ``https://127.0.0.1:9001``
+    authority          certificate of the authority that signed the extender's certificate
     certificate, key   the client certificate
-    managed_resources  only pods that ask for one of them are shown to the extender
-    ignorable          whether the scheduler does without the extender when it fails: all nodes pass its filter, and
-                       a pod that it does not bind is bound by the scheduler itself, without any cards
+    managed_resources  full names; the extender is called only for pods that request one of them
+    ignorable          whether the scheduler goes on without the extender when it fails: all nodes pass the filter, and
+                       the scheduler itself binds a pod that the extender does not bind, without cards
+    seconds            time limit of a request
     """
 
     url: str
     authority: Path
     certificate: Path
     key: Path
-    managed_resources: tuple[str, ...] = ("gpu.intel.com/i915", "gpu.intel.com/xe")
+    managed_resources: tuple[str, ...]
     ignorable: bool = True
     seconds: float = 30
 
     def ssl_context(self) -> ssl.SSLContext:
+        """Return a context that verifies the extender and presents the client certificate."""
         context = ssl.create_default_context(cafile=self.authority)
         context.load_cert_chain(self.certificate, self.key)
         return context
@@ -48,7 +50,7 @@ class ExtenderAddress:
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """Which nodes the extender lets pass, and why not the others."""
+    """The nodes that pass the extender's filter, and the reasons why the others do not."""
 
     passed: tuple[str, ...]
     reasons: dict[str, str]
@@ -66,15 +68,15 @@ class _BindResult(msgspec.Struct, rename="pascal"):
 
 
 class ExtenderClient:
-    """Calls one extender. ``session`` is the caller's to close."""
+    """Calls one extender. The caller closes ``session``."""
 
     def __init__(self, address: ExtenderAddress, session: aiohttp.ClientSession) -> None:
         self.address = address
         self._session = session
         self._context = address.ssl_context()
 
-    def is_asked_about(self, pod: dict[str, Any]) -> bool:
-        """Whether some container of the pod asks for a resource that the extender manages."""
+    def manages(self, pod: dict[str, Any]) -> bool:
+        """Return whether a container of the pod requests a resource that the extender manages."""
         spec = pod["spec"]
         for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
             resources = container.get("resources") or {}
@@ -84,16 +86,16 @@ class ExtenderClient:
         return False
 
     async def filter(self, pod: dict[str, Any], nodes: Sequence[str]) -> Filtered:
-        """Which of the nodes can take the pod. Raises ExtenderFailed."""
-        answer = await self._post("filter", {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)})
-        result = _read(answer, _FilterResult)
+        """Ask which of the nodes can take the pod. Raises ExtenderFailed."""
+        response = await self._post("filter", {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)})
+        result = _decode(response, _FilterResult)
         if result.error:
             raise ExtenderFailed(result.error)
         reasons = {**(result.failed_nodes or {}), **(result.failed_and_unresolvable_nodes or {})}
         return Filtered(tuple(result.node_names or ()), reasons)
 
     async def bind(self, pod: dict[str, Any], node: str) -> None:
-        """Have the pod bound to the node. Raises ExtenderFailed."""
+        """Ask the extender to bind the pod to the node. Raises ExtenderFailed."""
         metadata = pod["metadata"]
         args = {
             "PodName": metadata["name"],
@@ -101,7 +103,7 @@ class ExtenderClient:
             "PodUID": metadata["uid"],
             "Node": node,
         }
-        result = _read(await self._post("bind", args), _BindResult)
+        result = _decode(await self._post("bind", args), _BindResult)
         if result.error:
             raise ExtenderFailed(result.error)
 
@@ -114,16 +116,16 @@ class ExtenderClient:
             async with self._session.post(
                 url, data=body, headers=headers, ssl=self._context, timeout=timeout
             ) as response:
-                answer = await response.read()
+                content = await response.read()
         except (aiohttp.ClientError, OSError) as error:
             raise ExtenderFailed(f"failed {verb} with extender at URL {self.address.url}: {error}") from error
         if response.status != 200:
             raise ExtenderFailed(f"failed {verb} with extender at URL {url}, code {response.status}")
-        return answer
+        return content
 
 
-def _read(answer: bytes, kind: type[Result]) -> Result:
+def _decode(body: bytes, kind: type[Result]) -> Result:
     try:
-        return msgspec.json.decode(answer, type=kind)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.MsgspecError as error:
-        raise ExtenderFailed(f"the extender's answer cannot be read: {error}") from error
+        raise ExtenderFailed(f"the extender's response cannot be decoded: {error}") from error

@@ -1,6 +1,6 @@
-"""kube-scheduler's own arithmetic: what all pods of a node ask for together, against what the node has.
+"""Which nodes a pod fits by kube-scheduler's own arithmetic: the sums of a node, without any knowledge of cards.
 
-It knows nodes, not cards; what it lets pass is what an extender is asked about.
+The extender is asked about the nodes that pass.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Sums = dict[str, Decimal]
 
 
 def pod_requests(pod: Mapping[str, Any]) -> Sums:
-    """What a pod takes of a node: containers and sidecars together, or more if an init container needs more."""
+    """Return what a pod takes of a node: the sum of containers and sidecars, or more if an init container needs it."""
     spec = pod["spec"]
     sidecars: Sums = {}
     peak: Sums = {}
@@ -34,15 +34,15 @@ def pod_requests(pod: Mapping[str, Any]) -> Sums:
 
 
 def requested_together(pods: Iterable[Mapping[str, Any]]) -> Sums:
-    """The sum over pods."""
+    """Return the sum of what these pods take."""
     sums: Sums = {}
     for pod in pods:
         _add(sums, pod_requests(pod))
     return sums
 
 
-def why_not(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> list[str]:
-    """kube-scheduler's reasons why the pod cannot go to the node; empty when it can."""
+def reasons_against(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> list[str]:
+    """Return kube-scheduler's reasons why the pod does not fit the node; empty if it fits."""
     if node.get("spec", {}).get("unschedulable"):
         return ["node(s) were unschedulable"]
     labels = node["metadata"].get("labels") or {}
@@ -54,7 +54,7 @@ def why_not(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> list
 
 
 def free_share(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> Decimal:
-    """How much of what the pod asks for would be left on the node, from 0 to 1: the most free node comes first."""
+    """Return which share of what the pod requests would stay free on the node, from 0 to 1."""
     free, requests = free_amounts(node, used), pod_requests(pod)
     total = {name: free[name] + used.get(name, 0) for name in requests if free.get(name)}
     shares = [(free[name] - requests[name]) / total[name] for name in total]
@@ -62,7 +62,7 @@ def free_share(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> D
 
 
 def free_amounts(node: Mapping[str, Any], used: Sums) -> Sums:
-    """What the node has left of each of its resources."""
+    """Return the free amount of each of the node's resources."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     return {name: exact_amount(str(amount)) - used.get(name, 0) for name, amount in allocatable.items()}
 

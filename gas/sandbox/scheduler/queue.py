@@ -1,4 +1,4 @@
-"""Which pod is tried next: new ones at once, refused ones when something changed and their pause is over."""
+"""The order in which pods are tried: new pods at once, refused ones after a change and after their backoff."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class _Waiting:
 
 
 class SchedulingQueue:
-    """Pods without a node, by UID, in the order they came. Times are seconds of any clock, given by the caller.
+    """Pods without a node, by UID, in order of arrival. Times are seconds of any clock, given by the caller.
 
-        new --refuse--> parked --wake, or after `forgotten` seconds--> due, once its pause is over
-        new --fail--> due, once its pause is over
+        new --refuse--> parked --wake, or after `forgotten` seconds--> due, once its backoff is over
+        new --fail--> due, once its backoff is over
 
-    first, longest  the pause after the first attempt; it doubles up to the longest
-    forgotten       a parked pod is tried again after so long even if nothing happened
+    first, longest  the backoff after the first attempt, in seconds; it doubles up to the longest
+    forgotten       a parked pod is tried again after this many seconds even if nothing has changed
     """
 
     def __init__(self, *, first: float = 1, longest: float = 10, forgotten: float = 300) -> None:
@@ -32,43 +32,45 @@ class SchedulingQueue:
 
     @property
     def wakes(self) -> int:
-        """How often something changed; to be read before an attempt and given to `refuse` after it."""
+        """Return how often something has changed. Read it before an attempt and pass it to `refuse` afterwards."""
         return self._wakes
 
     def add(self, uid: str) -> None:
+        """Add a pod at the end, unless it is in the queue."""
         self._waiting.setdefault(uid, _Waiting())
 
     def remove(self, uid: str) -> None:
+        """Remove a pod, if it is in the queue."""
         self._waiting.pop(uid, None)
 
     def wake(self) -> None:
-        """Something in the cluster changed that may make room."""
+        """Take note of a change in the cluster that may free capacity."""
         self._wakes += 1
         for waiting in self._waiting.values():
             waiting.parked = False
 
     def refuse(self, uid: str, now: float, wakes: int) -> None:
-        """No node can take the pod. What changed during the attempt, after ``wakes`` was read, is not lost."""
-        if (waiting := self._pause(uid, now)) is not None:
+        """Park a pod that fits no node, unless something has changed since ``wakes`` was read."""
+        if (waiting := self._back_off(uid, now)) is not None:
             waiting.parked = wakes == self._wakes
             waiting.parked_at = now
 
     def fail(self, uid: str, now: float) -> None:
-        """The attempt broke for a reason that has nothing to do with room: try again after the pause."""
-        self._pause(uid, now)
+        """Try a pod again after its backoff: the attempt failed for a reason other than capacity."""
+        self._back_off(uid, now)
 
     def due(self, now: float) -> str | None:
-        """The first pod whose turn it is."""
+        """Return the first pod that is due, None if none is."""
         return next((uid for uid in self._waiting if self._turn(self._waiting[uid]) <= now), None)
 
     def next_turn(self) -> float | None:
-        """When the next pod is due; None when no pod waits."""
+        """Return when the next pod is due, None if the queue is empty."""
         return min((self._turn(waiting) for waiting in self._waiting.values()), default=None)
 
     def _turn(self, waiting: _Waiting) -> float:
         return waiting.parked_at + self._forgotten if waiting.parked else waiting.not_before
 
-    def _pause(self, uid: str, now: float) -> _Waiting | None:
+    def _back_off(self, uid: str, now: float) -> _Waiting | None:
         if (waiting := self._waiting.get(uid)) is None:
             return None
         waiting.not_before = now + min(self._first * 2**waiting.attempts, self._longest)

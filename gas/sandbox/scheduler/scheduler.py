@@ -1,4 +1,4 @@
-"""A scheduler loop that gives pods their nodes the way kube-scheduler does with one extender."""
+"""A scheduler loop that gives pods their nodes as kube-scheduler does with one extender."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from gas.sandbox.api.client import ApiClient, EventRecorder, Mirror, Object, Ref
 from gas.sandbox.api.kinds import timestamp
 from gas.sandbox.api.patches import STRATEGIC_MERGE_PATCH
 from gas.sandbox.scheduler.extender_client import ExtenderAddress, ExtenderClient, ExtenderFailed
-from gas.sandbox.scheduler.node_fit import free_share, requested_together, why_not
+from gas.sandbox.scheduler.node_fit import free_share, reasons_against, requested_together
 from gas.sandbox.scheduler.queue import SchedulingQueue
 
 
 def waiting_sentence(nodes: int, reasons: Iterable[str]) -> str:
-    """``0/3 nodes are available: 1 Insufficient gpu.intel.com/i915, 2 no card has ….``
+    """Return the sentence in which kube-scheduler says why a pod waits, with equal reasons counted together.
 
-    reasons  of all nodes, one or more a node
+    Example: ``0/3 nodes are available: 1 Insufficient gpu.intel.com/i915, 2 no card has ….``
+
+    reasons  those of all nodes, one or more per node
     """
     counted = sorted(f"{count} {reason}" for reason, count in Counter(reasons).items())
     if not counted:
@@ -33,12 +35,12 @@ NAME = "default-scheduler"
 
 
 class Scheduler:
-    """Tries the pods that have no node and name this scheduler, one after the other, until `run` is cancelled.
+    """Tries the pods that have no node and name this scheduler, one after another.
 
-    A pod goes through the sums of `node_fit`, then, if it asks for a resource the extender manages,
-    through the extender's filter; the most free of the nodes that are left is taken, and bound by the extender. What
-    finds no node gets the condition and the event that kube-scheduler writes, and is tried again after its pause when
-    pods end or nodes change.
+    The nodes for a pod have to pass `node_fit` and, if the pod requests a resource that the extender manages, the
+    extender's filter. Of these the scheduler takes the one with the largest free share, and the extender binds the
+    pod. A pod without a node gets the condition and the event that kube-scheduler writes. It is tried again after its
+    backoff, once a pod ends or a node changes.
     """
 
     def __init__(self, client: ApiClient, address: ExtenderAddress, queue: SchedulingQueue | None = None) -> None:
@@ -49,10 +51,10 @@ class Scheduler:
         self._nodes = Mirror(client, "/api/v1/nodes", self._node_changed)
         self._events = EventRecorder(client, NAME)
         self._assumed: dict[str, str] = {}
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Schedule until cancelled. API server and extender may be away for a while."""
+        """Schedule until cancelled. Goes on after failures of the API server and of the extender."""
         async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
             extender = ExtenderClient(self._address, session)
             tasks.create_task(self._pods.run())
@@ -64,7 +66,7 @@ class Scheduler:
         await self._nodes.complete.wait()
         clock = asyncio.get_running_loop().time
         while True:
-            self._news.clear()
+            self._changed.clear()
             uid = self._queue.due(clock())
             if uid is None:
                 await self._wait_until(self._queue.next_turn())
@@ -74,7 +76,7 @@ class Scheduler:
                 placed = await self._place(pod, extender)
             except (ExtenderFailed, RefusedByApi, aiohttp.ClientError, TimeoutError) as failure:
                 self._queue.fail(uid, clock())
-                await self._tell(pod, "SchedulerError", str(failure))
+                await self._report(pod, "SchedulerError", str(failure))
                 continue
             if placed:
                 self._queue.remove(uid)
@@ -85,32 +87,35 @@ class Scheduler:
         clock = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(None if moment is None else max(moment - clock(), 0)):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             return
 
     async def _place(self, pod: Object, extender: ExtenderClient) -> bool:
-        """Whether the pod has a node now. Raises ExtenderFailed, RefusedByApi or aiohttp.ClientError."""
+        """Find a node and bind the pod. Return whether it has a node now.
+
+        Raises ExtenderFailed, RefusedByApi and aiohttp.ClientError.
+        """
         nodes = {node["metadata"]["name"]: node for node in self._nodes.objects.values()}
         used = {name: requested_together(pods) for name, pods in self._pods_by_node(nodes).items()}
-        reasons = {name: why_not(pod, node, used[name]) for name, node in nodes.items()}
+        reasons = {name: reasons_against(pod, node, used[name]) for name, node in nodes.items()}
         fitting = sorted(name for name, why in reasons.items() if not why)
-        is_asked = extender.is_asked_about(pod)
-        if fitting and is_asked:
+        is_managed = extender.manages(pod)
+        if fitting and is_managed:
             try:
-                answer = await extender.filter(pod, fitting)
+                filtered = await extender.filter(pod, fitting)
             except ExtenderFailed:
                 if not self._address.ignorable:
                     raise
             else:
-                reasons |= {name: [why] for name, why in answer.reasons.items()}
-                fitting = [name for name in fitting if name in answer.passed]
+                reasons |= {name: [why] for name, why in filtered.reasons.items()}
+                fitting = [name for name in fitting if name in filtered.passed]
         if not fitting:
             sentence = waiting_sentence(len(nodes), [why for whys in reasons.values() for why in whys])
-            await self._tell(pod, "Unschedulable", sentence)
+            await self._report(pod, "Unschedulable", sentence)
             return False
         node = max(fitting, key=lambda name: free_share(pod, nodes[name], used[name]))
-        await self._bind(pod, node, extender if is_asked else None)
+        await self._bind(pod, node, extender if is_managed else None)
         return True
 
     def _pods_by_node(self, nodes: Iterable[str]) -> dict[str, list[Object]]:
@@ -123,7 +128,7 @@ class Scheduler:
 
     async def _bind(self, pod: Object, node: str, extender: ExtenderClient | None) -> None:
         metadata = pod["metadata"]
-        if extender is None or not await self._is_bound_by(extender, pod, node):
+        if extender is None or not await self._bound_by(extender, pod, node):
             path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
             target = {"kind": "Node", "name": node}
             names = {"name": metadata["name"], "uid": metadata["uid"]}
@@ -133,8 +138,8 @@ class Scheduler:
         key = f"{metadata['namespace']}/{metadata['name']}"
         await self._events.record(pod, "Normal", "Scheduled", f"Successfully assigned {key} to {node}")
 
-    async def _is_bound_by(self, extender: ExtenderClient, pod: Object, node: str) -> bool:
-        """False: the extender failed and may be ignored, so that kube-scheduler binds the pod itself."""
+    async def _bound_by(self, extender: ExtenderClient, pod: Object, node: str) -> bool:
+        """Let the extender bind the pod. Return False if it failed and is ignorable: the scheduler then binds."""
         try:
             await extender.bind(pod, node)
         except ExtenderFailed:
@@ -143,8 +148,8 @@ class Scheduler:
             return False
         return True
 
-    async def _tell(self, pod: Object, reason: str, message: str) -> None:
-        """Write condition and event; what cannot be told now is told with the next attempt."""
+    async def _report(self, pod: Object, reason: str, message: str) -> None:
+        """Write the condition and the event. If that fails, the next attempt writes them."""
         try:
             await self._set_condition(pod, reason, message)
             await self._events.record(pod, "Warning", "FailedScheduling", message)
@@ -154,10 +159,10 @@ class Scheduler:
     async def _set_condition(self, pod: Object, reason: str, message: str) -> None:
         metadata = pod["metadata"]
         known = pod.get("status", {}).get("conditions") or []
-        told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-        if any(told.items() <= condition.items() for condition in known):
+        wanted = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+        if any(wanted.items() <= condition.items() for condition in known):
             return
-        condition: dict[str, Any] = told | {"lastTransitionTime": timestamp(datetime.now(UTC))}
+        condition: dict[str, Any] = wanted | {"lastTransitionTime": timestamp(datetime.now(UTC))}
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
         patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [condition]}}
         await self._client.patch(path, patch, STRATEGIC_MERGE_PATCH)
@@ -177,11 +182,11 @@ class Scheduler:
             self._events.forget(uid)
         if before is not None and not _is_over(before) and (after is None or _is_over(after)):
             self._queue.wake()
-        self._news.set()
+        self._changed.set()
 
     def _node_changed(self, _before: Object | None, _after: Object | None) -> None:
         self._queue.wake()
-        self._news.set()
+        self._changed.set()
 
 
 def _is_over(pod: Object) -> bool:

@@ -100,7 +100,7 @@ def test_a_pod_without_gpus_has_no_cards_to_lose() -> None:
     assert screen.lines == [f"T  {'p':20}  n1 (asks for no GPU)", f"T  {'p':20}  ended"]
 
 
-def test_a_reason_is_asked_about_when_it_is_new_and_told_with_cards_alike_together() -> None:
+def test_a_reason_manages_when_it_is_new_and_told_with_cards_alike_together() -> None:
     screen = _Screen()
     assert screen.narration.pod_changed(None, _refused(_pod())) == "p"
     assert screen.narration.pod_changed(None, _refused(_pod())) is None

@@ -14,6 +14,7 @@ from aiohttp import web
 from gas.sandbox.api.client import ApiClient, RefusedByApi
 from gas.sandbox.certificates import Authority
 from gas.sandbox.scheduler.extender_client import ExtenderAddress
+from tests.sandbox.objects import I915
 
 Refuse = Callable[[str, str], str | None]
 
@@ -73,6 +74,7 @@ async def serving(extender: ScriptedExtender, directory: Path, *, ignorable: boo
         authority=trusted,
         certificate=client.certificate,
         key=client.key,
+        managed_resources=(I915,),
         ignorable=ignorable,
     )
     await runner.cleanup()

@@ -44,7 +44,7 @@ async def test_nodes_that_pass_and_reasons_for_the_rest(scripted: ScriptedExtend
         pytest.param({"url": "https://127.0.0.1:1"}, "failed filter with extender at URL", id="nobody-listens"),
         pytest.param({"path": "/nothing-here"}, "code 404", id="another-status-than-200"),
         pytest.param({"error": "not the leader"}, "not the leader", id="its-own-error"),
-        pytest.param({"error": 5}, "cannot be read", id="an-answer-of-another-form"),
+        pytest.param({"error": 5}, "cannot be decoded", id="response-of-another-form"),
         pytest.param({"stranger": True}, "CERTIFICATE_VERIFY_FAILED", id="a-server-of-another-authority"),
     ],
 )
@@ -72,6 +72,6 @@ async def test_failures(
         ),
     ],
 )
-async def test_whom_the_extender_is_asked_about(address: ExtenderAddress, value: dict[str, Any], asked: bool) -> None:
+async def test_whom_the_extender_manages(address: ExtenderAddress, value: dict[str, Any], asked: bool) -> None:
     async with aiohttp.ClientSession() as session:
-        assert ExtenderClient(address, session).is_asked_about(value) is asked
+        assert ExtenderClient(address, session).manages(value) is asked

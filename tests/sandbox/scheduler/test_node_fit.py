@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.scheduler.node_fit import pod_requests, requested_together, why_not
+from gas.sandbox.scheduler.node_fit import pod_requests, reasons_against, requested_together
 from tests.sandbox.objects import I915, node, pod
 
 
@@ -58,7 +58,7 @@ def test_what_a_pod_takes_of_a_node(init: list[tuple[int, str | None]], app: lis
     ],
 )
 def test_why_a_node_cannot_take_a_pod(wanted: dict[str, Any], on_node: dict[str, Any], reasons: list[str]) -> None:
-    assert why_not(wanted, on_node, {I915: Decimal(2)}) == reasons
+    assert reasons_against(wanted, on_node, {I915: Decimal(2)}) == reasons
 
 
 def test_pods_of_a_node_add_up() -> None:
