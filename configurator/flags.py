@@ -1,121 +1,251 @@
-"""The command line of ``gas-configurator``: the original's flags in Go's spelling, and ours."""
+"""The flags of ``gas-configurator``: the original's, and those that are new here."""
 
 from __future__ import annotations
 
+import os.path
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from ipaddress import ip_address
 from pathlib import Path
+from typing import ClassVar, Literal
+from urllib.parse import urlsplit
 
 from configurator.certificate_plan import GivenPair
-from configurator.extender_secret import SecretName
-from configurator.flag_table import DEPLOYMENT_FLAGS, FLAG_GROUPS, NO_BACKUP, Colour
+from configurator.extender_secret import DEFAULT, SecretName
 from configurator.kubernetes_version import KubernetesVersion
-from gas.daemon.flag_values import text
-from gas.daemon.go_flags import GoFlag, UsageError, boolean, describe_flags, read_go_flags
+from gas.daemon.flags import CommandFlags, IgnoredFlags, UsageError, flag, read_flags, switch
 
-_TABLE = (
-    *(flag for group in FLAG_GROUPS.values() for flag in group),
-    *(GoFlag(name, text, "", "FILE", "") for name in DEPLOYMENT_FLAGS),
-    GoFlag("h", boolean, False, "", ""),
+Colour = Literal["auto", "always", "never"]
+
+DEFAULT_TEMPLATE = Path("deploy/extender-configuration/scheduler-config.yaml")
+
+DEPLOYMENT_FLAGS = IgnoredFlags(
+    with_value=("gas-depl", "tas-depl"), reason="the manifests in deploy/ need no change for old releases"
 )
+"""Flags of the original for Kubernetes up to 1.23, where it rewrote node labels in these files."""
+
+_NO_BACKUP = Path("/dev/null")
+_HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]{0,62})(\.[A-Za-z0-9]([-A-Za-z0-9]{0,62}))*", re.ASCII)
+
+
+def path(value: str) -> Path:
+    """Parse a path and make it absolute, without ``..``. The file system is not consulted."""
+    if not value or "\0" in value:
+        raise ValueError("a path")
+    return Path(os.path.abspath(Path(value).expanduser()))  # noqa: PTH100 -- Path.resolve would follow links
+
+
+def backup_directory(value: str) -> Path | None:
+    """Parse the directory of the backups; /dev/null gives None, which is no backups."""
+    directory = path(value)
+    return None if directory == _NO_BACKUP else directory
+
+
+def url(value: str) -> str:
+    """Parse the URL at which kube-scheduler calls the extender."""
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme == "https" and parts.hostname and is_host(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or parts.path or parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("https://HOST:PORT and nothing after it")
+    return value
+
+
+def hosts(value: str) -> tuple[str, ...]:
+    """Parse a comma-separated list of DNS names and IP addresses; the empty text is an empty list."""
+    found = tuple(each.strip() for each in value.split(",")) if value else ()
+    if not all(is_host(each) for each in found):
+        raise ValueError("DNS names or IP addresses with commas between them")
+    return found
+
+
+def colour(value: str) -> Colour:
+    """Parse when to use colours."""
+    found: dict[str, Colour] = {"auto": "auto", "always": "always", "never": "never"}
+    if value in found:
+        return found[value]
+    raise ValueError("auto, always or never")
+
+
+def is_host(text: str) -> bool:
+    """Return whether the text is a DNS name or an IP address."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return len(text) <= 253 and _HOST.fullmatch(text) is not None
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """What the command line asks for.
+class Flags(CommandFlags):
+    """The command line of ``gas-configurator``. All paths are absolute.
 
-    backups               directory; None: no backups
-    template              None: the default
-    configuration_directory, certificate_directory, secret   None: not named, so what is in use stays
-    signing               certificate and key that were named with -cert and -key, or the defaults of both
-    is_signing_named      whether -cert and -key were named
-    given_serving         a serving pair that somebody else signed
-    warnings              sentences about flags that are not obeyed
+    ``configuration_directory``, ``certificate_directory``, ``secret`` and ``url`` are None if they were not given: what
+    is in use then stays in use.
     """
 
-    dry_run: bool
-    undo: bool
-    backups: Path | None
-    colour: Colour
-    manifest: Path
-    template: Path | None
-    configuration_directory: Path | None
-    kubernetes_version: KubernetesVersion | None
-    url: str | None
-    certificate_directory: Path | None
-    own_directory: Path
-    cluster_authority: bool
-    signing: tuple[Path, Path]
-    is_signing_named: bool
-    client_authority: Path | None
-    given_serving: GivenPair | None
-    more_names: tuple[str, ...]
-    secret: SecretName | None
-    apply_secret: bool
-    kubeconfig: Path
-    show_version: bool
-    show_help: bool
-    warnings: tuple[str, ...]
+    program: ClassVar[str] = "gas-configurator"
+    summary: ClassVar[str] = (
+        "Configures a kube-scheduler that runs as a static pod on this machine to call the extender, and makes the\n"
+        "certificates for both."
+    )
+    ignored: ClassVar[IgnoredFlags] = DEPLOYMENT_FLAGS
+
+    dry_run: bool = switch(
+        "dry-run",
+        "Show what would be changed, and change nothing. Does not need root if the files can be read.",
+        group="Preview and undo",
+    )
+    undo: bool = switch("undo", "Undo the last run that changed something.")
+    backups: Path | None = flag(
+        "b",
+        backup_directory,
+        "/etc/kubernetes",
+        "DIR",
+        "Directory for backups; /dev/null for no backups, and then nothing can be undone.",
+    )
+    colour: Colour = flag(
+        "color",
+        colour,
+        "auto",
+        "WHEN",
+        "Colours in the difference: auto (on a terminal and without NO_COLOR), always or never.",
+    )
+
+    manifest: Path = flag(
+        "m",
+        path,
+        "/etc/kubernetes/manifests/kube-scheduler.yaml",
+        "FILE",
+        "Static pod manifest of kube-scheduler.",
+        group="kube-scheduler",
+    )
+    template: Path | None = flag(
+        "f",
+        path,
+        None,
+        "FILE",
+        "Configuration of kube-scheduler that contains the extender. The original's, with XVERSIONX, works too.",
+        unset=f"{DEFAULT_TEMPLATE}, or a built-in one if that file does not exist",
+    )
+    configuration_directory: Path | None = flag(
+        "d",
+        path,
+        None,
+        "DIR",
+        "Directory for the configuration.",
+        unset="an existing configuration is changed in place; a new one goes to /etc/kubernetes/",
+    )
+    kubernetes_version: KubernetesVersion | None = flag(
+        "kubernetes-version",
+        KubernetesVersion.parse,
+        None,
+        "VERSION",
+        "Release of kube-scheduler, such as 1.34.",
+        unset="the tag of its image",
+    )
+    url: str | None = flag(
+        "url",
+        url,
+        None,
+        "URL",
+        "URL at which kube-scheduler calls the extender: https://HOST:PORT.",
+        unset="as in -f or the existing configuration",
+    )
+
+    certificate_directory: Path | None = flag(
+        "cert-dir",
+        path,
+        None,
+        "DIR",
+        "Directory for kube-scheduler's client certificate and key.",
+        group="Certificates",
+        unset="the directory in use, else /etc/certs/",
+    )
+    own_directory: Path = flag(
+        "pki-dir",
+        path,
+        "/etc/kubernetes/pki/gas",
+        "DIR",
+        "Directory for the certificate authority, the serving certificate and the Secret's manifest.",
+    )
+    cluster_authority: bool = switch(
+        "cluster-ca", "Sign with the cluster's certificate authority instead of a separate one."
+    )
+    signing_certificate: Path = flag(
+        "cert",
+        path,
+        "/etc/kubernetes/pki/ca.crt",
+        "FILE",
+        "The certificate authority for --cluster-ca, or the client certificate that kube-scheduler is to use. An "
+        "authority implies --cluster-ca.",
+    )
+    signing_key: Path = flag("key", path, "/etc/kubernetes/pki/ca.key", "FILE", "Private key of --cert.")
+    client_authority: Path | None = flag(
+        "client-ca", path, None, "FILE", "The authority that signed the client certificate in --cert."
+    )
+    serving_certificate: Path | None = flag(
+        "serving-cert",
+        path,
+        None,
+        "FILE",
+        "Serving certificate for the extender. Needs --serving-key and --serving-ca.",
+        unset="one is signed",
+    )
+    serving_key: Path | None = flag("serving-key", path, None, "FILE", "Private key of --serving-cert.")
+    serving_authority: Path | None = flag("serving-ca", path, None, "FILE", "The authority that signed --serving-cert.")
+    more_names: tuple[str, ...] = flag(
+        "san", hosts, "", "HOST,…", "More host names and addresses for the serving certificate.", unset="none"
+    )
+
+    secret: SecretName | None = flag(
+        "secret",
+        SecretName.parse,
+        None,
+        "NAME",
+        "Namespace and name of the Secret with the extender's certificates.",
+        group="The Secret",
+        unset=f"as in an earlier run, else {DEFAULT}",
+    )
+    apply_secret: bool = switch("apply-secret", "Also apply the Secret to the cluster.")
+    kubeconfig: Path = flag("kubeconfig", path, "/etc/kubernetes/admin.conf", "FILE", "Kubeconfig for --apply-secret.")
+
+    @property
+    def signing(self) -> tuple[Path, Path]:
+        """The certificate and key of -cert and -key."""
+        return self.signing_certificate, self.signing_key
+
+    @property
+    def is_signing_named(self) -> bool:
+        """Whether -cert and -key were given."""
+        return "cert" in self.given
+
+    @property
+    def given_serving(self) -> GivenPair | None:
+        """The serving certificate that another authority signed, if it was given."""
+        if self.serving_certificate is None or self.serving_key is None or self.serving_authority is None:
+            return None
+        return GivenPair(self.serving_certificate, self.serving_key, self.serving_authority)
 
 
 def parse_flags(argv: Sequence[str]) -> Flags:
-    """Raises UsageError."""
-    values, given = read_go_flags(argv, _TABLE)
-    if ("cert" in given) != ("key" in given):
+    """Parse the arguments after the program's name. Raises UsageError."""
+    flags = read_flags(Flags, argv)
+    if ("cert" in flags.given) != ("key" in flags.given):
         raise UsageError("-cert and -key belong together: name both, or neither")
-    serving = [values[name] for name in ("serving-cert", "serving-key", "serving-ca")]
-    if any(serving) and not all(serving):
+    if flags.given_serving is None and flags.given & {"serving-cert", "serving-key", "serving-ca"}:
         raise UsageError("--serving-cert, --serving-key and --serving-ca belong together: name all three, or none")
-    if values["client-ca"] and "cert" not in given:
-        raise UsageError("--client-ca is the authority of the client certificate of -cert, which is not named")
-    if values["client-ca"] and values["cluster-ca"]:
-        raise UsageError("--cluster-ca signs a client certificate, and --client-ca is for one that is given: name one")
-    if values["undo"] and (values["dry-run"] or values["apply-secret"]):
-        raise UsageError("--undo goes with neither --dry-run nor --apply-secret")
-    if values["undo"] and values["b"] == NO_BACKUP:
+    if flags.client_authority is not None and not flags.is_signing_named:
+        raise UsageError("--client-ca is the authority of the client certificate in -cert, which is missing")
+    if flags.client_authority is not None and flags.cluster_authority:
+        raise UsageError(
+            "--cluster-ca signs a client certificate, and --client-ca is for a given one: name one of them"
+        )
+    if flags.undo and (flags.dry_run or flags.apply_secret):
+        raise UsageError("--undo cannot be combined with --dry-run or --apply-secret")
+    if flags.undo and flags.backups is None:
         raise UsageError("--undo needs the directory of the backups in -b")
-    return Flags(
-        dry_run=values["dry-run"],
-        undo=values["undo"],
-        backups=None if values["b"] == NO_BACKUP else values["b"],
-        colour=values["color"],
-        manifest=values["m"],
-        template=values["f"],
-        configuration_directory=values["d"],
-        kubernetes_version=values["kubernetes-version"],
-        url=values["url"],
-        certificate_directory=values["cert-dir"],
-        own_directory=values["pki-dir"],
-        cluster_authority=values["cluster-ca"],
-        signing=(values["cert"], values["key"]),
-        is_signing_named="cert" in given,
-        client_authority=values["client-ca"],
-        given_serving=GivenPair(*serving) if all(serving) else None,
-        more_names=values["san"],
-        secret=values["secret"],
-        apply_secret=values["apply-secret"],
-        kubeconfig=values["kubeconfig"],
-        show_version=values["version"],
-        show_help=values["help"] or values["h"],
-        warnings=tuple(
-            f"flag --{name} has no effect: the manifests in deploy/ need no change for old releases"
-            for name in DEPLOYMENT_FLAGS
-            if name in given
-        ),
-    )
-
-
-def help_text() -> str:
-    """What --help prints."""
-    return (
-        "Usage: gas-configurator [flags]\n\n"
-        "Tells a kube-scheduler that is a static pod of this machine of the extender, with certificates for both.\n"
-        "Flags take one dash or two, and =VALUE or a VALUE of their own: -dry-run, -m FILE, --cert-dir=DIR.\n"
-        f"{describe_flags(FLAG_GROUPS)}\n"
-    )
-
-
-def own_version() -> str:
-    """The version of the installed package."""
-    return version("gas")
+    return flags

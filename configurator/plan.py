@@ -14,8 +14,7 @@ from configurator.certificate_plan import CertificateRequest, GivenPair, plan_ce
 from configurator.certificates import is_authority, read_certificates
 from configurator.errors import ConfiguratorError, FileTrouble
 from configurator.files import Change, FileState, WantedFile, changes, read_input, read_state
-from configurator.flag_table import DEFAULT_TEMPLATE
-from configurator.flags import Flags
+from configurator.flags import DEFAULT_TEMPLATE, Flags
 from configurator.host_names import serving_names
 from configurator.kubernetes_version import NEWEST
 from configurator.readability import unreadable

@@ -1,20 +1,20 @@
-"""``gas``: the administrator's commands. Each is a module of its own, imported when it is asked for."""
+"""``gas``: the administrator's commands. Each is a module of its own, which is imported when it is needed."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from gas.daemon.early_signals import quiet_end_on_signals
-from gas.daemon.standard_output import printed
+from gas.daemon.command import interrupt_on_signals, print_text, quiet_end_on_signals
 
 HELP = """Usage: gas COMMAND [flags]
 
 Commands:
-  doctor    looks at a cluster and says what is missing, each with the command that mends it
+  doctor    checks a cluster and reports what GPU scheduling still needs, each with the command that fixes it
 
-gas COMMAND --help says more. The programs that run in a cluster are gas-extender and gas-plugin, the one that tells
-kube-scheduler about the extender is gas-configurator.
+gas COMMAND --help shows the flags of a command. gas-extender and gas-plugin are the programs that run in a cluster;
+gas-configurator configures kube-scheduler to call the extender.
 """
 
 
@@ -22,17 +22,18 @@ def _doctor(argv: Sequence[str]) -> int:
     with quiet_end_on_signals():
         from gas.doctor.program import run
 
-    return run(argv)
+    with interrupt_on_signals(signal.SIGINT):
+        return run(argv)
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"doctor": _doctor}
 
 
 def main() -> int:
-    """Run one command. Answers its exit code; 2 for one that is not there."""
+    """Run one command. Return its exit code, or 2 if there is no such command."""
     arguments = sys.argv[1:]
     if arguments and arguments[0] in ("-h", "--help", "-help", "help"):
-        return printed("gas", HELP)
+        return print_text("gas", HELP)
     if not arguments or (command := COMMANDS.get(arguments[0])) is None:
         found = f"found {arguments[0][:80]!r}" if arguments else "found none"
         sys.stderr.write(f"gas: expected a command, {found}; see gas --help\n")

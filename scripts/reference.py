@@ -1,35 +1,30 @@
-"""Writes docs/reference.md from the code: ``python -m scripts.reference``. A test holds the page against it."""
+"""Write docs/reference.md from the code: ``python -m scripts.reference``. A test checks that the page is current."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from configurator import flag_table as configurator_flags
-from gas.daemon.go_flags import GoFlag, describe_flags
+from configurator.flags import Flags as ConfiguratorFlags
+from gas.daemon.flags import CommandFlags, Flag, flags_of
 from gas.decision import names as decision
-from gas.doctor import flags as doctor_flags
-from gas.extender import flag_table as extender_flags
+from gas.doctor.flags import Flags as DoctorFlags
 from gas.extender.card_books import CardBooks
 from gas.extender.card_series import card_series
+from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.intel import names
 from gas.intel.node_resources import MEMORY_MAX, MILLICORES
-from gas.plugin import flag_table as plugin_flags
+from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.metrics import Metrics as PluginMetrics
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 
-PROGRAMS: Mapping[str, Mapping[str, Sequence[GoFlag]]] = {
-    "gas-extender": extender_flags.FLAG_GROUPS,
-    "gas-plugin": plugin_flags.FLAG_GROUPS,
-    "gas-configurator": configurator_flags.FLAG_GROUPS,
-    "gas doctor": doctor_flags.FLAG_GROUPS,
-}
+PROGRAMS: tuple[type[CommandFlags], ...] = (ExtenderFlags, PluginFlags, ConfiguratorFlags, DoctorFlags)
 
 RESOURCES = (
     *((names.PREFIX + name, "pods ask, kubelet counts", "cards of this driver") for name in names.COUNT_RESOURCES),
@@ -85,12 +80,12 @@ POD_ANNOTATIONS = (
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [
         "# Reference: every name",
         "",
-        "Made from the code by `python -m scripts.reference`. What the names mean in full is in [pods.md](pods.md),"
-        " [nodes.md](nodes.md), [extender.md](extender.md) and [plugin.md](plugin.md).",
+        "This page is generated from the code by `make reference`. [pods.md](pods.md), [nodes.md](nodes.md),"
+        " [extender.md](extender.md) and [plugin.md](plugin.md) explain the names in context.",
         "",
         "## Resources",
         "",
@@ -132,20 +127,49 @@ def page() -> str:
         "",
         "## Flags",
         "",
-        "One dash or two; `-v=4` or `-v 4`; a boolean takes a value only after `=`; the last of several wins. Defaults"
-        " are in brackets.",
+        "A flag takes one dash or two, and its value after `=` or a space: `-v=4`, `--port 9001`. A boolean takes a"
+        " value only after `=`: `--leader-elect=false`. If a flag is given several times, the last one wins. An unknown"
+        " flag or an invalid value ends the program with status 2.",
         "",
     ]
-    for program, groups in PROGRAMS.items():
-        parts += [f"### {program}", "", "```", describe_flags(groups).strip("\n"), "```", ""]
+    for program in PROGRAMS:
+        parts += [f"### {program.program}", "", *_flags(program)]
     parts += ["## Metrics", ""]
     for program, rows in metrics().items():
         parts += [f"### Metrics of {program}", "", *_table(("metric", "kind", "labels", "meaning"), rows), ""]
     return "\n".join(parts)
 
 
+def _flags(program: type[CommandFlags]) -> Iterator[str]:
+    group = ""
+    rows: list[tuple[str, str, str]] = []
+    for flag in flags_of(program):
+        if flag.group != group:
+            group = flag.group
+            rows.append((f"**{group}**", "", ""))
+        rows.append((f"`{flag.dashed}`", _default(flag), _escaped(flag.description)))
+    yield from ("| flag | default | meaning |", "|---|---|---|")
+    yield from (f"| {' | '.join(row)} |".replace("|  |", "| |").replace("|  |", "| |") for row in rows)
+    yield ""
+    ignored = program.ignored
+    if names := [f"`--{name}`" for name in (*ignored.switches, *ignored.with_value)]:
+        yield from (f"Accepted without effect, with a warning: {', '.join(names)}.", "")
+
+
+def _default(flag: Flag) -> str:
+    """Return the default as code if it is a value, in plain words if it is a description."""
+    if flag.unset or not flag.default:
+        return _escaped(flag.default_in_words)
+    return f"`{flag.default}`"
+
+
+def _escaped(text: str) -> str:
+    """Escape what Markdown takes for HTML or for the end of a cell."""
+    return text.replace("<", "&lt;").replace("|", "\\|")
+
+
 def metrics() -> dict[str, list[tuple[str, str, str, str]]]:
-    """Program -> name, kind, labels and meaning of each of its metrics."""
+    """Return name, kind, labels and meaning of each metric, by program."""
     extender, plugin = ExtenderMetrics("0"), PluginMetrics("0")
     for watches in (extender.watches, plugin.watches):
         watches.follow("pods", _Watched())
@@ -166,7 +190,7 @@ async def _of_cards() -> list[tuple[str, str, str, str]]:
 
 
 class _Watched:
-    """A watch that has heard of the API server a moment ago."""
+    """A watch that heard from the API server a moment ago."""
 
     last_contact = 0.0
     relists = broken = undecodable = 0

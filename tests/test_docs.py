@@ -11,17 +11,13 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from configurator.flag_table import DEPLOYMENT_FLAGS
 from gas.cards import Card
-from gas.daemon.go_flags import GoFlag
-from gas.daemon.klog_flags import KLOG_FLAGS
+from gas.daemon.flags import flags_of
 from gas.decision import names as decision
 from gas.extender.card_series import card_series
-from gas.extender.flag_table import FLAG_GROUPS
 from gas.extender.metrics import Metrics
 from gas.intel import names
 from gas.placement import refusal
-from gas.plugin.flag_table import FLAG_GROUPS as PLUGIN_FLAG_GROUPS
 from gas.plugin.kubelet.device_server import Outcome
 from gas.plugin.metrics import Metrics as PluginMetrics
 from scripts.reference import PROGRAMS
@@ -33,14 +29,8 @@ PAGES = {page.name: page.read_text(encoding="utf-8") for page in [ROOT / "README
 EXTENDER, PODS, NODES = PAGES["extender.md"], PAGES["pods.md"], PAGES["nodes.md"]
 TROUBLESHOOTING, PLUGIN = PAGES["troubleshooting.md"], PAGES["plugin.md"]
 
-FLAGS = {
-    page: {flag.name: flag for group in groups.values() for flag in group}
-    for page, groups in (("extender.md", FLAG_GROUPS), ("plugin.md", PLUGIN_FLAG_GROUPS))
-}
-"""The flags of a program, by the page about it."""
-OWN_FLAGS = {
-    program: {flag.name for group in groups.values() for flag in group} for program, groups in PROGRAMS.items()
-}
+OWN_FLAGS = {program.program: {flag.name for flag in flags_of(program)} for program in PROGRAMS}
+IGNORED_FLAGS = {flag.name for program in PROGRAMS for flag in program.ignored.flags}
 OTHERS_FLAGS = {
     "kube-scheduler": {
         "config",
@@ -101,12 +91,6 @@ def dashed(name: str) -> str:
     return f"-{name}" if len(name) == 1 else f"--{name}"
 
 
-def default_in_words(flag: GoFlag) -> str:
-    """What the help text has in its last brackets."""
-    match = re.search(r"\(([^()]*)\)$", flag.meaning)
-    return match[1] if match else "false"
-
-
 def code_spans(page: str) -> list[str]:
     text = re.sub(r"^ *```.*?^ *```$", "", page, flags=re.DOTALL | re.MULTILINE)
     return re.findall(r"`([^`\n]+)`", text)
@@ -131,22 +115,9 @@ def anchors(page: str) -> set[str]:
     return made | set(re.findall(r'<a id="([^"]+)">', page))
 
 
-@pytest.mark.parametrize(("page", "name"), [(page, name) for page, flags in FLAGS.items() for name in flags])
-def test_the_table_of_flags_has_the_flag_with_its_default(page: str, name: str) -> None:
-    section = PAGES[page].partition("## Flags")[2].partition("\n## ")[0]
-    defaults = [row[1] for row in table_rows(section) if row[0] == dashed(name)]
-    assert defaults == [default_in_words(FLAGS[page][name])]
-
-
-@pytest.mark.parametrize("name", [flag.name for flag in KLOG_FLAGS])
-def test_flags_without_effect_are_listed(name: str) -> None:
-    assert f"`--{name}`" in EXTENDER
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_names_only_flags_that_exist(page: str) -> None:
-    known = set().union(*OWN_FLAGS.values(), *OTHERS_FLAGS.values(), DEPLOYMENT_FLAGS, {"h"})
-    known |= {flag.name for flag in KLOG_FLAGS}
+    known = set().union(*OWN_FLAGS.values(), *OTHERS_FLAGS.values(), IGNORED_FLAGS, {"h"})
     named = {match[1] for span in code_spans(PAGES[page]) if (match := re.match(r"--?([A-Za-z][\w-]*)", span))}
     assert named <= known
 
@@ -163,12 +134,12 @@ def test_pages_name_the_flags_of_other_programs_that_are_listed_here() -> None:
     assert set().union(*OTHERS_FLAGS.values()) <= spans
 
 
-@pytest.mark.parametrize(("page", "program"), [("install-by-hand.md", "extender.md"), ("plugin.md", "plugin.md")])
+@pytest.mark.parametrize(("page", "program"), [("install-by-hand.md", "gas-extender"), ("plugin.md", "gas-plugin")])
 def test_the_service_of_the_installation_uses_only_flags_that_exist(page: str, program: str) -> None:
     (command,) = re.findall(r"^ExecStart=(.*?)[^\\]$", PAGES[page], re.DOTALL | re.MULTILINE)
     used = set(re.findall(r"--([A-Za-z-]+)", command))
     assert used
-    assert used <= FLAGS[program].keys()
+    assert used <= OWN_FLAGS[program]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,19 @@
-"""Values of flags, from text. Each function raises ValueError with what it expected, in words."""
+"""Parsers for the values of flags.
+
+Each raises ValueError with what it expects, in words that fit into "expected …, found …".
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -15,41 +22,55 @@ _DURATION = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?)(?P<unit>ms|s|m)?"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 
 
+def boolean(value: str) -> bool:
+    """Parse what Go accepts as a boolean: 1, t, T, TRUE, true, True and their opposites."""
+    if value in ("1", "t", "T", "TRUE", "true", "True"):
+        return True
+    if value in ("0", "f", "F", "FALSE", "false", "False"):
+        return False
+    raise ValueError("true or false")
+
+
 def text(value: str) -> str:
-    """Any text, the empty one too."""
+    """Accept any text, also the empty one."""
     return value
 
 
+def text_or_none(value: str) -> str | None:
+    """Accept any text; the empty text gives None, as if the flag were not given."""
+    return value or None
+
+
 def whole(value: str) -> int:
-    """A whole number from 0."""
+    """Parse a whole number from 0."""
     if _WHOLE.fullmatch(value) is None:
         raise ValueError("a whole number from 0")
     return int(value)
 
 
 def positive(value: str) -> int:
-    """A whole number from 1."""
+    """Parse a whole number from 1."""
     if _WHOLE.fullmatch(value) is None or int(value) == 0:
         raise ValueError("a whole number from 1")
     return int(value)
 
 
 def rate(value: str) -> float:
-    """A number over 0, fractions too."""
+    """Parse a number over 0; fractions are accepted."""
     if _NUMBER.fullmatch(value) is None or not math.isfinite(float(value)) or float(value) <= 0:
         raise ValueError("a number over 0")
     return float(value)
 
 
 def port(value: str) -> int:
-    """A TCP port; 0 is any free one."""
+    """Parse a TCP port; 0 stands for any free port."""
     if _WHOLE.fullmatch(value) is None or int(value) > 65535:
         raise ValueError("a port, 0 to 65535")
     return int(value)
 
 
 def address(value: str) -> str:
-    """An IP address, or the empty text for every address of the machine."""
+    """Parse an IP address; the empty text stands for every address of the machine."""
     if not value:
         return ""
     try:
@@ -59,14 +80,21 @@ def address(value: str) -> str:
 
 
 def file(value: str) -> Path:
-    """The path of a file, which need not exist yet; ``~`` is the home directory."""
+    """Parse the path of a file, which need not exist yet; ``~`` stands for the home directory."""
     if not value:
         raise ValueError("the path of a file")
     return Path(value).expanduser()
 
 
+def directory(value: str) -> Path:
+    """Parse the path of a directory, which need not exist yet; ``~`` stands for the home directory."""
+    if not value:
+        raise ValueError("the path of a directory")
+    return Path(value).expanduser()
+
+
 def names(value: str) -> frozenset[str]:
-    """A comma-separated list without empty members; the empty text is no name at all."""
+    """Parse a comma-separated list without empty members; the empty text is an empty list."""
     if not value:
         return frozenset()
     members = [member.strip() for member in value.split(",")]
@@ -76,23 +104,36 @@ def names(value: str) -> frozenset[str]:
 
 
 def object_name(value: str) -> str:
-    """The name of a Kubernetes object; the empty text stands for the default."""
+    """Parse the name of a Kubernetes object; the empty text stands for the default."""
     if value and _NAME.fullmatch(value) is None:
         raise ValueError("a Kubernetes name: lower-case letters, digits, - and .")
     return value
 
 
 def duration(value: str) -> float:
-    """Seconds: ``20s``, ``1.5m``, ``500ms``, or a plain number of seconds."""
+    """Parse a time into seconds: ``20s``, ``1.5m``, ``500ms``, or a plain number of seconds."""
     if (match := _DURATION.fullmatch(value)) is None:
         raise ValueError("a time such as 20s, 1.5m or 500ms")
     return float(match["number"]) * _SECONDS[match["unit"]]
 
 
-def log_format(value: str) -> Literal["text", "json"]:
-    """How log lines look."""
+def text_or_json(value: str) -> Literal["text", "json"]:
+    """Parse the name of an output format."""
     if value == "text":
         return "text"
     if value == "json":
         return "json"
     raise ValueError("text or json")
+
+
+def one_of(choices: type[_Choice]) -> Callable[[str], _Choice]:
+    """Return a parser that accepts the values of an enumeration."""
+
+    def parse(value: str) -> _Choice:
+        try:
+            return choices(value)
+        except ValueError:
+            *most, last = choices
+            raise ValueError(f"{', '.join(most)} or {last}") from None
+
+    return parse

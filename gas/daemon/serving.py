@@ -1,37 +1,115 @@
-"""Running applications on sockets with Hypercorn, all on this event loop, until told to stop."""
+"""Serve applications on sockets with Hypercorn, on the running event loop, until the program is to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import logging
+import os
+import socket
 import ssl
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from socket import socket
 from typing import Any, cast
+from weakref import WeakSet
 
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config, Sockets
 from hypercorn.typing import Framework
 from starlette.types import ASGIApp
 
-from gas.daemon.listening import ListeningSocket
+from gas.errors import GasError
 
 logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
+
+STALLED = 30_000
+"""Milliseconds after which the kernel closes the connection of a peer that neither receives nor acknowledges."""
 
 HANDSHAKE_TIMEOUT = 10.0
 """Seconds from a connection to the end of its TLS handshake."""
 
 LONGEST_HEADERS = 16 * 1024
-"""Bytes of the headers of one request."""
-
+"""Most bytes of the headers of one request."""
 
 SCHEDULER_KEEP_ALIVE = 120.0
 """Seconds for the scheduler's port; see `Port`."""
 
 PLAIN_KEEP_ALIVE = 15.0
-"""Seconds for the plain port, where anybody may connect."""
+"""Seconds for the plain port, which any client can connect to; see `Port`."""
+
+
+class CannotListen(GasError):
+    """A port is in use or not permitted, or its address is not this machine's. The message names the flag to change."""
+
+
+class ListeningSocket(socket.socket):
+    """A listening socket that keeps track of its open connections."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        super().__init__(opened.family, opened.type, opened.proto, fileno=opened.detach())
+        self._accepted: WeakSet[socket.socket] = WeakSet()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted, peer = super().accept()
+        self._accepted.add(accepted)
+        return accepted, peer
+
+    def break_off(self) -> None:
+        """Shut down every open connection now, also those with a request in progress. Their owner closes them."""
+        for accepted in list(self._accepted):
+            with contextlib.suppress(OSError):  # it is closed already
+                accepted.shutdown(socket.SHUT_RDWR)
+
+
+def listen(address: str, port: int, *, flag: str, stalled: int = STALLED) -> ListeningSocket:
+    """Open a TCP socket. It accepts connections from now on; they wait until the socket is served.
+
+    address  an IP address; empty is every address of the machine, IPv4 and IPv6 (only IPv4 where there is no IPv6)
+    port     0 picks a free port
+    flag     name of the flag that the error message names
+    stalled  milliseconds, see STALLED
+
+    Raises CannotListen.
+    """
+    try:
+        opened = ListeningSocket(_open(address, port))
+    except OSError as error:
+        where = f"port {port}" + (f" of {address}" if address else "")
+        raise CannotListen(f"--{flag}: cannot listen on {where}: {_why(error)}") from None
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled)
+    # Connections inherit TCP_NODELAY. asyncio would set it only for sockets that were made with the protocol's number,
+    # and without it the last piece of a response waits 40 ms for the client's acknowledgement of the first.
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setblocking(False)
+    return opened
+
+
+def _open(address: str, port: int) -> socket.socket:
+    if address:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return socket.create_server((address, port), family=family, backlog=BACKLOG)
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+    return socket.create_server(("0.0.0.0", port), backlog=BACKLOG)  # noqa: S104 -- every address is asked for
+
+
+def _why(error: OSError) -> str:
+    reasons = {
+        errno.EADDRINUSE: "it is in use; stop the program that listens there, or choose another port",
+        errno.EACCES: "it is not permitted; ports below 1024 need a privilege, choose another port",
+        errno.EADDRNOTAVAIL: "this machine does not have that address",
+    }
+    code = error.errno or 0
+    return reasons.get(code, os.strerror(code))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +117,9 @@ class Port:
     """One application on one socket.
 
     tls         the context to serve with, None for plain HTTP
-    keep_alive  seconds that a connection may be open without a complete request: until the headers of the
-                first, and between two. kube-scheduler gives an idle connection up after 90 s and must be the
-                first to do so, because a request that is sent into a closing connection is lost
+    keep_alive  seconds that a connection may be open without a complete request: until the headers of the first
+                request, and between two. kube-scheduler closes an idle connection after 90 s and must be the first
+                to do so, because a request that is sent into a closing connection is lost
     """
 
     app: ASGIApp
@@ -50,37 +128,66 @@ class Port:
     keep_alive: float
 
 
+async def serve_with(
+    ports: Sequence[Port],
+    stopping: asyncio.Event,
+    *,
+    graceful_timeout: float,
+    background: Sequence[Coroutine[Any, Any, None]],
+    finish: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Serve the ports and run background work until ``stopping`` is set; then finish requests and cancel the work.
+
+    Background work never returns by itself. If it raises, serving ends and the exception is raised here.
+
+    graceful_timeout  most seconds for requests in progress, see `serve`
+    finish            awaited after the last request, while the background work still runs
+    """
+    tasks = [asyncio.ensure_future(work) for work in background]
+    serving = asyncio.create_task(serve(ports, stopping, graceful_timeout=graceful_timeout))
+    try:
+        done, _ = await asyncio.wait([serving, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        if finish is not None:
+            await finish()
+    finally:
+        for task in (serving, *tasks):
+            task.cancel()
+        await asyncio.gather(serving, *tasks, return_exceptions=True)
+
+
 async def serve(
     ports: Sequence[Port],
-    shutdown: asyncio.Event,
+    stopping: asyncio.Event,
     *,
     graceful_timeout: float,
     handshake_timeout: float = HANDSHAKE_TIMEOUT,
 ) -> None:
-    """Serve until ``shutdown`` is set; then finish what is in hand, for at most ``graceful_timeout`` seconds.
+    """Serve until ``stopping`` is set; then finish requests in progress, for at most ``graceful_timeout`` seconds.
 
-    Owns the sockets from now on. Raises what made a port fail before that.
+    Owns the sockets from now on. If a port fails before that, its exception is raised.
     """
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_broken_connection)
+    loop.set_exception_handler(_report_broken_connection)
     servers = [
         asyncio.create_task(
             hypercorn_serve(
                 cast(Framework, port.app),
                 _PortConfig(port, graceful_timeout, handshake_timeout),
-                shutdown_trigger=shutdown.wait,
+                shutdown_trigger=stopping.wait,
                 mode="asgi",
             )
         )
         for port in ports
     ]
-    stopped = asyncio.create_task(shutdown.wait())
+    stopped = asyncio.create_task(stopping.wait())
     try:
         await asyncio.wait([*servers, stopped], return_when=asyncio.FIRST_COMPLETED)
         for server in servers:
             if server.done() and not stopped.done():
                 server.result()
-        # Hypercorn's own patience does not end a connection whose client takes nothing.
+        # Hypercorn's own timeout does not end a connection whose client does not receive.
         await asyncio.wait(servers, timeout=graceful_timeout + 1)
         for port in ports:
             port.socket.break_off()
@@ -90,20 +197,9 @@ async def serve(
             task.cancel()
         ended, _ = await asyncio.wait(servers, timeout=1)
         for server in ended:
-            if shutdown.is_set() and not server.cancelled() and (error := server.exception()) is not None:
-                logger.warning("a port did not stop in order: %r", error)
+            if stopping.is_set() and not server.cancelled() and (error := server.exception()) is not None:
+                logger.warning("a port did not stop cleanly: %r", error)
         loop.set_exception_handler(None)
-
-
-async def until_served(serving: Coroutine[Any, Any, None], background: list[asyncio.Task[None]]) -> None:
-    """Wait until nothing is served any more. A background task never ends by itself; if one does, that is raised."""
-    served = asyncio.create_task(serving)
-    done, _ = await asyncio.wait([served, *background], return_when=asyncio.FIRST_COMPLETED)
-    if served not in done:
-        served.cancel()
-        await asyncio.wait([served])
-    for task in done:
-        task.result()
 
 
 class _PortConfig(Config):
@@ -113,7 +209,7 @@ class _PortConfig(Config):
     errorlog = logging.getLogger("hypercorn")
     include_server_header = False
     h11_max_incomplete_size = LONGEST_HEADERS
-    keep_alive_max_requests = sys.maxsize  # on HTTP/2 the request that reaches it would get no answer
+    keep_alive_max_requests = sys.maxsize  # on HTTP/2 the request that reaches it would get no response
 
     def __init__(self, port: Port, graceful_timeout: float, handshake_timeout: float) -> None:
         self._port = port
@@ -129,13 +225,13 @@ class _PortConfig(Config):
         return self._port.tls
 
     def create_sockets(self) -> Sockets:
-        sockets: list[socket] = [self._port.socket]
+        sockets: list[socket.socket] = [self._port.socket]
         return Sockets(sockets, [], []) if self.ssl_enabled else Sockets([], sockets, [])
 
 
-def _broken_connection(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A peer that breaks HTTP/2's rules, or takes nothing, ends its connection by an exception: no fault of ours."""
+def _report_broken_connection(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log a connection that ended by an exception: its peer broke HTTP/2's rules, or did not receive."""
     if context.get("message") == "Unhandled exception in client_connected_cb":
-        logger.warning("gave up a connection: %r", context.get("exception"))
+        logger.warning("closed a broken connection: %r", context.get("exception"))
     else:
         loop.default_exception_handler(context)

@@ -1,119 +1,91 @@
-"""The command line of ``gas doctor``, in the spelling of the other programs."""
+"""The flags of ``gas doctor``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
-from gas.daemon import flag_values
-from gas.daemon.go_flags import GoFlag, UsageError, boolean, describe_flags, read_go_flags
-
-
-def _output(value: str) -> Literal["text", "json"]:
-    return flag_values.log_format(value)
+from gas.daemon import flag_values as values
+from gas.daemon.flags import CommandFlags, UsageError, flag, read_flags, switch
 
 
-FLAG_GROUPS = {
-    "Where to look": (
-        GoFlag(
-            "kubeconfig",
-            flag_values.text,
-            "",
-            "FILE",
-            "how to reach the cluster ($KUBECONFIG, else ~/.kube/config; in a pod its service account)",
-        ),
-        GoFlag("context", flag_values.text, "", "NAME", "of the kubeconfig (its current one)"),
-        GoFlag(
-            "control-plane",
-            flag_values.file,
-            Path("/etc/kubernetes"),
-            "DIR",
-            "what /etc/kubernetes is on the control-plane node, here or mounted (/etc/kubernetes)",
-        ),
-        GoFlag(
-            "manifest",
-            flag_values.file,
-            None,
-            "FILE",
-            "kube-scheduler's static pod (manifests/kube-scheduler.yaml in --control-plane)",
-        ),
-        GoFlag(
-            "scheduler-config",
-            flag_values.file,
-            None,
-            "FILE",
-            "kube-scheduler's configuration, where it is no static pod (what --config in the manifest says)",
-        ),
-        GoFlag("node", flag_values.object_name, "", "NAME", "look at this node alone (every node)"),
-    ),
-    "What to do": (
-        GoFlag("no-dry-pod", boolean, False, "", "do not ask the extender about a pod that is not there (false)"),
-        GoFlag("timeout", flag_values.duration, 10.0, "TIME", "patience with each thing that does not answer (10s)"),
-    ),
-    "What to show": (
-        GoFlag("o", _output, "text", "FORMAT", "text or json (text)"),
-        GoFlag("all", boolean, False, "", "show in the text what is well one by one, too (false)"),
-        GoFlag("version", boolean, False, "", "print the version and exit"),
-        GoFlag("help", boolean, False, "", "print this text and exit; also -h"),
-    ),
-}
-
-_TABLE = (*(flag for group in FLAG_GROUPS.values() for flag in group), GoFlag("h", boolean, False, "", ""))
+def positive_duration(value: str) -> float:
+    """Parse a time over 0 into seconds."""
+    if (seconds := values.duration(value)) <= 0:
+        raise ValueError("a time over 0")
+    return seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """What the command line asks for.
+class Flags(CommandFlags):
+    """The command line of ``gas doctor``. Empty names select the usual kubeconfig, its context, and every node."""
 
-    kubeconfig, context  empty: the usual ones
-    node                 empty: every node
-    timeout              seconds
-    """
+    program: ClassVar[str] = "gas doctor"
+    summary: ClassVar[str] = (
+        "Checks a cluster, reports what GPU scheduling still needs, each with the command that fixes it, and changes\n"
+        "nothing. Exit code 0: all checks passed; 1: a check failed; 2: something could not be checked."
+    )
 
-    kubeconfig: str = ""
-    context: str = ""
-    control_plane: Path = Path("/etc/kubernetes")
-    manifest: Path | None = None
-    scheduler_config: Path | None = None
-    node: str = ""
-    dry_pod: bool = True
-    timeout: float = 10.0
-    output: Literal["text", "json"] = "text"
-    show_all: bool = False
-    show_version: bool = False
-    show_help: bool = False
+    kubeconfig: str = flag(
+        "kubeconfig",
+        values.text,
+        "",
+        "FILE",
+        "Kubeconfig with which to reach the cluster.",
+        group="Where to look",
+        unset="$KUBECONFIG, else ~/.kube/config; in a pod its service account",
+    )
+    context: str = flag(
+        "context", values.text, "", "NAME", "Context of the kubeconfig.", unset="the kubeconfig's current context"
+    )
+    control_plane: Path = flag(
+        "control-plane",
+        values.directory,
+        "/etc/kubernetes",
+        "DIR",
+        "Where /etc/kubernetes of the control-plane node is found, on this machine or mounted.",
+    )
+    manifest: Path | None = flag(
+        "manifest",
+        values.file,
+        None,
+        "FILE",
+        "Static pod manifest of kube-scheduler.",
+        unset="manifests/kube-scheduler.yaml in --control-plane",
+    )
+    scheduler_config: Path | None = flag(
+        "scheduler-config",
+        values.file,
+        None,
+        "FILE",
+        "Configuration of a kube-scheduler that is not a static pod. Cannot be combined with --manifest.",
+        unset="the file that --config in the manifest names",
+    )
+    node: str = flag("node", values.object_name, "", "NAME", "Check only this node.", unset="every node")
+
+    no_dry_pod: bool = switch(
+        "no-dry-pod", "Do not ask the extender about a pod that does not exist.", group="What to do"
+    )
+    timeout: float = flag(
+        "timeout", positive_duration, "10s", "TIME", "How long to wait for each request or file that does not respond."
+    )
+
+    output: Literal["text", "json"] = flag(
+        "o", values.text_or_json, "text", "FORMAT", "Format of the report: text or json.", group="What to show"
+    )
+    show_all: bool = switch("all", "Also show each passed check in the text.")
+
+    @property
+    def dry_pod(self) -> bool:
+        """Whether the extender is asked about a pod that does not exist."""
+        return not self.no_dry_pod
 
 
 def parse_flags(argv: Sequence[str]) -> Flags:
-    """The arguments after ``gas doctor``. Raises UsageError."""
-    values, _ = read_go_flags(argv, _TABLE)
-    if values["timeout"] <= 0:
-        raise UsageError("flag --timeout: expected a time over 0, found '0'")
-    if values["manifest"] is not None and values["scheduler-config"] is not None:
+    """Parse the arguments after ``gas doctor``. Raises UsageError."""
+    flags = read_flags(Flags, argv)
+    if flags.manifest is not None and flags.scheduler_config is not None:
         raise UsageError("flags --manifest and --scheduler-config: expected one of them")
-    return Flags(
-        kubeconfig=values["kubeconfig"],
-        context=values["context"],
-        control_plane=values["control-plane"],
-        manifest=values["manifest"],
-        scheduler_config=values["scheduler-config"],
-        node=values["node"],
-        dry_pod=not values["no-dry-pod"],
-        timeout=values["timeout"],
-        output=values["o"],
-        show_all=values["all"],
-        show_version=values["version"],
-        show_help=values["help"] or values["h"],
-    )
-
-
-def help_text() -> str:
-    """What --help prints."""
-    return (
-        "Usage: gas doctor [flags]\n\n"
-        "Looks at a cluster and says what is missing for GPUs by the card, each with the command that mends it.\n"
-        "Changes nothing. Exit code 0: all is well; 1: something is not; 2: something could not be looked at.\n"
-        f"{describe_flags(FLAG_GROUPS)}\n"
-    )
+    return flags

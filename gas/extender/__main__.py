@@ -1,18 +1,28 @@
-"""``gas-extender``: the program's start. What it does is in `gas.extender.command_line`."""
+"""``gas-extender``: the start of the program."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from gas.daemon.early_signals import quiet_end_on_signals
+from gas.daemon.command import own_version, quiet_end_on_signals, run_command, run_daemon
+
+if TYPE_CHECKING:
+    from gas.extender.flags import Flags
 
 
 def main() -> int:
-    """Run until told to stop. Answers the exit code."""
+    """Serve until SIGTERM or SIGINT. Return the exit code: 0 after a clean stop, 1 for a failure, 2 for bad usage."""
     with quiet_end_on_signals():
-        from gas.extender.command_line import run
+        from gas.extender.flags import Flags, parse_flags
 
-        return run(sys.argv[1:])
+        return run_command(Flags, sys.argv[1:], parse=parse_flags, run=_run)
+
+
+def _run(flags: Flags) -> int:
+    from gas.extender.program import run_extender
+
+    return run_daemon(flags, lambda: run_extender(flags, own_version()))
 
 
 if __name__ == "__main__":

@@ -1,76 +1,146 @@
-"""The command line of ``gas-extender``: the original's flags in Go's spelling, and ours."""
+"""The flags of ``gas-extender``: the original's, and those that are new here."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
-from gas.daemon.go_flags import GoFlag, boolean, describe_flags, read_go_flags
-from gas.daemon.klog_flags import KLOG_FLAGS, ignored_klog_flags
-from gas.extender.flag_table import FLAG_GROUPS
+from gas.daemon import flag_values as values
+from gas.daemon.flags import DaemonFlags, flag, read_flags, switch
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-"""Where a pod finds the name of its own namespace."""
+"""The file in which a pod finds the name of its own namespace."""
 
 DEFAULT_QPS = 5.0
 DEFAULT_BURST = 10
 MOST_REQUESTS = 1000
-"""The original's defaults of ``--qps`` and ``--burst``, and its cap of both."""
+"""The original's defaults of ``--qps`` and ``--burst``, and its upper limit of both."""
 
-_TABLE = (
-    *(flag for group in FLAG_GROUPS.values() for flag in group),
-    GoFlag("h", boolean, False, "", ""),
-    *KLOG_FLAGS,
-)
+DEFAULT_LEASE_NAME = "gas-extender"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """What the command line asks for.
+class Flags(DaemonFlags):
+    """The command line of ``gas-extender``. `parse_flags` fills in the defaults that depend on other flags or the pod.
 
-    kube_config         a kubeconfig's path when --kubeConfig was given, else None
-    port, metrics_port  0 is any free one
-    bind_address, metrics_address   an IP address; empty is every address of the machine, IPv4 and IPv6
-    cert, key, cacert   PEM files: the serving pair, and the authorities of clients
-    allowed_names       names of the clients that may call; empty is every client with a verified certificate
-    balanced_resource   a resource name without prefix, or None
-    search_steps        most steps of one search for cards, None for the built-in limit
-    qps, burst          requests to the API server a second and at once; both None for no limit, else both numbers
-    verbosity           klog's -v
-    shutdown_timeout    seconds
-    show_version, show_help   print that, and exit with 0
-    warnings            sentences to log once logging is set up: flags that were given and are not obeyed
+    Sizes are in bytes and times in seconds. ``qps`` and ``burst`` are both None (no limit) or both numbers. Empty
+    ``allowed_names`` allow every client with a verified certificate.
     """
 
-    kube_config: str | None
-    port: int
-    bind_address: str
-    metrics_port: int
-    metrics_address: str
-    cert: Path
-    key: Path
-    cacert: Path
-    allowed_names: frozenset[str]
-    max_request_bytes: int
-    shutdown_timeout: float
-    allowlist: bool
-    denylist: bool
-    balanced_resource: str | None
-    search_steps: int | None
-    qps: float | None
-    burst: int | None
-    leader_elect: bool
-    lease_namespace: str
-    lease_name: str
-    verbosity: int
-    log_format: Literal["text", "json"]
-    show_version: bool
-    show_help: bool
-    warnings: tuple[str, ...]
+    program: ClassVar[str] = "gas-extender"
+    summary: ClassVar[str] = (
+        "Keeps track of the GPUs that pods hold, card by card, tells kube-scheduler which nodes have room for a pod,\n"
+        "and binds the pod to cards."
+    )
+
+    port: int = flag(
+        "port",
+        values.port,
+        "9001",
+        "N",
+        "Port for filter and bind requests; 0 picks a free port.",
+        group="Serving kube-scheduler (TLS)",
+    )
+    bind_address: str = flag(
+        "bind-address",
+        values.address,
+        "",
+        "IP",
+        "Address that --port listens on.",
+        unset="every address, IPv4 and IPv6",
+    )
+    cert: Path = flag(
+        "cert", values.file, "/gas/cert/tls.crt", "FILE", "Serving certificate, followed by its chain (PEM)."
+    )
+    key: Path = flag("key", values.file, "/gas/cert/tls.key", "FILE", "Private key of --cert, not encrypted (PEM).")
+    cacert: Path = flag(
+        "cacert",
+        values.file,
+        "/etc/kubernetes/pki/ca.crt",
+        "FILE",
+        "Certificate authorities that must have signed a client's certificate (PEM).",
+    )
+    allowed_names: frozenset[str] = flag(
+        "allowed-names",
+        values.names,
+        "",
+        "NAME,…",
+        "Common names or DNS names of the clients that may call. Set it if --cacert is the cluster's authority, which "
+        "also signs the certificate of every kubelet.",
+        unset="every client with a verified certificate",
+    )
+    max_request_bytes: int = flag(
+        "max-request-bytes", values.positive, "67108864", "N", "Size of the largest request body that is accepted."
+    )
+    shutdown_timeout: float = flag(
+        "shutdown-timeout",
+        values.duration,
+        "20s",
+        "TIME",
+        "How long requests in progress may take after SIGTERM, such as 20s, 1.5m or 500ms.",
+    )
+
+    metrics_port: int = flag(
+        "metrics-port",
+        values.port,
+        "9002",
+        "N",
+        "Port of /healthz, /readyz, /metrics and /debug; 0 picks a free port.",
+        group="Health and metrics (plain HTTP)",
+    )
+
+    allowlist: bool = switch("enableAllowlist", "Obey the pod annotation gas-allow.", group="Choosing cards")
+    denylist: bool = switch("enableDenylist", "Obey the pod annotation gas-deny.")
+    balanced_resource: str | None = flag(
+        "balancedResource",
+        values.text_or_none,
+        None,
+        "NAME",
+        "Prefer the cards of which least of this resource is in use. Give the name without gpu.intel.com/, such as "
+        "millicores.",
+        unset="cards are taken in the order of their numbers",
+    )
+    search_steps: int | None = flag(
+        "search-steps",
+        values.positive,
+        None,
+        "N",
+        "Most steps of one search for cards.",
+        unset="a built-in limit",
+    )
+
+    qps: float | None = flag(
+        "qps",
+        values.rate,
+        None,
+        "N",
+        "Most requests to the API server per second, at most 1000.",
+        group="Kubernetes API",
+        unset="no limit; 5 if only --burst is given",
+    )
+    burst: int | None = flag(
+        "burst",
+        values.positive,
+        None,
+        "N",
+        "Most requests at once under --qps, at most 1000.",
+        unset="no limit; 10 if only --qps is given",
+    )
+    leader_elect: bool = switch(
+        "leader-elect", "Elect a leader by a Lease. Required with more than one replica; only the leader decides."
+    )
+    lease_namespace: str = flag(
+        "lease-namespace",
+        values.object_name,
+        "",
+        "NAME",
+        "Namespace of the Lease.",
+        unset="$POD_NAMESPACE, else the service account's, else default",
+    )
+    lease_name: str = flag("lease-name", values.object_name, DEFAULT_LEASE_NAME, "NAME", "Name of the Lease.")
 
 
 def parse_flags(
@@ -79,55 +149,20 @@ def parse_flags(
     environ: Mapping[str, str] = os.environ,
     service_account_namespace: Path = SERVICE_ACCOUNT_NAMESPACE,
 ) -> Flags:
-    """The arguments after the program's name as Flags. Raises UsageError.
+    """Parse the arguments after the program's name. Raises UsageError.
 
     ``environ`` and ``service_account_namespace`` give the default of --lease-namespace.
     """
-    values, given = read_go_flags(argv, _TABLE)
-    qps, burst, warnings = _request_limit(values["qps"], values["burst"])
-    warnings += ignored_klog_flags(given)
-    return Flags(
-        kube_config=values["kubeConfig"] or None,
-        port=values["port"],
-        bind_address=values["bind-address"],
-        metrics_port=values["metrics-port"],
-        metrics_address=values["metrics-address"],
-        cert=values["cert"],
-        key=values["key"],
-        cacert=values["cacert"],
-        allowed_names=values["allowed-names"],
-        max_request_bytes=values["max-request-bytes"],
-        shutdown_timeout=values["shutdown-timeout"],
-        allowlist=values["enableAllowlist"],
-        denylist=values["enableDenylist"],
-        balanced_resource=values["balancedResource"] or None,
-        search_steps=values["search-steps"],
+    flags = read_flags(Flags, argv)
+    qps, burst, warnings = _request_limit(flags.qps, flags.burst)
+    return replace(
+        flags,
         qps=qps,
         burst=burst,
-        leader_elect=values["leader-elect"],
-        lease_namespace=values["lease-namespace"] or _own_namespace(environ, service_account_namespace),
-        lease_name=values["lease-name"] or "gas-extender",
-        verbosity=values["v"],
-        log_format=values["log-format"],
-        show_version=values["version"],
-        show_help=values["help"] or values["h"],
-        warnings=tuple(warnings),
+        lease_namespace=flags.lease_namespace or _own_namespace(environ, service_account_namespace),
+        lease_name=flags.lease_name or DEFAULT_LEASE_NAME,
+        warnings=(*warnings, *flags.warnings),
     )
-
-
-def help_text() -> str:
-    """What --help prints."""
-    return (
-        "Usage: gas-extender [flags]\n\n"
-        "Books GPUs per card, tells kube-scheduler which nodes have room, and binds pods to cards.\n"
-        "Flags take one dash or two, and =VALUE or a VALUE of their own: -v=4, --port 9001.\n"
-        f"{describe_flags(FLAG_GROUPS)}"
-    )
-
-
-def own_version() -> str:
-    """The version of the installed package."""
-    return version("gas")
 
 
 def _request_limit(qps: float | None, burst: int | None) -> tuple[float | None, int | None, list[str]]:
@@ -135,7 +170,7 @@ def _request_limit(qps: float | None, burst: int | None) -> tuple[float | None, 
         return None, None, []
     asked = {"qps": DEFAULT_QPS if qps is None else qps, "burst": DEFAULT_BURST if burst is None else burst}
     warnings = [
-        f"flag --{name}: {number:g} is over the most there is, using {MOST_REQUESTS}"
+        f"flag --{name}: {number:g} is over the maximum, using {MOST_REQUESTS}"
         for name, number in asked.items()
         if number > MOST_REQUESTS
     ]
@@ -147,5 +182,5 @@ def _own_namespace(environ: Mapping[str, str], service_account_namespace: Path) 
         return named
     try:
         return service_account_namespace.read_text(encoding="utf-8").strip() or "default"
-    except (OSError, UnicodeDecodeError):  # not in a pod, or one without a token
+    except (OSError, UnicodeDecodeError):  # not in a pod, or in one without a token
         return "default"

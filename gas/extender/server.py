@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gas.daemon.early_answers import EarlyAnswers
+from gas.daemon.early_responses import EarlyResponses
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
 from gas.extender.request_body import BodyTooLarge, BodyTooSlow, ClientGone, read_body
@@ -53,7 +53,7 @@ def extender_app(
     def route(name: str, verb: Verb) -> Route:
         return Route(f"/scheduler/{name}", _VerbEndpoint(name, verb, metrics, max_body, body_timeout))
 
-    return EarlyAnswers(
+    return EarlyResponses(
         Router(
             [route("filter", filter_nodes), route("bind", _to_its_end(bind_pod))],
             redirect_slashes=False,

@@ -1,18 +1,40 @@
-"""``gas-plugin``: the program's start. What it does is in `gas.plugin.command_line`."""
+"""``gas-plugin``: the start of the program."""
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
+from typing import TYPE_CHECKING
 
-from gas.daemon.early_signals import quiet_end_on_signals
+from gas.daemon.command import own_version, quiet_end_on_signals, run_command, run_daemon
+
+if TYPE_CHECKING:
+    from gas.plugin.flags import Flags
 
 
 def main() -> int:
-    """Run until told to stop. Answers the exit code."""
+    """Serve until SIGTERM or SIGINT. Return the exit code: 0 after a clean stop, 1 for a failure, 2 for bad usage."""
     with quiet_end_on_signals():
-        from gas.plugin.command_line import run
+        from gas.plugin.flags import Flags, parse_flags
 
-        return run(sys.argv[1:])
+        return run_command(Flags, sys.argv[1:], parse=parse_flags, run=_run)
+
+
+def _run(flags: Flags) -> int:
+    from gas.plugin.environment import read_environment
+    from gas.plugin.program import run_plugin, uninstall
+
+    if flags.uninstall:
+        return run_daemon(flags, lambda: uninstall(flags))
+    # Imported modules are never freed. To collect them takes tens of milliseconds, for which kubelet would wait.
+    gc.collect()
+    gc.freeze()
+
+    async def serve() -> None:
+        await run_plugin(flags, read_environment(os.environ), own_version())
+
+    return run_daemon(flags, serve)
 
 
 if __name__ == "__main__":

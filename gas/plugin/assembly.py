@@ -30,8 +30,7 @@ from gas.plugin.discovery.rescan import Scanner
 from gas.plugin.discovery.sysfs import read_gpus
 from gas.plugin.environment import Environment
 from gas.plugin.files.kept_file import KeptFile
-from gas.plugin.flag_table import WriteNode
-from gas.plugin.flags import Flags
+from gas.plugin.flags import Flags, WriteNode
 from gas.plugin.kubelet.device_server import Allocate, DeviceServer, Outcome, Prefer
 from gas.plugin.kubelet.plugin_socket import SocketIdentity
 from gas.plugin.kubelet.pod_resources import PodResources

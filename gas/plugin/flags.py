@@ -1,147 +1,218 @@
-"""The command line of ``gas-plugin``: flags of Intel's plugin where they mean the same, in Go's spelling, and ours."""
+"""The flags of ``gas-plugin``: those of Intel's plugin where they mean the same, and those that are new here."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
-from gas.daemon.flag_values import object_name
-from gas.daemon.go_flags import GoFlag, UsageError, boolean, describe_flags, read_go_flags
-from gas.daemon.klog_flags import KLOG_FLAGS, ignored_klog_flags
+from gas.daemon import flag_values as values
+from gas.daemon.flags import DaemonFlags, UsageError, flag, read_flags, switch
 from gas.plugin.devices.allocation_policy import AllocationPolicy
+from gas.plugin.devices.cdi_file import DEFAULT_PATH as CDI_FILE
 from gas.plugin.devices.container_answer import ByPath, Cdi
 from gas.plugin.devices.device_lists import Monitoring
-from gas.plugin.discovery.pci_ids import AllowedAndDenied, MalformedPciId, parse_id_lists
-from gas.plugin.flag_table import FLAG_GROUPS, WriteNode
+from gas.plugin.discovery.pci_ids import parse_pci_ids
+from gas.plugin.node.nfd_file import DEFAULT_PATH as NFD_FILE
 
-_TABLE = (
-    *(flag for group in FLAG_GROUPS.values() for flag in group),
-    GoFlag("h", boolean, False, "", ""),
-    *KLOG_FLAGS,
-)
+
+class WriteNode(StrEnum):
+    """How the node's labels and resources are written."""
+
+    PATCH = "patch"  # the plugin writes labels, annotation and resources on its node
+    NFD = "nfd"  # the plugin writes a feature file, and Node Feature Discovery writes the node
+    NONE = "none"
+
+
+MOST_IDS = 1000
+"""Most devices that one card can be. Kubelet accepts lists of up to 4 MiB, which is about 127,000 devices of a driver:
+over a hundred cards with this many devices each. No kubelet runs this many containers on a card."""
+
+
+def ids_per_card(value: str) -> int:
+    """Parse the number of devices that a card is offered as."""
+    try:
+        number = values.positive(value)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= MOST_IDS:
+        raise ValueError(f"a whole number from 1 to {MOST_IDS}")
+    return number
+
+
+def root_directory(value: str) -> Path:
+    """Parse the directory before absolute paths; the empty text, Intel's default, is the root directory."""
+    return values.directory(value or "/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """What the command line asks for.
+class Flags(DaemonFlags):
+    """The command line of ``gas-plugin``. `parse_flags` checks combinations and finds the node's name.
 
-    shared_dev_num        ids per card, 1 to 1000
-    resource_manager      whether annotations are obeyed and anything is written to the cluster
-    prefix                before /sys and /dev
-    allow_ids, deny_ids   PCI device ids in the form of `gas.plugin.discovery.pci_ids`; one of the two is empty
-    node_name             of the node in the cluster
-    kubelet_dir           kubelet's own directory
-    write_node            NONE without resource_manager
-    kube_config           a kubeconfig's path when --kubeConfig was given, else None
-    metrics_port          0 is any free one
-    metrics_address       an IP address; empty is every address of the machine
-    verbosity             klog's -v
-    uninstall             clear the node, and exit
-    show_version, show_help   print that, and exit with 0
-    warnings              sentences to log once logging is set up: flags that were given and are not obeyed
+    allow_ids, deny_ids  PCI device ids in the form of `gas.plugin.discovery.pci_ids`; at most one of the two is set
+    write_node           NONE without resource_manager
     """
 
-    shared_dev_num: int
-    allocation_policy: AllocationPolicy
-    resource_manager: bool
-    monitoring: Monitoring
-    by_path: ByPath
-    cdi: Cdi
-    cdi_file: Path
-    prefix: Path
-    allow_ids: frozenset[str]
-    deny_ids: frozenset[str]
-    node_name: str
-    kubelet_dir: Path
-    write_node: WriteNode
-    nfd_file: Path
-    uninstall: bool
-    kube_config: str | None
-    metrics_port: int
-    metrics_address: str
-    verbosity: int
-    log_format: Literal["text", "json"]
-    show_version: bool
-    show_help: bool
-    warnings: tuple[str, ...]
+    program: ClassVar[str] = "gas-plugin"
+    summary: ClassVar[str] = (
+        "Gives each container exactly the Intel GPUs that were chosen for it, and describes the GPUs on the node."
+    )
+    notes: ClassVar[str] = (
+        "Environment: NODE_NAME, GPU_MEMORY_OVERRIDE (bytes of a card whose memory cannot be read),\n"
+        "GPU_MEMORY_RESERVED (bytes of each card that pods do not get), GPU_PCI_GROUPING_LEVEL (number of leading\n"
+        "directories of their sysfs paths that the cards of one PCI group share)."
+    )
+
+    shared_dev_num: int = flag(
+        "shared-dev-num",
+        ids_per_card,
+        "1",
+        "N",
+        f"How many containers may share one card, up to {MOST_IDS}. Each card is offered as this many devices.",
+        group="Allocating cards",
+    )
+    allocation_policy: AllocationPolicy = flag(
+        "allocation-policy",
+        values.one_of(AllocationPolicy),
+        AllocationPolicy.NONE,
+        "POLICY",
+        "Which cards a container gets if no annotation names cards for it: none (kubelet chooses), balanced (the cards "
+        "with the most free devices) or packed (those with the fewest).",
+    )
+    resource_manager: bool = switch(
+        "resource-manager",
+        "Allocate the cards that the pods' annotations name, write receipts on pods, and describe the cards on the "
+        "node. If false, the cluster's API is not used at all.",
+        default=True,
+    )
+    enable_monitoring: bool = switch(
+        "enable-monitoring",
+        "Offer gpu.intel.com/monitoring, which gives monitoring programs access to all cards.",
+    )
+    split_monitoring: bool = switch(
+        "split-monitoring",
+        "With --enable-monitoring: offer i915_monitoring and xe_monitoring instead of monitoring.",
+    )
+    by_path: ByPath = flag(
+        "bypath",
+        values.one_of(ByPath),
+        ByPath.SINGLE,
+        "MODE",
+        "Which links of /dev/dri/by-path containers get: single (those of their cards), none or all.",
+    )
+    cdi: Cdi = flag(
+        "cdi",
+        values.one_of(Cdi),
+        Cdi.NONE,
+        "MODE",
+        "Also name the cards for CDI: none, names (in the field of kubelet's API) or annotations.",
+    )
+    cdi_file: Path = flag(
+        "cdi-file", values.file, str(CDI_FILE), "FILE", "The CDI file that describes the cards, with --cdi."
+    )
+
+    prefix: Path = flag(
+        "prefix",
+        root_directory,
+        "/",
+        "DIR",
+        "Directory under which the plugin finds /sys and /dev; containers never see it.",
+        group="Finding cards",
+    )
+    allow_ids: frozenset[str] = flag(
+        "allow-ids", parse_pci_ids, "", "0xhhhh,…", "Use only cards with these PCI device ids.", unset="all cards"
+    )
+    deny_ids: frozenset[str] = flag(
+        "deny-ids",
+        parse_pci_ids,
+        "",
+        "0xhhhh,…",
+        "Leave out cards with these PCI device ids. Cannot be combined with --allow-ids.",
+        unset="none",
+    )
+
+    node_name: str = flag(
+        "node-name",
+        values.object_name,
+        "",
+        "NAME",
+        "Name of the node in the cluster.",
+        group="The node",
+        unset="$NODE_NAME, else the name of the host",
+    )
+    kubelet_dir: Path = flag(
+        "kubelet-dir",
+        values.directory,
+        "/var/lib/kubelet",
+        "DIR",
+        "Directory of kubelet, which contains device-plugins/ and pod-resources/.",
+    )
+    write_node: WriteNode = flag(
+        "write-node",
+        values.one_of(WriteNode),
+        WriteNode.PATCH,
+        "MODE",
+        "How the cards are described on the node: patch (the plugin writes labels, an annotation and resources on its "
+        "node), nfd (it writes a feature file for Node Feature Discovery) or none.",
+    )
+    nfd_file: Path = flag("nfd-file", values.file, str(NFD_FILE), "FILE", "The feature file, with --write-node=nfd.")
+    uninstall: bool = switch(
+        "uninstall",
+        "Remove everything that the plugin has written from the node, and exit. Use it when no plugin runs on the node "
+        "any more.",
+    )
+
+    metrics_port: int = flag(
+        "metrics-port",
+        values.port,
+        "9003",
+        "N",
+        "Port of /healthz, /readyz and /metrics; 0 picks a free port.",
+        group="Health and metrics (plain HTTP)",
+    )
+
+    @property
+    def monitoring(self) -> Monitoring:
+        """The monitoring resources that are offered."""
+        if not self.enable_monitoring:
+            return Monitoring.NONE
+        return Monitoring.SPLIT if self.split_monitoring else Monitoring.ONE
 
 
 def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ, host_name: str | None = None) -> Flags:
-    """The arguments after the program's name as Flags. Raises UsageError.
+    """Parse the arguments after the program's name. Raises UsageError.
 
     ``environ`` and ``host_name`` (the machine's) give the default of --node-name.
     """
-    values, given = read_go_flags(argv, _TABLE)
-    try:
-        allow_ids, deny_ids = parse_id_lists(values["allow-ids"], values["deny-ids"])
-    except (MalformedPciId, AllowedAndDenied) as error:
-        raise UsageError(str(error)) from error
-    warnings = ignored_klog_flags(given)
-    monitoring = Monitoring.NONE
-    if values["enable-monitoring"]:
-        monitoring = Monitoring.SPLIT if values["split-monitoring"] else Monitoring.ONE
-    elif values["split-monitoring"]:
+    flags = read_flags(Flags, argv)
+    if flags.allow_ids and flags.deny_ids:
+        raise UsageError("--allow-ids and --deny-ids exclude each other: give one of them")
+    warnings = list(flags.warnings)
+    if flags.split_monitoring and not flags.enable_monitoring:
         warnings.append("ignored: --split-monitoring; it needs --enable-monitoring")
-    write_node = values["write-node"]
-    if not values["resource-manager"]:
-        if "write-node" in given and write_node is not WriteNode.NONE:
+    write_node = flags.write_node
+    if not flags.resource_manager:
+        if "write-node" in flags.given and write_node is not WriteNode.NONE:
             warnings.append(f"ignored: --write-node={write_node}; with --resource-manager=false nothing is written")
         write_node = WriteNode.NONE
-    return Flags(
-        shared_dev_num=values["shared-dev-num"],
-        allocation_policy=values["allocation-policy"],
-        resource_manager=values["resource-manager"],
-        monitoring=monitoring,
-        by_path=values["bypath"],
-        cdi=values["cdi"],
-        cdi_file=values["cdi-file"],
-        prefix=values["prefix"],
-        allow_ids=allow_ids,
-        deny_ids=deny_ids,
-        node_name=values["node-name"] or _own_node_name(environ, host_name or socket.gethostname()),
-        kubelet_dir=values["kubelet-dir"],
+    return replace(
+        flags,
+        node_name=flags.node_name or _own_node_name(environ, host_name or socket.gethostname()),
         write_node=write_node,
-        nfd_file=values["nfd-file"],
-        uninstall=values["uninstall"],
-        kube_config=values["kubeConfig"] or None,
-        metrics_port=values["metrics-port"],
-        metrics_address=values["metrics-address"],
-        verbosity=values["v"],
-        log_format=values["log-format"],
-        show_version=values["version"],
-        show_help=values["help"] or values["h"],
         warnings=tuple(warnings),
     )
 
 
-def help_text() -> str:
-    """What --help prints."""
-    return (
-        "Usage: gas-plugin [flags]\n\n"
-        "Hands each container exactly the Intel GPUs that were chosen for it, and describes them on the node.\n"
-        "Flags take one dash or two, and =VALUE or a VALUE of their own: -v=4, --shared-dev-num 10.\n"
-        f"{describe_flags(FLAG_GROUPS)}\n\n"
-        "Environment: NODE_NAME, GPU_MEMORY_OVERRIDE (bytes of a card whose memory cannot be read),\n"
-        "GPU_MEMORY_RESERVED (bytes of each card that pods do not get), GPU_PCI_GROUPING_LEVEL (how many folders of\n"
-        "their sysfs paths cards of one PCI group share).\n"
-    )
-
-
-def own_version() -> str:
-    """The version of the installed package."""
-    return version("gas")
-
-
 def _own_node_name(environ: Mapping[str, str], host_name: str) -> str:
-    """As kubelet names its node: the host's name in lower case, unless told otherwise."""
+    """Return NODE_NAME, or else the name that kubelet gives its node by default: the host's name in lower case."""
     name = environ.get("NODE_NAME", "").strip()
     try:
-        return object_name(name or host_name.strip().lower())
-    except ValueError as wrong:
+        return values.object_name(name or host_name.strip().lower())
+    except ValueError as expected:
         source = "environment variable NODE_NAME" if name else "the host's name"
-        raise UsageError(f"{source}: expected {wrong}, found {(name or host_name)[:80]!r}; give --node-name") from None
+        found = (name or host_name)[:80]
+        raise UsageError(f"{source}: expected {expected}, found {found!r}; set --node-name") from None

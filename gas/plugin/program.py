@@ -1,37 +1,34 @@
-"""The plugin as a process: its plain port, signals, and the order of starting and stopping."""
+"""The plugin as a process: plain port, signals, and the order of starting and stopping."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
 from contextlib import AsyncExitStack
 
 from gas.cluster.connection import ApiServer, connect
-from gas.daemon.listening import listen
-from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, serve, until_served
+from gas.daemon.command import stop_on_signals
+from gas.daemon.plain_port import plain_app
+from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, listen, serve_with
 from gas.errors import GasError
 from gas.plugin.assembly import Plugin
 from gas.plugin.devices.cdi_file import remove_cdi_file
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags
-from gas.plugin.health import plain_app
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import remove_feature_file
 from gas.plugin.node.node_writer import clear_node
-from gas.plugin.readiness import Readiness
 
 logger = logging.getLogger(__name__)
 
 FINISH = 2.0
-"""Seconds for requests on the plain port that are in hand when the program is told to end."""
+"""Most seconds for requests in progress on the plain port when the program is to stop."""
 
 
 async def run_plugin(flags: Flags, environment: Environment, version: str) -> None:
-    """Hand out cards until SIGTERM or SIGINT. Raises GasError for what stops it from starting.
+    """Allocate cards until SIGTERM or SIGINT. Raises GasError if it cannot start.
 
-    Then sockets and NFD file are gone, as nobody serves them; labels, annotation and resources stay on the node, and
-    the CDI file, without which containers could not be started again.
+    At the end the sockets and the NFD file are removed, since nothing serves or updates them any more. Labels,
+    annotation and resources stay on the node, and so does the CDI file, without which containers could not restart.
     """
     metrics = Metrics(version)
     async with AsyncExitStack() as stack:
@@ -41,7 +38,12 @@ async def run_plugin(flags: Flags, environment: Environment, version: str) -> No
             api = await _connect(flags)
             stack.push_async_callback(api.close)
         plugin = Plugin(api, flags, environment, metrics)
-        shutdown = _shutdown_on_signals(plugin.readiness)
+
+        def stop(signal_name: str) -> None:
+            logger.info("%s: stopping", signal_name)
+            plugin.readiness.stopping = True
+
+        stopping = stop_on_signals(stop)
         port = Port(
             app=plain_app(why_not_ready=plugin.readiness.why_not, registry=metrics.registry),
             socket=plain_socket,
@@ -49,25 +51,20 @@ async def run_plugin(flags: Flags, environment: Environment, version: str) -> No
             keep_alive=PLAIN_KEEP_ALIVE,
         )
         logger.info(
-            "gas-plugin %s hands out the cards of this node, with health and metrics on port %d",
+            "gas-plugin %s allocates the cards of this node; health and metrics are on port %d",
             version,
             plain_socket.getsockname()[1],
             extra={"node": flags.node_name, "apiserver": api.url if api is not None else "none"},
         )
-        background = [asyncio.create_task(plugin.run())]
-        try:
-            await until_served(serve([port], shutdown, graceful_timeout=FINISH), background)
-        finally:
-            for task in background:
-                task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+        await serve_with([port], stopping, graceful_timeout=FINISH, background=[plugin.run()])
     logger.info("stopped")
 
 
-async def uninstall(flags: Flags) -> tuple[GasError, ...]:
-    """Take off the node what plugins wrote: labels, annotation, resources, NFD file, CDI file. Answers what failed.
+async def uninstall(flags: Flags) -> int:
+    """Remove from the node what plugins wrote: labels, annotation, resources, NFD file, CDI file.
 
-    The file of NFD goes before what the node says, which NFD would write again.
+    Log what cannot be removed, and return the exit code. The NFD file is removed first, because NFD would write the
+    labels again.
     """
     failures: list[GasError] = []
     for remove, path in ((remove_feature_file, flags.nfd_file), (remove_cdi_file, flags.cdi_file)):
@@ -79,7 +76,9 @@ async def uninstall(flags: Flags) -> tuple[GasError, ...]:
         await _clear_node(flags)
     except GasError as error:
         failures.append(error)
-    return tuple(failures)
+    for failure in failures:
+        logger.error("cannot uninstall completely: %s", failure)
+    return failures[0].exit_code if failures else 0
 
 
 async def _clear_node(flags: Flags) -> None:
@@ -89,25 +88,10 @@ async def _clear_node(flags: Flags) -> None:
     finally:
         await api.close()
     if is_there:
-        logger.info("node %s says nothing about cards any more", flags.node_name)
+        logger.info("node %s: removed the labels, the annotation and the resources of its cards", flags.node_name)
     else:
-        logger.warning("there is no node %s, so there is nothing to take off it", flags.node_name)
+        logger.warning("node %s: not found in the cluster, so nothing was removed from it", flags.node_name)
 
 
 async def _connect(flags: Flags) -> ApiServer:
     return await connect(flags.kube_config, explicit=flags.kube_config is not None, user_agent="gas-plugin")
-
-
-def _shutdown_on_signals(readiness: Readiness) -> asyncio.Event:
-    """An event that SIGTERM and SIGINT set; readiness says so at once."""
-    shutdown = asyncio.Event()
-
-    def stop(name: str) -> None:
-        logger.info("%s: stopping", name)
-        readiness.stopping = True
-        shutdown.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number.name)
-    return shutdown

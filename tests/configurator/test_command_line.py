@@ -37,8 +37,7 @@ def test_full_disk_behind_the_standard_output_is_a_sentence_and_status_1(files: 
         )
     assert (ran.returncode, ran.stderr) == (
         1,
-        "gas-configurator: what it had to say could not be written to the standard output: No space left on device; "
-        "nothing else failed\n",
+        "gas-configurator: cannot write to standard output: No space left on device; nothing else failed\n",
     )
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from configurator.flag_table import DEFAULT_TEMPLATE
-from configurator.flags import parse_flags
+from configurator.flags import DEFAULT_TEMPLATE, parse_flags
 from configurator.plan import BUILT_IN_TEMPLATE
 from tests.configurator.control_plane_files import NEWEST, ControlPlaneFiles, kubeadm_manifest
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from configurator.certificates import Pair, mint_client, mint_server
 from configurator.errors import BadCertificate, ConfiguratorError, FileTrouble
-from configurator.flag_table import DEFAULT_TEMPLATE
+from configurator.flags import DEFAULT_TEMPLATE
 from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.yaml_document import YamlDocument
 from tests.configurator.control_plane_files import NEWEST, NOW, ControlPlaneFiles, kubeadm_manifest

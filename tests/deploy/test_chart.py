@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gas.daemon.go_flags import GoFlag
-from gas.extender.flag_table import FLAG_GROUPS as EXTENDER_FLAGS
-from gas.plugin.flag_table import FLAG_GROUPS as PLUGIN_FLAGS
+from gas.daemon.flags import flags_of
+from gas.extender.flags import Flags as ExtenderFlags
+from gas.plugin.flags import Flags as PluginFlags
 from tests.deploy.json_schema import KEYWORDS, Schema, parts, problems, resolved
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, ROOT, read
 from tests.e2e.helm import documented_values
@@ -57,11 +57,10 @@ COPIES = {
 """Files of the chart, which has to hold everything, and what they are copies of."""
 
 
-def flags_of(groups: Mapping[str, tuple[GoFlag, ...]]) -> dict[str, GoFlag]:
-    return {flag.name: flag for group in groups.values() for flag in group}
-
-
-TABLES = {"extender": flags_of(EXTENDER_FLAGS), "plugin": flags_of(PLUGIN_FLAGS)}
+TABLES = {
+    "extender": {flag.name: flag for flag in flags_of(ExtenderFlags)},
+    "plugin": {flag.name: flag for flag in flags_of(PluginFlags)},
+}
 
 
 def flag_schemas(component: str) -> dict[str, Schema]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from gas.daemon.go_flags import GoFlag
+from gas.daemon.flags import CommandFlags, Flag, flags_of
 from gas.decision import names as decision
-from gas.extender.flag_table import FLAG_GROUPS as EXTENDER_FLAGS
+from gas.extender.flags import Flags as ExtenderFlags
 from gas.intel import names
-from gas.plugin.flag_table import FLAG_GROUPS as PLUGIN_FLAGS
+from gas.plugin.flags import Flags as PluginFlags
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, KUSTOMIZATIONS, Manifest, container, local_files, one, read
 from tests.e2e.plugin import PLUGIN_RULES
 
@@ -23,8 +22,8 @@ PLUGIN = one(BASE / "plugin", "DaemonSet")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 
-def flags_of(groups: Mapping[str, tuple[GoFlag, ...]]) -> dict[str, GoFlag]:
-    return {flag.name: flag for group in groups.values() for flag in group}
+def flags_by_name(program: type[CommandFlags]) -> dict[str, Flag]:
+    return {flag.name: flag for flag in flags_of(program)}
 
 
 def labels_of(workload: Manifest) -> dict[str, str]:
@@ -49,13 +48,13 @@ def test_every_file_beside_a_kustomization_is_part_of_it(directory: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("workload", "groups"),
-    [pytest.param(EXTENDER, EXTENDER_FLAGS, id="extender"), pytest.param(PLUGIN, PLUGIN_FLAGS, id="plugin")],
+    ("workload", "program"),
+    [pytest.param(EXTENDER, ExtenderFlags, id="extender"), pytest.param(PLUGIN, PluginFlags, id="plugin")],
 )
-def test_the_arguments_are_flags_of_the_program(workload: Manifest, groups: Mapping[str, tuple[GoFlag, ...]]) -> None:
+def test_the_arguments_are_flags_of_the_program(workload: Manifest, program: type[CommandFlags]) -> None:
     for argument in container(workload)["args"]:
         name, _, value = argument.removeprefix("--").partition("=")
-        flags_of(groups)[name].parse(value)
+        flags_by_name(program)[name].parse(value)
 
 
 def test_the_arguments_that_components_add_are_flags_of_the_programs() -> None:
@@ -65,13 +64,13 @@ def test_the_arguments_that_components_add_are_flags_of_the_programs() -> None:
         for flag in re.findall(r"value: --([A-Za-z-]+)", file.read_text(encoding="utf-8"))
     }
     assert found == {"leader-elect", "allowed-names", "cacert", "write-node"}
-    assert found <= flags_of(EXTENDER_FLAGS).keys() | flags_of(PLUGIN_FLAGS).keys()
+    assert found <= flags_by_name(ExtenderFlags).keys() | flags_by_name(PluginFlags).keys()
 
 
 def test_the_ports_are_those_of_the_programs() -> None:
-    extender, plugin = flags_of(EXTENDER_FLAGS), flags_of(PLUGIN_FLAGS)
-    assert ports_of(EXTENDER) == {"extender": extender["port"].default, "metrics": extender["metrics-port"].default}
-    assert ports_of(PLUGIN) == {"metrics": plugin["metrics-port"].default}
+    extender, plugin = ExtenderFlags(), PluginFlags()
+    assert ports_of(EXTENDER) == {"extender": extender.port, "metrics": extender.metrics_port}
+    assert ports_of(PLUGIN) == {"metrics": plugin.metrics_port}
     for workload in (EXTENDER, PLUGIN):
         for probe in ("readinessProbe", "livenessProbe"):
             assert container(workload)[probe]["httpGet"]["port"] in ports_of(workload)

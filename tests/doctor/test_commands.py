@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 
 from gas import __main__ as gas
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_as_before() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(
@@ -12,7 +22,7 @@ from gas import __main__ as gas
     [
         pytest.param([], 2, "expected a command, found none", id="nothing"),
         pytest.param(["nonsense"], 2, "found 'nonsense'", id="unknown"),
-        pytest.param(["--help"], 0, "doctor    looks at a cluster", id="help"),
+        pytest.param(["--help"], 0, "doctor    checks a cluster", id="help"),
         pytest.param(["doctor", "--help"], 0, "--control-plane DIR", id="help-of-the-doctor"),
         pytest.param(["doctor", "--version"], 0, "gas doctor ", id="version"),
         pytest.param(["doctor", "extra"], 2, "unexpected argument", id="an-argument-too-many"),

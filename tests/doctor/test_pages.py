@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gas.daemon.flags import flags_of
 from gas.doctor.checks.all_checks import CHECKS
 from gas.doctor.findings import Level
-from gas.doctor.flags import FLAG_GROUPS
+from gas.doctor.flags import Flags
 from gas.doctor.report import as_json
 from scripts.reference import metrics
 from tests.doctor.snapshots import snapshot
@@ -38,7 +39,7 @@ def test_the_page_has_every_level() -> None:
 
 
 def test_the_page_uses_only_flags_that_exist() -> None:
-    known = {flag.name for group in FLAG_GROUPS.values() for flag in group}
+    known = {flag.name for flag in flags_of(Flags)}
     assert set(re.findall(r"gas doctor --?([a-z-]+)", DOCTOR)) <= known
 
 

@@ -366,7 +366,7 @@ def test_a_report_for_which_the_disk_has_no_room_is_told(flags: list[str]) -> No
     assert ended.returncode == 2
     *before, last = ended.stderr.decode().splitlines()
     assert len(before) == len(flags) - 1  # the failure to look, and no traceback
-    assert "could not be written to the standard output: No space left on device" in last
+    assert "cannot write to standard output: No space left on device" in last
 
 
 async def test_a_standard_output_that_is_closed_is_no_failure(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:

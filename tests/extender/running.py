@@ -16,8 +16,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from gas.daemon.listening import listen
-from gas.daemon.serving import Port, serve
+from gas.daemon.serving import Port, listen, serve
 
 PATIENCE = 20.0
 """Seconds after which a test that waits for something gives up."""

@@ -9,8 +9,7 @@ import time
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gas.daemon.listening import listen
-from gas.daemon.serving import Port, serve
+from gas.daemon.serving import Port, listen, serve
 from gas.extender.metrics import Metrics
 from gas.extender.server import extender_app
 from tests.extender.authority import Authority
@@ -154,7 +153,7 @@ class TestSlowClients:
     def test_a_client_that_takes_nothing_is_given_up(self, caplog: pytest.LogCaptureFixture) -> None:
         with running(app, stalled=1500) as served, served.connect() as client:
             client.sendall(get("/large"))
-            wait_until(lambda: "gave up a connection" in caplog.text)
+            wait_until(lambda: "closed a broken connection" in caplog.text)
 
 
 def test_plain_http_on_the_tls_port_is_no_fault(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:

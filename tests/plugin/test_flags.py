@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from gas.daemon.go_flags import UsageError
+from gas.daemon.flags import UsageError, help_text
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.container_answer import ByPath, Cdi
 from gas.plugin.devices.device_lists import Monitoring
-from gas.plugin.flag_table import FLAG_GROUPS, WriteNode
-from gas.plugin.flags import Flags, help_text, parse_flags
+from gas.plugin.flags import Flags, WriteNode, parse_flags
 
 
 def parsed(*argv: str, environ: dict[str, str] | None = None, host_name: str = "Host-1") -> Flags:
@@ -23,7 +22,8 @@ def test_defaults() -> None:
         shared_dev_num=1,
         allocation_policy=AllocationPolicy.NONE,
         resource_manager=True,
-        monitoring=Monitoring.NONE,
+        enable_monitoring=False,
+        split_monitoring=False,
         by_path=ByPath.SINGLE,
         cdi=Cdi.NONE,
         cdi_file=Path("/var/run/cdi/gpu.intel.com-card.json"),
@@ -51,8 +51,7 @@ def test_defaults() -> None:
     [
         pytest.param(["-shared-dev-num", "10"], "shared_dev_num", 10, id="shared-dev-num"),
         pytest.param(["-allocation-policy=packed"], "allocation_policy", AllocationPolicy.PACKED, id="policy"),
-        pytest.param(["-enable-monitoring"], "monitoring", Monitoring.ONE, id="monitoring"),
-        pytest.param(["-enable-monitoring", "-split-monitoring"], "monitoring", Monitoring.SPLIT, id="split"),
+        pytest.param(["-enable-monitoring"], "enable_monitoring", True, id="monitoring"),
         pytest.param(["-prefix", "/fake"], "prefix", Path("/fake"), id="prefix"),
         pytest.param(["-shared-dev-num=1000"], "shared_dev_num", 1000, id="as-many-as-kubelet-can-be-told-of"),
         pytest.param(["-bypath=all"], "by_path", ByPath.ALL, id="bypath"),
@@ -78,8 +77,21 @@ def test_defaults() -> None:
 def test_flag(argv: list[str], field: str, value: Any) -> None:
     flags = parsed(*argv)
     assert getattr(flags, field) == value
-    rest = {each.name for each in fields(Flags)} - {field}
+    rest = {each.name for each in fields(Flags)} - {field, "given"}
     assert all(getattr(flags, name) == getattr(parsed(), name) for name in rest)
+
+
+@pytest.mark.parametrize(
+    ("argv", "monitoring"),
+    [
+        pytest.param([], Monitoring.NONE, id="neither"),
+        pytest.param(["-enable-monitoring"], Monitoring.ONE, id="one-resource"),
+        pytest.param(["-enable-monitoring", "-split-monitoring"], Monitoring.SPLIT, id="a-resource-for-each-driver"),
+        pytest.param(["-split-monitoring"], Monitoring.NONE, id="splitting-alone-offers-nothing"),
+    ],
+)
+def test_monitoring_resources(argv: list[str], monitoring: Monitoring) -> None:
+    assert parsed(*argv).monitoring is monitoring
 
 
 def test_an_empty_prefix_is_none_as_with_intels_plugin() -> None:
@@ -123,8 +135,13 @@ def test_flags_that_mean_nothing_are_told(argv: list[str], warning: str) -> None
         pytest.param(["-bypath=x"], "expected single, none or all, found 'x'", id="bypath"),
         pytest.param(["--write-node=x"], "expected patch, nfd or none, found 'x'", id="write-node"),
         pytest.param(["--cdi=x"], "expected none, names or annotations, found 'x'", id="cdi"),
-        pytest.param(["-allow-ids=56c0"], "--allow-ids: expected PCI device ids such as 0x56c0", id="no-pci-id"),
+        pytest.param(
+            ["-allow-ids=56c0"],
+            "flag --allow-ids: expected PCI device ids such as 0x56c0,0x56c1 ('56c0' is not one)",
+            id="no-pci-id",
+        ),
         pytest.param(["-allow-ids=0x56c0", "-deny-ids=0x56c1"], "exclude each other", id="allowed-and-denied"),
+        pytest.param(["--kubelet-dir="], "flag --kubelet-dir: expected the path of a directory, found ''", id="empty"),
         pytest.param(["--node-name=No_Name"], "flag --node-name: expected a Kubernetes name", id="node-name"),
         pytest.param(["-shared-dev-nums=2"], "did you mean --shared-dev-num?", id="misspelt"),
     ],
@@ -149,10 +166,6 @@ class TestNodeName:
             parsed(host_name="no_name")
 
 
-def test_help_names_every_flag_and_variable() -> None:
-    text = help_text()
-    for group in FLAG_GROUPS.values():
-        for flag in group:
-            assert f"-{flag.name}" in text
+def test_help_names_every_environment_variable() -> None:
     for variable in ("NODE_NAME", "GPU_MEMORY_OVERRIDE", "GPU_MEMORY_RESERVED", "GPU_PCI_GROUPING_LEVEL"):
-        assert variable in text
+        assert variable in help_text(Flags)

@@ -69,13 +69,14 @@ async def test_what_was_imported_is_kept_from_the_garbage_collector() -> None:
     script = """
 import gc, sys
 from gas.plugin import program
-from gas.plugin.command_line import run
+from gas.plugin.__main__ import main
 
 async def count(*_):
     print(gc.get_freeze_count() > 10 * len(gc.get_objects()), flush=True)
 
 program.run_plugin = count
-sys.exit(run(["--resource-manager=false"]))
+sys.argv = ["gas-plugin", "--resource-manager=false"]
+sys.exit(main())
 """
     pipe = asyncio.subprocess.PIPE
     started = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=pipe)
@@ -139,10 +140,10 @@ async def test_what_cannot_be_removed_does_not_keep_uninstall_from_the_rest() ->
         code, _, errors = await ended(*options(node), f"--nfd-file={nfd}", f"--cdi-file={cdi}", "--uninstall")
         assert code == 1
         assert (
-            f"cannot uninstall all: cannot remove the NFD feature file {nfd}: it is no plain file; NFD goes on"
+            f"cannot uninstall completely: cannot remove the NFD feature file {nfd}: it is no plain file; NFD goes on"
             in errors
         )
-        assert f"cannot uninstall all: cannot remove the CDI file {cdi}: it is no plain file" in errors
+        assert f"cannot uninstall completely: cannot remove the CDI file {cdi}: it is no plain file" in errors
         assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
 
 

@@ -1,4 +1,4 @@
-"""Answering before the request's body has been read, without hurting the connection or what else is on it."""
+"""Respond before the request's body was read, without damage to the connection and to other requests on it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LINGER = 1.0
-"""Seconds in which a client that is still sending may notice that it has its answer (HTTP/1.1)."""
+"""Seconds that an HTTP/1.1 client which is still sending gets to notice its response."""
 
 
-class EarlyAnswers:
-    """Around an application that may answer whenever it likes.
+class EarlyResponses:
+    """ASGI middleware for an application that may respond at any time.
 
-    An HTTP/1.1 connection whose request was not read to its end is of no further use. It gets
-    ``Connection: close`` with the answer, and is closed a moment later: closed at once, with bytes of the client
-    still unread, the kernel would reset it and the answer could be lost on the way. The server's queue of pieces
-    of the body is emptied meanwhile, because Hypercorn waits for room in it before it closes anything.
+    An HTTP/1.1 connection whose request was not read to its end cannot be used again. Its response gets
+    ``Connection: close``, and it is closed a moment later: if it were closed at once, with bytes of the client still
+    unread, the kernel would reset it and the response could be lost. Meanwhile the server's queue of body pieces is
+    emptied, because Hypercorn waits for space in it before it closes anything.
 
-    On HTTP/2, which Hypercorn also speaks with a client that was not offered it and just begins, other requests
-    share the connection, and Hypercorn gives up all of it when a piece of the body arrives for a request that has
-    its answer. So the rest of the body is awaited first, and dropped.
+    On HTTP/2 other requests share the connection, and Hypercorn closes all of it when a piece of the body arrives for a
+    request that has its response. So the rest of the body is awaited first, and dropped. Hypercorn speaks HTTP/2 with
+    every client that begins with it, even if it was not offered.
 
-    patience  seconds from the start of such an answer, at most, to wait for that rest (HTTP/2)
+    patience  most seconds to wait for the rest of a body on HTTP/2, from the start of the response
     """
 
     def __init__(self, app: ASGIApp, *, patience: float, linger: float = LINGER) -> None:
@@ -36,26 +36,26 @@ class EarlyAnswers:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
         elif scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _acknowledge_lifespan(receive, send)
         elif scope["http_version"] == "2":
             exchange = _Exchange(scope, receive)
-            await self._app(scope, exchange.receive, self._after_the_body(exchange, send))
+            await self._app(scope, exchange.receive, self._send_after_body(exchange, send))
         else:
             exchange = _Exchange(scope, receive)
-            await self._app(scope, exchange.receive, self._then_close(exchange, send))
+            await self._app(scope, exchange.receive, self._send_then_close(exchange, send))
 
-    def _after_the_body(self, exchange: _Exchange, send: Send) -> Send:
-        async def answer(message: Message) -> None:
+    def _send_after_body(self, exchange: _Exchange, send: Send) -> Send:
+        async def respond(message: Message) -> None:
             if message["type"] == "http.response.start":
                 await exchange.drop_rest(self._patience)
             await send(message)
 
-        return answer
+        return respond
 
-    def _then_close(self, exchange: _Exchange, send: Send) -> Send:
+    def _send_then_close(self, exchange: _Exchange, send: Send) -> Send:
         closing = False
 
-        async def answer(message: Message) -> None:
+        async def respond(message: Message) -> None:
             nonlocal closing
             if message["type"] == "http.response.start" and not exchange.is_read:
                 closing = True
@@ -69,11 +69,11 @@ class EarlyAnswers:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             dropping.cancel()
 
-        return answer
+        return respond
 
 
-async def _live(receive: Receive, send: Send) -> None:
-    """Nothing is begun or ended with the server: an application here is wired before and outlives it."""
+async def _acknowledge_lifespan(receive: Receive, send: Send) -> None:
+    """Acknowledge the server's start and end. The applications here are wired before it and outlive it."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})
@@ -82,7 +82,7 @@ async def _live(receive: Receive, send: Send) -> None:
 
 
 class _Exchange:
-    """One request, and whether all of it has been read."""
+    """One request, and whether all of it was read."""
 
     def __init__(self, scope: MutableMapping[str, Any], receive: Receive) -> None:
         self._receive = receive
@@ -91,7 +91,7 @@ class _Exchange:
             for name, value in scope["headers"]
         )
         if scope["http_version"] == "2":
-            self.is_read = False  # a body needs no header there
+            self.is_read = False  # HTTP/2 needs no header for a body
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -100,7 +100,7 @@ class _Exchange:
         return message
 
     async def drop_rest(self, patience: float) -> None:
-        """Read what there still is, for at most ``patience`` seconds, and forget it."""
+        """Read and drop the rest of the body, for at most ``patience`` seconds."""
         try:
             async with asyncio.timeout(patience):
                 while not self.is_read:

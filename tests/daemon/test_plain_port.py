@@ -1,41 +1,48 @@
+"""The plain HTTP port of the daemons."""
+
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry, Counter
 
-from gas.extender.card_books import CardBooks
-from gas.extender.health import plain_app
-from gas.extender.metrics import Metrics
+from gas.daemon.plain_port import plain_app
 from tests.extender.running import Running, running
 
 NOT_READY: list[str] = []
+SENTENCE = "the ledger is not complete yet"
+
+
+async def series() -> AsyncIterator[str]:
+    yield "# TYPE example_card_pods gauge\n"
+    yield 'example_card_pods{card="card0"} 1\n'
 
 
 @pytest.fixture
 def plain() -> Iterator[Running]:
-    metrics = Metrics("1.2.3")
+    registry = CollectorRegistry()
+    Counter("example_requests_total", "Requests.", registry=registry)
     app = plain_app(
         why_not_ready=lambda: NOT_READY[0] if NOT_READY else None,
-        registry=metrics.registry,
-        cards=lambda: [CardBooks("n1", "card0", {"i915": 1}, {}, 0)],
-        books=lambda: b'{"nodes":{}}',
-        refusals=lambda: b'{"u-1":{}}',
+        registry=registry,
+        series=series,
+        documents={"/debug/books": lambda: b'{"nodes":{}}', "/debug/refusals": lambda: b'{"u-1":{}}'},
     )
     with running(app) as served:
         yield served
     NOT_READY.clear()
 
 
-def test_alive(plain: Running) -> None:
-    NOT_READY.append("books are not complete")
+def test_alive_also_while_not_ready(plain: Running) -> None:
+    NOT_READY.append(SENTENCE)
     assert plain.ask("GET", "/healthz")[:2] == (200, b"ok\n")
 
 
 def test_ready_and_not_ready_with_the_sentence_why(plain: Running) -> None:
     assert plain.ask("GET", "/readyz")[:2] == (200, b"ok\n")
-    NOT_READY.append("books are not complete")
-    assert plain.ask("GET", "/readyz")[:2] == (503, b"books are not complete\n")
+    NOT_READY.append(SENTENCE)
+    assert plain.ask("GET", "/readyz")[:2] == (503, f"{SENTENCE}\n".encode())
     NOT_READY.clear()
     assert plain.ask("GET", "/readyz")[0] == 200
 
@@ -50,25 +57,25 @@ def test_ready_and_not_ready_with_the_sentence_why(plain: Running) -> None:
         ),
     ],
 )
-def test_metrics_in_the_form_that_is_asked_for(plain: Running, accept: str, content_type: str, end: bytes) -> None:
+def test_metrics_in_the_requested_format(plain: Running, accept: str, content_type: str, end: bytes) -> None:
     status, content, headers = plain.ask("GET", "/metrics", headers={"Accept": accept})
     assert (status, headers.get_content_type()) == (200, content_type)
-    assert b'gas_extender_card_capacity{node="n1",card="card0",resource="i915"} 1\n' in content
-    assert b'gas_extender_build_info{version="1.2.3"} 1.0\n' in content
+    assert content.startswith(b'# TYPE example_card_pods gauge\nexample_card_pods{card="card0"} 1\n')
+    assert b"example_requests_total 0.0\n" in content
     assert content.endswith(end)
 
 
 @pytest.mark.parametrize(("path", "content"), [("/debug/books", {"nodes": {}}), ("/debug/refusals", {"u-1": {}})])
-def test_debug_answers_json(plain: Running, path: str, content: object) -> None:
+def test_documents_are_json(plain: Running, path: str, content: object) -> None:
     status, found, headers = plain.ask("GET", path)
     assert (status, found, headers["content-type"]) == (200, content, "application/json")
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/debug/books", "/debug/refusals"])
-def test_head_works_and_nothing_but_reading_does(plain: Running, path: str) -> None:
+def test_head_and_get_work_and_no_other_method(plain: Running, path: str) -> None:
     status, content, headers = plain.ask("HEAD", path)
     assert (status, content) == (200, b"")
-    if path != "/metrics":  # sent in pieces, as long as they come
+    if path != "/metrics":  # sent in pieces, without a length
         assert int(headers["content-length"]) > 0
     assert plain.ask("POST", path, b"x" * 3_000_000)[0] == 405
 
@@ -76,3 +83,11 @@ def test_head_works_and_nothing_but_reading_does(plain: Running, path: str) -> N
 @pytest.mark.parametrize("path", ["/", "/debug", "/healthz/", "/scheduler/filter", "/debug/../etc/passwd"])
 def test_unknown_paths_are_404(plain: Running, path: str) -> None:
     assert plain.ask("GET", path)[0] == 404
+
+
+def test_a_body_that_is_not_needed_is_not_waited_for_and_ends_the_connection(plain: Running) -> None:
+    with plain.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
+        answer = connection.recv(1000).lower()
+    assert answer.startswith(b"http/1.1 200")
+    assert b"\r\nconnection: close\r\n" in answer

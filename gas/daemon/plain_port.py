@@ -1,8 +1,8 @@
-"""The plain port: whether we live, whether we may be asked, what we counted, what is booked. Reads only."""
+"""The plain HTTP port of a daemon: health, metrics and state. It changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -11,27 +11,29 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from gas.daemon.early_answers import EarlyAnswers
-from gas.extender.card_books import CardBooks
-from gas.extender.card_series import card_series
+from gas.daemon.early_responses import EarlyResponses
 
 BODY_PATIENCE = 5.0
-"""Seconds for a body that nobody asked for."""
+"""Seconds to wait for the rest of a request's body, which is never used."""
+
+
+async def _no_series() -> AsyncIterator[str]:
+    return
+    yield
 
 
 def plain_app(
     *,
     why_not_ready: Callable[[], str | None],
     registry: CollectorRegistry,
-    cards: Callable[[], Iterable[CardBooks]],
-    books: Callable[[], bytes],
-    refusals: Callable[[], bytes],
+    series: Callable[[], AsyncIterator[str]] = _no_series,
+    documents: Mapping[str, Callable[[], bytes]] | None = None,
 ) -> ASGIApp:
-    """/healthz, /readyz, /metrics (OpenMetrics for who asks for it), /debug/books, /debug/refusals.
+    """Return the application: /healthz, /readyz, /metrics (as OpenMetrics on request), and JSON documents.
 
-    cards            what is known of each card, for its metrics
-    why_not_ready    a sentence while filter and bind decide nothing, else None
-    books, refusals  JSON
+    why_not_ready  returns a sentence while the daemon is not ready, else None
+    series         metrics that are written before those of the registry, piece by piece
+    documents      path -> a function that returns JSON
     """
 
     async def healthz(_request: Request) -> Response:
@@ -46,26 +48,25 @@ def plain_app(
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
 
         async def text() -> AsyncIterator[str | bytes]:
-            async for piece in card_series(cards):
+            async for piece in series():
                 yield piece
             yield encode(registry)
 
         return StreamingResponse(text(), headers={"content-type": content_type})
 
-    async def debug_books(_request: Request) -> Response:
-        return Response(books(), media_type="application/json")
+    def document(path: str, content: Callable[[], bytes]) -> Route:
+        async def respond(_request: Request) -> Response:
+            return Response(content(), media_type="application/json")
 
-    async def debug_refusals(_request: Request) -> Response:
-        return Response(refusals(), media_type="application/json")
+        return Route(path, respond)
 
-    return EarlyAnswers(
+    return EarlyResponses(
         Router(
             [
                 Route("/healthz", healthz),
                 Route("/readyz", readyz),
                 Route("/metrics", metrics),
-                Route("/debug/books", debug_books),
-                Route("/debug/refusals", debug_refusals),
+                *(document(path, content) for path, content in (documents or {}).items()),
             ],
             redirect_slashes=False,
         ),

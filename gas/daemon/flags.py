@@ -1,0 +1,322 @@
+"""Command-line flags: declared as fields of a dataclass, and parsed as Go's ``flag`` package does.
+
+Each program declares its flags in a class derived from `CommandFlags` or `DaemonFlags`, one field a flag:
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Flags(DaemonFlags):
+        program: ClassVar[str] = "gas-extender"
+        port: int = flag("port", values.port, "9001", "N", "Port for filter and bind requests.", group="Serving")
+
+The declaration is the only place that states a flag's name, type, default and help. `read_flags` makes an instance
+from a command line, `help_text` writes what --help prints, and `flags_of` lists the flags for generated documentation
+and for tests of manifests.
+
+Go's rules: one dash or two; ``-name=value`` or ``-name value``; a boolean takes a value only after ``=``; if a flag is
+given several times, the last one wins; names cannot be abbreviated. argparse supports almost none of these rules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeVar, overload
+
+from gas.daemon import flag_values as values
+from gas.errors import GasError
+
+T = TypeVar("T")
+_METADATA = "flag"
+
+
+class UsageError(GasError):
+    """The command line is invalid; the program has not started anything."""
+
+    exit_code = 2
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; see --help")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One declared flag.
+
+    name         without dashes
+    parse        converts text to the value; raises ValueError with what it expects, in words
+    default      the default as text; None if the value is None without the flag
+    placeholder  stands for the value in help texts; empty for a boolean
+    description  one or more sentences
+    group        title of the group that the flag is listed under
+    unset        what applies without the flag, in words, where `default` does not say it
+    attribute    the field of the Flags class that holds the value; `flags_of` fills it in
+    """
+
+    name: str
+    parse: Callable[[str], object]
+    default: str | None
+    placeholder: str
+    description: str
+    group: str = ""
+    unset: str = ""
+    attribute: str = ""
+
+    @property
+    def is_boolean(self) -> bool:
+        return not self.placeholder
+
+    @property
+    def dashed(self) -> str:
+        """``-v``, ``--port``."""
+        return f"-{self.name}" if len(self.name) == 1 else f"--{self.name}"
+
+    @property
+    def default_in_words(self) -> str:
+        """What applies without the flag; empty if nothing is worth saying."""
+        return self.unset or self.default or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IgnoredFlags:
+    """Flags that are accepted without effect, so that existing manifests still start.
+
+    switches    names of booleans
+    with_value  names of flags that take a value
+    reason      what the warning says after their names
+    """
+
+    switches: tuple[str, ...] = ()
+    with_value: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def flags(self) -> Iterator[Flag]:
+        """The flags, with an empty attribute."""
+        yield from (Flag(name, values.boolean, None, "", "") for name in self.switches)
+        yield from (Flag(name, values.text, None, "VALUE", "") for name in self.with_value)
+
+
+KLOG_FLAGS = IgnoredFlags(
+    switches=("logtostderr", "alsologtostderr", "one_output", "add_dir_header", "skip_headers", "skip_log_headers"),
+    with_value=("stderrthreshold", "vmodule", "log_dir", "log_file", "log_file_max_size", "log_backtrace_at"),
+    reason="logs go to stderr, see -v and --log-format",
+)
+"""The flags of klog, the logging library of Go programs, that have no meaning here."""
+
+
+@overload
+def flag(
+    name: str,
+    parse: Callable[[str], T],
+    default: str,
+    placeholder: str,
+    description: str,
+    *,
+    group: str = "",
+    unset: str = "",
+) -> T: ...
+@overload
+def flag(
+    name: str,
+    parse: Callable[[str], T],
+    default: None,
+    placeholder: str,
+    description: str,
+    *,
+    group: str = "",
+    unset: str = "",
+) -> T | None: ...
+def flag(
+    name: str,
+    parse: Callable[[str], T],
+    default: str | None,
+    placeholder: str,
+    description: str,
+    *,
+    group: str = "",
+    unset: str = "",
+) -> T | None:
+    """Declare a flag that takes a value, as a field of a Flags class; see `Flag` for the arguments.
+
+    The field has the type of `parse`'s result. A flag without `group` belongs to the group of the flag before it.
+    """
+    declared = Flag(name, parse, default, placeholder, description, group=group, unset=unset)
+    return _field(None if default is None else parse(default), declared)
+
+
+def switch(name: str, description: str, *, default: bool = False, group: str = "") -> bool:
+    """Declare a boolean flag, as a field of a Flags class."""
+    return _field(default, Flag(name, values.boolean, str(default).lower(), "", description, group=group))
+
+
+def _field(default: T, declared: Flag) -> T:
+    return dataclasses.field(default=default, metadata={_METADATA: declared})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandFlags:
+    """The flags that every program has, and what `read_flags` found beside values.
+
+    program, summary, notes  class attributes: the program's name, and texts before and after the flags in --help
+    ignored                  class attribute: flags that are accepted without effect
+    given                    names of the flags on the command line, without those that are ignored
+    warnings                 sentences about flags on the command line that have no effect
+    """
+
+    program: ClassVar[str]
+    summary: ClassVar[str]
+    notes: ClassVar[str] = ""
+    ignored: ClassVar[IgnoredFlags] = IgnoredFlags()
+
+    show_version: bool = switch("version", "Print the version and exit.", group="Help")
+    show_help: bool = switch("help", "Print this text and exit; -h does the same.")
+    given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonFlags(CommandFlags):
+    """The flags that every long-running program has."""
+
+    ignored: ClassVar[IgnoredFlags] = KLOG_FLAGS
+
+    kube_config: str | None = flag(
+        "kubeConfig",
+        values.text_or_none,
+        None,
+        "FILE",
+        "Kubeconfig with which to reach the cluster.",
+        group="Kubernetes API",
+        unset="the pod's service account, else $KUBECONFIG, else ~/.kube/config",
+    )
+    metrics_address: str = flag(
+        "metrics-address",
+        values.address,
+        "",
+        "IP",
+        "Address that --metrics-port listens on.",
+        group="Health and metrics (plain HTTP)",
+        unset="every address, IPv4 and IPv6",
+    )
+    verbosity: int = flag(
+        "v",
+        values.whole,
+        "0",
+        "N",
+        "Log verbosity: 0 logs what matters, 2 also why pods wait and what containers get, 4 every decision.",
+        group="Logs",
+    )
+    log_format: Literal["text", "json"] = flag(
+        "log-format", values.text_or_json, "text", "FORMAT", "Format of the log lines: text or json."
+    )
+
+
+F = TypeVar("F", bound=CommandFlags)
+
+
+def flags_of(flags_class: type[CommandFlags]) -> tuple[Flag, ...]:
+    """Return the declared flags in the order of the help text: a class's own before those of its bases, by group."""
+    fields = {field.name: field for field in dataclasses.fields(flags_class)}
+    groups: dict[str, list[Flag]] = {}
+    for base in flags_class.__mro__[:-1]:
+        group = ""
+        for attribute in base.__annotations__:
+            field = fields.pop(attribute, None)
+            if field is None or _METADATA not in field.metadata:
+                continue
+            declared: Flag = field.metadata[_METADATA]
+            group = declared.group or group
+            groups.setdefault(group, []).append(dataclasses.replace(declared, attribute=attribute, group=group))
+    return tuple(each for group in groups.values() for each in group)
+
+
+def read_flags(flags_class: type[F], argv: Sequence[str]) -> F:
+    """Parse the arguments after the program's name.
+
+    Raises UsageError for an unknown flag, a missing or invalid value, and an argument that is not a flag.
+    """
+    declared = flags_of(flags_class)
+    known = {each.name: each for each in (*flags_class.ignored.flags, *declared)}
+    known["h"] = known["help"]
+    found: dict[str, Any] = {}
+    given: list[str] = []
+    ignored: list[str] = []
+    previous: Flag | None = None
+    arguments = iter(argv)
+    for argument in arguments:
+        name, equals, text = argument.removeprefix("-").removeprefix("-").partition("=")
+        if not argument.startswith("-") or not name or name.startswith("-"):
+            raise UsageError(_not_a_flag(argument, previous, declared))
+        if (read := known.get(name)) is None:
+            raise UsageError(_unknown_flag(argument, name, known))
+        if not equals:
+            text = "true" if read.is_boolean else _next_argument(arguments, read)
+        try:
+            value = read.parse(text)
+        except ValueError as expected:
+            raise UsageError(f"flag {read.dashed}: expected {expected}, found {text[:80]!r}") from None
+        if read.attribute:
+            found[read.attribute] = value
+            given.append(read.name)
+        else:
+            ignored.append(read.dashed)
+        previous = read if read.is_boolean and not equals else None
+    warning = f"ignored: {', '.join(dict.fromkeys(ignored))}; {flags_class.ignored.reason}"
+    return flags_class(**found, given=frozenset(given), warnings=(warning,) if ignored else ())
+
+
+def help_text(flags_class: type[CommandFlags], width: int = 100) -> str:
+    """Return what --help prints."""
+    notes = f"\n{flags_class.notes}\n" if flags_class.notes else ""
+    return (
+        f"Usage: {flags_class.program} [flags]\n\n{flags_class.summary}\n\n"
+        "A flag takes one dash or two, and its value after = or a space. A boolean takes a value only after =.\n"
+        + "\n".join(_flag_lines(flags_of(flags_class), width))
+        + f"\n{notes}"
+    )
+
+
+def _flag_lines(flags: Sequence[Flag], width: int) -> Iterator[str]:
+    indent = " " * 28
+    group = ""
+    for each in flags:
+        if each.group != group:
+            group = each.group
+            yield f"\n{group}:"
+        left = f"  {each.dashed} {each.placeholder}".rstrip().ljust(26)
+        default = "" if each.default_in_words in ("", "false") else f" Default: {each.default_in_words}"
+        text = textwrap.fill(
+            each.description + default,
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        yield (left + "  " if len(left) <= 26 else f"{left}\n{indent}") + text.lstrip()
+
+
+def _next_argument(arguments: Iterator[str], read: Flag) -> str:
+    text = next(arguments, None)
+    if text is None:
+        raise UsageError(f"flag {read.dashed} needs a value, such as {read.dashed}={read.placeholder}")
+    return text
+
+
+def _not_a_flag(argument: str, previous: Flag | None, declared: Sequence[Flag]) -> str:
+    """Describe an argument that is not a flag; `previous` is the boolean before it, whose value it may be."""
+    if previous is not None:
+        expected = f"the value of {previous.dashed} goes behind =, such as {previous.dashed}=false"
+    else:
+        example = next((each for each in declared if not each.is_boolean), None)
+        expected = "expected only flags" + (f", such as {example.dashed}={example.placeholder}" if example else "")
+    return f"unexpected argument {argument[:80]!r}: {expected}"
+
+
+def _unknown_flag(argument: str, name: str, known: Collection[str]) -> str:
+    same_but_case = [each for each in known if each.lower() == name.lower()]
+    near = same_but_case or difflib.get_close_matches(name, known, n=1)
+    hint = f", did you mean --{near[0]}?" if near else ""
+    return f"unknown flag {argument.partition('=')[0]!r}{hint}"
