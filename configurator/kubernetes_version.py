@@ -11,7 +11,7 @@ from configurator.errors import ConfiguratorError
 OLDEST = 22
 """The oldest minor release of Kubernetes 1 that is supported."""
 
-NEWEST = 36
+NEWEST = 37
 """The newest minor release that is known."""
 
 FARTHEST = 42

@@ -232,8 +232,8 @@ class TestReleaseThatIsNotKnown:
         return kubeadm_manifest(NEWEST).replace(f"kube-scheduler:v{NEWEST}.", f"kube-scheduler:v{release}.")
 
     def test_is_told_when_it_is_near(self, files: ControlPlaneFiles) -> None:
-        files.write_manifest(self.text("1.37"))
-        assert "note: Kubernetes 1.37 is later than 1.36, the newest that is known" in files.run()
+        files.write_manifest(self.text("1.38"))
+        assert "note: Kubernetes 1.38 is later than 1.37, the newest that is known" in files.run()
         assert configuration(files).get("apiVersion") == "kubescheduler.config.k8s.io/v1"
         assert files.run() == "nothing to change"
 

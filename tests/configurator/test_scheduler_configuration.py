@@ -131,7 +131,7 @@ def test_built_in_configuration_is_the_contracts() -> None:
 
 # contract E15.3
 @pytest.mark.parametrize(
-    ("minor", "version"), [(22, "v1beta2"), (23, "v1beta3"), (24, "v1beta3"), (25, "v1"), (34, "v1"), (36, "v1")]
+    ("minor", "version"), [(22, "v1beta2"), (23, "v1beta3"), (24, "v1beta3"), (25, "v1"), (34, "v1"), (37, "v1")]
 )
 @pytest.mark.parametrize("template", [BUILT_IN, ORIGINAL_WITH_ANOTHER], ids=["built-in", "the original's"])
 def test_version_is_what_the_release_reads(template: str, minor: int, version: str) -> None:

@@ -130,7 +130,25 @@ def test_the_admission_policy_lets_through_what_the_plugin_writes() -> None:
     policy = (BASE / "plugin/own-node-only.yaml").read_text(encoding="utf-8")
     for name in (names.PREFIX, names.CARD_CAPACITY, decision.ALLOCATED_CARDS, decision.ALLOCATED_INIT_CARDS):
         assert f"'{name}'" in policy
-    assert f":{one(BASE / 'plugin', 'ServiceAccount')['metadata']['name']}$" in policy
+
+
+@pytest.mark.parametrize(
+    ("account", "is_limited"),
+    [
+        pytest.param("system:serviceaccount:default:gas-plugin", True, id="as in the base"),
+        pytest.param("system:serviceaccount:gpu:gas-plugin", True, id="in another namespace"),
+        pytest.param("system:serviceaccount:gpu:my-gas-plugin", True, id="with a namePrefix"),
+        pytest.param("system:serviceaccount:gpu:gas-plugin-b", True, id="with a nameSuffix"),
+        pytest.param("system:serviceaccount:gas-plugin:default", False, id="in a namespace of that name"),
+        pytest.param("system:serviceaccount:default:gpu-aware-scheduling-service-account", False, id="the extender"),
+        pytest.param("gas-plugin", False, id="a user of that name"),
+    ],
+)
+def test_the_admission_policy_limits_the_account_of_the_plugin(account: str, *, is_limited: bool) -> None:
+    (condition,) = one(BASE / "plugin", "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    pattern = condition["expression"].removeprefix("request.userInfo.username.matches('").removesuffix("')")
+    assert bool(re.search(pattern, account)) is is_limited
+    assert one(BASE / "plugin", "ServiceAccount")["metadata"]["name"] == "gas-plugin"
 
 
 def test_the_admission_policy_guards_every_field_of_a_status_but_those_that_the_plugin_writes() -> None:

@@ -22,6 +22,7 @@ from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.node_cell import NodeCell
 from tests.e2e.programs import ProgramError
+from tests.e2e.release import selected_release
 from tests.e2e.waiting import wait_for
 
 NAMESPACE = "gpu"
@@ -33,14 +34,10 @@ _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,ap
 
 
 class PolicyControlPlane(AuditedControlPlane):
-    """Whose API server has mutating policies, which in Kubernetes 1.34 are off."""
+    """A control plane with mutating admission policies."""
 
     def _api_server_command(self, binaries: Path, authority: Authority) -> list[str]:
-        return [
-            *super()._api_server_command(binaries, authority),
-            "--feature-gates=MutatingAdmissionPolicy=true",
-            "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
-        ]
+        return [*super()._api_server_command(binaries, authority), *selected_release().mutating_policy_flags]
 
 
 class ChartCluster(DeployedCluster):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -15,17 +14,16 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.node_cell import NodeCell
 from tests.e2e.programs import Program
+from tests.e2e.release import program_directory
 
-_SET_UP = Path(__file__).with_name("set-up.sh")
 _RUNNING = pytest.StashKey[Cluster]()
 _NODE = pytest.StashKey[NodeCell]()
 
 
 @pytest.fixture(scope="session")
 def binaries() -> Path:
-    """Where the Kubernetes programs are that `set-up.sh` built."""
-    answer = subprocess.run([_SET_UP, "--where"], stdout=subprocess.PIPE, text=True, check=True)
-    directory = Path(answer.stdout.strip())
+    """Return the directory with the programs that `set-up.sh` built."""
+    directory = program_directory()
     if not (directory / "kube-apiserver").exists() or not (directory / "kube-scheduler").exists():
         pytest.fail(f"{directory} does not hold the Kubernetes programs; run tests/e2e/set-up.sh first")
     return directory

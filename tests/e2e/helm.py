@@ -11,6 +11,7 @@ import yaml
 
 from tests.e2e.kube_api import Object
 from tests.e2e.programs import ProgramError
+from tests.e2e.release import pinned_version
 
 REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "deploy/chart"
@@ -49,9 +50,10 @@ class Helm:
             raise ProgramError(f"helm {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def template(self, *arguments: str, values: str | None = None, kubernetes: str = "1.34.4") -> str:
-        """The chart's objects, without asking a cluster, as for this release of Kubernetes."""
-        return self.run("template", "gas", str(CHART), f"--kube-version={kubernetes}", *arguments, values=values)
+    def template(self, *arguments: str, values: str | None = None, kubernetes: str | None = None) -> str:
+        """Return the chart's objects for a version of Kubernetes, by default the selected one."""
+        version = f"--kube-version={kubernetes or pinned_version()}"
+        return self.run("template", "gas", str(CHART), version, *arguments, values=values)
 
 
 def objects(rendered: str) -> list[Object]:

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
-# Installs and builds what the end-to-end tests run against, and nothing that is there already.
+# Install and build everything that the end-to-end tests run against. Whatever is there already is kept.
 #
-#   tests/e2e/set-up.sh           do it; one line a step
-#   tests/e2e/set-up.sh --where   only print the directory where the tests find all of it
+#   tests/e2e/set-up.sh             install and build; prints one line per step
+#   tests/e2e/set-up.sh --where     only print the directory where the tests find it
+#   tests/e2e/set-up.sh --release   only print the release of Kubernetes, for example 1.37
 #
-# Debian packages are installed with apt-get. Every directory components/NAME pins programs in a go.mod of its own:
-# those that its tools.go names, in the releases of its go.mod, built from source. Of a component NAME-RELEASE whose
-# program is NAME, the program is called NAME-RELEASE. A component with a list `files` in place of tools.go has those
-# files of the one module that it requires. The base of the project's image is made with debootstrap, since no registry
-# may be within reach.
+# KUBERNETES in the environment selects the release of Kubernetes; the default is the newest of components/kubernetes-*.
+# The other releases are not built.
 #
-# All of it goes into $GAS_E2E_CACHE (default: gas-e2e in the user's cache directory), each component in a
-# subdirectory for exactly these sources and this Go, so that one that changes leaves the others as they are. A
-# subdirectory appears only when it is complete.
+# Debian packages are installed with apt-get. Each directory components/NAME pins a component with a go.mod of its own:
+# either programs, which its tools.go names and which are built from source, or the files of one module, which its
+# `files` lists. The base of the project's image is made with debootstrap, because there may be no registry within reach.
+#
+# Everything goes into $GAS_E2E_CACHE (default: gas-e2e in the user's cache directory). Each component has a
+# subdirectory there, named for its sources and the version of Go, so a change to one component leaves the others as
+# they are. A subdirectory appears only when it is complete.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,7 +22,7 @@ components=$here/components
 containerfile=$here/../../Containerfile
 cache=${GAS_E2E_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gas-e2e}
 
-# Each line: a program that must be found, and the Debian package that has it.
+# Each line: a program that must be present, and the Debian package that contains it.
 debian_programs=(
     "etcd etcd-server"
     "containerd containerd"
@@ -35,7 +37,7 @@ debian_programs=(
 say() { printf 'e2e set-up: %s\n' "$*"; }
 fail() { printf 'e2e set-up: %s\n' "$*" >&2; exit 1; }
 
-# run_step SENTENCE COMMAND…: runs the command; its output is shown only when it fails.
+# run_step SENTENCE COMMAND…: run the command and show its output only if it fails.
 run_step() {
     local sentence=$1 output=$cache/step.log started=$SECONDS
     shift
@@ -49,7 +51,7 @@ run_step() {
     fi
 }
 
-# at_least WANTED FOUND: whether the version FOUND is WANTED or later.
+# at_least WANTED FOUND: succeed if the version FOUND is WANTED or later.
 at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
 
 can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
@@ -66,15 +68,16 @@ install_missing_packages() {
         command -v "${line% *}" >/dev/null || missing+=("${line#* }")
     done
     [ ${#missing[@]} -gt 0 ] || return 0
-    can_install || fail "these programs are missing and only root can install them with apt-get; as root run:" \
-        "apt-get install ${missing[*]} (elsewhere than on Debian: what has the same programs)"
+    can_install || fail "programs are missing, and installing them with apt-get needs root. As root, run:" \
+        "apt-get install ${missing[*]} (on other systems, install packages with the same programs)"
     install_packages "${missing[@]}"
 }
 
-# Go itself: the go directives of the components say which version suffices. Debian's own is taken only when it does.
+# Go itself. The go directives of the components in use say which version is enough. Debian's Go is installed only if it
+# is new enough.
 require_go() {
     local wanted found offered
-    wanted=$(sed -n 's/^go //p' "$components"/*/go.mod | sort -V | tail -n 1)
+    wanted=$(component_names | while read -r name; do sed -n 's/^go //p' "$components/$name/go.mod"; done | sort -V | tail -n 1)
     if command -v go >/dev/null; then
         found=$(GOTOOLCHAIN=local go env GOVERSION)
         at_least "$wanted" "${found#go}" || fail "Go $wanted or later is needed; $(command -v go) is ${found#go}." \
@@ -88,16 +91,31 @@ require_go() {
             install_packages golang-go
             return
         fi
-        fail "Go $wanted or later is needed and none is in PATH; Debian's package golang-go is ${offered:-not on offer}." \
+        fail "Go $wanted or later is needed and none is in PATH; Debian's package golang-go is ${offered:-not available}." \
             "Install Go from its own site or a backport and put it in PATH"
     fi
     fail "Go $wanted or later is needed and none is in PATH. Install it and put it in PATH"
 }
 
+known_releases() { printf '%s\n' "$components"/kubernetes-* | sed 's|.*/kubernetes-||' | sort -V; }
+
+kubernetes_release() {
+    local release=${KUBERNETES:-$(known_releases | tail -n 1)}
+    [ -d "$components/kubernetes-$release" ] || fail "KUBERNETES=$release: there is no such release here;" \
+        "choose one of: $(known_releases | paste -sd' ')"
+    printf '%s\n' "$release"
+}
+
+# The components in use: of the releases of Kubernetes only the selected one.
 component_names() {
-    local file
+    local file name
     for file in "$components"/*/go.mod; do
-        basename "$(dirname "$file")"
+        name=$(basename "$(dirname "$file")")
+        case $name in
+            "kubernetes-$release") printf '%s\n' "$name" ;;
+            kubernetes-*) ;;
+            *) printf '%s\n' "$name" ;;
+        esac
     done
 }
 
@@ -122,10 +140,10 @@ fetch_files() {
     done <"$components/$name/files"
 }
 
-# build_component NAME DIRECTORY: all of its programs. Without the version flags those of Kubernetes call themselves
-# v0.0.0-master; each program takes those flags that it has variables for.
+# build_component NAME DIRECTORY: build all programs of a component. Without the version flags, the programs of Kubernetes
+# report v0.0.0-master. Go ignores flags for variables that a program does not have.
 build_component() {
-    local name=$1 directory=$2 package program release major minor kubernetes=k8s.io/component-base/version
+    local name=$1 directory=$2 package program version major minor kubernetes=k8s.io/component-base/version
     local unfinished=$directory.unfinished
     rm -rf "$unfinished"
     mkdir "$unfinished"
@@ -136,13 +154,12 @@ build_component() {
     fi
     for package in $(packages_of "$name"); do
         program=$(basename "$package")
-        case $name in "$program"-*) program=$name ;; esac
-        release=$(go_in "$name" list -f '{{.Module.Version}}' "$package")
-        IFS=. read -r major minor _ <<<"${release#v}"
-        run_step "building $program $release (minutes when Go's build cache is empty)" \
+        version=$(go_in "$name" list -f '{{.Module.Version}}' "$package")
+        IFS=. read -r major minor _ <<<"${version#v}"
+        run_step "building $program $version (minutes when Go's build cache is empty)" \
             go_in "$name" build -trimpath -buildvcs=false -o "$unfinished/$program" -ldflags "-s -w
-                -X $kubernetes.gitVersion=$release -X $kubernetes.gitMajor=$major -X $kubernetes.gitMinor=$minor
-                -X helm.sh/helm/v3/internal/version.version=$release" "$package"
+                -X $kubernetes.gitVersion=$version -X $kubernetes.gitMajor=$major -X $kubernetes.gitMinor=$minor
+                -X helm.sh/helm/v3/internal/version.version=$version" "$package"
     done
     mv "$unfinished" "$directory"
 }
@@ -150,21 +167,27 @@ build_component() {
 # The suite of Debian that the Containerfile builds on.
 base_suite() { sed -n 's|^FROM docker.io/library/debian:\([a-z]*\)-slim.*|\1|p' "$containerfile" | head -n 1; }
 
-base_archive() { printf '%s/debian-%s-slim-%s.tar\n' "$cache" "$(base_suite)" "$(dpkg --print-architecture)"; }
+base_archive() {
+    printf '%s/debian-%s-slim-%s-%s.tar\n' \
+        "$cache" "$(base_suite)" "$(dpkg --print-architecture)" "$(declare -f build_base | key)"
+}
 
-# What the image debian:SUITE-slim holds, near enough: the minimal system without caches and documentation.
+# Nearly the contents of the image debian:SUITE-slim: the minimal system without caches and documentation, but with the
+# copyright files.
 build_base() {
     local suite=$1 archive=$2 root
     root=$(mktemp -d)
     run_step "making the base of the image, Debian $suite (a minute)" debootstrap --variant=minbase "$suite" "$root"
     rm -rf "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* \
-        "$root"/var/log/* "$root"/usr/share/{doc,man,info,locale}/* "$root"/dev/*
+        "$root"/var/log/* "$root"/usr/share/{man,info,locale}/* "$root"/dev/*
+    find "$root/usr/share/doc" ! -type d ! -name copyright -delete
+    find "$root/usr/share/doc" -type d -empty -delete
     run_step "packing it" tar --directory "$root" --numeric-owner --create --file "$archive.unfinished" .
     rm -rf "$root"
     mv "$archive.unfinished" "$archive"
 }
 
-# Debian's promtool, without the server that comes with it.
+# Debian's promtool, without the Prometheus server from the same package.
 fetch_promtool() {
     local aside
     aside=$(mktemp -d)
@@ -174,7 +197,7 @@ fetch_promtool() {
     rm -rf "$aside"
 }
 
-# Prints a directory with a link to everything that is built: there as soon as anything is.
+# Print a directory that links to everything that is built so far.
 where_it_is() {
     local name directories=() directory
     for name in $(component_names); do
@@ -190,21 +213,25 @@ where_it_is() {
     printf '%s\n' "$directory"
 }
 
+release=$(kubernetes_release)
 case ${1-} in
     "") ;;
+    --release)
+        printf '%s\n' "$release"
+        exit ;;
     --where)
         command -v go >/dev/null || fail "Go is missing; tests/e2e/set-up.sh says which version is needed"
         go_version=$(GOTOOLCHAIN=local go env GOVERSION GOARCH)
         where_it_is
         exit ;;
-    *) fail "unknown argument $1; known: --where" ;;
+    *) fail "unknown argument $1; known: --where --release" ;;
 esac
 
-# One set-up at a time: a second one waits here, and then finds everything done.
+# Only one set-up runs at a time: a second one waits here and then finds everything done.
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 if ! flock --nonblock 9; then
-    say "another set-up is at work in $cache; waiting for it"
+    say "another set-up is running in $cache; waiting for it"
     flock 9
 fi
 install_missing_packages

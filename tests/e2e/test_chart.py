@@ -29,6 +29,7 @@ from tests.e2e.ports import free_port
 from tests.e2e.program_image import write_program_image
 from tests.e2e.programs import ProgramError
 from tests.e2e.project_image import built_image
+from tests.e2e.release import pinned_version
 from tests.e2e.test_deploy_page import follow
 from tests.e2e.waiting import wait_for
 
@@ -84,7 +85,7 @@ def machine(chart: ChartCluster) -> Iterator[NodeCell]:
 
 @pytest.mark.parametrize("name", ["defaults", *DOCUMENTED])
 def test_documented_values_are_well_and_the_api_server_takes_what_they_make(chart: ChartCluster, name: str) -> None:
-    values, kubernetes = DOCUMENTED.get(name, ""), KUBERNETES.get(name, "1.34.4")
+    values, kubernetes = DOCUMENTED.get(name, ""), KUBERNETES.get(name, pinned_version())
     said = chart.helm.run("lint", "--strict", f"--kube-version={kubernetes}", str(CHART), values=values)
     assert "0 chart(s) failed" in said
     rendered = chart.helm.template(f"--namespace={NAMESPACE}", values=values, kubernetes=kubernetes)
@@ -158,24 +159,26 @@ def _sort_volumes(workload: Object) -> None:
         pytest.param("extender.podLabels.app=x", "invalid propertyName 'app'", id="a label that the chart sets"),
         pytest.param(
             "certificates.source=job,certificates.secretName=x,certificates.authoritySecretName=x",
-            "are to be three names, found x, gas-scheduler-client, x",
+            "must be three different names, found x, gas-scheduler-client, x",
             id="one secret for two",
         ),
         pytest.param(
             "extender.serviceAccount.name=x,plugin.serviceAccount.name=x",
-            "would have the extender's rights",
+            "would have the permissions of the extender",
             id="one account",
         ),
-        pytest.param("extender.metricsPort=9001", "listens on two ports", id="one port"),
+        pytest.param("extender.metricsPort=9001", "they must be two different ports", id="one port"),
         pytest.param("nameOverride=Not_A_Name", "does not match pattern", id="no name"),
         pytest.param("extender.enabled=false,plugin.enabled=false", "there is nothing to install", id="nothing"),
-        pytest.param("extender.enabled=false,scheduler.enabled=true", "is there to ask the extender", id="no extender"),
-        pytest.param("scheduler.otherGPUPods=refuse", "no scheduler would be left for GPU pods", id="no scheduler"),
+        pytest.param("extender.enabled=false,scheduler.enabled=true", "scheduler needs the extender", id="no extender"),
+        pytest.param("scheduler.otherGPUPods=refuse", "no scheduler would place GPU pods", id="no scheduler"),
         pytest.param(
             "scheduler.enabled=true,scheduler.name=default-scheduler", "would place the same pods", id="a taken name"
         ),
         pytest.param(
-            "certificates.clusterAuthority=true,certificates.source=job", "goes with certificates.source", id="no key"
+            "certificates.clusterAuthority=true,certificates.source=job",
+            "needs certificates.source=secret",
+            id="no key",
         ),
     ],
 )
@@ -470,9 +473,9 @@ def test_gpu_pods_that_name_another_scheduler_are_refused_or_sent(running: Runni
             return error.message
         return None
 
-    assert "schedulerName: gas-scheduler into the pod's spec" in wait_for("the policy", lambda: refusal(wanted))
+    assert "set schedulerName: gas-scheduler in the pod's spec" in wait_for("the policy", lambda: refusal(wanted))
     named = pod("named", init=[container("first", xe=1)])
-    with pytest.raises(RefusedError, match="placed by the scheduler gas-scheduler"):
+    with pytest.raises(RefusedError, match="in this cluster the scheduler gas-scheduler places pods"):
         chart.api.create(dry, named)
     named["spec"]["schedulerName"] = "gas-scheduler"
     chart.api.create(dry, named)
@@ -491,7 +494,7 @@ def test_the_plugin_may_change_its_own_node_only_in_this_namespace_too(running: 
     api = running.chart.api
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/gas-plugin/token"
     stolen = api.as_user(api.create(path, {"spec": {}})["status"]["token"])
-    with pytest.raises(RefusedError, match="does not say on which node the plugin runs"):
+    with pytest.raises(RefusedError, match="does not name the node that the plugin runs on"):
         stolen.merge("/api/v1/nodes/n1/status", {"metadata": {"labels": {"gpu.intel.com/cards": "card0"}}})
 
 

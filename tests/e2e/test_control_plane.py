@@ -18,13 +18,13 @@ import pytest
 from tests.e2e.cluster import Cluster
 from tests.e2e.kube_api import RefusedError
 from tests.e2e.pods import PODS, container, get_pod, is_refused, node_of, pod
+from tests.e2e.release import pinned_version
 from tests.e2e.service import Endpoint, Service
 from tests.e2e.waiting import wait_for
 
 
-def test_the_servers_are_of_the_release_that_the_modules_pin(cluster: Cluster) -> None:
-    pinned = (Path(__file__).parent / "components/kubernetes/go.mod").read_text()
-    assert f"k8s.io/kubernetes {cluster.api.get('/version')['gitVersion']}\n" in pinned
+def test_the_servers_have_the_pinned_version_of_the_selected_release(cluster: Cluster) -> None:
+    assert cluster.api.get("/version")["gitVersion"] == pinned_version()
 
 
 def test_kube_scheduler_binds_an_ordinary_pod_without_the_extender(cluster: Cluster) -> None:

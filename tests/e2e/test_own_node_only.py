@@ -72,7 +72,7 @@ OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}
 
 
 def test_the_plugin_may_not_change_another_node(deployed: DeployedCluster, stolen: KubeApi) -> None:
-    with pytest.raises(RefusedError, match="the plugin on node own-node may change that node and its pods only"):
+    with pytest.raises(RefusedError, match="the plugin on node own-node may change only that node and its pods"):
         stolen.merge("/api/v1/nodes/other-node/status", LABEL)
     stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(labels={"gpu.intel.com/tried": "1"}))
 
@@ -85,30 +85,46 @@ def test_the_plugin_may_not_change_pods_of_another_node(deployed: DeployedCluste
     for written in (elsewhere, nowhere):
         deployed.api.create(PODS, written)
     for name in ("elsewhere", "nowhere"):
-        with pytest.raises(RefusedError, match="may change that node and its pods only"):
+        with pytest.raises(RefusedError, match="may change only that node and its pods"):
             stolen.merge(f"{PODS}/{name}", metadata(annotations={"gas-allocated-cards": "card1"}))
 
 
 def test_a_token_that_names_no_node_may_change_nothing(deployed: DeployedCluster, stolen: KubeApi) -> None:
     assert stolen
-    with pytest.raises(RefusedError, match="does not say on which node the plugin runs"):
+    with pytest.raises(RefusedError, match="does not name the node that the plugin runs on"):
         _token(deployed.api, None).merge(f"/api/v1/nodes/{NODE}/status", LABEL)
 
 
 @pytest.mark.parametrize(
     ("patch", "sentence"),
     [
-        pytest.param(metadata(labels={"kubernetes.io/arch": None}), "labels", id="a label goes"),
-        pytest.param(metadata(labels={"kubernetes.io/arch": "arm64"}), "labels", id="a label changes"),
-        pytest.param(metadata(annotations={"anything": "1"}), "annotations", id="an annotation"),
-        pytest.param(metadata(finalizers=["example.com/stays"]), "finalizers", id="a finalizer"),
-        pytest.param({"status": {"capacity": {"cpu": "1000"}}}, "resources", id="capacity of something else"),
-        pytest.param({"status": {"allocatable": {"cpu": None}}}, "resources", id="allocatable of something else"),
-        pytest.param({"status": {"conditions": None}}, "nothing else of a status", id="conditions"),
-        pytest.param({"status": {"addresses": [OTHER_ADDRESS]}}, "nothing else of a status", id="addresses"),
-        pytest.param({"status": {"phase": "Terminated"}}, "nothing else of a status", id="the phase"),
-        pytest.param({"status": {"runtimeHandlers": [HANDLER]}}, "nothing else of a status", id="runtime handlers"),
-        pytest.param({"status": {"features": FEATURES}}, "nothing else of a status", id="features"),
+        pytest.param(metadata(labels={"kubernetes.io/arch": None}), "of labels, the plugin may", id="a label goes"),
+        pytest.param(
+            metadata(labels={"kubernetes.io/arch": "arm64"}),
+            "of labels, the plugin may",
+            id="a label changes",
+        ),
+        pytest.param(metadata(annotations={"anything": "1"}), "of annotations, the plugin may", id="an annotation"),
+        pytest.param(
+            metadata(finalizers=["example.com/stays"]),
+            "must not change a spec, finalizers or owner references",
+            id="a finalizer",
+        ),
+        pytest.param(
+            {"status": {"capacity": {"cpu": "1000"}}},
+            "of resources, the plugin may",
+            id="capacity of something else",
+        ),
+        pytest.param(
+            {"status": {"allocatable": {"cpu": None}}},
+            "of resources, the plugin may",
+            id="allocatable of something else",
+        ),
+        pytest.param({"status": {"conditions": None}}, "of a status, the plugin may", id="conditions"),
+        pytest.param({"status": {"addresses": [OTHER_ADDRESS]}}, "of a status, the plugin may", id="addresses"),
+        pytest.param({"status": {"phase": "Terminated"}}, "of a status, the plugin may", id="the phase"),
+        pytest.param({"status": {"runtimeHandlers": [HANDLER]}}, "of a status, the plugin may", id="runtime handlers"),
+        pytest.param({"status": {"features": FEATURES}}, "of a status, the plugin may", id="features"),
     ],
 )
 def test_of_its_node_the_plugin_may_change_only_what_is_about_gpus(
@@ -122,10 +138,14 @@ def test_of_its_node_the_plugin_may_change_only_what_is_about_gpus(
 @pytest.mark.parametrize(
     ("patch", "sentence"),
     [
-        pytest.param(metadata(labels={"app": "stolen"}), "labels", id="a label"),
-        pytest.param(metadata(annotations={"gas-container-cards": "card1"}), "annotations", id="the decision"),
-        pytest.param(metadata(ownerReferences=[OWNER]), "owners", id="an owner"),
-        pytest.param({"spec": {"activeDeadlineSeconds": 1}}, "spec", id="how long it may run"),
+        pytest.param(metadata(labels={"app": "stolen"}), "of labels, the plugin may", id="a label"),
+        pytest.param(
+            metadata(annotations={"gas-container-cards": "card1"}),
+            "of annotations, the plugin may",
+            id="the decision",
+        ),
+        pytest.param(metadata(ownerReferences=[OWNER]), "owner references", id="an owner"),
+        pytest.param({"spec": {"activeDeadlineSeconds": 1}}, "must not change a spec", id="how long it may run"),
     ],
 )
 def test_of_a_pod_the_plugin_may_change_only_the_receipt(

@@ -1,4 +1,4 @@
-{{- /* What follows from several values at once, and what cannot go together. */ -}}
+{{- /* Settings that follow from several values, and combinations of values that are refused. */ -}}
 {{- define "gas.certificateSource" -}}
 {{- .Values.certificates.source | default (ternary "job" "secret" .Values.scheduler.enabled) -}}
 {{- end -}}
@@ -11,13 +11,13 @@
 {{- get .Values.plugin.flags "write-node" | default "patch" -}}
 {{- end -}}
 
-{{- /* Not empty when the plugin calls the API server. */ -}}
+{{- /* Not empty if the plugin calls the API server. */ -}}
 {{- define "gas.pluginCallsApi" -}}
 {{- $flag := get .Values.plugin.flags "resource-manager" -}}
 {{- if or .Values.plugin.cleanUp (not (kindIs "bool" $flag)) $flag }}yes{{ end -}}
 {{- end -}}
 
-{{- /* Not empty before a release of Kubernetes: (dict "root" $ "release" "1.30"). */ -}}
+{{- /* Not empty if the cluster is older than a release of Kubernetes: (dict "root" $ "release" "1.30"). */ -}}
 {{- define "gas.isBefore" -}}
 {{- if semverCompare (printf "<%s.0-0" .release) (regexFind "^v?[0-9]+[.][0-9]+[.][0-9]+" .root.Capabilities.KubeVersion.Version) }}yes{{ end -}}
 {{- end -}}
@@ -28,43 +28,43 @@
 {{- fail "neither extender.enabled nor plugin.enabled is true: there is nothing to install" -}}
 {{- end -}}
 {{- if and $values.scheduler.enabled (not $values.extender.enabled) -}}
-{{- fail "scheduler.enabled is true and extender.enabled is not: the second scheduler is there to ask the extender" -}}
+{{- fail "scheduler.enabled is true, but extender.enabled is false: the second scheduler needs the extender" -}}
 {{- end -}}
 {{- if and $values.scheduler.enabled (eq $values.scheduler.name "default-scheduler") -}}
-{{- fail "scheduler.name is default-scheduler, the name of the cluster's own: two schedulers would place the same pods" -}}
+{{- fail "scheduler.name is default-scheduler, the name of the cluster's own scheduler: two schedulers would place the same pods" -}}
 {{- end -}}
 {{- if and (ne $values.scheduler.otherGPUPods "allow") (not $values.scheduler.enabled) -}}
-{{- fail (printf "scheduler.otherGPUPods is %s, and scheduler.enabled is not true: no scheduler would be left for GPU pods" $values.scheduler.otherGPUPods) -}}
+{{- fail (printf "scheduler.otherGPUPods is %s, but scheduler.enabled is false: no scheduler would place GPU pods" $values.scheduler.otherGPUPods) -}}
 {{- end -}}
 {{- if and $values.certificates.clusterAuthority (ne (include "gas.certificateSource" .) "secret") -}}
-{{- fail (printf "certificates.clusterAuthority goes with certificates.source secret, found %s: nothing here can sign with the cluster's authority" (include "gas.certificateSource" .)) -}}
+{{- fail (printf "certificates.clusterAuthority needs certificates.source=secret, found %s: the chart cannot sign with the cluster CA" (include "gas.certificateSource" .)) -}}
 {{- end -}}
 {{- $names := include "gas.names" . | fromJson -}}
 {{- if ne (include "gas.certificateSource" .) "secret" -}}
 {{- $secrets := list $names.secret $names.clientSecret $names.authority -}}
 {{- if ne (len ($secrets | uniq)) 3 -}}
-{{- fail (printf "certificates.secretName, clientSecretName and authoritySecretName are to be three names, found %s: with the authority's key in it a pod could sign certificates" (join ", " $secrets)) -}}
+{{- fail (printf "certificates.secretName, clientSecretName and authoritySecretName must be three different names, found %s: a pod that mounts the CA's key could sign certificates" (join ", " $secrets)) -}}
 {{- end -}}
 {{- end -}}
 {{- range $component, $account := dict "extender" $names.extenderAccount "scheduler" $names.schedulerAccount -}}
 {{- if and $values.plugin.enabled (get $values $component).enabled (eq $account $names.pluginAccount) -}}
-{{- fail (printf "%s.serviceAccount.name and plugin.serviceAccount.name are both %s: the plugin on every node would have the %s's rights" $component $account $component) -}}
+{{- fail (printf "%s.serviceAccount.name and plugin.serviceAccount.name are both %s: the plugin on every node would have the permissions of the %s" $component $account $component) -}}
 {{- end -}}
 {{- end -}}
 {{- if and $values.extender.enabled (eq (int $values.extender.port) (int $values.extender.metricsPort)) -}}
-{{- fail (printf "extender.port and extender.metricsPort are both %d: the extender listens on two ports" (int $values.extender.port)) -}}
+{{- fail (printf "extender.port and extender.metricsPort are both %d: they must be two different ports" (int $values.extender.port)) -}}
 {{- end -}}
 {{- if include "gas.isBefore" (dict "root" . "release" "1.30") -}}
 {{- if and $values.plugin.enabled $values.plugin.admissionPolicy.enabled (include "gas.pluginCallsApi" .) -}}
-{{- fail (printf "this cluster is %s, and admission policies come with Kubernetes 1.30: set plugin.admissionPolicy.enabled=false. Whoever gets hold of the plugin's token can then change every node's status" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "this cluster is %s, but admission policies need Kubernetes 1.30: set plugin.admissionPolicy.enabled=false. Anyone who obtains a plugin's token can then change every node's status" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- if eq $values.scheduler.otherGPUPods "refuse" -}}
-{{- fail (printf "this cluster is %s, and admission policies come with Kubernetes 1.30: set scheduler.otherGPUPods=allow" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "this cluster is %s, but admission policies need Kubernetes 1.30: set scheduler.otherGPUPods=allow" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* The version of the API that has mutating policies. */ -}}
+{{- /* The newest API version in which the cluster serves MutatingAdmissionPolicy. */ -}}
 {{- define "gas.mutatingPolicyVersion" -}}
 {{- $group := "admissionregistration.k8s.io" -}}
 {{- $found := "" -}}
@@ -73,5 +73,5 @@
 {{- $found = printf "%s/%s" $group $version -}}
 {{- end -}}
 {{- end -}}
-{{- $found | required "scheduler.otherGPUPods is send, and the API server does not serve MutatingAdmissionPolicy: turn that on there (its feature gate and its API), or take refuse or allow" -}}
+{{- $found | required "scheduler.otherGPUPods is send, but the API server does not serve MutatingAdmissionPolicy: use Kubernetes 1.36 or later, enable its feature gate and its API, or use refuse or allow" -}}
 {{- end -}}

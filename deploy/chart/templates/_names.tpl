@@ -1,4 +1,4 @@
-{{- /* The name of every object, as a map. Without nameOverride those of the original, and of deploy/. */ -}}
+{{- /* The names of all objects, as a map. Without nameOverride they are those of the original and of deploy/. */ -}}
 {{- define "gas.names" -}}
 {{- $override := .Values.nameOverride -}}
 {{- $names := dict
@@ -50,7 +50,7 @@
 {{- $names | toJson -}}
 {{- end -}}
 
-{{- /* Where kube-scheduler finds the extender. */ -}}
+{{- /* The host name by which kube-scheduler calls the extender. */ -}}
 {{- define "gas.host" -}}
 {{- $names := include "gas.names" . | fromJson -}}
 {{- printf "%s.%s.svc.%s" $names.service .Release.Namespace .Values.clusterDomain -}}
@@ -60,7 +60,7 @@
 {{- printf "https://%s:%d" (include "gas.host" .) (int .Values.extender.service.port) -}}
 {{- end -}}
 
-{{- /* Whom the extender's certificate is for, with commas between: kube-scheduler's name for it first. */ -}}
+{{- /* The names in the extender's certificate, separated by commas; first the one that kube-scheduler calls. */ -}}
 {{- define "gas.servingNames" -}}
 {{- $names := include "gas.names" . | fromJson -}}
 {{- $service := printf "%s.%s" $names.service .Release.Namespace -}}

@@ -1,4 +1,4 @@
-{{- /* What every object of a component has: (dict "root" $ "component" "extender" "name" NAME "labels" MORE "annotations" MORE). A "namespace" of "" is for objects of the cluster. */ -}}
+{{- /* Name, namespace, labels and annotations of an object: (dict "root" $ "component" "extender" "name" NAME "labels" MORE "annotations" MORE). "ofCluster" true leaves out the namespace. */ -}}
 {{- define "gas.metadata" -}}
 {{- $root := .root -}}
 name: {{ .name }}
@@ -22,7 +22,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{- /* Those that do not change with the release, so that pods are not replaced for them. */ -}}
+{{- /* Labels that do not change between releases of the chart, so that they cause no replacement of pods. */ -}}
 {{- define "gas.podLabels" -}}
 app.kubernetes.io/name: gas
 {{- with .component }}

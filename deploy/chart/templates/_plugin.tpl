@@ -1,4 +1,4 @@
-{{- /* Root, since kubelet's sockets are root's, but without one of root's capabilities. */ -}}
+{{- /* Root, because kubelet's sockets belong to root, but without any capability. */ -}}
 {{- define "gas.plugin.securityContext" -}}
 runAsUser: 0
 runAsGroup: 0

@@ -1,9 +1,9 @@
-{{- /* The second scheduler's version: its image's tag, else the cluster's, without what vendors append to it. */ -}}
+{{- /* The second scheduler's version: the tag of its image, or the cluster's version without vendor suffixes. */ -}}
 {{- define "gas.schedulerTag" -}}
 {{- .Values.scheduler.image.tag | default (regexFind "^v?[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 
-{{- /* What that version reads. */ -}}
+{{- /* The version of the configuration API that this scheduler reads. */ -}}
 {{- define "gas.schedulerApiVersion" -}}
 {{- $release := regexFind "[0-9]+[.][0-9]+[.][0-9]+" (include "gas.schedulerTag" .) | default "1.25.0" -}}
 {{- $version := "v1" -}}

@@ -1,4 +1,4 @@
-module gas.e2e/kubernetes
+module gas.e2e/kubernetes-1.34
 
 go 1.24.0
 
