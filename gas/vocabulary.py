@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gas.amounts import Amounts
+from gas.amounts import TILES, Amounts
 from gas.card_facts import CardFacts
 from gas.cards import Card, Tile
 from gas.decision.annotations import choice_annotations, read_choice
@@ -279,7 +279,8 @@ def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
     preferred_tiles: dict[Card, tuple[int, ...]] = {}
     for inventory in inventories:
         for card, tiles in inventory.closed_tiles.items():
-            closed[card] = closed.get(card, frozenset()) | tiles
+            count = capacity[card].get(TILES, 0)  # the smaller amount of tiles counts, so some may not exist any more
+            closed[card] = closed.get(card, frozenset()) | {tile for tile in tiles if tile < count}
         for card, order in inventory.preferred_tiles.items():
             preferred_tiles.setdefault(card, order)
     return NodeFacts(

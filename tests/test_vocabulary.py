@@ -123,8 +123,20 @@ class TestNodes:
 
 CARD_NAMES = st.integers(0, 2).map(Card)
 TILES = st.integers(0, 1)
+
+
+def inventory(capacity: dict[Card, dict[str, int]], closed_tiles: dict[Card, frozenset[int]], **rest: Any) -> Inventory:
+    """An inventory whose closed tiles are those that its cards have."""
+    existing = {
+        card: tiles & frozenset(range(amounts.get("tiles", 0)))
+        for card, amounts in capacity.items()
+        if (tiles := closed_tiles.get(card)) is not None
+    }
+    return Inventory(capacity=capacity, closed_tiles=existing, **rest)
+
+
 INVENTORIES = st.builds(
-    Inventory,
+    inventory,
     capacity=st.dictionaries(
         CARD_NAMES, st.dictionaries(st.sampled_from(["millicores", "memory.max", "tiles"]), st.integers(1, 3))
     ).map(lambda capacity: dict(sorted(capacity.items()))),
@@ -159,7 +171,8 @@ class TestMergedFacts:
             assert each.deschedule_cards <= merged.deschedule_cards
             assert set(each.problems) <= set(merged.problems)
             for card, tiles in each.inventory.closed_tiles.items():
-                assert tiles <= merged.inventory.closed_tiles[card]
+                existing = range(merged.inventory.capacity[card].get("tiles", 0))
+                assert tiles & frozenset(existing) <= merged.inventory.closed_tiles[card]
 
     @given(FACTS)
     def test_one_vocabulary_is_not_changed(self, facts: NodeFacts) -> None:

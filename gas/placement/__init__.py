@@ -1,0 +1,39 @@
+"""Placement of GPU pods on the cards of one node, as a library: values in, a choice or a refusal out, no I/O.
+
+`place` answers a `PodNeed` about a node's `Inventory` and `Usage` with a `Choice` or a `Refusal`. `footprint` is what a
+choice takes of each card, and `card_details` describes card by card what is free. ``docs/placement.md`` has an example.
+"""
+
+from gas.amounts import sorted_amounts
+from gas.cards import Card, Tile
+from gas.errors import GasError, InvalidValue
+from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
+from gas.placement.detail import card_details
+from gas.placement.inventory import UNUSED, Inventory, Link, Usage
+from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.place import DEFAULT_STEP_LIMIT, place
+from gas.placement.refusal import Refusal, SearchLimitHit
+
+__all__ = [
+    "DEFAULT_STEP_LIMIT",
+    "UNUSED",
+    "Card",
+    "Choice",
+    "ContainerChoice",
+    "ContainerNeed",
+    "Footprint",
+    "GasError",
+    "InvalidValue",
+    "Inventory",
+    "Link",
+    "PodNeed",
+    "Refusal",
+    "Role",
+    "SearchLimitHit",
+    "Tile",
+    "Usage",
+    "card_details",
+    "footprint",
+    "place",
+    "sorted_amounts",
+]
