@@ -16,7 +16,7 @@ from gas.objects import Node, Pod
 from gas.placement.choice import Choice
 from gas.placement.inventory import UNUSED, Inventory, Link
 from gas.placement.place import place
-from gas.vocabularies import DEFAULT, KNOWN
+from gas.vocabularies import DEFAULT, KNOWN, parse_vocabularies
 from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies, merged_facts
 from tests.builders import container, node_json, pod
 from tests.made_up import CARD, CARDS, MADE_UP, SLICE
@@ -183,3 +183,15 @@ def test_the_known_vocabularies_have_different_names_and_annotations() -> None:
     assert len({each.name for each in KNOWN}) == len(KNOWN)
     owned = [name for each in KNOWN for name in each.choices.annotations]
     assert len(set(owned)) == len(owned)
+
+
+def test_vocabularies_are_selected_by_name() -> None:
+    assert parse_vocabularies("intel") == (INTEL,)
+    assert parse_vocabularies(",".join(each.name for each in KNOWN)) == KNOWN
+    assert parse_vocabularies("intel") == tuple(DEFAULT)
+
+
+@pytest.mark.parametrize("text", ["", "inlet", "intel,", "intel,inlet", "intel,intel", "Intel"])
+def test_unknown_missing_and_repeated_names_are_refused_with_the_known_ones(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^names of vocabularies .* \(known: intel\)$"):
+        parse_vocabularies(text)

@@ -10,6 +10,8 @@ from typing import ClassVar
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import DaemonFlags, flag, read_flags, switch
+from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
+from gas.vocabulary import Vocabulary
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """The file in which a pod finds the name of its own namespace."""
@@ -90,6 +92,16 @@ class Flags(DaemonFlags):
         "N",
         "Port of /healthz, /readyz, /metrics and /debug; 0 picks a free port.",
         group="Health and metrics (plain HTTP)",
+    )
+
+    vocabularies: tuple[Vocabulary, ...] = flag(
+        "vocabularies",
+        parse_vocabularies,
+        DEFAULT_NAMES,
+        "NAME,…",
+        f"Vocabularies in which pods may ask for GPUs, in the order in which they are tried. Known: {KNOWN_NAMES}. "
+        "Give gas-plugin the same.",
+        group="Vocabularies",
     )
 
     allowlist: bool = switch("enableAllowlist", "Obey the pod annotation gas-allow.", group="Choosing cards")

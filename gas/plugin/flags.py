@@ -18,6 +18,8 @@ from gas.plugin.devices.container_answer import ByPath, Cdi
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.pci_ids import parse_pci_ids
 from gas.plugin.node.nfd_file import DEFAULT_PATH as NFD_FILE
+from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
+from gas.vocabulary import Vocabulary
 
 
 class WriteNode(StrEnum):
@@ -113,6 +115,16 @@ class Flags(DaemonFlags):
     )
     cdi_file: Path = flag(
         "cdi-file", values.file, str(CDI_FILE), "FILE", "The CDI file that describes the cards, with --cdi."
+    )
+
+    vocabularies: tuple[Vocabulary, ...] = flag(
+        "vocabularies",
+        parse_vocabularies,
+        DEFAULT_NAMES,
+        "NAME,…",
+        f"Vocabularies in which pods may ask for GPUs, in the order in which they are tried. Known: {KNOWN_NAMES}. "
+        "Give gas-extender the same.",
+        group="Vocabularies",
     )
 
     prefix: Path = flag(

@@ -189,7 +189,9 @@ def _examples(schema: Schema) -> Iterator[Any]:
     elif schema["type"] == "number":
         yield from (0.5, 1000)
     elif schema["type"] == "array":
-        yield from (each for each in (["0x56c0", "0x56C1"], ["kube-scheduler", "a.b"]) if _fits(each, schema))
+        yield from (
+            each for each in (["0x56c0", "0x56C1"], ["kube-scheduler", "a.b"], ["intel"]) if _fits(each, schema)
+        )
     elif schema["type"] == "string":
         yield from (each for each in ("20s", "1.5m", "500ms", "/a/b-c.json", "millicores") if _fits(each, schema))
 

@@ -8,6 +8,7 @@ import pytest
 
 from gas.daemon.flags import UsageError
 from gas.extender.flags import Flags, parse_flags
+from gas.intel.vocabulary import INTEL
 
 NOWHERE = Path("/nonexistent/namespace")
 
@@ -30,6 +31,7 @@ def test_defaults() -> None:
         allowed_names=frozenset(),
         max_request_bytes=67108864,
         shutdown_timeout=20.0,
+        vocabularies=(INTEL,),
         allowlist=False,
         denylist=False,
         balanced_resource=None,
@@ -132,6 +134,12 @@ def test_go_false(text: str) -> None:
         pytest.param(["--qps=0"], "flag --qps: expected a number over 0, found '0'", id="qps-zero"),
         pytest.param(["--qps=nan"], "flag --qps: expected a number over 0, found 'nan'", id="qps-nan"),
         pytest.param(["--burst=1.5"], "flag --burst: expected a whole number from 1, found '1.5'", id="burst"),
+        pytest.param(
+            ["--vocabularies=inlet"],
+            "flag --vocabularies: expected names of vocabularies with commas between them, each once (known: intel), "
+            "found 'inlet'",
+            id="an-unknown-vocabulary",
+        ),
         pytest.param(["--search-steps=0"], "flag --search-steps: expected a whole number from 1", id="steps"),
         pytest.param(["--log-format=xml"], "flag --log-format: expected text or json, found 'xml'", id="format"),
         pytest.param(["--bind-address=here"], "flag --bind-address: expected an IP address", id="address"),

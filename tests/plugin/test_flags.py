@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gas.daemon.flags import UsageError, help_text
+from gas.intel.vocabulary import INTEL
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.container_answer import ByPath, Cdi
 from gas.plugin.devices.device_lists import Monitoring
@@ -27,6 +28,7 @@ def test_defaults() -> None:
         by_path=ByPath.SINGLE,
         cdi=Cdi.NONE,
         cdi_file=Path("/var/run/cdi/gpu.intel.com-card.json"),
+        vocabularies=(INTEL,),
         prefix=Path("/"),
         allow_ids=frozenset(),
         deny_ids=frozenset(),
@@ -142,6 +144,7 @@ def test_flags_that_mean_nothing_are_told(argv: list[str], warning: str) -> None
         ),
         pytest.param(["-allow-ids=0x56c0", "-deny-ids=0x56c1"], "exclude each other", id="allowed-and-denied"),
         pytest.param(["--kubelet-dir="], "flag --kubelet-dir: expected the path of a directory, found ''", id="empty"),
+        pytest.param(["--vocabularies=inlet"], "each once (known: intel), found 'inlet'", id="unknown-vocabulary"),
         pytest.param(["--node-name=No_Name"], "flag --node-name: expected a Kubernetes name", id="node-name"),
         pytest.param(["-shared-dev-nums=2"], "did you mean --shared-dev-num?", id="misspelt"),
     ],
