@@ -1,4 +1,4 @@
-"""Metrics of the watches on the API server, the same for every program."""
+"""Metrics of the watches on the API server, the same for every daemon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 
 class Followed(Protocol):
-    """A list and watch, as far as its metrics go."""
+    """A list and watch, with the figures for its metrics."""
 
     @property
     def last_contact(self) -> float | None: ...
@@ -27,9 +27,9 @@ class Followed(Protocol):
 
 
 class WatchCollector(Collector):
-    """How each watch fares, asked at the moment of a scrape.
+    """Metrics of each watch, read at the moment of a scrape.
 
-    prefix  of the metrics' names: ``gas_extender``
+    prefix  of the metrics' names, such as ``gas_extender``
     """
 
     def __init__(self, prefix: str) -> None:
@@ -37,26 +37,28 @@ class WatchCollector(Collector):
         self._watches: dict[str, Followed] = {}
 
     def follow(self, kind: str, watch: Followed) -> None:
-        """Report about ``watch`` as the watch on ``kind``."""
+        """Report ``watch`` as the watch on ``kind``."""
         self._watches[kind] = watch
 
     def collect(self) -> Iterable[Metric]:
         age = GaugeMetricFamily(
             f"{self._prefix}_watch_age_seconds",
-            "Seconds since a watch last heard from the API server.",
+            "Seconds since a watch last heard from the API server. Up to two minutes are normal.",
             labels=["kind"],
         )
         relists = CounterMetricFamily(
             f"{self._prefix}_relists",
-            "Times that a kind of object had to be listed again because its watch could not resume.",
+            "Times that all objects of a kind were listed again because their watch could not resume.",
             labels=["kind"],
         )
         broken = CounterMetricFamily(
-            f"{self._prefix}_broken_watches", "Watches that ended in an error, and lists that failed.", labels=["kind"]
+            f"{self._prefix}_broken_watches",
+            "Watches that ended with an error, and lists that failed.",
+            labels=["kind"],
         )
         undecodable = CounterMetricFamily(
             f"{self._prefix}_undecodable_objects",
-            "Objects of the API server that could not be read and were left out.",
+            "Objects from the API server that could not be decoded and were left out.",
             labels=["kind"],
         )
         for kind, watch in self._watches.items():
@@ -68,5 +70,5 @@ class WatchCollector(Collector):
         return (age, relists, broken, undecodable)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names never clash, and no watch needs to exist yet."""
+        """Return nothing: the names cannot clash, and no watch has to exist at registration."""
         return ()

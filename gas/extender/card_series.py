@@ -55,12 +55,12 @@ def _escaped(text: str) -> str:
 _FAMILIES: tuple[tuple[str, str, Callable[[CardBooks], Iterator[str]]], ...] = (
     (
         "gas_extender_card_capacity",
-        "What a card has of a resource, in the resource's own unit (memory in bytes).",
+        "How much of a resource a card has, in the unit of the resource (memory in bytes).",
         _capacity,
     ),
     (
         "gas_extender_card_booked",
-        "What pods hold of a card's resource, in the resource's own unit (memory in bytes).",
+        "How much of a resource of a card pods hold, in the unit of the resource (memory in bytes).",
         _booked,
     ),
     ("gas_extender_card_pods", "How many pods hold a card.", _pods),

@@ -25,26 +25,28 @@ class Metrics:
 
         self.requests = Counter(
             "gas_extender_requests_total",
-            "Requests of the scheduler, by verb and by what came of them.",
+            "Requests of kube-scheduler, by verb and result. filter: fits, refused. bind: bound, error. Both: "
+            "not-ready, bad-request, unreadable, wrong-content-type, wrong-method, too-large, too-slow, client-gone, "
+            "internal-error (a bug; the log has the traceback).",
             ["verb", "result"],
             registry=registry,
         )
         self.request_seconds = Histogram(
             "gas_extender_request_seconds",
-            "Seconds from a request's headers to its answer, its body's way to us included.",
+            "Seconds from the headers of a request to its response, including the transfer of its body.",
             ["verb"],
             buckets=REQUEST_SECONDS,
             registry=registry,
         )
         self.refusals = Counter(
             "gas_extender_refusals_total",
-            "Nodes that had no room for a pod, by kind of reason.",
+            "Nodes that had no room for a pod, by kind of reason; docs/troubleshooting.md explains the kinds.",
             ["reason"],
             registry=registry,
         )
         self.search_limits = Counter(
             "gas_extender_search_limit_hits_total",
-            "Searches for cards that were given up after the allowed number of steps.",
+            "Searches for cards that stopped at the limit of --search-steps.",
             registry=registry,
         )
 
@@ -52,68 +54,69 @@ class Metrics:
         registry.register(self.watches)
         self.corrections = Counter(
             "gas_extender_corrections_total",
-            "Times that the books were changed because a pod got other cards than were decided.",
+            "Times that the ledger was changed because a pod got other cards than were decided for it.",
             registry=registry,
         )
         self.unreadable_annotations = Gauge(
             "gas_extender_unreadable_annotations",
-            "Bound pods whose card annotations cannot be read or are not what is booked.",
+            "Bound pods whose card annotations cannot be read or differ from the ledger.",
             registry=registry,
         )
         self.unannotated_pods = Gauge(
             "gas_extender_unannotated_gpu_pods",
-            "Bound pods that ask for GPUs and say nowhere which cards they hold.",
+            "Bound pods that ask for GPUs and have no annotation with the cards that they hold.",
             registry=registry,
         )
         self.descheduled_pods = Gauge(
             "gas_extender_descheduled_pods",
-            "Pods that bear the deschedule label now.",
+            "Pods that have the deschedule label now.",
             registry=registry,
         )
         self.deschedule_patches = Counter(
             "gas_extender_deschedule_patches_total",
-            "Times that the deschedule label was put on a pod or taken off.",
+            "Times that the deschedule label was put on a pod (put-on) or taken off (taken-off).",
             ["change"],
             registry=registry,
         )
         self.wakes = Counter(
             "gas_extender_wakes_total",
-            "Node patches that told the scheduler to try refused pods again.",
+            "Node patches that made kube-scheduler try waiting pods again.",
             registry=registry,
         )
 
         self.leader = Gauge(
             "gas_extender_leader",
-            "1 while this replica may decide, 0 while another one holds the Lease.",
+            "1 while this replica holds the Lease, else 0; always 1 without --leader-elect.",
             registry=registry,
         )
         self.ready = Gauge(
             "gas_extender_ready",
-            "1 while this replica answers filter and bind with decisions, else 0.",
+            "1 while this replica decides filter and bind requests, else 0.",
             registry=registry,
         )
 
         self.refused_clients = Counter(
             "gas_extender_refused_clients_total",
-            "TLS clients that were turned away at the handshake, by reason.",
+            "TLS clients that were refused at the handshake, by reason: no-certificate, unverified, name, handshake.",
             ["reason"],
             registry=registry,
         )
         self.certificate_expiry = Gauge(
             "gas_extender_certificate_expiry_timestamp_seconds",
-            "When a certificate in use ends, in seconds since the epoch; of several in one file the first to end.",
+            "When the certificate of a flag (cert, cacert) expires, in seconds since the epoch; of several in one file "
+            "the first to expire.",
             ["flag"],
             registry=registry,
         )
         self.certificate_reloads = Counter(
             "gas_extender_certificate_reloads_total",
-            "Times that changed certificate files were looked at, by whether they could be used.",
+            "Times that changed certificate files were read, by result: used, failed.",
             ["result"],
             registry=registry,
         )
         Gauge(
             "gas_extender_build_info",
-            "Always 1; the label says which version runs.",
+            "Always 1; the label is the version that runs.",
             ["version"],
             registry=registry,
         ).labels(version).set(1)

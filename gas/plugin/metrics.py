@@ -30,17 +30,25 @@ class Totals(Collector):
         self.registrations: Callable[[], Mapping[str, int]] = dict
 
     def collect(self) -> Iterable[Metric]:
-        yield CounterMetricFamily("gas_plugin_scans", "Looks at the cards that came to their end.", value=self.scans())
         yield CounterMetricFamily(
-            "gas_plugin_receipts_written", "Receipts that were written on pods.", value=self.receipts_written()
+            "gas_plugin_scans",
+            "Completed scans of the cards. If it does not rise, a card does not respond.",
+            value=self.scans(),
+        )
+        yield CounterMetricFamily(
+            "gas_plugin_receipts_written", "Receipts written on pods.", value=self.receipts_written()
         )
         yield CounterMetricFamily(
             "gas_plugin_node_writes",
-            "Times that what the node says about its cards was written.",
+            "Times that the description of the cards was written on the node. If it rises all the time, another "
+            "program writes the same names.",
             value=self.node_writes(),
         )
         registrations = CounterMetricFamily(
-            "gas_plugin_registrations", "Registrations of a resource that kubelet took.", labels=["resource"]
+            "gas_plugin_registrations",
+            "Registrations of a resource that kubelet accepted. If it rises, kubelet or the plugin restarts, or "
+            "another plugin registers the same resource.",
+            labels=["resource"],
         )
         for resource, count in self.registrations().items():
             registrations.add_metric([resource], count)
@@ -64,67 +72,69 @@ class Metrics:
 
         self.cards = Gauge(
             "gas_plugin_cards",
-            "Cards of this node, by driver and by whether they can be given to containers now.",
+            "Cards of this node, by driver and state: healthy, or unhealthy, which containers do not get.",
             ["driver", "state"],
             registry=registry,
         )
         self.scan_problems = Gauge(
             "gas_plugin_scan_problems",
-            "Things that could not be read or make no sense at the last look at the cards.",
+            "Values that could not be read or make no sense in the last scan of the cards.",
             registry=registry,
         )
         self.fake = Gauge(
             "gas_plugin_fake_gpus",
-            "1 when the cards are those of a generated tree, for demonstrations and tests, else 0.",
+            "1 if the cards are simulated, for demonstrations and tests, else 0.",
             registry=registry,
         )
 
         self.answers = Counter(
             "gas_plugin_answers_total",
-            "Answers to kubelet by method and by how they came about: decided, fell-back (the decision failed and "
-            "kubelet's own choice stands) or refused (nothing could be given, which ends the pod).",
+            "Responses to kubelet, by method and outcome: decided, fell-back (a bug; kubelet's own choice stands and "
+            "the log has the error), refused (no device could be given, which ends the pod).",
             ["resource", "method", "outcome"],
             registry=registry,
         )
         self.answer_seconds = Histogram(
             "gas_plugin_answer_seconds",
-            "Seconds that kubelet waited for an answer, in which nothing else on the node starts or ends.",
+            "Seconds that kubelet waited for a response, at most one. Meanwhile nothing else on the node starts or "
+            "ends.",
             ["method"],
             buckets=ANSWER_SECONDS,
             registry=registry,
         )
         self.allocations = Counter(
             "gas_plugin_allocations_total",
-            "Containers that were given cards: as-decided, otherwise (other cards than decided), undecided (nothing "
-            "was decided for the pod) or unknown (it is not known whose call it was).",
+            "Containers that were given cards, by outcome: as-decided, otherwise (other cards than decided), undecided "
+            "(nothing was decided for the pod), unknown (kubelet's call could not be matched to a pod).",
             ["resource", "outcome"],
             registry=registry,
         )
         self.matches = Counter(
             "gas_plugin_matches_total",
-            "Containers that were given cards, by how sure it is whose they are: known, alone, guessed or none.",
+            "Containers that were given cards, by how surely kubelet's call was matched to them: known, alone (the "
+            "only candidate), guessed, none.",
             ["confidence"],
             registry=registry,
         )
 
         self.mismatches = Counter(
             "gas_plugin_mismatches_total",
-            "Pods that turned out to have other cards than were decided for them.",
+            "Pods that got other cards than were decided for them, according to kubelet.",
             registry=registry,
         )
         self.tile_mismatches = Counter(
             "gas_plugin_tile_mismatches_total",
-            "Containers that turned out to have been given another mask of tiles than they should have.",
+            "Containers that were given another tile mask than the one that was decided.",
             registry=registry,
         )
         self.adopted = Counter(
             "gas_plugin_adopted_pods_total",
-            "Pods that turned out to have cards although nothing was decided for them.",
+            "Pods that got cards although nothing was decided for them, according to kubelet.",
             registry=registry,
         )
         self.repaired = Counter(
             "gas_plugin_repaired_receipts_total",
-            "Receipts on pods that said something else than kubelet.",
+            "Receipts on pods that differed from what kubelet says and were corrected.",
             registry=registry,
         )
 
@@ -140,12 +150,12 @@ class Metrics:
         registry.register(self.watches)
         self.ready = Gauge(
             "gas_plugin_ready",
-            "1 while kubelet can give away every card that this node has, else 0.",
+            "1 while /readyz returns ok: kubelet can allocate every card of this node; else 0.",
             registry=registry,
         )
         Gauge(
             "gas_plugin_build_info",
-            "Always 1; the label says which version runs.",
+            "Always 1; the label is the version that runs.",
             ["version"],
             registry=registry,
         ).labels(version).set(1)
