@@ -13,6 +13,9 @@ from gas.doctor.looked import Unseen, looked, looked_for
 from gas.doctor.objects import AccessReview, Container, Details, SeenPod
 from gas.doctor.programs import Program, containers_with, flag_value, is_on
 from gas.doctor.snapshot import Account, Permission
+from gas.extender.flags import Flags as ExtenderFlags
+from gas.plugin.flags import Flags as PluginFlags
+from gas.plugin.flags import WriteNode
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -57,16 +60,16 @@ def permissions(program: Program, container: Container, namespace: str) -> froze
         needed |= {Permission("create", "pods/binding"), *events}
         if is_on(container, "leader-elect", default=False):
             lease_namespace = flag_value(container, "lease-namespace") or namespace
-            lease = flag_value(container, "lease-name") or "gas-extender"
+            lease = flag_value(container, "lease-name") or ExtenderFlags().lease_name
             needed |= {
                 Permission(verb, "leases", "coordination.k8s.io", lease_namespace, name)
                 for verb, name in (("create", ""), ("get", lease), ("update", lease))
             }
         return frozenset(needed)
-    if not is_on(container, "resource-manager", default=True):
+    if not is_on(container, "resource-manager", default=PluginFlags().resource_manager):
         return frozenset()
     needed = {*_each("pods", "list", "watch", "patch"), *events}
-    if (flag_value(container, "write-node") or "patch") == "patch":
+    if (flag_value(container, "write-node") or PluginFlags().write_node) == WriteNode.PATCH:
         needed |= {*_each("nodes", "get", "list", "watch"), Permission("patch", "nodes/status")}
     return frozenset(needed)
 
