@@ -18,7 +18,7 @@ from gas.extender.card_series import card_series
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.intel import names
-from gas.intel.node_resources import MEMORY_MAX, MILLICORES
+from gas.intel.node_description import MEMORY_MAX, MILLICORES
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.metrics import Metrics as PluginMetrics
 

@@ -1,8 +1,8 @@
-"""What single cards of a node have, where they are not all alike: the node annotation ``gas-card-capacity``.
+"""The node annotation ``gas-card-capacity``: the amounts of single cards where cards differ.
 
-``card0=memory.max:8000000000,millicores:1000;card1=memory.max:16Gi``: cards separated by ``;``, resources of
-one card by ``,``, each with a Kubernetes quantity. Blanks around the parts and the resources' full names
-(``gpu.intel.com/xe``) are accepted. An amount of 0 says that the card has none of the resource.
+In ``card0=memory.max:8000000000,millicores:1000;card1=memory.max:16Gi``, ``;`` separates cards and ``,`` separates the
+resources of one card, each with a Kubernetes quantity. Blanks around the parts and full names of resources
+(``gpu.intel.com/xe``) are accepted. An amount of 0 means that the card does not have the resource.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from gas.amounts import Amounts, MalformedQuantity, parse_quantity
 from gas.cards import Card
 from gas.intel import names
-from gas.intel.card_labels import read_card
-from gas.intel.entry_faults import EntryFaults
+from gas.intel.entries import EntryFaults, read_card
 
 _RESOURCE = re.compile(r"[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def parse_card_capacity(text: str, problems: list[str]) -> dict[Card, dict[str, int]]:
-    """The amounts that the annotation lists, by card. The rest is left out and told in ``problems``."""
+    """Return the listed amounts by card. Invalid entries are left out and added to ``problems``."""
     faults = EntryFaults(
         f"annotation {names.CARD_CAPACITY}",
         "cards with amounts such as card0=memory.max:8000000000,millicores:1000",
@@ -58,7 +57,7 @@ def _amounts(text: str, card: Card, faults: EntryFaults) -> dict[str, int]:
 
 
 def format_card_capacity(capacity: Mapping[Card, Amounts]) -> str:
-    """The inverse of `parse_card_capacity`; a card without amounts is left out, for it would say nothing."""
+    """Return the annotation for `parse_card_capacity`; a card without amounts is left out."""
     return ";".join(
         f"{card}=" + ",".join(f"{resource}:{amount}" for resource, amount in amounts.items())
         for card, amounts in capacity.items()

@@ -1,4 +1,4 @@
-"""What a node has: from its labels, its annotation about unlike cards and its allocatable resources."""
+"""The cards of a node and what they have, from its labels, its annotation and its allocatable resources."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from gas.amounts import Amounts, MalformedQuantity, parse_quantity
 from gas.cards import Card
 from gas.intel import names
 from gas.intel.card_capacity import parse_card_capacity
-from gas.intel.card_groups import read_numa_groups, read_pci_groups
-from gas.intel.card_labels import read_cards
+from gas.intel.card_labels import read_cards, read_links, read_numa_groups, read_pci_groups
 from gas.intel.telemetry_labels import read_telemetry
-from gas.intel.xe_links import read_links
 from gas.objects import Node, Quantity
 from gas.placement.inventory import NOTHING, Inventory
 from gas.quoted import listed, quoted
 from gas.vocabulary import NodeFacts
 
 MOST_TILES = 256
-"""No card has nearly as many; a larger number is a mistake, and would have to be walked tile by tile."""
+"""Far more than any card has. A larger number is a mistake, and iterating over the tiles would take long."""
 
 _NOT_BOOKED = frozenset(names.MONITORING_RESOURCES)
 
 
 def read_node(node: Node) -> NodeFacts:
-    """The facts of a node. Never refuses: what makes no sense becomes a problem, the rest still counts."""
+    """Return the facts of a node. Never raises: an invalid part becomes a problem, and the other parts are used."""
     problems: list[str] = []
     labels = node.labels
     allocatable = (node.status.allocatable if node.status else None) or {}
@@ -34,7 +32,7 @@ def read_node(node: Node) -> NodeFacts:
         if counted := [name for name in names.COUNT_RESOURCES if name in totals]:
             problems.append(
                 f"{names.PREFIX}{counted[0]} is allocatable, but neither label {names.GPU_NUMBERS} nor"
-                f" {names.CARDS} names a card; no card of the node can be given out"
+                f" {names.CARDS} names a card; pods get no card of this node"
             )
         return NodeFacts(inventory=Inventory(capacity={}), problems=tuple(problems))
 
@@ -61,7 +59,7 @@ def read_node(node: Node) -> NodeFacts:
 
 
 def _totals(allocatable: Mapping[str, Quantity], problems: list[str]) -> dict[str, int]:
-    """What the whole node has of each resource that is booked card by card; only what there is any of."""
+    """Return the node's sums of the resources that are booked card by card, by short name, without sums of 0."""
     totals: dict[str, int] = {}
     for full_name in sorted(allocatable):
         name = full_name.removeprefix(names.PREFIX)
@@ -71,7 +69,7 @@ def _totals(allocatable: Mapping[str, Quantity], problems: list[str]) -> dict[st
             total = parse_quantity(allocatable[full_name])
         except MalformedQuantity as malformed:
             found = quoted(allocatable[full_name])
-            problems.append(f"allocatable {quoted(full_name)}: {malformed.reason}, found {found}; it is left out")
+            problems.append(f"allocatable {quoted(full_name)}: {malformed.reason}, found {found}; it is ignored")
             continue
         if total:
             totals[name] = total
@@ -79,7 +77,7 @@ def _totals(allocatable: Mapping[str, Quantity], problems: list[str]) -> dict[st
 
 
 def _capacity(cards: Collection[Card], totals: Amounts, annotation: str, problems: list[str]) -> dict[Card, Amounts]:
-    """An even share of the node's resources for each card, where the annotation does not say otherwise."""
+    """Return the amounts of each card: an even share of the sums, unless the annotation states the amount."""
     even = {name: share for name, total in totals.items() if (share := total // len(cards))}
     unlike = parse_card_capacity(annotation, problems)
     if elsewhere := [str(card) for card in unlike if card not in cards]:
@@ -94,14 +92,14 @@ def _capacity(cards: Collection[Card], totals: Amounts, annotation: str, problem
         capacity[card] = amounts
     if too_many:
         problems.append(
-            f"resource {names.PREFIX}{names.TILES}: expected at most {MOST_TILES} on a card, more on"
-            f" {listed(too_many)}; these are taken to have none"
+            f"resource {names.PREFIX}{names.TILES}: expected at most {MOST_TILES} on a card, found more on"
+            f" {listed(too_many)}; these cards count as cards without tiles"
         )
     return capacity
 
 
 def _with(amounts: Amounts, others: Amounts) -> Amounts:
-    """The amounts with ``others`` in the place of those of the same name; 0 takes a name out."""
+    """Return the amounts updated by ``others``; an amount of 0 removes the name."""
     if not others:
         return amounts
     return {name: amount for name, amount in {**amounts, **others}.items() if amount}

@@ -5,13 +5,16 @@ from __future__ import annotations
 from gas import amounts
 
 PREFIX = "gpu.intel.com/"
-"""Of extended resources (each is booked card by card) and of the node labels that describe cards."""
+"""Prefix of extended resources, which are booked card by card, and of node labels that describe cards."""
 
 COUNT_RESOURCES = ("i915", "xe")
-"""Number of cards; never both in a pod that we place. In one container of the original's the last of them counts."""
+"""Resources whose amount is a number of cards.
+
+A pod that asks for both is refused. In a pod that the original placed, the last of them counts.
+"""
 
 MONITORING_RESOURCES = ("i915_monitoring", "xe_monitoring", "monitoring")
-"""Access to all cards of the node: no allocation of a card, so never divided nor booked."""
+"""Resources that give access to all cards of the node. They allocate no card, so they are not divided or booked."""
 
 TILES = amounts.TILES
 
@@ -22,7 +25,7 @@ NUMA_GPU_MAP = PREFIX + "numa-gpu-map"
 PCI_GROUPS = PREFIX + "pci-groups"
 XE_LINKS = PREFIX + "xe-links"
 
-# Node labels of telemetry: TELEMETRY_PREFIX, any policy's name, "/", one of these.
+# Node labels of telemetry: TELEMETRY_PREFIX, the name of a policy, "/", and one of these names.
 TELEMETRY_PREFIX = "telemetry.aware.scheduling."
 DISABLE_CARD = "gas-disable-"
 DESCHEDULE_CARD = "gas-deschedule-pods-"
@@ -31,11 +34,11 @@ DISABLE_TILE = "gas-tile-disable-"
 DESCHEDULE_TILE = "gas-tile-deschedule-"
 PREFER_TILE = "gas-tile-preferred-"
 WHOLE_PCI_GROUP = "PCI_GROUP"
-"""Value of DISABLE_CARD and DESCHEDULE_CARD that means every card of the same PCI group."""
+"""Value of DISABLE_CARD and DESCHEDULE_CARD that stands for every card of the same PCI group."""
 
 # Node annotations.
 CARD_CAPACITY = "gas-card-capacity"
-"""Written by whoever knows the cards: per-card amounts where cards differ."""
+"""Amounts of single cards where cards differ; written by the device plugin or the administrator."""
 
 # Pod annotations that users write.
 ALLOW = "gas-allow"

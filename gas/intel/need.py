@@ -1,4 +1,4 @@
-"""What a pod needs: from its containers' requests and its annotations."""
+"""A pod's need, from its containers' requests and its annotations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gas.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.cards import Card
 from gas.intel import names
-from gas.intel.card_labels import read_card
+from gas.intel.entries import read_card
 from gas.objects import Container, Pod, Quantity
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.quoted import listed, quoted
@@ -20,11 +20,11 @@ _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What one container asks for, in whole.
+    """The requests of one container, not yet divided by its cards.
 
     count       number of cards
     amounts     by resource, without monitoring and without amounts of 0
-    monitoring  whether it wants to watch all cards of the node
+    monitoring  whether it asks for access to all cards of the node
     """
 
     name: str
@@ -59,15 +59,15 @@ def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
 
 
 def read_booked_need(pod: Pod) -> PodNeed:
-    """What a bound pod's containers take, without the wishes in its annotations.
+    """Return what the containers of a bound pod take. Raises BadNeed.
 
-    Those are fulfilled or not by now, and somebody may have edited them since. Where a container asks for both ``i915``
-    and ``xe``, which only the original placed, ``xe`` is the number of its cards, as it was there. Of what is no number
-    of cards, an amount that no card can have is left out: kubelet does not look at resources that its node does not
-    have, so a pod that names its node itself has its cards all the same. Raises BadNeed.
+    The rules in its annotations are ignored: they were met or not, and a user may have edited them since. If a
+    container asks for both ``i915`` and ``xe``, the original placed it, and ``xe`` is the number of its cards as it was
+    there. An amount that no card can have is left out, unless it is a number of cards: kubelet ignores resources that
+    its node does not have, so a pod that names its node itself has its cards in spite of that amount.
     """
     requests = _requests(pod, is_booked=True)
-    for name in _beyond_all(requests) - set(names.COUNT_RESOURCES):
+    for name in _too_large_sums(requests) - set(names.COUNT_RESOURCES):
         for request in requests:
             request.amounts.pop(name, None)
     _check_sums(requests)
@@ -75,7 +75,7 @@ def read_booked_need(pod: Pod) -> PodNeed:
 
 
 def _requests(pod: Pod, *, is_booked: bool = False) -> list[_Request]:
-    """What each container asks for, in the order in which kubelet starts them."""
+    """Return the requests of each container in the order in which kubelet starts them."""
     if not pod.spec.containers:
         raise BadNeed("the pod has no containers")
     started = [(container, _init_role(container)) for container in pod.spec.init_containers or ()]
@@ -96,7 +96,7 @@ def _request(container: Container, role: Role, *, is_booked: bool) -> _Request:
         if name == full_name:
             continue
         if name in names.MONITORING_RESOURCES:
-            monitoring = monitoring or _is_asked_for(requests[full_name])
+            monitoring = monitoring or _is_positive(requests[full_name])
         else:
             try:
                 amount = _amount(container, full_name, requests[full_name])
@@ -118,8 +118,8 @@ def _amount(container: Container, full_name: str, quantity: Quantity) -> int:
         raise BadNeed(f"{where}: {malformed.reason}, found {quoted(quantity)}") from None
 
 
-def _is_asked_for(quantity: Quantity) -> bool:
-    """Monitoring is never counted, so an amount that cannot be read is as good as any."""
+def _is_positive(quantity: Quantity) -> bool:
+    """Return whether a quantity of monitoring is positive. It is never counted, so an unreadable one is positive."""
     try:
         return parse_quantity(quantity) > 0
     except MalformedQuantity:
@@ -134,12 +134,12 @@ def _check_kinds(requests: Iterable[_Request]) -> None:
 
 
 def _check_sums(requests: Iterable[_Request]) -> None:
-    for name in sorted(_beyond_all(requests)):
+    for name in sorted(_too_large_sums(requests)):
         raise BadNeed(f"the pod's containers ask for more than 2^63-1 of {quoted(names.PREFIX + name)}")
 
 
-def _beyond_all(requests: Iterable[_Request]) -> set[str]:
-    """The resources of which the containers together ask for more than can be told."""
+def _too_large_sums(requests: Iterable[_Request]) -> set[str]:
+    """Return the resources of which the containers together ask for more than MAX_AMOUNT."""
     sums: dict[str, int] = {}
     for request in requests:
         for name, amount in request.amounts.items():
@@ -148,7 +148,7 @@ def _beyond_all(requests: Iterable[_Request]) -> set[str]:
 
 
 def _container_need(request: _Request) -> ContainerNeed:
-    """Shares are rounded up, so that no card is promised less than it will have to carry."""
+    """Divide the requests by the number of cards, rounded up so that no card gets more load than is booked on it."""
     if not request.count:
         return ContainerNeed(request.name, role=request.role)
     shares = sorted((name, -(-amount // request.count)) for name, amount in request.amounts.items())
@@ -156,7 +156,7 @@ def _container_need(request: _Request) -> ContainerNeed:
 
 
 def _named_cards(text: str) -> frozenset[Card]:
-    """The cards that a list names; a name that is no card's names nothing."""
+    """Return the cards that a list names. Entries that are not card names are ignored."""
     texts = {text.strip() for text in text.split(",")}
     return frozenset(card for card in map(read_card, texts) if card is not None)
 
@@ -171,15 +171,15 @@ def _check_linked(requests: Iterable[_Request]) -> None:
         if (tiles := request.amounts.get(names.TILES, 0)) != request.count:
             raise BadNeed(f"{who} asks for {tiles} tile(s), expected as many as cards, {request.count}")
         if request.monitoring:
-            raise BadNeed(f"{who} asks for monitoring, which does not go with linked cards")
+            raise BadNeed(f"{who} asks for monitoring, which cannot be combined with linked cards")
 
 
 def _same_card(requests: list[_Request], annotations: Mapping[str, str]) -> frozenset[int]:
-    """The positions of the containers that ``gas-same-gpu`` names."""
+    """Return the positions of the containers that ``gas-same-gpu`` names."""
     if (text := annotations.get(names.SAME_GPU)) is None:
         return frozenset()
     if names.ALLOCATE_XELINK in annotations:
-        raise BadNeed(f"{names.SAME_GPU} does not go with {names.ALLOCATE_XELINK}; expected only one of them")
+        raise BadNeed(f"{names.SAME_GPU} cannot be combined with {names.ALLOCATE_XELINK}; expected only one of them")
     wanted = [name.strip() for name in text.split(",")]
     if len(wanted) < 2:
         raise BadNeed(f"{names.SAME_GPU}: expected at least two containers of the pod, found {quoted(text)}")
@@ -187,7 +187,7 @@ def _same_card(requests: list[_Request], annotations: Mapping[str, str]) -> froz
         raise BadNeed(f"{names.SAME_GPU}: expected every container once, found {quoted(text)}")
     apps = {request.name: at for at, request in enumerate(requests) if request.role is Role.APP}
     if unknown := [name for name in wanted if name not in apps]:
-        raise BadNeed(f"{names.SAME_GPU}: {listed(unknown)} is no container of the pod")
+        raise BadNeed(f"{names.SAME_GPU}: {listed(unknown)} is not an app container of the pod")
     for name in wanted:
         _check_same(requests[apps[name]])
     return frozenset(apps[name] for name in wanted)
@@ -198,6 +198,6 @@ def _check_same(request: _Request) -> None:
     if request.count != 1:
         raise BadNeed(f"{who} asks for {request.count} cards, expected exactly 1")
     if tiles := request.amounts.get(names.TILES, 0):
-        raise BadNeed(f"{who} asks for {tiles} tile(s), which does not go with a shared card")
+        raise BadNeed(f"{who} asks for {tiles} tile(s), which cannot be combined with a shared card")
     if request.monitoring:
-        raise BadNeed(f"{who} asks for monitoring, which does not go with a shared card")
+        raise BadNeed(f"{who} asks for monitoring, which cannot be combined with a shared card")

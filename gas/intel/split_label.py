@@ -1,8 +1,8 @@
-"""Texts too long for one node label, continued in further labels.
+"""Texts that are too long for one node label and continue in further labels (contract E2.3).
 
-A label value has at most 63 characters. The text of ``name`` goes on in ``name2``, ``name3`` …; each of those
-begins with the control character ``Z``, which is no part of the text. Pieces are cut after any letter or
-digit, even inside a number, so join first and split into entries after (contract E2.3).
+A label value has at most 63 characters. The text of ``name`` continues in ``name2``, ``name3`` and so on. Each
+continuation begins with the control character ``Z``, which does not belong to the text. A piece may end after any
+letter or digit, even inside a number, so join the pieces before you split the text into entries.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class UnsplittableText(GasError):
 
 
 def joined_label(labels: Mapping[str, str], name: str, problems: list[str] | None = None) -> str | None:
-    """The text of a label with all its continuations, or None when there is no label of that name.
+    """Return the text of a label with all its continuations, or None if there is no label of that name.
 
-    A continuation that is missing or does not begin with ``Z`` ends the text; an empty piece is passed over.
-    What is wrong is added to ``problems``, one sentence each.
+    A missing continuation, or one that does not begin with ``Z``, ends the text. An empty piece is skipped. Each
+    problem adds a sentence to ``problems``.
     """
     found = [] if problems is None else problems
     pieces: list[str] = []
@@ -43,22 +43,22 @@ def joined_label(labels: Mapping[str, str], name: str, problems: list[str] | Non
         value = labels.get(label)
         if value is None:
             if left_out := _continuations_after(number, labels, name):
-                found.append(f"label {label} is missing, so that {listed(left_out)} is left out")
+                found.append(f"label {label} is missing, so {listed(left_out)} is ignored")
             break
         if value and not value.startswith(prefix):
             found.append(
                 f"label {label}: expected a value that begins with Z, found {quoted(value)};"
-                " it and what follows it is left out"
+                " it and the labels after it are ignored"
             )
             break
         if len(value) <= len(prefix):
-            found.append(f"label {label}: expected a text, found none")
+            found.append(f"label {label}: expected a text, found an empty value")
         pieces.append(value[len(prefix) :])
     return "".join(pieces) if pieces else None
 
 
 def _continuations_after(number: int, labels: Mapping[str, str], name: str) -> list[str]:
-    """The labels that continue ``name`` behind the missing piece of this number."""
+    """Return the labels that continue ``name`` with a higher number than the missing one."""
     behind = []
     for label in labels:
         match = _CONTINUATION.fullmatch(label, len(name)) if label.startswith(name) else None
@@ -68,7 +68,7 @@ def _continuations_after(number: int, labels: Mapping[str, str], name: str) -> l
 
 
 def split_value(name: str, text: str) -> dict[str, str]:
-    """The labels that carry a text, the inverse of `joined_label`. Raises UnsplittableText."""
+    """Split a text into labels, the inverse of `joined_label`. Raises UnsplittableText."""
     if _TEXT.fullmatch(text) is None:
         raise UnsplittableText(name, text)
     labels: dict[str, str] = {}

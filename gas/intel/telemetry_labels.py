@@ -1,6 +1,6 @@
-"""What telemetry says about a node's cards, in labels ``telemetry.aware.scheduling.POLICY/gas-…``.
+"""The labels that telemetry writes about a node's cards, ``telemetry.aware.scheduling.POLICY/gas-…``.
 
-Labels about cards and tiles that the node does not have are passed over: nodes change, policies stay.
+Labels about cards and tiles that the node does not have are ignored, because nodes change while policies stay.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from gas.cards import Card, Tile
 from gas.intel import names
-from gas.intel.card_labels import read_card
+from gas.intel.entries import read_card
 from gas.quoted import listed, quoted
 
-_OURS = "gas-"
+_GAS = "gas-"
 _ABOUT_CARD = re.compile(
     rf"(?P<what>{names.DISABLE_CARD}|{names.DESCHEDULE_CARD}|{names.PREFER_TILE})(?P<card>card[0-9]+)",
     re.ASCII,
@@ -28,7 +28,7 @@ _TILE = re.compile(r"gt([0-9]{1,9})", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """What the labels say together. Tiles are only those that exist."""
+    """All telemetry labels of a node together. Every tile named here exists."""
 
     disabled: frozenset[Card]
     deschedule_cards: frozenset[Card]
@@ -44,21 +44,21 @@ def read_telemetry(
     pci_groups: Mapping[Card, frozenset[Card]],
     problems: list[str],
 ) -> Telemetry:
-    """Read every telemetry label of a node, in the order of their names.
+    """Read all telemetry labels of a node in the order of their names; invalid ones are added to ``problems``.
 
-    tiles       how many tiles each card of the node has; every card is a key
-    pci_groups  the cards that share a board with a card
+    tiles       how many tiles each card has; every card of the node is a key
+    pci_groups  by card, all cards of its board
     """
     reading = _Reading(tiles, pci_groups, problems)
     for label in sorted(label for label in labels if label.startswith(names.TELEMETRY_PREFIX)):
         policy, _, name = label.removeprefix(names.TELEMETRY_PREFIX).partition("/")
-        if name.startswith(_OURS):
+        if name.startswith(_GAS):
             reading.take(policy, name, labels[label])
     return reading.result()
 
 
 class _Reading:
-    """What the labels read so far have said."""
+    """The result of the labels read so far."""
 
     def __init__(
         self, tiles: Mapping[Card, int], pci_groups: Mapping[Card, frozenset[Card]], problems: list[str]
@@ -66,7 +66,7 @@ class _Reading:
         self._tiles = tiles
         self._pci_groups = pci_groups
         self._problems = problems
-        self._not_understood: list[str] = []
+        self._unknown: list[str] = []
         self._disabled: set[Card] = set()
         self._deschedule_cards: set[Card] = set()
         self._closed_tiles: dict[Card, set[int]] = {}
@@ -85,7 +85,7 @@ class _Reading:
             if (tile := Tile(card, int(match["tile"]))).index < self._tiles.get(card, 0):
                 self._about_tile(match["what"], tile)
         else:
-            self._not_understood.append(name)
+            self._unknown.append(name)
 
     def _prefer_card(self, label: str, value: str) -> None:
         if (card := read_card(value)) is None:
@@ -115,10 +115,10 @@ class _Reading:
             self._deschedule_tiles.add(tile)
 
     def result(self) -> Telemetry:
-        if self._not_understood:
+        if self._unknown:
             self._problems.append(
-                f"telemetry label {listed(self._not_understood)}: not understood; expected names such as"
-                " gas-disable-card0, gas-tile-disable-card0_gt1 or gas-prefer-gpu"
+                f"telemetry label {listed(self._unknown)}: expected names such as"
+                " gas-disable-card0, gas-tile-disable-card0_gt1 or gas-prefer-gpu; it is ignored"
             )
         return Telemetry(
             disabled=frozenset(self._disabled),

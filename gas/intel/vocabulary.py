@@ -10,8 +10,13 @@ from gas.card_facts import CardFacts
 from gas.intel import names
 from gas.intel.inventory import read_node
 from gas.intel.need import read_booked_need, read_need
-from gas.intel.node_labels import is_node_label, node_labels
-from gas.intel.node_resources import SUMMED_RESOURCES, card_capacity, node_resources
+from gas.intel.node_description import (
+    SUMMED_RESOURCES,
+    card_capacity,
+    is_node_label,
+    node_labels,
+    node_resources,
+)
 from gas.objects import Node, Pod, Quantity
 from gas.placement.choice import Choice
 from gas.placement.need import PodNeed

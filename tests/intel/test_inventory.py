@@ -49,43 +49,43 @@ def facts(
         pytest.param(
             {"gpu-numbers": "1.0.1"},
             (0, 1),
-            f"label {GPU}gpu-numbers: '1' is listed more than once; the first counts",
+            f"label {GPU}gpu-numbers: '1' is listed more than once; the first one is used",
             id="duplicates-count-once",
         ),
         pytest.param(
             {"gpu-numbers": "0.x.01.2"},
             (0, 2),
-            f"label {GPU}gpu-numbers: expected numbers such as 0.1.10, found 'x', '01'; the rest counts",
+            f"label {GPU}gpu-numbers: expected numbers such as 0.1.10, found 'x', '01'; other entries are used",
             id="the-readable-cards-are-kept",
         ),
         pytest.param(
             {"gpu-numbers": "x", "cards": "card7"},
             (7,),
-            f"label {GPU}gpu-numbers: expected numbers such as 0.1.10, found 'x'; the rest counts",
+            f"label {GPU}gpu-numbers: expected numbers such as 0.1.10, found 'x'; other entries are used",
             id="cards-when-gpu-numbers-name-none",
         ),
         pytest.param(
             {"gpu-numbers": "", "cards": "card7"},
             (7,),
-            f"label {GPU}gpu-numbers: expected a text, found none",
+            f"label {GPU}gpu-numbers: expected a text, found an empty value",
             id="cards-when-gpu-numbers-are-empty",
         ),
         pytest.param(
             {"gpu-numbers": "0", "gpu-numbers3": "Z.7"},
             (0,),
-            f"label {GPU}gpu-numbers2 is missing, so that '{GPU}gpu-numbers3' is left out",
+            f"label {GPU}gpu-numbers2 is missing, so '{GPU}gpu-numbers3' is ignored",
             id="gap",
         ),
         pytest.param(
             {"cards": "card0.1.card01"},
             (0,),
-            f"label {GPU}cards: expected card names such as card0.card1, found '1', 'card01'; the rest counts",
+            f"label {GPU}cards: expected card names such as card0.card1, found '1', 'card01'; other entries are used",
             id="malformed-cards",
         ),
         pytest.param(
             {"cards": ""},
             (),
-            f"label {GPU}cards: expected card names such as card0.card1, found ''; the rest counts",
+            f"label {GPU}cards: expected card names such as card0.card1, found ''; other entries are used",
             id="empty-cards",
         ),
     ],
@@ -125,21 +125,21 @@ def test_thousands_of_malformed_entries_are_one_problem() -> None:
         pytest.param(
             {"i915": "2", "millicores": "many"},
             {"i915": 1},
-            f"allocatable '{GPU}millicores': expected a quantity such as 5, 500k or 5Gi, found 'many'; it is left out",
+            f"allocatable '{GPU}millicores': expected a quantity such as 5, 500k or 5Gi, found 'many'; it is ignored",
             id="unreadable-is-left-out",
         ),
         pytest.param(
             {"i915": "-2", "xe": "2"},
             {"xe": 1},
-            f"allocatable '{GPU}i915': expected a number that is not negative, found '-2'; it is left out",
+            f"allocatable '{GPU}i915': expected a number that is not negative, found '-2'; it is ignored",
             id="negative-is-left-out",
         ),
         pytest.param({"tiles": "512"}, {"tiles": 256}, "", id="many-tiles"),
         pytest.param(
             {"tiles": str(2**63 - 1), "i915": 2},
             {"i915": 1},
-            f"resource {GPU}tiles: expected at most 256 on a card, more on 'card0', 'card1';"
-            " these are taken to have none",
+            f"resource {GPU}tiles: expected at most 256 on a card, found more on 'card0', 'card1';"
+            " these cards count as cards without tiles",
             id="more-tiles-than-any-card-has",
         ),
     ],
@@ -246,7 +246,7 @@ def test_a_node_without_gpus_has_nothing_and_no_problem() -> None:
 def test_gpus_without_a_label_that_names_them_are_told() -> None:
     assert facts({}, {"xe": 2}).problems == (
         f"{GPU}xe is allocatable, but neither label {GPU}gpu-numbers nor {GPU}cards names a card;"
-        " no card of the node can be given out",
+        " pods get no card of this node",
     )
 
 

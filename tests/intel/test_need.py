@@ -213,9 +213,9 @@ def test_same_gpu_accepts_xe() -> None:
         pytest.param("a", B, "expected at least two containers of the pod, found 'a'", id="one-name"),
         pytest.param("", B, "expected at least two containers of the pod, found ''", id="no-name"),
         pytest.param("a,b,a", B, "expected every container once, found 'a,b,a'", id="duplicate"),
-        pytest.param("a,x,b,y", B, "'x', 'y' is no container of the pod", id="unknown-names"),
-        pytest.param("a,", B, "'' is no container of the pod", id="empty-name"),
-        pytest.param("a,first", B, "'first' is no container of the pod", id="init-container"),
+        pytest.param("a,x,b,y", B, "'x', 'y' is not an app container of the pod", id="unknown-names"),
+        pytest.param("a,", B, "'' is not an app container of the pod", id="empty-name"),
+        pytest.param("a,first", B, "'first' is not an app container of the pod", id="init-container"),
         pytest.param(
             "a,b", container("b", i915=2), "container 'b' asks for 2 cards, expected exactly 1", id="two-cards"
         ),
@@ -223,14 +223,14 @@ def test_same_gpu_accepts_xe() -> None:
         pytest.param(
             "a,b",
             container("b", i915=1, tiles=1),
-            "container 'b' asks for 1 tile(s), which does not go with a shared card",
+            "container 'b' asks for 1 tile(s), which cannot be combined with a shared card",
             id="tiles",
         ),
         *(
             pytest.param(
                 "a,b",
                 asks({"i915": 1, name: 1}, name="b"),
-                "container 'b' asks for monitoring, which does not go with a shared card",
+                "container 'b' asks for monitoring, which cannot be combined with a shared card",
                 id=name,
             )
             for name in ("i915_monitoring", "xe_monitoring", "monitoring")
@@ -257,7 +257,7 @@ def test_same_gpu_does_not_go_with_linked_cards() -> None:
     pair = container("a", i915=2, tiles=2)
     annotations = {"gas-same-gpu": "a,b", "gas-allocate-xelink": ""}
     assert refusal(pair, B | pair, annotations=annotations) == (
-        "gas-same-gpu does not go with gas-allocate-xelink; expected only one of them"
+        "gas-same-gpu cannot be combined with gas-allocate-xelink; expected only one of them"
     )
 
 
@@ -281,7 +281,9 @@ def test_any_value_asks_for_linked_cards(text: str) -> None:
         pytest.param({"xe": 2, "tiles": 4}, "asks for 4 tile(s), expected as many as cards, 2", id="too-many-tiles"),
         *(
             pytest.param(
-                {"i915": 2, "tiles": 2, name: 1}, "asks for monitoring, which does not go with linked cards", id=name
+                {"i915": 2, "tiles": 2, name: 1},
+                "asks for monitoring, which cannot be combined with linked cards",
+                id=name,
             )
             for name in ("i915_monitoring", "xe_monitoring", "monitoring")
         ),

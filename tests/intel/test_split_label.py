@@ -32,32 +32,35 @@ LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCI
         pytest.param(
             {"": "0.1", "3": "Z.5", "10": "Z.6"},
             "0.1",
-            [f"label {NAME}2 is missing, so that '{NAME}3', '{NAME}10' is left out"],
+            [f"label {NAME}2 is missing, so '{NAME}3', '{NAME}10' is ignored"],
             id="a-gap-ends-the-text",
         ),
         pytest.param(
             {"2": "Z1.2"},
             None,
-            [f"label {NAME} is missing, so that '{NAME}2' is left out"],
+            [f"label {NAME} is missing, so '{NAME}2' is ignored"],
             id="no-first-piece",
         ),
         pytest.param(
             {"": "0.1", "2": "4.5", "3": "Z.6"},
             "0.1",
-            [f"label {NAME}2: expected a value that begins with Z, found '4.5'; it and what follows it is left out"],
+            [
+                f"label {NAME}2: expected a value that begins with Z, found '4.5';"
+                " it and the labels after it are ignored"
+            ],
             id="a-piece-without-Z-ends-the-text",
         ),
-        pytest.param({"": ""}, "", [f"label {NAME}: expected a text, found none"], id="empty-text"),
+        pytest.param({"": ""}, "", [f"label {NAME}: expected a text, found an empty value"], id="empty-text"),
         pytest.param(
             {"": "0.1", "2": "", "3": "Z.5"},
             "0.1.5",
-            [f"label {NAME}2: expected a text, found none"],
+            [f"label {NAME}2: expected a text, found an empty value"],
             id="an-empty-piece-is-passed-over",
         ),
         pytest.param(
             {"": "0.1", "2": "Z", "3": "Z.5"},
             "0.1.5",
-            [f"label {NAME}2: expected a text, found none"],
+            [f"label {NAME}2: expected a text, found an empty value"],
             id="a-piece-of-only-Z-is-passed-over",
         ),
         pytest.param({"": "Z1"}, "Z1", [], id="the-first-piece-keeps-its-Z"),

@@ -161,7 +161,7 @@ def test_a_label_that_looks_like_ours_and_is_not_is_told(name: str) -> None:
     assert telemetry == NOTHING
     (problem,) = problems
     assert problem.startswith("telemetry label 'gas-")
-    assert "not understood" in problem
+    assert "it is ignored" in problem
     assert problem.isprintable()
     assert len(problem) < 250
 

@@ -1,15 +1,19 @@
-"""NUMA and PCI groups of cards."""
+"""Labels about groups of cards and about links between tiles."""
 
 from __future__ import annotations
 
 import pytest
 
-from gas.cards import Card
-from gas.intel.card_groups import read_numa_groups, read_pci_groups
+from gas.cards import Card, Tile
+from gas.intel.card_labels import read_links, read_numa_groups, read_pci_groups
+from gas.placement.inventory import Link
 
 CARDS = tuple(map(Card, range(5)))
 NUMA = "gpu.intel.com/numa-gpu-map"
 PCI = "gpu.intel.com/pci-groups"
+XE_LINKS = "gpu.intel.com/xe-links"
+LINKED_CARDS = (Card(2), Card(5), Card(10))
+TWO_TILES = dict.fromkeys(LINKED_CARDS, 2)
 
 
 def test_without_the_label_nothing_is_said_about_numa() -> None:
@@ -35,7 +39,7 @@ def test_without_the_label_nothing_is_said_about_numa() -> None:
         pytest.param("0-0.1_1-1.2", ((0, 1), (2,)), ["'card1' is listed more than once"], id="card-in-two-groups"),
         pytest.param("zero", (), ["found 'zero'"], id="no-readable-group"),
         pytest.param("0-7.8", (), ["the node does not have 'card7', 'card8'"], id="only-unknown-cards"),
-        pytest.param("", (), ["expected a text, found none"], id="empty"),
+        pytest.param("", (), ["expected a text, found an empty value"], id="empty"),
     ],
 )
 def test_numa_groups(text: str, groups: tuple[tuple[int, ...], ...], problems: list[str]) -> None:
@@ -61,7 +65,7 @@ def test_numa_groups_continue_in_further_labels() -> None:
         pytest.param("0.9", [{0}], ["the node does not have 'card9'"], id="unknown-card"),
         pytest.param("0.1_1.2", [{0, 1}, {2}], ["'card1' is listed more than once"], id="card-on-two-boards"),
         pytest.param("0.01_2-3", [{0}], ["expected groups of card numbers", "'01', '2-3'"], id="malformed-parts"),
-        pytest.param("", [], ["expected a text, found none"], id="empty"),
+        pytest.param("", [], ["expected a text, found an empty value"], id="empty"),
     ],
 )
 def test_pci_groups(text: str, groups: list[set[int]], problems: list[str]) -> None:
@@ -76,3 +80,54 @@ def test_without_the_label_no_card_shares_a_board() -> None:
     problems: list[str] = []
     assert read_pci_groups({}, CARDS, problems) == {}
     assert not problems
+
+
+def link(one: int, one_tile: int, other: int, other_tile: int) -> Link:
+    return Link(Tile(Card(one), one_tile), Tile(Card(other), other_tile))
+
+
+# contract E2.7, E2.8
+@pytest.mark.parametrize(
+    ("text", "links", "problem"),
+    [
+        pytest.param(
+            "0.0-1.0_2.1-0.1",
+            (link(2, 0, 5, 0), link(10, 1, 2, 1)),
+            "",
+            id="device-ids-are-positions-among-the-sorted-cards",
+        ),
+        pytest.param("0.0-1.0_1.0-0.0", (link(2, 0, 5, 0), link(5, 0, 2, 0)), "", id="both-directions-are-kept"),
+        pytest.param("0.0-3.0_0.1-1.1", (link(2, 1, 5, 1),), "the node does not have '0.0-3.0'", id="unknown-device"),
+        pytest.param("0.2-1.0_0.1-1.1", (link(2, 1, 5, 1),), "the node does not have '0.2-1.0'", id="unknown-tile"),
+        pytest.param("0.0-1.0_0.0-1.0", (link(2, 0, 5, 0),), "'0.0-1.0' is listed more than once", id="twice"),
+        pytest.param("0.0-0.1", (), "expected links between two cards such as 0.0-1.0_2.0-3.0", id="to-itself"),
+        pytest.param(
+            "0-1_0.0_0.0-1.0-2.0_0.0.0-1.0_0.x-1.0",
+            (),
+            "'0-1', '0.0', '0.0-1.0-2.0' and 2 more",
+            id="malformed",
+        ),
+        pytest.param("", (), "expected a text, found an empty value", id="empty"),
+    ],
+)
+def test_links(text: str, links: tuple[Link, ...], problem: str) -> None:
+    problems: list[str] = []
+    assert read_links({XE_LINKS: text}, LINKED_CARDS, TWO_TILES, problems) == links
+    assert len(problems) == (1 if problem else 0)
+    assert all(problem in sentence and sentence.startswith(f"label {XE_LINKS}: ") for sentence in problems)
+
+
+def test_without_the_label_nothing_is_linked() -> None:
+    assert read_links({}, LINKED_CARDS, TWO_TILES, []) == ()
+
+
+def test_links_of_cards_whose_tiles_are_not_announced_yet_are_no_problem() -> None:
+    problems: list[str] = []
+    assert read_links({XE_LINKS: "0.0-1.0"}, LINKED_CARDS, dict.fromkeys(LINKED_CARDS, 0), problems) == ()
+    assert not problems
+
+
+# contract E2.3, E2.7
+def test_links_continue_in_further_labels() -> None:
+    labels = {XE_LINKS: "0.0-1.0_1", f"{XE_LINKS}2": "Z.1-2.1"}
+    assert read_links(labels, LINKED_CARDS, TWO_TILES, []) == (link(2, 0, 5, 0), link(5, 1, 10, 1))
