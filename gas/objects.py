@@ -89,7 +89,7 @@ class Pod(_Object, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether all containers have ended for good, so that the pod's cards are free."""
+        """True if all containers have ended for good, so that the pod's cards are free."""
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
 
@@ -177,7 +177,7 @@ class DetailedPod(Pod, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the condition ``Ready`` is ``True``."""
+        """True if the condition ``Ready`` is ``True``."""
         ready = self.condition("Ready")
         return ready is not None and ready.status == "True"
 

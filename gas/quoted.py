@@ -1,4 +1,4 @@
-"""Foreign text inside our sentences: cut and escaped, so that it can neither flood nor forge a log."""
+"""Text of others inside messages, cut and escaped so that it can neither flood nor forge a log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST = 3
 
 
 def quoted(value: object) -> str:
-    """The value in quotes, control characters escaped, at most 43 characters: ``'card0'``, ``'aaaa'…``."""
+    """Quote a value in at most 43 characters, with control characters escaped: ``'card0'``, ``'aaaa'…``."""
     text = value if isinstance(value, str) else str(value)
     cut = text[:_LONGEST]
     while len(repr(cut)) > _LONGEST + 2:
@@ -19,6 +19,6 @@ def quoted(value: object) -> str:
 
 
 def listed(values: Collection[str]) -> str:
-    """A few of the values, quoted, and how many more there are: ``'a', 'b', 'c' and 7 more``."""
+    """List the first values, quoted, and how many more there are: ``'a', 'b', 'c' and 7 more``."""
     shown = ", ".join(quoted(value) for value in islice(values, _MOST))
     return shown if len(values) <= _MOST else f"{shown} and {len(values) - _MOST} more"

@@ -34,7 +34,7 @@ class BadNeed(GasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedOptions:
-    """What the administrator lets pods ask for.
+    """The needs that the administrator lets pods state.
 
     allowlist, denylist  whether annotations that allow or deny single cards count
     """
@@ -45,7 +45,7 @@ class NeedOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What a node's object says about its cards.
+    """The facts about cards that a node's object states.
 
     deschedule_cards  pods that hold one of these should leave; the cards are not disabled by it
     deschedule_tiles  likewise; these tiles are closed as well
@@ -60,7 +60,10 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDescription:
-    """What the plugin writes on its node. ``resources`` are amounts by full name, bytes where they are memory."""
+    """The texts and amounts that the plugin writes on its node.
+
+    resources  amounts by full name; those of memory are in bytes
+    """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +129,7 @@ class NodeWords(Protocol):
 
 
 class DeviceWords(Protocol):
-    """Says what kubelet is offered for a card, and what the node says about its cards.
+    """Turns cards into what kubelet is offered, and into what the plugin writes on the node.
 
     Resources are full names, such as ``gpu.intel.com/i915``.
     """
@@ -221,7 +224,7 @@ class Vocabularies:
 
         moment  nanoseconds since the epoch
 
-        An annotation of ours that is already on the pending pod and that the choice does not set is outdated: it comes
+        An annotation of these that is already on the pending pod and that the choice does not set is outdated: it comes
         from a template made of another pod, or from a forger.
         """
         fresh = choice_annotations(need, choice, timestamp_ns=moment)

@@ -1,7 +1,6 @@
-"""The decision as it is written on a pod, and the receipt for what its node has really handed out.
+"""The decision as it is written on a pod, and the receipt of the cards that its node handed out.
 
-An empty text counts as an absent annotation: a Binding can only set annotations, so this is how it takes one
-away.
+An empty text counts as an absent annotation: a Binding can only set annotations, so it removes one by emptying it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from gas.quoted import quoted
 
 
 def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> dict[str, str]:
-    """The annotations that say what a pod was given; none for a pod that wants no cards.
+    """Return the annotations that state a pod's cards and tiles; none for a pod that wants no cards.
 
     timestamp_ns  the time of the decision in nanoseconds since the epoch
     """
@@ -47,17 +46,17 @@ def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> d
 
 
 def stale_annotations(pod: Pod, fresh: Mapping[str, str]) -> dict[str, str]:
-    """Empty texts for our old annotations on a pending pod that ``fresh`` does not set."""
+    """Return empty texts for the outdated annotations on a pending pod, which ``fresh`` does not set."""
     return {name: "" for name in names.WRITTEN_ANNOTATIONS if pod.annotations.get(name) and name not in fresh}
 
 
 def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
-    """The decision written on a pod, or None when there is none.
+    """Return the decision written on a pod, or None if there is none.
 
-    Cards without their tiles count, with unknown tiles; so do app containers' cards when nothing is written
-    for init containers, and cards with fewer tiles than needed: the original rounded down where tiles did not
-    divide evenly, and left out the tiles of a card that had too few. Raises MalformedAnnotation when what is written
-    cannot be the answer to this need.
+    Incomplete decisions are accepted, because the original wrote some: cards without tiles, cards of app containers
+    without those of init containers, and fewer tiles than needed. The original rounded down where tiles did not divide
+    evenly, and left out the tiles of a card that had too few. Raises MalformedAnnotation if the annotations cannot be a
+    choice for this need.
     """
     apps = _app_start(need)
     init, app = need.containers[:apps], need.containers[apps:]
@@ -74,14 +73,14 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
 
 
 def read_receipt(pod: Pod, need: PodNeed) -> Choice | None:
-    """What the node says it has handed out to a pod, or None when it says nothing.
+    """Return the cards that the node handed out to a pod, or None if it wrote no receipt.
 
-    The node has the last word about which cards, but cannot free any: a container that was handed out fewer than it
-    asks for holds the decided ones as well, those first. What the node says nothing about keeps the decision: the
-    containers of an absent annotation, an ordinary init container whose place is empty (a node forgets it when it has
-    ended), and the tiles of cards that were handed out as decided. Raises MalformedAnnotation for a text of another
-    form or number of containers, for a card twice in one container, for more cards than it asks for, and for none
-    where an app container or a sidecar asks for some.
+    The receipt decides which cards a container has, but it frees none: a container that got fewer cards than it asks
+    for also holds the decided cards, and those come first. The decision stays for everything that the receipt does not
+    mention: the containers of an absent annotation, an ordinary init container whose place is empty (the node forgets
+    it when it has ended), and the tiles of cards that were handed out as decided. Raises MalformedAnnotation if the
+    text has another form or another number of containers, if a container has a card twice or more cards than it asks
+    for, and if an app container or a sidecar that asks for cards has none.
     """
     for_apps = pod.annotations.get(names.ALLOCATED_CARDS, "")
     for_init = pod.annotations.get(names.ALLOCATED_INIT_CARDS, "")
@@ -98,7 +97,7 @@ def read_receipt(pod: Pod, need: PodNeed) -> Choice | None:
 
 
 def _app_start(need: PodNeed) -> int:
-    """The position of the first app container; init containers and sidecars stand before it."""
+    """Return the position of the first app container; init containers and sidecars come before it."""
     return sum(container.role is not Role.APP for container in need.containers)
 
 
@@ -113,7 +112,7 @@ def _card_tiles(given: ContainerChoice) -> list[CardTiles]:
 def _read_given(
     pod: Pod, containers: Sequence[ContainerNeed], cards_name: str, tiles_name: str
 ) -> tuple[ContainerChoice, ...]:
-    """What one pair of annotations gives to the containers it is about: nothing, when it is not there."""
+    """Return the choice of each container from one pair of annotations; empty choices if the annotation is absent."""
     if not (cards_text := pod.annotations.get(cards_name)):
         return (ContainerChoice(),) * len(containers)
     cards = parse_container_cards(cards_text, cards_name)
@@ -148,11 +147,11 @@ def _check_once(annotation: str, cards: Sequence[Card], container: str) -> None:
 def _tiles_in_order(
     annotation: str, container: ContainerNeed, cards: Sequence[Card], tiles: Sequence[CardTiles]
 ) -> tuple[tuple[int, ...], ...]:
-    """The tiles of each of the container's cards, in the order of ``cards``; empty when none are known."""
+    """Return the tiles of each of the container's cards, in the order of ``cards``; empty if none are known."""
     wanted = container.tiles if container.count else 0
     if not wanted:
         if tiles:
-            raise MalformedAnnotation(annotation, f"container {quoted(container.name)} wants no tiles, has some")
+            raise MalformedAnnotation(annotation, f"container {quoted(container.name)} needs no tiles, but has some")
         return ()
     by_card = dict(tiles)
     if len(by_card) < len(tiles) or not by_card.keys() <= set(cards):
@@ -170,7 +169,7 @@ def _tiles_in_order(
 
 
 def _check_tiles_apart(need: PodNeed, given: Sequence[ContainerChoice]) -> None:
-    """Containers that run at the same time to the end, sidecars and apps, hold no tile in common."""
+    """Raise MalformedAnnotation if two containers hold the same tile and both run until the pod ends."""
     held: set[Tile] = set()
     for container, own in zip(need.containers, given, strict=True):
         if container.role is Role.INIT:
@@ -185,7 +184,7 @@ def _check_tiles_apart(need: PodNeed, given: Sequence[ContainerChoice]) -> None:
 
 
 def _decided(pod: Pod, need: PodNeed) -> tuple[ContainerChoice, ...]:
-    """The decision, container by container; nothing for each when there is none to be believed."""
+    """Return the decision of each container; empty choices if there is no readable decision."""
     try:
         choice = read_choice(pod, need)
     except MalformedAnnotation:

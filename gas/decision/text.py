@@ -26,7 +26,7 @@ _TILE = re.compile(r"gt(0|[1-9][0-9]{0,8})", re.ASCII)
 
 
 class MalformedAnnotation(GasError):
-    """An annotation about cards or tiles cannot be believed.
+    """An annotation about cards or tiles is invalid.
 
     annotation  its name
     """

@@ -1,7 +1,8 @@
 """Placement of GPU pods on the cards of one node, as a library: values in, a choice or a refusal out, no I/O.
 
-`place` answers a `PodNeed` about a node's `Inventory` and `Usage` with a `Choice` or a `Refusal`. `footprint` is what a
-choice takes of each card, and `card_details` describes card by card what is free. ``docs/placement.md`` has an example.
+`place` takes a `PodNeed` and a node's `Inventory` and `Usage`, and returns a `Choice` or a `Refusal`. `footprint`
+returns what a choice takes of each card, and `card_details` describes card by card what is free. ``docs/placement.md``
+has an example.
 """
 
 from gas.amounts import sorted_amounts

@@ -43,7 +43,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a pod takes of each card while it lives: the largest sum of any moment. Raises InvalidValue if negative.
+    """The most that a pod takes of each card at any moment of its life. Raises InvalidValue for negative amounts.
 
     Init containers run one after the other before the app containers, beside the sidecars that started before them.
     """

@@ -1,4 +1,4 @@
-"""What is free on each card, for a pod that waits: one sentence for each card."""
+"""The free amounts of each card, for a pod that waits: one sentence for each card."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What is booked on one node now. It is not copied, so read it at once and do not keep it.
+    """The amounts and tiles that are booked on one node now, a view of the ledger: read it at once and do not keep it.
 
     amounts  by card; cards that the node no longer has may be among them
     tiles    by card, the tiles that a pod holds

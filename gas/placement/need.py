@@ -1,4 +1,4 @@
-"""What a pod needs: the question that placement answers."""
+"""A pod's need: the cards that its containers ask for, and the rules for choosing them."""
 
 from __future__ import annotations
 
@@ -117,5 +117,5 @@ class PodNeed:
 
     @cached_property
     def wants_cards(self) -> bool:
-        """Whether any container wants a card. A pod without one fits everywhere."""
+        """True if any container wants a card. A pod that wants none fits everywhere."""
         return any(container.count for container in self.containers)

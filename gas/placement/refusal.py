@@ -117,7 +117,7 @@ class CardsDisabled(Refusal):
 
 @dataclass(frozen=True)
 class Shortage:
-    """What one container, or the containers that share a card, lack.
+    """The amounts that one container, or the containers that share a card, lack.
 
     wanted   how many different cards
     fitting  how many cards have ``amounts`` free

@@ -247,7 +247,7 @@ def test_init_containers_cards_that_cannot_be_believed() -> None:
         pytest.param(need(TILED), "card0:gt0+gt1|", "expected 1 container(s) between '|', found 2",
                      id="too-many-containers"),
         pytest.param(need(TILED), "none", "expected tiles of cards as in card0:gt0+gt1, found 'none'", id="malformed"),
-        pytest.param(need(ONE), "card0:gt0", "container 'one' wants no tiles, has some", id="tiles-nobody-wants"),
+        pytest.param(need(ONE), "card0:gt0", "container 'one' needs no tiles, but has some", id="tiles-nobody-wants"),
     ],
 )  # fmt: skip
 def test_tiles_that_cannot_be_believed(need: PodNeed, tiles: str, sentence: str) -> None:
