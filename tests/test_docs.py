@@ -1,4 +1,4 @@
-"""The pages under docs/ keep up with the code: every name is there, and no page names what does not exist."""
+"""The pages name everything that the code has for users, and nothing that does not exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ from tests.e2e.accounts import FULL_RULES
 from tests.e2e.plugin import PLUGIN_RULES
 
 ROOT = Path(__file__).parents[1]
-PAGES = {page.name: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+DOCS = ROOT / "docs"
+PATHS = {
+    **{name: ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")},
+    **{page.relative_to(DOCS).as_posix(): page for page in sorted(DOCS.rglob("*.md"))},
+}
+PAGES = {name: path.read_text(encoding="utf-8") for name, path in PATHS.items()}
+"""The text of every page by its path below docs/, or by its name if it is at the top."""
 EXTENDER, PODS, NODES = PAGES["extender.md"], PAGES["pods.md"], PAGES["nodes.md"]
 TROUBLESHOOTING, PLUGIN = PAGES["troubleshooting.md"], PAGES["plugin.md"]
 
@@ -41,9 +47,9 @@ OTHERS_FLAGS = {
     "kubectl": {"grace-period"},
     "Intel's plugin": {"health-management", "wsl"},
 }
-"""Flags that the text names without the program whose they are."""
+"""Flags of other programs that the pages name, by program."""
 COMMAND = re.compile(rf"(?:sudo )?(?:/\S*/)?({'|'.join(OWN_FLAGS)})(?![\w.-])([^#|;]*)")
-"""Of ours, from its name on: ``sudo gas doctor -o=json``."""
+"""A command of this project, with or without sudo and path: ``sudo gas doctor -o=json``."""
 SOURCES = "\n".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "gas").rglob("*.py")))
 
 RULES_OF_PODS = (names.ALLOW, names.DENY, names.SAME_GPU, names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
@@ -56,21 +62,17 @@ CLOSED_PLACES = {
     names.DESCHEDULE_TILE: "cardN_gtM",
     names.PREFER_TILE: "cardN",
 }
-"""Telemetry labels, and what stands after the name of each."""
+"""Telemetry labels, and the text that follows the name of each."""
 
 
 METRICS = {row[0] for rows in metrics().values() for row in rows}
 
 
 def table_rows(page: str) -> Iterator[list[str]]:
-    """The cells of every row of every table, without their code quotes."""
+    """Yield the cells of every row of every table, without code quotes."""
     for line in page.splitlines():
         if line.startswith("| "):
             yield [cell.strip().replace("`", "") for cell in line.strip().strip("|").split("|")]
-
-
-def dashed(name: str) -> str:
-    return f"-{name}" if len(name) == 1 else f"--{name}"
 
 
 def code_spans(page: str) -> list[str]:
@@ -83,14 +85,14 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def own_commands(page: str) -> list[tuple[str, str]]:
-    """Program of ours and what follows its name, from code in the text and lines of shell blocks."""
+    """Return this project's commands in code spans and shell blocks: the program and the rest of the line."""
     lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
     found = (COMMAND.match(line.strip()) for line in [*lines, *code_spans(page)])
     return [(match[1], match[2]) for match in found if match]
 
 
 def anchors(page: str) -> set[str]:
-    """As the usual renderers make them from headings, and those that are written out."""
+    """Return the anchors of a page: those that renderers make from headings, and those that are written out."""
     prose = re.sub(r"^ *```.*?^ *```$", "", page, flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     made = {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
@@ -105,19 +107,19 @@ def test_a_page_names_only_flags_that_exist(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_of_ours_have_only_flags_that_exist(page: str) -> None:
+def test_commands_have_only_flags_that_exist(page: str) -> None:
     for program, rest in own_commands(PAGES[page]):
         used = {match[1] for word in rest.split() if (match := re.match(r"--?([A-Za-z][\w-]*)", word))}
         assert used <= OWN_FLAGS[program] | {"h"}, f"{program}{rest}"
 
 
-def test_pages_name_the_flags_of_other_programs_that_are_listed_here() -> None:
+def test_every_listed_flag_of_another_program_is_named_by_a_page() -> None:
     spans = {span.lstrip("-").partition("=")[0] for page in PAGES.values() for span in code_spans(page)}
     assert set().union(*OTHERS_FLAGS.values()) <= spans
 
 
 @pytest.mark.parametrize(("page", "program"), [("install-by-hand.md", "gas-extender"), ("plugin.md", "gas-plugin")])
-def test_the_service_of_the_installation_uses_only_flags_that_exist(page: str, program: str) -> None:
+def test_the_systemd_service_uses_only_flags_that_exist(page: str, program: str) -> None:
     (command,) = re.findall(r"^ExecStart=(.*?)[^\\]$", PAGES[page], re.DOTALL | re.MULTILINE)
     used = set(re.findall(r"--([A-Za-z-]+)", command))
     assert used
@@ -135,9 +137,10 @@ def test_the_reference_has_every_outcome_of_a_response_to_kubelet(outcome: Outco
     assert re.search(rf"`gas_plugin_answers_total` .*\b{outcome}\b", PAGES["reference.md"])
 
 
-def test_pages_name_exactly_the_events_that_there_are() -> None:
+def test_pages_name_exactly_the_events_that_the_code_writes() -> None:
     written = set(re.findall(r"\"(GPU[A-Z][A-Za-z]+|NoGPU[A-Za-z]+)\"", SOURCES))
-    named = {event for page in PAGES.values() for event in re.findall(r"\b(?:No)?GPU[A-Z][a-z][A-Za-z]+\b", page)}
+    pages = [text for page, text in PAGES.items() if page != "CHANGELOG.md"]
+    named = {event for page in pages for event in re.findall(r"\b(?:No)?GPU[A-Z][a-z][A-Za-z]+\b", page)}
     assert written == named
 
 
@@ -171,7 +174,7 @@ def test_the_page_on_nodes_has_the_telemetry_label(name: str, place: str) -> Non
     assert name + place in {row[0] for row in table_rows(NODES)}
 
 
-def test_the_page_on_nodes_has_the_namespace_of_telemetry_labels_and_the_word_for_a_whole_board() -> None:
+def test_the_page_on_nodes_has_the_telemetry_namespace_and_the_value_for_a_pci_group() -> None:
     assert f"`{names.TELEMETRY_PREFIX}POLICY/`" in NODES
     assert f"`{names.WHOLE_PCI_GROUP}`" in NODES
 
@@ -189,7 +192,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("kind", [each.kind for each in REFUSALS])
-def test_the_page_on_troubles_says_what_to_do_about_each_kind_of_refusal(kind: str) -> None:
+def test_the_troubleshooting_page_has_each_kind_of_refusal(kind: str) -> None:
     assert kind in {row[1] for row in table_rows(TROUBLESHOOTING) if len(row) == 3}
 
 
@@ -210,68 +213,94 @@ def test_the_page_on_troubles_says_what_to_do_about_each_kind_of_refusal(kind: s
     ],
     ids=lambda refused: refused.kind,
 )
-def test_the_page_on_troubles_has_the_sentence_as_it_is_said(refused: refusal.Refusal) -> None:
+def test_the_troubleshooting_page_has_the_exact_sentence(refused: refusal.Refusal) -> None:
     assert f"`{refused}`" in TROUBLESHOOTING
 
 
-def test_the_rules_for_the_role_are_those_that_the_end_to_end_tests_run_under_or_fewer() -> None:
+def test_the_explained_role_has_no_more_rules_than_the_end_to_end_tests_use() -> None:
     allowed = {
         (*rule["apiGroups"], resource): set(rule["verbs"]) for rule in FULL_RULES for resource in rule["resources"]
     }
-    told = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
-    assert {resource for rule in told for resource in rule["resources"]} == {
+    explained = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
+    assert {resource for rule in explained for resource in rule["resources"]} == {
         "pods",
         "nodes",
         "pods/binding",
         "events",
         "leases",
     }
-    for rule in told:
+    for rule in explained:
         for resource in rule["resources"]:
             assert set(rule["verbs"]) <= allowed[(*rule["apiGroups"], resource)]
 
 
-def test_the_role_of_the_installation_is_the_one_that_is_explained() -> None:
-    told = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
+def test_the_role_of_the_installation_by_hand_is_the_explained_one() -> None:
+    explained = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
     (manifest,) = re.findall(
         r"kubectl apply -f - <<'END'\n(.*?)^END$", PAGES["install-by-hand.md"], re.DOTALL | re.MULTILINE
     )
     (role,) = (each for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
-    assert role["rules"] == [rule for rule in told if rule["resources"] != ["leases"]]
+    assert role["rules"] == [rule for rule in explained if rule["resources"] != ["leases"]]
 
 
-def test_the_rules_of_the_plugin_are_those_that_the_end_to_end_tests_run_under() -> None:
-    (told,) = (yaml.safe_load(block) for block in blocks(PLUGIN, "yaml"))
-    assert told["rules"] == list(PLUGIN_RULES)
+def test_the_plugins_role_is_the_one_that_the_end_to_end_tests_use() -> None:
     (manifest,) = re.findall(r"kubectl apply -f - <<'END'\n(.*?)^END$", PLUGIN, re.DOTALL | re.MULTILINE)
     (role,) = (each for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
-    assert role["rules"] == told["rules"]
+    assert role["rules"] == list(PLUGIN_RULES)
 
 
 def _as_rules(block: str) -> str:
     return block if block.startswith("rules:") else f"rules:\n{block}"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_names_only_manifests_and_examples_that_are_there(page: str) -> None:
+FOLDERS = ("gas", "configurator", "deploy", "examples", "tests", "scripts", "benchmarks", "docs")
+PROJECT_PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w/+.,{{}}*-]*")
+
+
+def expanded(path: str) -> Iterator[str]:
+    """Yield the paths that a pattern with one pair of braces names: ``gas/{cards,amounts}.py``."""
+    before, brace, rest = path.partition("{")
+    if not brace:
+        yield path
+        return
+    names_in_braces, _, after = rest.partition("}")
+    yield from (f"{before}{name}{after}" for name in names_in_braces.split(","))
+
+
+def exists(path: str) -> bool:
+    """Return whether a path of the project is there: a file, a folder, a module without its ending, a pattern."""
+    path = path.rstrip(".,/")
+    return any(ROOT.glob(path)) or (ROOT / f"{path}.py").is_file()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_a_page_names_only_files_and_modules_that_exist(page: str) -> None:
     code = "\n".join([*code_spans(PAGES[page]), *blocks(PAGES[page], "sh")])
-    named = [name.rstrip(".") for name in re.findall(r"(?<![\w/])(?:deploy|examples|tests|scripts)/[\w/+.-]+", code)]
-    assert [name for name in named if not (ROOT / name).exists()] == []
+    named = {each for path in PROJECT_PATH.findall(code) for each in expanded(path)}
+    assert sorted(path for path in named if not exists(path)) == []
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.keys() - {"README.md"}))
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_a_page_names_only_python_modules_that_exist(page: str) -> None:
+    modules = {
+        name for span in code_spans(PAGES[page]) for name in re.findall(r"\b(?:gas|configurator)(?:\.\w+)+", span)
+    }
+    found = (re.sub(r"(\.[A-Z]\w*)+(\.\w+)*$", "", name).replace(".", "/") for name in modules)
+    assert sorted(path for path in found if not exists(path)) == []
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.keys() - {"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}))
 def test_the_first_page_links_to_the_page(page: str) -> None:
     assert f"](docs/{page})" in PAGES["README.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_somewhere(page: str) -> None:
-    folder = ROOT if page == "README.md" else ROOT / "docs"
     for target in re.findall(r"\]\(([^)\s]+)\)", PAGES[page]):
         if target.startswith("https://"):
             continue
         file, _, anchor = target.partition("#")
-        path = folder / file if file else folder / page
+        path = PATHS[page].parent / file if file else PATHS[page]
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(path.read_text(encoding="utf-8")), target
