@@ -15,16 +15,13 @@ from benchmarks.clusters import Size, node_names, nodes, placed_pods
 from benchmarks.filter import question
 from benchmarks.plot import Line, plot
 from benchmarks.results import Figure, Results
-from gas.extender.expected_binds import ExpectedBinds
+from gas.extender.decider import Decider, Options
 from gas.extender.filter import Filter
 from gas.extender.metrics import Metrics
 from gas.extender.nodes import Nodes
-from gas.extender.pods import Pods
-from gas.extender.refusals import Refusals
-from gas.extender.verdicts import Verdicts
-from gas.ledger import Ledger
+from gas.extender.pending_binds import PendingBinds
 from gas.objects import Node, Pod
-from gas.placement.place import DEFAULT_STEP_LIMIT
+from gas.vocabularies import DEFAULT
 
 ROUNDS = 15
 NODES = (500, 1000, 2000, 5000, 10_000)
@@ -61,7 +58,7 @@ def growth() -> Results:
 
 async def _times(size: Size, cards: int) -> Mapping[str, float]:
     """Milliseconds by what is asked."""
-    filter_nodes, known = _deciders(size, cards)
+    filter_nodes, known = _decider(size, cards)
     asked = node_names(size)
     amounts = {"i915": 1, "millicores": 100, "memory.max": 10**8}
     body = question(asked, amounts)
@@ -83,33 +80,22 @@ async def _times(size: Size, cards: int) -> Mapping[str, float]:
     }
 
 
-def _deciders(size: Size, cards: int) -> tuple[Filter, Nodes]:
-    def changed(name: str) -> None:
-        verdicts.forget(name)
-
-    ledger = Ledger(on_change=changed)
-    known = Nodes(on_change=changed)
-    verdicts = Verdicts(known, ledger, balanced=None, step_limit=DEFAULT_STEP_LIMIT)
-    pods = Pods(ledger)
-    known.replaced(msgspec.convert(nodes(size, cards=cards), list[Node]))
+def _decider(size: Size, cards: int) -> tuple[Filter, Nodes]:
+    decider = Decider(Options(vocabularies=DEFAULT))
+    decider.nodes.replaced(msgspec.convert(nodes(size, cards=cards), list[Node]))
     placed = [
         each | {"metadata": each["metadata"] | {"uid": each["metadata"]["name"]}}
         for each in placed_pods(size, 1, cards=cards)
     ]
-    pods.replaced(msgspec.convert(placed, list[Pod]))
+    decider.pods.replaced(msgspec.convert(placed, list[Pod]))
     filter_nodes = Filter(
-        verdicts,
-        ledger,
-        Refusals(),
-        ExpectedBinds(patience=0),
+        decider,
+        PendingBinds(patience=0),
         Metrics("growth"),
-        nodes=known,
-        allowlist=False,
-        denylist=False,
         why_not_ready=lambda: None,
         on_refused=lambda _pod, _refusal: None,
     )
-    return filter_nodes, known
+    return filter_nodes, decider.nodes
 
 
 async def _median(filter_nodes: Filter, next_body: Callable[[], bytes]) -> float:

@@ -10,16 +10,16 @@ from statistics import median
 from benchmarks.results import Figure, Goal, Results
 from gas.amounts import sorted_amounts
 from gas.cards import Card, Tile
-from gas.extender.nodes import Nodes
-from gas.extender.verdicts import Verdicts
+from gas.extender.decider import Decider, Options
+from gas.extender.filter import in_turns
 from gas.intel import names
-from gas.ledger import Ledger
 from gas.objects import Node, NodeStatus, ObjectMeta
 from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.refusal import SearchLimitHit
+from gas.vocabularies import DEFAULT
 
 ROUNDS = 5
 NODES = 5000
@@ -114,13 +114,14 @@ def _milliseconds(need: PodNeed, inventory: Inventory, usage: Usage, *, rounds: 
 def _whole_filter() -> Figure:
     """Such a pod and thousands of nodes of which no two are alike: the scheduler must get its answer in time."""
     need, _, _ = _bins(containers=12)
-    known = Nodes(on_change=lambda _name: None)
+    decider = Decider(Options(vocabularies=DEFAULT))
     total = sum(dict(container.per_card)["millicores"] for container in need.containers)
-    known.replaced([_node(number, total - 8 * (number % 5) + number // 5 % 8, number) for number in range(NODES)])
-    verdicts = Verdicts(known, Ledger(), balanced=None, step_limit=DEFAULT_STEP_LIMIT)
+    decider.nodes.replaced(
+        [_node(number, total - 8 * (number % 5) + number // 5 % 8, number) for number in range(NODES)]
+    )
     asked = [f"node-{number:05}" for number in range(NODES)]
     started = time.perf_counter()
-    asyncio.run(verdicts.of(need, asked))
+    asyncio.run(in_turns(decider.verdicts.of(need, asked)))
     return Figure(
         f"a whole filter of such a pod on {NODES:,} nodes, no two alike",
         1e3 * (time.perf_counter() - started),

@@ -13,7 +13,7 @@ from gas.errors import GasError
 from gas.placement.choice import Footprint
 from gas.placement.inventory import UNUSED, Usage
 
-BooksState = tuple[object, ...]
+LedgerState = tuple[object, ...]
 """What is booked on one node: each card, its amounts by name and its tiles, all in order and in one row. Thousands of
 them are kept, and so they are a fifth of the size of sets in sets."""
 
@@ -161,7 +161,7 @@ class Ledger:
         tiles = {card: frozenset(counts) for card, counts in books.tiles.items()}
         return Usage(amounts=books.amounts, tiles=tiles)
 
-    def state(self, node: str) -> BooksState:
+    def state(self, node: str) -> LedgerState:
         """The value of `usage`: equal for nodes on which the same is booked, by whomever."""
         books = self._nodes.get(node)
         if books is None:

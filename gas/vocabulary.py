@@ -182,6 +182,14 @@ class Vocabulary:
     nodes: NodeWords
     devices: DeviceWords
 
+    def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        """Return the choice written on a pod, by us or by the system that the vocabulary comes from; None if none is.
+
+        Raises MalformedAnnotation if what is written cannot be a choice for this need.
+        """
+        choice = read_choice(pod, need)
+        return self.choices.read(pod, need, node) if choice is None else choice
+
 
 class Vocabularies:
     """The vocabularies that are switched on, asked as one.
@@ -216,7 +224,7 @@ class Vocabularies:
 
     def booked_need(self, pod: Pod) -> PodNeed:
         """Return what a bound pod takes, in the first vocabulary that it speaks. Raises BadNeed."""
-        vocabulary = self._of(pod)
+        vocabulary = self.spoken_by(pod)
         return vocabulary.pods.booked_need(pod) if vocabulary else PodNeed(())
 
     def write_choice(self, pod: Pod, need: PodNeed, choice: Choice, moment: int) -> dict[str, str]:
@@ -228,20 +236,10 @@ class Vocabularies:
         from a template made of another pod, or from a forger.
         """
         fresh = choice_annotations(need, choice, timestamp_ns=moment)
-        if need.wants_cards and (vocabulary := self._of(pod)) is not None:
+        if need.wants_cards and (vocabulary := self.spoken_by(pod)) is not None:
             fresh |= vocabulary.choices.write(pod, need, choice, moment)
         outdated = {name: "" for name in self.annotations if pod.annotations.get(name) and name not in fresh}
         return outdated | fresh
-
-    def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
-        """Return the choice written on a pod, by us or by the system that its vocabulary comes from; None if none is.
-
-        Raises MalformedAnnotation when what is written cannot be a choice for this need.
-        """
-        choice = read_choice(pod, need)
-        if choice is None and (vocabulary := self._of(pod)) is not None:
-            return vocabulary.choices.read(pod, need, node)
-        return choice
 
     def source(self, node: Node) -> Hashable:
         """Return every part of a node's object that `facts` depends on, by value."""
@@ -251,7 +249,8 @@ class Vocabularies:
         """Return what a node says about its cards in all vocabularies together."""
         return merged_facts([facts for each in self._all if (facts := each.nodes.facts(node)) is not None])
 
-    def _of(self, pod: Pod) -> Vocabulary | None:
+    def spoken_by(self, pod: Pod) -> Vocabulary | None:
+        """Return the first vocabulary that a pod is written in, None if it asks for no cards in any."""
         return next((each for each in self._all if each.pods.speaks(pod)), None)
 
 

@@ -13,8 +13,7 @@ from configurator.flags import Flags as ConfiguratorFlags
 from gas.daemon.flags import CommandFlags, Flag, flags_of
 from gas.decision import names as decision
 from gas.doctor.flags import Flags as DoctorFlags
-from gas.extender.card_books import CardBooks
-from gas.extender.card_series import card_series
+from gas.extender.card_summaries import CardSummary, card_series
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.intel import names
@@ -181,7 +180,7 @@ def metrics() -> dict[str, list[tuple[str, str, str, str]]]:
 
 
 async def _of_cards() -> list[tuple[str, str, str, str]]:
-    card = CardBooks(node="n", card="card0", capacity={"i915": 1}, booked={"i915": 1}, pods=1)
+    card = CardSummary(node="n", card="card0", capacity={"i915": 1}, booked={"i915": 1}, pods=1)
     text = "".join([piece async for piece in card_series(lambda: [card])])
     families = re.findall(r"^# HELP (\S+) (.+)\n# TYPE \S+ (\S+)\n\S+?{(.*)} ", text, re.MULTILINE)
     return [

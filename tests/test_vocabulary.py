@@ -81,7 +81,9 @@ class TestChoices:
     def test_what_we_wrote_is_read_before_what_the_old_system_wrote(self) -> None:
         def cards_of(annotations: Mapping[str, str]) -> list[Card]:
             bound = pod(slices(3), annotations=annotations)
-            choice = BOTH.read_choice(bound, BOTH.booked_need(bound), None)
+            vocabulary = BOTH.spoken_by(bound)
+            assert vocabulary is not None
+            choice = vocabulary.read_choice(bound, BOTH.booked_need(bound), None)
             return [card for each in choice.containers for card in each.cards] if choice else []
 
         assert cards_of({CARD: "1"}) == [Card(1)]

@@ -55,14 +55,21 @@ async def bind_pod(
     await api.request("POST", paths.binding(namespace, name), body=msgspec.json.encode(binding))
 
 
-async def patch_pod_labels(
-    api: ApiServer, namespace: str, name: str, uid: str, labels: Mapping[str, str | None]
+async def patch_pod_metadata(
+    api: ApiServer,
+    namespace: str,
+    name: str,
+    uid: str,
+    *,
+    labels: Mapping[str, str | None],
+    annotations: Mapping[str, str | None],
 ) -> bool:
-    """Set labels of the pod with this UID and remove those whose value is None; the others stay.
+    """Set labels and annotations of the pod with this UID and remove those whose value is None; the others stay.
 
     Returns False if that pod is gone. A new pod of the same name is left alone.
     """
-    return await _patch_pod_metadata(api, namespace, name, {"uid": uid, "labels": labels})
+    metadata = {"uid": uid, "labels": labels, "annotations": annotations}
+    return await _patch_pod_metadata(api, namespace, name, metadata)
 
 
 async def patch_pod_annotations(

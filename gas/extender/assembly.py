@@ -1,161 +1,129 @@
-"""The extender's parts and who tells whom. Everything is wired here, by hand."""
+"""The extender's parts and their connections. Everything is wired here, by hand."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import uuid
 from functools import partial
-
-from cachetools import TTLCache
 
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
-from gas.cluster.events import Events, Involved
-from gas.cluster.lease import LeaderElection
-from gas.cluster.listing import Lister
-from gas.cluster.objects import bind_pod, get_pod, patch_node_annotations, patch_pod_labels
+from gas.cluster.events import Events
+from gas.cluster.objects import bind_pod, get_pod, patch_node_annotations, patch_pod_metadata
 from gas.cluster.watch import Watch
-from gas.errors import GasError
+from gas.extender.announcer import (
+    Announcement,
+    Announcer,
+    allocation_corrected,
+    booking_mismatch,
+    invalid_labels,
+)
 from gas.extender.bind import Binder
-from gas.extender.descheduling import Descheduler
-from gas.extender.expected_binds import ExpectedBinds
-from gas.extender.filter import Filter
+from gas.extender.decider import Decider, Options
+from gas.extender.descheduler import Descheduler
+from gas.extender.filter import Filter, in_turns
 from gas.extender.flags import Flags
+from gas.extender.leadership import Leadership
 from gas.extender.metrics import Metrics
-from gas.extender.nodes import Nodes
-from gas.extender.pods import Pods, asks_for_gpu
+from gas.extender.node_queue import NodeQueue
+from gas.extender.observer import Observer
+from gas.extender.pending_binds import PendingBinds
 from gas.extender.readiness import Readiness
-from gas.extender.refusals import PodRefusal, Refusals
-from gas.extender.verdicts import Verdicts
-from gas.extender.waking import Waker
-from gas.ledger import Ledger
+from gas.extender.requeuer import Requeuer
 from gas.objects import Node, Pod
 from gas.placement.place import DEFAULT_STEP_LIMIT
+from gas.vocabularies import DEFAULT
+from gas.vocabulary import NeedOptions
 
 logger = logging.getLogger(__name__)
-
-TELL_AGAIN = 300.0
-"""Seconds before an event tells again that a pod waits for the same reasons."""
 
 LEADERS_WRITE_TIMEOUT = 4.0
 """Seconds for a Binding: less than lies between the end of a leader's time and the first moment of the next one's."""
 
 
 class Extender:
-    """Everything that decides, with its watches and writes on one API server. Nothing runs before `run`."""
+    """The decider, with its watches and writes on one API server. Nothing runs before `run`.
+
+    filter, binder  the verbs
+    """
 
     def __init__(self, api: ApiServer, flags: Flags, metrics: Metrics) -> None:
-        self._api = api
-        self._metrics = metrics
-        self._told: TTLCache[tuple[str, frozenset[str]], None] = TTLCache(10_000, TELL_AGAIN)
-        self._catching_up: asyncio.Task[None] | None = None
-        self._found_waiting: frozenset[str] = frozenset()
-        self.refusals = Refusals()
-        expected_binds = ExpectedBinds()
-        self.events = Events(api)
-        self.ledger = Ledger(on_change=self._node_changed)
-        self.nodes = Nodes(on_change=self._node_object_changed)
-        self.pods = Pods(
-            self.ledger,
-            on_bound=self._pod_bound,
-            on_release=self._released,
-            on_gone=self.refusals.drop,
-            tiles_of_cards=self.nodes.tiles_of_cards,
-            on_correction=self._corrected,
-            on_trouble=self._tell_trouble,
+        options = Options(
+            vocabularies=DEFAULT,
+            need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist),
+            balanced=flags.balanced_resource,
+            step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
         )
-        self.pod_watch = Watch(api, paths.pods(), Pod, self.pods, keep=asks_for_gpu)
-        self.node_watch = Watch(api, paths.nodes(), Node, self.nodes)
-        self.election = (
-            LeaderElection(
+        speaks = options.vocabularies.speaks
+        reports = _Reports(metrics)
+        self.decider = decider = Decider(options, reports)
+        self.pod_watch = Watch(api, paths.pods(), Pod, decider.pods, keep=speaks)
+        self.node_watch = Watch(api, paths.nodes(), Node, decider.nodes)
+        self.leadership = (
+            Leadership(
                 api,
                 flags.lease_namespace,
                 flags.lease_name,
-                identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-                on_change=self._leadership_changed,
+                pods=decider.pods,
+                speaks=speaks,
+                synced=self.pod_watch.synced,
             )
             if flags.leader_elect
             else None
         )
-        self.readiness = Readiness(
-            {"nodes": self.node_watch, "pods": self.pod_watch},
-            election=self.election,
+        self.readiness = Readiness({"nodes": self.node_watch, "pods": self.pod_watch}, self.leadership)
+        may_act = self.readiness.may_act
+        self._events = Events(api)
+        self._announcer = Announcer(self._events, reports.announcements, decider, acts=may_act)
+        self._requeuer = Requeuer(
+            reports.freed_nodes, decider, metrics, patch_node=partial(patch_node_annotations, api), acts=may_act
         )
-        self.waker = Waker(partial(patch_node_annotations, api), metrics, anybody_waits=self._anybody_waits)
-        self.descheduler = Descheduler(
-            self.nodes,
-            self.pods,
-            self.ledger,
-            metrics,
-            patch_labels=partial(patch_pod_labels, api),
-            acts=self.readiness.may_act,
+        self._descheduler = Descheduler(
+            reports.changed_nodes, decider, metrics, patch_pod=partial(patch_pod_metadata, api), acts=may_act
         )
-        self.verdicts = Verdicts(
-            self.nodes,
-            self.ledger,
-            balanced=flags.balanced_resource,
-            step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
-        )
+        pending_binds = PendingBinds()
         self.filter = Filter(
-            self.verdicts,
-            self.ledger,
-            self.refusals,
-            expected_binds,
+            decider,
+            pending_binds,
             metrics,
-            nodes=self.nodes,
-            allowlist=flags.allowlist,
-            denylist=flags.denylist,
             why_not_ready=self.readiness.why_not,
-            on_refused=self._tell_refused,
+            on_refused=self._announcer.pod_refused,
         )
         self.binder = Binder(
-            self.verdicts,
-            self.ledger,
-            self.pods,
-            self.refusals,
-            expected_binds,
-            metrics=metrics,
-            allowlist=flags.allowlist,
-            denylist=flags.denylist,
+            decider,
+            pending_binds,
+            metrics,
             bind_pod=partial(bind_pod, api),
             get_pod=partial(get_pod, api),
             why_not_ready=self.readiness.why_not,
-            on_release=self._released,
+            vanished=reports.vanished_pods,
             write_timeout=LEADERS_WRITE_TIMEOUT if flags.leader_elect else None,
         )
-        self._show_metrics()
+        self._show_metrics(metrics)
 
     async def run(self) -> None:
-        """Watch, elect, patch and tell, until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for loop in (self.node_watch, self.waker, self.descheduler, self.events):
-                    tasks.create_task(loop.run())
-                tasks.create_task(self._watch_pods())
-                tasks.create_task(self._look_ahead())
-                if self.election is not None:
-                    tasks.create_task(self.election.run())
-                tasks.create_task(self._report_ready())
-        finally:
-            if self._catching_up is not None:
-                self._catching_up.cancel()
-
-    async def _watch_pods(self) -> None:
-        """After the nodes: whether a pod's annotations name cards that there are is asked when the pod is seen."""
-        await self.node_watch.synced.wait()
-        await self.pod_watch.run()
-
-    async def _look_ahead(self) -> None:
-        """So that the first question does not have to look into the books of every node."""
-        await self.pod_watch.synced.wait()
-        await self.verdicts.look_ahead()
+        """Run all tasks until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for loop in (
+                self.node_watch,
+                self.binder,
+                self._requeuer,
+                self._descheduler,
+                self._announcer,
+                self._events,
+            ):
+                tasks.create_task(loop.run())
+            tasks.create_task(self._watch_pods())
+            tasks.create_task(self._look_ahead())
+            tasks.create_task(self.readiness.report(self._begin_to_act))
+            if self.leadership is not None:
+                tasks.create_task(self.leadership.run())
 
     async def finish(self, patience: float) -> None:
-        """Look at what may or may not have been bound, then hand the Lease over. To be awaited before `run` ends.
+        """Read the pods that may or may not be bound, then hand the Lease over. To be awaited before `run` ends.
 
-        With a bind still under way the Lease is kept until it runs out, as nobody else must decide before that.
+        If a bind is still in progress after ``patience`` seconds, the Lease is kept until it runs out, since no other
+        replica must decide before that.
         """
         try:
             await asyncio.wait_for(self.binder.settle(), patience)
@@ -164,120 +132,64 @@ class Extender:
                 "stopping although it is not known of every pod whether it was bound; the next start reads it"
             )
             return
-        if self.election is not None:
-            await self.election.release()
+        if self.leadership is not None:
+            await self.leadership.release()
 
-    def _node_object_changed(self, node: str) -> None:
-        self._node_changed(node)
-        self._released(node)  # a label that is gone or a larger resource makes room, too
-        facts = self.nodes.facts(node)
-        if facts is not None and facts.problems and self.readiness.may_act():
-            self._tell_problems(node, facts.problems)
+    async def _watch_pods(self) -> None:
+        """Watch pods once the nodes are known: a bound pod is checked against its node when it is first seen."""
+        await self.node_watch.synced.wait()
+        await self.pod_watch.run()
 
-    def _node_changed(self, node: str) -> None:
-        self.verdicts.forget(node)
-        self.descheduler.check(node)
+    async def _look_ahead(self) -> None:
+        """Find out the states of all nodes before the first filter needs them."""
+        await self.pod_watch.synced.wait()
+        await in_turns(self.decider.verdicts.look_ahead())
 
-    def _pod_bound(self, node: str) -> None:
-        self.descheduler.check(node)
+    def _begin_to_act(self) -> None:
+        self._announcer.announce_all()
+        self._requeuer.requeue_all()
 
-    def _released(self, node: str) -> None:
-        if self.readiness.may_act():
-            self.waker.released(node)
-
-    def _anybody_waits(self) -> bool:
-        """Whether a pod waits that was refused here, or that somebody may have refused before we were ready."""
-        waiting = self.pods.waiting
-        refused = any(uid in waiting and not refusal.is_final for uid, refusal in self.refusals)
-        return refused or not self._found_waiting.isdisjoint(waiting)
-
-    def _leadership_changed(self, leads: bool) -> None:  # noqa: FBT001 -- the election's own form
-        self.readiness.catching_up = True
-        if self._catching_up is not None:
-            self._catching_up.cancel()
-        self._catching_up = asyncio.get_running_loop().create_task(self._catch_up()) if leads else None
-
-    async def _catch_up(self) -> None:
-        """List the pods once more: the last binds of the old leader may still be on their way to our watch."""
-        lister = Lister(self._api, paths.pods(), Pod, keep=asks_for_gpu)
-        while True:
-            await self.pod_watch.synced.wait()
-            try:
-                listing = await lister.fetch()
-                self.pods.learn(listing.objects)
-            except GasError as error:
-                logger.warning("cannot read yet what the last leader did: %s", error)
-            except Exception:
-                logger.exception("what the last leader did could not be taken in")
-            else:
-                self.readiness.catching_up = False
-                return
-            await asyncio.sleep(1.0)
-
-    async def _report_ready(self) -> None:
-        """Log every change of readiness; there is no other place where all of its reasons meet."""
-        before: str | None = ""
-        while True:
-            why_not = self.readiness.why_not()
-            if why_not != before:
-                logger.info("ready" if why_not is None else f"not ready: {why_not}")
-                if why_not is None:
-                    self._tell_all_problems()
-                    self._wake_those_found_waiting()
-            before = why_not
-            await asyncio.sleep(0.05)
-
-    def _wake_those_found_waiting(self) -> None:
-        """Room may have come free while nobody was there to say so."""
-        self._found_waiting = frozenset(self.pods.waiting)
-        for name, _ in self.nodes:
-            self._released(name)
-
-    def _tell_all_problems(self) -> None:
-        for bound in self.pods.in_trouble.values():
-            if bound.trouble is not None:
-                self._tell_trouble(bound.object, bound.trouble.sentence)
-        for name, facts in self.nodes:
-            if facts.problems:
-                self._tell_problems(name, facts.problems)
-
-    def _tell_problems(self, node: str, problems: tuple[str, ...]) -> None:
-        # kubectl describe looks for a node's events under its name as UID, as kubelet writes them.
-        involved = Involved(kind="Node", name=node, uid=node)
-        self.events.post(involved, severity="Warning", reason="GPULabelsMakeNoSense", message="; ".join(problems))
-
-    def _tell_refused(self, pod: Pod, refusal: PodRefusal) -> None:
-        key = (pod.uid, frozenset(refusal.reasons))
-        if key not in self._told and pod.uid in self.pods.waiting:  # somebody may ask about a pod that is not there
-            self._told[key] = None
-            self.events.post(_involved(pod), severity="Warning", reason="NoGPUCardFits", message=refusal.summary())
-
-    def _corrected(self, pod: Pod) -> None:
-        self._metrics.corrections.inc()
-        sentence = "kubelet gave it other cards than were decided; the books follow the receipt on it"
-        if self.readiness.may_act():
-            self.events.post(_involved(pod), severity="Warning", reason="GPUCardsCorrected", message=sentence)
-
-    def _tell_trouble(self, pod: Pod, sentence: str) -> None:
-        if self.readiness.may_act():
-            self.events.post(_involved(pod), severity="Warning", reason="GPUCardsNotAsBooked", message=sentence)
-
-    def _show_metrics(self) -> None:
-        metrics = self._metrics
+    def _show_metrics(self, metrics: Metrics) -> None:
+        leadership, pods = self.leadership, self.decider.pods
         metrics.ready.set_function(self.readiness.may_act)
-        election = self.election
-        metrics.leader.set_function(lambda: election.leads if election is not None else 1)
-        troubles = self.pods.in_trouble
-        metrics.unannotated_pods.set_function(
-            lambda: sum(pod.trouble is not None and pod.trouble.unannotated for pod in troubles.values())
-        )
-        metrics.unreadable_annotations.set_function(
-            lambda: sum(pod.trouble is not None and not pod.trouble.unannotated for pod in troubles.values())
-        )
-        metrics.descheduled_pods.set_function(lambda: len(self.pods.descheduled))
+        metrics.leader.set_function(lambda: leadership.leads if leadership is not None else 1)
+        metrics.unannotated_pods.set_function(lambda: _count_troubles(self.decider, unannotated=True))
+        metrics.unreadable_annotations.set_function(lambda: _count_troubles(self.decider, unannotated=False))
+        metrics.descheduled_pods.set_function(lambda: len(pods.descheduled))
         metrics.watches.follow("nodes", self.node_watch)
         metrics.watches.follow("pods", self.pod_watch)
 
 
-def _involved(pod: Pod) -> Involved:
-    return Involved(kind="Pod", name=pod.metadata.name, uid=pod.uid, namespace=pod.metadata.namespace or "default")
+class _Reports(Observer):
+    """Queues between the decider and the tasks that act on what it reports."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.changed_nodes = NodeQueue()
+        self.freed_nodes = NodeQueue()
+        self.announcements: asyncio.Queue[Announcement] = asyncio.Queue()
+        self.vanished_pods: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    def node_changed(self, node: str) -> None:
+        self.changed_nodes.add(node)
+
+    def cards_freed(self, node: str) -> None:
+        self.freed_nodes.add(node)
+
+    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
+        self.announcements.put_nowait(invalid_labels(node, problems))
+
+    def allocation_corrected(self, pod: Pod) -> None:
+        self._metrics.corrections.inc()
+        self.announcements.put_nowait(allocation_corrected(pod))
+
+    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
+        self.announcements.put_nowait(booking_mismatch(pod, sentence))
+
+    def reservation_vanished(self, uid: str, pod: str) -> None:
+        self.vanished_pods.put_nowait((uid, pod))
+
+
+def _count_troubles(decider: Decider, *, unannotated: bool) -> int:
+    troubles = (bound.trouble for bound in decider.pods.in_trouble.values())
+    return sum(trouble is not None and trouble.unannotated == unannotated for trouble in troubles)

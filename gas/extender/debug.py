@@ -1,36 +1,37 @@
-"""The books and the last refusals as JSON, for people and for the commands and pages to come."""
+"""The ledger and the last refusals as JSON, for people and for programs that show them."""
 
 from __future__ import annotations
 
 import msgspec
 
-from gas.extender.card_books import card_books
-from gas.extender.nodes import Nodes, with_problems
-from gas.extender.pods import Pods, rebuilt_books
+from gas.extender.card_summaries import card_summaries
+from gas.extender.decider import Decider
+from gas.extender.pods import Pods
 from gas.extender.refusals import Refusals
 from gas.ledger import Booking, Ledger, State
 
 
-def books_json(nodes: Nodes, pods: Pods, ledger: Ledger) -> bytes:
-    """``/debug/books``.
+def books_json(decider: Decider) -> bytes:
+    """Return the body of ``/debug/books``.
 
-    nodes        node -> card -> capacity, booked, tiles held, number of pods, whether disabled
-    pods         UID -> what it holds where
+    nodes        node -> card -> capacity, amounts booked, tiles held, number of pods, whether disabled
+    pods         UID -> which cards it holds on which node
     trouble      bound GPU pods whose annotations are not what is booked, by UID
-    problems     nodes whose labels make no sense somewhere
-    differences  where books made anew from the pods' objects would differ; pods in trouble apart, always empty
+    problems     nodes with labels, annotations or resources that cannot be used
+    differences  where a ledger made anew from the pods' objects would differ, apart from pods in trouble; always empty
     """
+    nodes, pods, ledger = decider.nodes, decider.pods, decider.ledger
     by_node: dict[str, dict[str, object]] = {}
-    for books in card_books(nodes, ledger):
-        facts = nodes.facts(books.node)
-        held = ledger.usage(books.node).tiles
-        card = next((card for card in ledger.holders(books.node) if str(card) == books.card), None)
-        by_node.setdefault(books.node, {})[books.card] = {
-            "capacity": dict(books.capacity),
-            "booked": dict(books.booked),
-            "tiles": sorted(held.get(card, ())) if card is not None else [],
-            "pods": books.pods,
-            "disabled": facts is not None and books.card in {str(card) for card in facts.inventory.disabled},
+    for summary in card_summaries(decider):
+        facts = nodes.facts(summary.node)
+        tiles = ledger.usage(summary.node).tiles
+        card = next((card for card in ledger.holders(summary.node) if str(card) == summary.card), None)
+        by_node.setdefault(summary.node, {})[summary.card] = {
+            "capacity": dict(summary.capacity),
+            "booked": dict(summary.booked),
+            "tiles": sorted(tiles.get(card, ())) if card is not None else [],
+            "pods": summary.pods,
+            "disabled": facts is not None and summary.card in {str(card) for card in facts.inventory.disabled},
         }
     return msgspec.json.encode(
         {
@@ -45,14 +46,20 @@ def books_json(nodes: Nodes, pods: Pods, ledger: Ledger) -> bytes:
                 for uid, bound in pods.in_trouble.items()
                 if bound.trouble is not None
             },
-            "problems": with_problems(nodes),
+            "problems": {name: facts.problems for name, facts in nodes if facts.problems},
             "differences": differences(pods, ledger),
         }
     )
 
 
 def refusals_json(refusals: Refusals) -> bytes:
-    """``/debug/refusals``: by pod UID the pod, the time, how many nodes gave each reason, and numbers card by card."""
+    """Return the body of ``/debug/refusals``, by pod UID.
+
+    pod      ``namespace/name``
+    time     seconds since the epoch
+    reasons  how many nodes gave each reason
+    details  for some of the nodes, the numbers card by card
+    """
     return msgspec.json.encode(
         {
             uid: {
@@ -67,18 +74,17 @@ def refusals_json(refusals: Refusals) -> bytes:
 
 
 def differences(pods: Pods, ledger: Ledger) -> list[str]:
-    """Sentences about held bookings that books made anew from the pods' objects would not have alike."""
-    fresh = rebuilt_books(pods)
-    known = {uid: booking for uid, booking in ledger.bookings() if booking.state is State.HELD}
-    anew = dict(fresh.bookings())
+    """Return a sentence for each held booking that a ledger made anew from the pods' objects would not have."""
+    held = {uid: booking for uid, booking in ledger.bookings() if booking.state is State.HELD}
+    anew = dict(pods.rebuilt_ledger().bookings())
     found = []
-    for uid in sorted({*known, *anew}):
+    for uid in sorted({*held, *anew}):
         if uid not in anew:
-            found.append(f"pod {known[uid].pod} ({uid}) is booked on {known[uid].node}, its object says nothing")
-        elif uid not in known:
-            found.append(f"pod {anew[uid].pod} ({uid}) is not booked, its object says node {anew[uid].node}")
-        elif known[uid] != anew[uid]:
-            found.append(f"pod {known[uid].pod} ({uid}) is booked otherwise than its object says")
+            found.append(f"pod {held[uid].pod} ({uid}) is booked on {held[uid].node}, its object names no cards")
+        elif uid not in held:
+            found.append(f"pod {anew[uid].pod} ({uid}) is not booked, its object names cards on {anew[uid].node}")
+        elif held[uid] != anew[uid]:
+            found.append(f"pod {held[uid].pod} ({uid}) is booked with other cards than its object names")
     return found
 
 

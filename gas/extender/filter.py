@@ -1,32 +1,27 @@
-"""The filter verb: which of the named nodes have room for the pod, card by card. Changes nothing."""
+"""The filter verb: from a request's body to a decision and a response."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from typing import TypeVar
 
 from gas.daemon.logs import VERBOSE
-from gas.extender.expected_binds import ExpectedBinds
+from gas.extender.decider import Decider, FilterDecision
 from gas.extender.metrics import Metrics
-from gas.extender.nodes import Nodes
+from gas.extender.pending_binds import PendingBinds
 from gas.extender.readiness import NotReady
-from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
-from gas.extender.verdicts import FITS, FITS_PREFERRED, Verdict, Verdicts
+from gas.extender.refusals import PodRefusal
+from gas.extender.verdicts import Turns
 from gas.extender.wire import BadRequest, FilterArgs, decode_filter, encode_filter_result
-from gas.intel.need import read_need
-from gas.ledger import Ledger
 from gas.objects import Pod
-from gas.placement.detail import card_details
-from gas.placement.need import PodNeed
-from gas.placement.refusal import PreferredElsewhere, SearchLimitHit, UnreadableNeed
-from gas.vocabulary import BadNeed, NeedOptions, NodeFacts
+from gas.placement.refusal import SearchLimitHit
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-Facts = Callable[[str], NodeFacts | None]
-"""Node name -> what is known of the node."""
 
 
 class Filter:
@@ -34,32 +29,22 @@ class Filter:
 
     Raises Unreadable if the body is not JSON, and NotReady while this replica may not decide.
 
-    why_not_ready  answers a sentence while nothing may be answered, None otherwise
-    on_refused     is called with a pod that no node has room for when it took per-card books to see it
+    why_not_ready  returns the reason while this replica may not decide, else None
+    on_refused     is called with a pod that no node has room for
     """
 
     def __init__(
         self,
-        verdicts: Verdicts,
-        ledger: Ledger,
-        refusals: Refusals,
-        expected_binds: ExpectedBinds,
+        decider: Decider,
+        pending_binds: PendingBinds,
         metrics: Metrics,
         *,
-        nodes: Nodes,
-        allowlist: bool,
-        denylist: bool,
         why_not_ready: Callable[[], str | None],
         on_refused: Callable[[Pod, PodRefusal], None],
     ) -> None:
-        self._verdicts = verdicts
-        self._ledger = ledger
-        self._refusals = refusals
-        self._expected_binds = expected_binds
+        self._decider = decider
+        self._pending_binds = pending_binds
         self._metrics = metrics
-        self._nodes = nodes
-        self._allowlist = allowlist
-        self._denylist = denylist
         self._why_not_ready = why_not_ready
         self._on_refused = on_refused
 
@@ -71,93 +56,40 @@ class Filter:
         except BadRequest as bad:
             self._metrics.requests.labels("filter", "bad-request").inc()
             return encode_filter_result(error=str(bad))
-        await self._expected_binds.wait(args.pod.uid)
-        passing, failed = await self._answer(args)
-        logger.debug("%d nodes pass, %d do not", len(passing), len(failed), extra={"pod": args.pod.key})
-        self._metrics.requests.labels("filter", "fits" if passing else "refused").inc()
-        if args.nodes is None:
-            return encode_filter_result(node_names=passing, failed=failed)
-        wanted = set(passing)
-        kept = [sent for sent in args.nodes if sent.node.name in wanted]
-        return encode_filter_result(node_names=passing, nodes=kept, failed=failed)
+        await self._pending_binds.wait(args.pod.uid)
+        decision = await in_turns(self._decider.filter(args, now=time.time()))
+        if decision.gets_cards and args.pod.uid:  # a question made by hand has no UID, and no bind follows it
+            self._pending_binds.passed(args.pod.uid)
+        self._report(args.pod, decision)
+        return _response(args, decision)
 
-    async def _answer(self, args: FilterArgs) -> tuple[list[str], dict[str, str]]:
-        names = args.node_names if args.nodes is None else [sent.node.name for sent in args.nodes]
-        try:
-            need = read_need(args.pod, NeedOptions(allowlist=self._allowlist, denylist=self._denylist))
-        except BadNeed as bad:
-            self._metrics.refusals.labels(UnreadableNeed.kind).inc()
-            logger.info("refused everywhere: %s", bad, extra={"pod": args.pod.key})
-            failed = dict.fromkeys(names or (), str(bad))
-            self._refusals.keep(
-                args.pod.uid, PodRefusal(args.pod.key, time.time(), {str(bad): len(failed)}, {}, is_final=True)
-            )
-            return [], failed
-        if not need.wants_cards:
-            return list(names or ()), {}
-        if args.nodes is None:
-            names = names or []
-            verdicts = await self._verdicts.of(need, names)
-            facts: Facts = self._nodes.facts
-        else:
-            # Believed as sent: an autoscaler asks about nodes that are not there yet.
-            sent = self._nodes.as_sent(each.node for each in args.nodes)
-            verdicts = await self._verdicts.as_sent(need, sent)
-            names = list(sent)
-            facts = sent.get
-        different = set(verdicts)
-        if different == {FITS}:
-            self._expect_bind(args.pod)
-            return names, {}
-        answers = dict(zip(names, verdicts, strict=True))
-        failed = {name: verdict.sentence for name, verdict in answers.items() if verdict.refusal is not None}
-        if failed:
-            self._count(verdicts)
-        if len(failed) == len(answers):
-            self._remember(args.pod, need, answers, facts)
-            return [], failed
-        self._expect_bind(args.pod)
-        if FITS_PREFERRED not in different:
-            return [name for name, verdict in answers.items() if verdict.refusal is None], failed
-        elsewhere = str(PreferredElsewhere())
-        failed.update((name, elsewhere) for name, verdict in answers.items() if verdict is FITS)
-        return [name for name, verdict in answers.items() if verdict.preferred], failed
-
-    def _expect_bind(self, pod: Pod) -> None:
-        if pod.uid:  # a question made by hand has none, and no bind follows it
-            self._expected_binds.passed(pod.uid)
-
-    def _count(self, verdicts: Sequence[Verdict]) -> None:
-        kinds: Counter[str] = Counter()
-        for verdict, count in Counter(verdicts).items():
-            if verdict.refusal is not None:
-                kinds[verdict.refusal.kind] += count
-        for kind, count in kinds.items():
+    def _report(self, pod: Pod, decision: FilterDecision) -> None:
+        logger.debug("%d nodes pass, %d do not", len(decision.passing), len(decision.failed), extra={"pod": pod.key})
+        self._metrics.requests.labels("filter", "fits" if decision.passing else "refused").inc()
+        for kind, count in decision.refusals.items():
             self._metrics.refusals.labels(kind).inc(count)
-        if limits := kinds[SearchLimitHit.kind]:
+        if limits := decision.refusals.get(SearchLimitHit.kind):
             self._metrics.search_limits.inc(limits)
-
-    def _remember(self, pod: Pod, need: PodNeed, verdicts: Mapping[str, Verdict], facts: Facts) -> None:
-        details: dict[str, tuple[str, ...]] = {}
-        seen_by_cards = False
-        for name, verdict in verdicts.items():
-            if verdict.refusal is None or not verdict.refusal.per_card_books:
-                continue
-            seen_by_cards = True
-            if len(details) == MOST_NODES:
-                break
-            details[name] = self._details(need, name, facts)
-        refusal = PodRefusal(
-            pod=pod.key,
-            time=time.time(),
-            reasons=Counter(verdict.sentence for verdict in verdicts.values()),
-            details=details,
-        )
-        self._refusals.keep(pod.uid, refusal)
-        logger.log(VERBOSE, "refused: %s", refusal.summary(), extra={"pod": pod.key})
-        if seen_by_cards:
+        if (refusal := decision.refusal) is not None:
+            level = logging.INFO if refusal.is_final else VERBOSE
+            logger.log(level, "no node has room: %s", refusal.summary(), extra={"pod": pod.key})
             self._on_refused(pod, refusal)
 
-    def _details(self, need: PodNeed, name: str, facts: Facts) -> tuple[str, ...]:
-        known = facts(name)
-        return card_details(need, known.inventory, self._ledger.usage(name)) if known is not None else ()
+
+def _response(args: FilterArgs, decision: FilterDecision) -> bytes:
+    if args.nodes is None:
+        return encode_filter_result(node_names=decision.passing, failed=decision.failed)
+    passing = set(decision.passing)
+    kept = [sent for sent in args.nodes if sent.node.name in passing]
+    return encode_filter_result(node_names=decision.passing, nodes=kept, failed=decision.failed)
+
+
+async def in_turns(work: Turns[T]) -> T:
+    """Do work that yields whenever others should get their turn, and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        await asyncio.sleep(0)

@@ -1,6 +1,6 @@
 """The extender's metrics, in a registry of its own; the help texts say what each counts.
 
-Those of the cards are in `gas.extender.card_series`.
+Those of the cards are in `gas.extender.card_summaries`.
 """
 
 from __future__ import annotations

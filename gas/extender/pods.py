@@ -1,4 +1,4 @@
-"""The cluster's pods as the books see them: pod events become arrows of the ledger."""
+"""The cluster's pods as the ledger sees them: watch events become transitions of the ledger."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, WRITTEN_ANNOTATIONS
+from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
 from gas.errors import GasError
-from gas.extender.written_cards import TilesOfCards, written_cards
-from gas.intel.names import PREFIX
-from gas.intel.need import read_booked_need
+from gas.extender.observer import Observer
+from gas.extender.written_cards import written_cards
 from gas.ledger import Ledger, State
 from gas.objects import ObjectMeta, Pod, PodSpec
 from gas.placement.need import PodNeed
-from gas.vocabulary import BadNeed
+from gas.vocabulary import BadNeed, NodeFacts, Vocabularies, Vocabulary
 
 logger = logging.getLogger(__name__)
 
@@ -25,13 +24,13 @@ MOST_SHARED_NEEDS = 4096
 """Pods of one template share one need object, for as many templates as this."""
 
 MOST_GONE = 10_000
-"""UIDs of pods gone or ended that are remembered: more than go away while one answer is on its way to us."""
+"""UIDs of pods gone or ended that are remembered: more than go away while one response is on its way to us."""
 
 
 class Trouble(NamedTuple):
     """Why a bound pod's annotations are not what is booked.
 
-    unannotated  whether it never said which cards it holds, rather than something that cannot be believed
+    unannotated  whether the pod never said which cards it has, rather than saying something that cannot be believed
     """
 
     sentence: str
@@ -40,55 +39,55 @@ class Trouble(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BoundPod:
-    """A pod on a node that asks for cards, cut down to what the books need.
+    """A pod on a node that asks for cards, cut down to what the ledger and the descheduler need.
 
-    object       the pod with nothing but its names, its node and the annotations and label of ours
-    need         as read from its containers
-    trouble      None when what is booked is what its annotations say
-    descheduled  whether it carries the deschedule label
+    object      the pod with only its names, its node, and the annotations and the label that matter here
+    need        as read from its containers
+    vocabulary  the one that the pod is written in
+    trouble     None if what is booked is what its annotations say
     """
 
     object: Pod
     need: PodNeed
+    vocabulary: Vocabulary | None
     trouble: Trouble | None = None
 
     @property
     def descheduled(self) -> bool:
+        """Whether the pod carries the deschedule label, whoever set it."""
         return (self.object.metadata.labels or {}).get(DESCHEDULE_POD_LABEL) == DESCHEDULE_POD_VALUE
+
+    @property
+    def descheduled_by_us(self) -> bool:
+        """Whether the pod carries our mark that the extender set the deschedule label."""
+        return bool(self.object.annotations.get(DESCHEDULED_BY_US))
 
 
 class Pods:
-    """Which GPU pods wait, which are bound, and what the bound ones hold. Fed by a watch; the books are in the ledger.
+    """Which GPU pods wait, which are bound, and what the bound ones hold. Fed by a watch; bookings are in the ledger.
 
-    What was decided stays booked while the pod lives: a later edit of its annotations is trouble to report, not to
-    believe. A receipt of what kubelet really gave is believed. A pod that is bound without a readable annotation is
-    kept as trouble and books nothing, since nobody knows its cards.
+    A decision stays booked while the pod lives: a later edit of its annotations is reported as trouble, not believed.
+    A receipt of what kubelet really gave is believed. A pod that is bound without a readable annotation is kept as
+    trouble and books nothing, since its cards are not known.
 
-    Besides the watch, answers to single questions come here too, and they may be older than what the watch has shown.
-    A pod only ever goes from waiting to bound to gone, so what would be a step back is not believed.
+    Besides the watch, responses to single requests come here too, and they may be older than what the watch has shown.
+    A pod only ever goes from waiting to bound to gone, so a step back is not believed.
 
-    waiting        GPU pods without a node, by UID
-    in_trouble     bound GPU pods whose annotations are not what is booked, by UID
-    descheduled    the UIDs of bound GPU pods that carry the deschedule label
-    on_bound       is called with the node's name when a bound pod is new or has changed
-    on_release     is called with the node's name when a pod's cards become free
-    on_gone        is called with the UID of a pod that no longer waits, bound or gone
-    on_correction  is called with a bound pod when the books follow its receipt
-    tiles_of_cards what each node has, see `TilesOfCards`
-    on_trouble     is called with a bound pod and a sentence, once for each trouble
-    on_vanished    is called with UID and ``namespace/name`` of a reserved pod that a complete list does not have
+    waiting      GPU pods without a node, by UID
+    in_trouble   bound GPU pods whose annotations are not what is booked, by UID
+    descheduled  UIDs of bound GPU pods that carry the deschedule label or our mark of it
+    facts        returns what is known of a node
+    on_gone      is called with the UID of a pod that no longer waits, bound or gone
     """
 
     def __init__(
         self,
         ledger: Ledger,
+        vocabularies: Vocabularies,
         *,
-        tiles_of_cards: TilesOfCards = lambda _node: None,
-        on_bound: Callable[[str], None] = lambda _node: None,
-        on_release: Callable[[str], None] = lambda _node: None,
+        facts: Callable[[str], NodeFacts | None] = lambda _node: None,
+        observer: Observer | None = None,
         on_gone: Callable[[str], None] = lambda _uid: None,
-        on_correction: Callable[[Pod], None] = lambda _pod: None,
-        on_trouble: Callable[[Pod, str], None] = lambda _pod, _sentence: None,
     ) -> None:
         self.waiting: dict[str, Pod] = {}
         self.in_trouble: dict[str, BoundPod] = {}
@@ -96,17 +95,14 @@ class Pods:
         self._bound: dict[str, BoundPod] = {}
         self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED_NEEDS)
-        self.tiles_of_cards = tiles_of_cards
         self._ledger = ledger
-        self._on_bound = on_bound
-        self._on_release = on_release
+        self._vocabularies = vocabularies
+        self._facts = facts
+        self._observer = observer or Observer()
         self._on_gone = on_gone
-        self._on_correction = on_correction
-        self._on_trouble = on_trouble
-        self.on_vanished: Callable[[str, str], None] = lambda _uid, _pod: None
 
     def replaced(self, pods: list[Pod]) -> None:
-        """The complete set of pods, newer than all the watch has told: pods that vanished meanwhile are released."""
+        """Take in the complete set of pods, newer than any watch event; pods that are missing are released."""
         there = {pod.uid for pod in pods}
         for pod in pods:
             self._gone.pop(pod.uid, None)  # a cluster that was restored from a backup has its pods back
@@ -115,16 +111,17 @@ class Pods:
             self._forget(uid)
         for uid, booking in list(self._ledger.bookings()):
             if uid not in there and booking.state is State.RESERVED:
-                self.on_vanished(uid, booking.pod)
+                self._observer.reservation_vanished(uid, booking.pod)
 
     def learn(self, pods: list[Pod]) -> None:
-        """A list made beside the watch, maybe older than it in parts: what is missing in it need not be gone."""
+        """Take in a list made beside the watch, parts of which may be older: a pod missing in it need not be gone."""
         for pod in pods:
             if pod.uid not in self._bound:
                 self.changed(pod)
 
     def changed(self, pod: Pod) -> None:
-        if not asks_for_gpu(pod) or pod.uid in self._gone:
+        """Take in a pod that is new or was updated."""
+        if pod.uid in self._gone or not self._vocabularies.speaks(pod):
             return
         if pod.is_over:
             self._forget(pod.uid)
@@ -134,75 +131,92 @@ class Pods:
             self.waiting[pod.uid] = pod
 
     def deleted(self, pod: Pod) -> None:
-        if asks_for_gpu(pod):
+        """Forget a pod and release its cards."""
+        if self._vocabularies.speaks(pod):
             self._forget(pod.uid)
 
     def bound(self) -> Iterator[tuple[str, BoundPod]]:
-        """Every (uid, bound pod) that asks for cards."""
+        """Return every (uid, bound pod) that asks for cards."""
         return iter(self._bound.items())
 
     def bound_pod(self, uid: str) -> BoundPod | None:
+        """Return a bound pod that asks for cards, None if it is not known."""
         return self._bound.get(uid)
+
+    def rebuilt_ledger(self) -> Ledger:
+        """Return a ledger made from the pods' objects alone, as a restart would make it."""
+        fresh = Ledger()
+        for uid, bound in self._bound.items():
+            pod = bound.object
+            try:
+                written = written_cards(pod, bound.need, bound.vocabulary, self._facts(pod.node_name))
+            except GasError:
+                continue
+            if written.footprint is not None:
+                fresh.hold(uid, pod.key, pod.node_name, written.footprint)
+        return fresh
 
     def _see_bound(self, pod: Pod) -> None:
         if self.waiting.pop(pod.uid, None) is not None:
             self._on_gone(pod.uid)
         known = self._bound.get(pod.uid)
-        cut = _cut_down(pod)
+        cut = self._cut_down(pod)
         if known is not None and known.object == cut:
             return
+        vocabulary = self._vocabularies.spoken_by(pod)
         try:
-            need = known.need if known else read_booked_need(pod)
+            need = known.need if known else self._vocabularies.booked_need(pod)
         except BadNeed as bad:
-            self._keep(pod.uid, BoundPod(cut, PodNeed(()), Trouble(f"its need cannot be read: {bad}")))
+            trouble = Trouble(f"its cards are not booked, its requests cannot be read: {bad}")
+            self._keep(pod.uid, BoundPod(cut, PodNeed(()), vocabulary, trouble))
             return
         if not need.wants_cards:
             return
         need = self._needs.setdefault(need, need)
-        self._keep(pod.uid, BoundPod(cut, need, self._book(pod.uid, cut, need)))
+        self._keep(pod.uid, BoundPod(cut, need, vocabulary, self._book(pod.uid, cut, need, vocabulary)))
 
-    def _book(self, uid: str, pod: Pod, need: PodNeed) -> Trouble | None:
-        """Tell the ledger what the pod's annotations say, as far as they are believed. Answers the trouble, if any."""
+    def _book(self, uid: str, pod: Pod, need: PodNeed, vocabulary: Vocabulary | None) -> Trouble | None:
+        """Book what the pod's annotations say, as far as they are believed. Return the trouble, if any."""
         booked = self._ledger.booking(uid)
-        if booked is not None and booked.node != pod.node_name:  # reserved here, then bound elsewhere by somebody else
+        if booked is not None and booked.node != pod.node_name:  # reserved here, but bound elsewhere by others
             self._ledger.release(uid)
-            self._on_release(booked.node)
+            self._observer.cards_freed(booked.node)
             booked = None
         try:
-            written = written_cards(pod, need, self.tiles_of_cards)
+            written = written_cards(pod, need, vocabulary, self._facts(pod.node_name))
         except GasError as malformed:
             if booked is None:
                 return Trouble(f"its cards are not booked: {malformed}")
             self._ledger.confirm(uid)
             return Trouble(f"it stays booked as decided, its annotations were damaged later: {malformed}")
-        held = written.footprint
-        if held is None:
+        footprint = written.footprint
+        if footprint is None:
             if booked is None and written.doubt:
                 return Trouble(f"its cards are not booked: {written.doubt}")
             if booked is None:
                 return Trouble("it is bound without cards written on it, so its cards are not booked", unannotated=True)
             self._ledger.confirm(uid)
-            return Trouble("it stays booked as decided, its annotations were taken away later")
+            return Trouble("it stays booked as decided, its annotations were removed later")
         if booked is None or booked.state is State.RESERVED:
-            self._ledger.hold(uid, pod.key, pod.node_name, held)
-            if booked is not None and booked.footprint != held:
-                self._on_release(pod.node_name)
-        elif booked.footprint != held:
+            self._ledger.hold(uid, pod.key, pod.node_name, footprint)
+            if booked is not None and booked.footprint != footprint:
+                self._observer.cards_freed(pod.node_name)
+        elif booked.footprint != footprint:
             if not written.is_receipt:
                 return Trouble("it stays booked as decided, its annotations were changed later")
             logger.warning(
-                "kubelet gave a pod other cards than decided; the books follow",
+                "kubelet gave a pod other cards than were decided; the ledger follows its receipt",
                 extra={"pod": pod.key, "node": pod.node_name},
             )
-            self._on_correction(pod)
-            self._ledger.hold(uid, pod.key, pod.node_name, held)
-            self._on_release(pod.node_name)
+            self._observer.allocation_corrected(pod)
+            self._ledger.hold(uid, pod.key, pod.node_name, footprint)
+            self._observer.cards_freed(pod.node_name)
         return Trouble(written.doubt) if written.doubt else None
 
     def _keep(self, uid: str, bound: BoundPod) -> None:
         before = self._bound.get(uid)
         self._bound[uid] = bound
-        if bound.descheduled:
+        if bound.descheduled or bound.descheduled_by_us:
             self.descheduled.add(uid)
         else:
             self.descheduled.discard(uid)
@@ -212,12 +226,12 @@ class Pods:
             self.in_trouble[uid] = bound
             if before is None or before.trouble != bound.trouble:
                 logger.warning(
-                    "trouble with a bound GPU pod: %s",
+                    "the annotations of a bound GPU pod are not what is booked: %s",
                     bound.trouble.sentence,
                     extra={"pod": bound.object.key, "node": bound.object.node_name},
                 )
-                self._on_trouble(bound.object, bound.trouble.sentence)
-        self._on_bound(bound.object.node_name)
+                self._observer.booking_mismatch(bound.object, bound.trouble.sentence)
+        self._observer.node_changed(bound.object.node_name)
 
     def _forget(self, uid: str) -> None:
         self._gone[uid] = None
@@ -227,42 +241,20 @@ class Pods:
         self.descheduled.discard(uid)
         self._on_gone(uid)
         if (booking := self._ledger.release(uid)) is not None:
-            self._on_release(booking.node)
+            self._observer.cards_freed(booking.node)
 
-
-def asks_for_gpu(pod: Pod) -> bool:
-    """Whether any container asks for any resource of ours."""
-    for containers in (pod.spec.containers, pod.spec.init_containers):
-        for container in containers or ():
-            if container.resources is not None and any(
-                name.startswith(PREFIX) for name in container.resources.requests or ()
-            ):
-                return True
-    return False
-
-
-def rebuilt_books(pods: Pods) -> Ledger:
-    """Books made from the pods' objects alone, as a restart would make them."""
-    fresh = Ledger()
-    for uid, bound in pods.bound():
-        try:
-            written = written_cards(bound.object, bound.need, pods.tiles_of_cards)
-        except GasError:
-            continue
-        if written.footprint is not None:
-            fresh.hold(uid, bound.object.key, bound.object.node_name, written.footprint)
-    return fresh
-
-
-def _cut_down(pod: Pod) -> Pod:
-    labels = pod.metadata.labels or {}
-    return Pod(
-        metadata=ObjectMeta(
-            name=pod.metadata.name,
-            namespace=pod.metadata.namespace,
-            uid=pod.metadata.uid,
-            labels={DESCHEDULE_POD_LABEL: labels[DESCHEDULE_POD_LABEL]} if DESCHEDULE_POD_LABEL in labels else None,
-            annotations={name: text for name, text in pod.annotations.items() if name in WRITTEN_ANNOTATIONS},
-        ),
-        spec=PodSpec(node_name=pod.node_name),
-    )
+    def _cut_down(self, pod: Pod) -> Pod:
+        labels = pod.metadata.labels or {}
+        kept = self._vocabularies.annotations
+        return Pod(
+            metadata=ObjectMeta(
+                name=pod.metadata.name,
+                namespace=pod.metadata.namespace,
+                uid=pod.metadata.uid,
+                labels={DESCHEDULE_POD_LABEL: labels[DESCHEDULE_POD_LABEL]} if DESCHEDULE_POD_LABEL in labels else None,
+                annotations={
+                    name: text for name, text in pod.annotations.items() if name in kept or name == DESCHEDULED_BY_US
+                },
+            ),
+            spec=PodSpec(node_name=pod.node_name),
+        )

@@ -10,8 +10,7 @@ from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, SCHEDULER_KEEP_ALIVE, Port, listen, serve_with
 from gas.extender.assembly import Extender
-from gas.extender.card_books import card_books
-from gas.extender.card_series import card_series
+from gas.extender.card_summaries import card_series, card_summaries
 from gas.extender.debug import books_json, refusals_json
 from gas.extender.flags import Flags
 from gas.extender.metrics import Metrics
@@ -59,10 +58,10 @@ async def run_extender(flags: Flags, version: str) -> None:
                 app=plain_app(
                     why_not_ready=extender.readiness.why_not_serving,
                     registry=metrics.registry,
-                    series=lambda: card_series(lambda: card_books(extender.nodes, extender.ledger)),
+                    series=lambda: card_series(lambda: card_summaries(extender.decider)),
                     documents={
-                        "/debug/books": lambda: books_json(extender.nodes, extender.pods, extender.ledger),
-                        "/debug/refusals": lambda: refusals_json(extender.refusals),
+                        "/debug/books": lambda: books_json(extender.decider),
+                        "/debug/refusals": lambda: refusals_json(extender.decider.refusals),
                     },
                 ),
                 socket=plain_socket,

@@ -1,47 +1,50 @@
-"""Why the extender may not answer yet, as one sentence, or that it may."""
+"""Why the extender may not decide yet, as one sentence, or that it may."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, Protocol
 
 from gas.cluster.watch import Watch
 from gas.errors import GasError
 
+logger = logging.getLogger(__name__)
+
+REPORT_PERIOD = 0.05
+"""Seconds between two checks whether readiness has changed; there is no event in which all of its reasons meet."""
+
 
 class NotReady(GasError):
-    """This replica may not decide now. The scheduler gets the sentence, and its connection ends with that answer."""
+    """This replica may not decide now. The scheduler gets the sentence, and its connection ends with that response."""
 
 
-class Election(Protocol):
-    """Whether we lead, and why we cannot even stand for it."""
+class LeadershipState(Protocol):
+    """Why this replica does not lead, None if it does."""
 
-    @property
-    def leads(self) -> bool: ...
-
-    @property
-    def refused(self) -> str | None: ...
+    def why_not(self) -> str | None: ...
 
 
 class Readiness:
-    """Ready is who has complete books and, among several replicas, leads. Only that one answers, binds and patches.
+    """Whether this replica decides: it knows all nodes and pods and, among several replicas, leads.
 
-        starting --both lists read--> complete --leads, and has listed the pods once more--> ready
-                                          ^---------------no longer leads----------------------'
+        starting --both lists read--> complete --leads--> ready
+                                          ^--no longer leads--'
 
-    A new leader lists the pods again, since the last binds of the old one may still be on their way to its watch.
+    Only a replica that is ready answers, binds and patches.
 
-    election  None without leader election
+    leadership  None without leader election
+    stopping    set once the program ends: requests in progress are still decided, but new ones should go elsewhere
     """
 
-    def __init__(self, watches: Mapping[str, Watch[Any]], *, election: Election | None) -> None:
+    def __init__(self, watches: Mapping[str, Watch[Any]], leadership: LeadershipState | None) -> None:
         self._watches = watches
-        self._election = election
-        self.catching_up = election is not None
+        self._leadership = leadership
         self.stopping = False
 
     def why_not(self) -> str | None:
-        """The sentence for the ``Error`` of an answer; None when this replica decides."""
+        """Return the sentence for the ``Error`` of a response; None if this replica decides."""
         for kind, watch in self._watches.items():
             if watch.refused is not None:
                 cannot = "can no longer be watched" if watch.synced.is_set() else "cannot be listed"
@@ -49,19 +52,24 @@ class Readiness:
             if not watch.synced.is_set():
                 trouble = f"; the last try failed: {watch.trouble}" if watch.trouble else ""
                 return f"the books are not complete yet: the first list of {kind} is still being read{trouble}"
-        if self._election is not None:
-            if not self._election.leads:
-                if self._election.refused is not None:
-                    return f"this replica of the extender cannot lead: {self._election.refused}"
-                return "this replica of the extender does not lead; another one answers"
-            if self.catching_up:
-                return "this replica of the extender leads since a moment ago and still reads what the last leader did"
-        return None
+        return self._leadership.why_not() if self._leadership is not None else None
 
     def why_not_serving(self) -> str | None:
-        """For ``/readyz``: while stopping, what is in hand is still finished, but nothing new should come."""
+        """Return the sentence for ``/readyz``, None if new requests may come."""
         return "this replica of the extender is stopping" if self.stopping else self.why_not()
 
     def may_act(self) -> bool:
-        """Whether this replica decides."""
+        """Return whether this replica decides."""
         return self.why_not() is None
+
+    async def report(self, on_ready: Callable[[], None]) -> NoReturn:
+        """Log every change of readiness, and call ``on_ready`` whenever this replica begins to decide."""
+        before: str | None = ""
+        while True:
+            why_not = self.why_not()
+            if why_not != before:
+                logger.info("ready" if why_not is None else f"not ready: {why_not}")
+                if why_not is None:
+                    on_ready()
+            before = why_not
+            await asyncio.sleep(REPORT_PERIOD)

@@ -10,17 +10,19 @@ from cachetools import LRUCache
 
 MOST_PODS = 1024
 MOST_NODES = 16
-"""Of how many nodes the numbers are kept; all nodes are counted by reason."""
+"""Nodes whose numbers are kept for one pod; all nodes are counted by reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodRefusal:
-    """What the filter answered last for a pod that fitted no node.
+    """The last filter of a pod that no node had room for.
 
-    time     seconds since the epoch
-    reasons  how many nodes gave each sentence
-    is_final whether no change of the cluster can help, only one of the pod
-    details  for some of the nodes, a sentence for each card
+    pod                 ``namespace/name``
+    time                seconds since the epoch
+    reasons             how many nodes gave each sentence
+    details             for some of the nodes, a sentence for each card
+    is_final            whether only a change of the pod can help, none of the cluster
+    only_seen_by_cards  whether a node has enough in sum, so that only bookings by card show why it has no room
     """
 
     pod: str
@@ -28,9 +30,10 @@ class PodRefusal:
     reasons: Mapping[str, int]
     details: Mapping[str, tuple[str, ...]]
     is_final: bool = False
+    only_seen_by_cards: bool = False
 
     def summary(self) -> str:
-        """One line for an event: the reasons, most frequent first, then the numbers as far as they go."""
+        """Return one line for an event: the reasons, most frequent first, then the numbers that are known."""
         counted = Counter(self.reasons).most_common()
         reasons = "; ".join(f"{count} {'node' if count == 1 else 'nodes'}: {reason}" for reason, count in counted)
         numbers = " | ".join(f"{node}: {', '.join(cards)}" for node, cards in self.details.items() if cards)
@@ -38,7 +41,7 @@ class PodRefusal:
 
 
 class Refusals:
-    """Kept by pod UID until the pod is bound or gone; the oldest go first when there are too many."""
+    """The last refusal of each pod, by UID, until it is bound or gone. If there are too many, the oldest go first."""
 
     def __init__(self) -> None:
         self._by_uid: LRUCache[str, PodRefusal] = LRUCache(MOST_PODS)

@@ -1,39 +1,47 @@
-"""Whether a need fits a node, remembered for nodes in equal states."""
+"""Whether a need fits each of many nodes, remembered for nodes in equal states."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import cast
+from functools import lru_cache
+from typing import TypeVar, cast
 
-from gas.extender.effort import Effort
-from gas.extender.node_states import NodeStates
 from gas.extender.nodes import Nodes
-from gas.ledger import BooksState, Ledger
+from gas.extender.time_budget import TimeBudget
+from gas.ledger import Ledger, LedgerState
 from gas.placement.choice import Choice
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import NoTimeLeft, Refusal, SearchLimitHit, UnknownNode
 from gas.vocabulary import NodeFacts
 
+T = TypeVar("T")
+
+Turns = Generator[None, None, T]
+"""Work that is done in turns: it yields whenever other work should get its turn, and returns a T."""
+
 MOST_NEEDS = 1024
 MOST_VERDICTS = 500_000
 """Different needs remembered, and verdicts of all of them, about 100 bytes each; beyond that the need that was asked
 about longest ago is forgotten."""
 
+NODES_A_TURN = 500
+"""Nodes whose state is looked up before other work gets its turn: some milliseconds."""
 
-LOOKED_AT_ONCE = 500
-"""Nodes whose books are looked into before others get their turn: some milliseconds."""
+UNKNOWN = 0
+"""The state of a name without a node."""
+
+SPARE_STATES = 1000
+"""States that may be remembered beyond two for each node, so that small clusters are not swept all the time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """The short answer for one node: it fits, it fits on the preferred card, or the refusal and its sentence.
+    """The short result for one node: it fits, it fits on the preferred card, or the refusal and its sentence.
 
-    Nodes with the same answer share one verdict, so they are compared and counted by identity.
+    Nodes with the same result share one verdict, so verdicts are compared and counted by identity.
     """
 
     preferred: bool = False
@@ -45,64 +53,137 @@ FITS = Verdict()
 FITS_PREFERRED = Verdict(preferred=True)
 
 
-class Verdicts:
-    """Answers `place` for named nodes. Pods of one template share a need, and most nodes are alike.
+class NodeStates:
+    """Numbers for the states of nodes: nodes with the same number get the same result for every need.
 
-    What is remembered is the verdict of a state, not of a node: a node that changes only gets another state.
+    Two nodes are in the same state if they say the same about their cards and the same is booked on them. A number is
+    never given to another state. `forget` must be called whenever a node or its bookings have changed.
     """
 
-    def __init__(self, nodes: Nodes, ledger: Ledger, *, balanced: str | None, step_limit: int) -> None:
+    def __init__(self, nodes: Nodes, ledger: Ledger) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._of_node: dict[str, int] = {}
+        self._numbers: dict[tuple[int, LedgerState], int] = {}
+        self._last = UNKNOWN
+
+    @property
+    def most(self) -> int:
+        """How many states are worth remembering; of more than that, no node is in some any more."""
+        return 2 * len(self._nodes) + SPARE_STATES
+
+    def forget(self, node: str) -> None:
+        """Forget the state of a node that has changed, or whose bookings have."""
+        self._of_node.pop(node, None)
+
+    def of(self, node: str) -> int:
+        """Return the number of the state that a node is in now, or UNKNOWN."""
+        if (number := self._of_node.get(node)) is not None:
+            return number
+        if (kind := self._nodes.kind(node)) is None:
+            return UNKNOWN
+        number = self._number(kind, self._ledger.state(node))
+        self._of_node[node] = number
+        return number
+
+    def look_up(self, names: Sequence[str], results: Mapping[int, T]) -> list[T | None]:
+        """Return for each name the result of its state; None if that or the state is not known yet.
+
+        One pass without a line of Python for each name, since thousands of names are looked up at once.
+        """
+        return list(map(results.get, map(self._of_node.get, names)))  # type: ignore[arg-type]  # None is never a key
+
+    def in_use(self) -> set[int]:
+        """Return the states in which nodes are known to be."""
+        return set(self._of_node.values())
+
+    def _number(self, kind: int, booked: LedgerState) -> int:
+        if (number := self._numbers.get((kind, booked))) is not None:
+            return number
+        if len(self._numbers) >= self.most:
+            in_use = self.in_use()
+            self._numbers = {state: number for state, number in self._numbers.items() if number in in_use}
+        self._last += 1
+        self._numbers[kind, booked] = self._last
+        return self._last
+
+
+class Verdicts:
+    """The results of `place` for named nodes. Pods of one template share a need, and most nodes are alike.
+
+    The verdict of a state is remembered, not that of a node: a node that changes only gets another state.
+
+    balanced    resource by whose use cards are ordered, see `place`
+    step_limit  of one search for cards
+    clock       returns seconds, for the time that one question may take
+    """
+
+    def __init__(
+        self, nodes: Nodes, ledger: Ledger, *, balanced: str | None, step_limit: int, clock: Callable[[], float]
+    ) -> None:
         self._nodes = nodes
         self._ledger = ledger
         self._balanced = balanced
         self._step_limit = step_limit
+        self._clock = clock
         self._states = NodeStates(nodes, ledger)
         self._remembered: OrderedDict[PodNeed, dict[int, Verdict]] = OrderedDict()
 
     def forget(self, node: str) -> None:
-        """The node or its books changed."""
+        """Forget the state of a node that has changed, or whose bookings have."""
         self._states.forget(node)
 
-    async def look_ahead(self) -> None:
-        """Find out the state of every node, letting others run meanwhile."""
+    def look_ahead(self) -> Turns[None]:
+        """Find out the state of every node."""
         for at, (name, _) in enumerate(list(self._nodes)):
             self._states.of(name)
-            if at % LOOKED_AT_ONCE == 0:
-                await asyncio.sleep(0)
+            if at % NODES_A_TURN == 0:
+                yield
 
-    async def of(self, need: PodNeed, names: Sequence[str]) -> list[Verdict]:
-        """The verdict of each named node, in their order."""
+    def of(self, need: PodNeed, names: Sequence[str]) -> Turns[list[Verdict]]:
+        """Return the verdict of each named node, in their order."""
         known = self._known(need)
         verdicts = self._states.look_up(names, known)
         if None in set(verdicts):
-            effort = Effort(self._step_limit)
+            budget = TimeBudget(self._step_limit, self._clock)
             for at, name in enumerate(names):
                 if verdicts[at] is None:
                     verdicts[at] = known.get(self._states.of(name))
                 if verdicts[at] is None:
-                    verdicts[at] = await effort.spend(partial(self._judge, known, need, name))
+                    verdicts[at] = self._judge(known, need, name, budget.steps())
+                    if budget.turn_is_over():
+                        yield
+                        budget.begin_turn()
             self._forget_the_oldest()
         return cast(list[Verdict], verdicts)
 
-    async def as_sent(self, need: PodNeed, nodes: Mapping[str, NodeFacts]) -> list[Verdict]:
-        """The same for nodes that somebody describes, with what is booked under their names.
+    def as_sent(self, need: PodNeed, nodes: Mapping[str, NodeFacts]) -> Turns[list[Verdict]]:
+        """Return the verdicts of nodes that a request describes, with what is booked under their names.
 
         Nodes described alike, with the same booked, share a verdict, but nothing is remembered for the next question.
         """
-        effort = Effort(self._step_limit)
-        alike: dict[tuple[int, BooksState], Verdict] = {}
+        budget = TimeBudget(self._step_limit, self._clock)
+        alike: dict[tuple[int, LedgerState], Verdict] = {}
         verdicts = []
         for name, facts in nodes.items():
             state = (id(facts), self._ledger.state(name))  # all facts live as long as this question
             if (verdict := alike.get(state)) is None:
-                verdict = await effort.spend(partial(self._judge_as_sent, need, name, facts))
+                verdict = self._judge_as_sent(need, name, facts, budget.steps())
                 if not isinstance(verdict.refusal, SearchLimitHit | NoTimeLeft):
                     alike[state] = verdict
+                if budget.turn_is_over():
+                    yield
+                    budget.begin_turn()
             verdicts.append(verdict)
         return verdicts
 
+    def choose(self, need: PodNeed, node: str) -> Choice | Refusal:
+        """Return the cards that the pod would get on a node now, or why it gets none."""
+        facts = self._nodes.facts(node)
+        return UnknownNode() if facts is None else self._place(need, node, facts, self._step_limit)
+
     def _known(self, need: PodNeed) -> dict[int, Verdict]:
-        """What is remembered of a need, by state; states that no node is in any more are dropped now and then."""
+        """Return what is remembered of a need, by state; drop states that no node is in any more now and then."""
         known = self._remembered.pop(need, {})
         if len(known) > self._states.most:
             in_use = self._states.in_use()
@@ -111,45 +192,40 @@ class Verdicts:
         return known
 
     def _forget_the_oldest(self) -> None:
-        """After every question that added something: a need that is known is asked about more and more nodes."""
+        """Keep within the limits; due after every question that added something, since needs gather more and more."""
         while len(self._remembered) > MOST_NEEDS or sum(map(len, self._remembered.values())) > MOST_VERDICTS:
             self._remembered.popitem(last=False)
 
-    def _judge(self, known: dict[int, Verdict], need: PodNeed, node: str, step_limit: int) -> Verdict:
-        """Ask placement, and remember what is final: not a name without a node, not a search with less effort."""
+    def _judge(self, known: dict[int, Verdict], need: PodNeed, node: str, steps: int) -> Verdict:
+        """Ask placement, and remember final results: not an unknown node, and not a search that was cut short."""
         facts = self._nodes.facts(node)
         if facts is None:
             return as_verdict(UnknownNode())
-        if step_limit == 0:
+        if steps == 0:
             return as_verdict(NoTimeLeft())
-        verdict = as_verdict(self._place(need, node, facts, step_limit))
-        if step_limit == self._step_limit or not isinstance(verdict.refusal, SearchLimitHit):
+        verdict = as_verdict(self._place(need, node, facts, steps))
+        if steps == self._step_limit or not isinstance(verdict.refusal, SearchLimitHit):
             known[self._states.of(node)] = verdict
         return verdict
 
-    def _judge_as_sent(self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int) -> Verdict:
-        if step_limit == 0:
+    def _judge_as_sent(self, need: PodNeed, node: str, facts: NodeFacts, steps: int) -> Verdict:
+        if steps == 0:
             return as_verdict(NoTimeLeft())
-        return as_verdict(self._place(need, node, facts, step_limit))
-
-    def choose(self, need: PodNeed, node: str) -> Choice | Refusal:
-        """Which cards the pod would get on a node now, or why none."""
-        facts = self._nodes.facts(node)
-        return UnknownNode() if facts is None else self._place(need, node, facts, self._step_limit)
+        return as_verdict(self._place(need, node, facts, steps))
 
     def _place(self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int) -> Choice | Refusal:
         usage = self._ledger.usage(node)
         return place(need, facts.inventory, usage, balanced=self._balanced, step_limit=step_limit)
 
 
-def as_verdict(answer: Choice | Refusal) -> Verdict:
-    """The short form of placement's answer."""
-    if isinstance(answer, Refusal):
-        return _refused(answer)
-    return FITS_PREFERRED if answer.preferred else FITS
+def as_verdict(result: Choice | Refusal) -> Verdict:
+    """Return the short form of placement's result."""
+    if isinstance(result, Refusal):
+        return _refused(result)
+    return FITS_PREFERRED if result.preferred else FITS
 
 
 @lru_cache(MOST_NEEDS)
 def _refused(refusal: Refusal) -> Verdict:
-    """Thousands of nodes give equal refusals: one verdict serves them all."""
+    """Return the one verdict that serves all of the thousands of nodes with equal refusals."""
     return Verdict(refusal=refusal, sentence=str(refusal))

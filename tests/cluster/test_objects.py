@@ -15,7 +15,7 @@ from gas.cluster.objects import (
     patch_node_annotations,
     patch_node_status,
     patch_pod_annotations,
-    patch_pod_labels,
+    patch_pod_metadata,
 )
 from gas.cluster.paths import MalformedName
 from tests.cluster.scripted_server import ScriptedServer, Step, answer, connected, hang_up, refuse
@@ -47,13 +47,15 @@ async def test_get_pod_names_the_request_if_the_response_is_not_a_pod(tmp_path: 
             await get_pod(api, "shop", "web-0")
 
 
-async def test_labels_are_set_and_removed_on_the_pod_with_this_uid(tmp_path: Path) -> None:
+async def test_labels_and_annotations_are_set_and_removed_on_the_pod_with_this_uid(tmp_path: Path) -> None:
     async with ScriptedServer(answer()) as server, connected(server, tmp_path) as api:
-        assert await patch_pod_labels(api, "shop", "web-0", "u1", {"a": "gpu", "b": None})
+        assert await patch_pod_metadata(
+            api, "shop", "web-0", "u1", labels={"a": "gpu", "b": None}, annotations={"c": "d"}
+        )
     seen = server.seen[0]
     assert (seen.method, seen.path) == ("PATCH", "/api/v1/namespaces/shop/pods/web-0")
     assert seen.headers["content-type"] == "application/merge-patch+json"
-    assert seen.json == {"metadata": {"uid": "u1", "labels": {"a": "gpu", "b": None}}}
+    assert seen.json == {"metadata": {"uid": "u1", "labels": {"a": "gpu", "b": None}, "annotations": {"c": "d"}}}
 
 
 @pytest.mark.parametrize(
@@ -65,14 +67,14 @@ async def test_labels_are_set_and_removed_on_the_pod_with_this_uid(tmp_path: Pat
 )
 async def test_patching_labels_of_a_missing_pod_returns_false(tmp_path: Path, step: Step) -> None:
     async with ScriptedServer(step) as server, connected(server, tmp_path) as api:
-        assert not await patch_pod_labels(api, "shop", "web-0", "u1", {"a": "gpu"})
+        assert not await patch_pod_metadata(api, "shop", "web-0", "u1", labels={"a": "gpu"}, annotations={})
 
 
 async def test_patching_labels_raises_any_other_refusal(tmp_path: Path) -> None:
     step = refuse(422, "Invalid", 'metadata.labels: Invalid value: "\u00fc"')
     async with ScriptedServer(step) as server, connected(server, tmp_path) as api:
         with pytest.raises(ApiRefused, match=r"metadata\.labels"):
-            await patch_pod_labels(api, "shop", "web-0", "u1", {"a": "\u00fc"})
+            await patch_pod_metadata(api, "shop", "web-0", "u1", labels={"a": "\u00fc"}, annotations={})
 
 
 async def test_annotations_are_set_and_removed_on_the_pod_with_this_uid(tmp_path: Path) -> None:

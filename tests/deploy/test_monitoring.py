@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from gas.extender.card_series import card_series
+from gas.extender.card_summaries import card_series
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.plugin.metrics import Metrics as PluginMetrics
 from tests.deploy.manifests import COMPONENTS, read

@@ -9,13 +9,17 @@ import threading
 import pytest
 
 from tests.e2e.cluster import Cluster
-from tests.e2e.pods import PODS, cards_by_pod, container, pod
+from tests.e2e.pods import PODS, cards_by_pod, container, pod, unbound
 from tests.e2e.service import Endpoint, Service
 from tests.e2e.waiting import wait_for
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gas-extender"
 EVENTS = "/api/v1/namespaces/default/events"
 CARDS = 16
+SLOW_BINDS = ("--qps=15", "--burst=1")
+WAITING_PODS = 30
+"""Each bind waits for its turn, so that some are in progress whenever the leader changes."""
+
 MOST_CHANGES = 12
 """Of the leader. Which replica takes a free Lease is chance, so it may need several until both have led."""
 
@@ -54,11 +58,12 @@ def add_node(cluster: Cluster) -> None:
     cluster.add_node("n1", labels={"gpu.intel.com/gpu-numbers": numbers}, resources=resources)
 
 
-def add_pods(cluster: Cluster, stop: threading.Event, *, every: float) -> None:
+def keep_pods_waiting(cluster: Cluster, stop: threading.Event) -> None:
     number = 0
-    while not stop.wait(every):
-        cluster.api.create(PODS, pod(f"load-{number}", container(i915=1, millicores=10)))
-        number += 1
+    while not stop.wait(0.05):
+        for _ in range(WAITING_PODS - len(unbound(cluster.api))):
+            cluster.api.create(PODS, pod(f"load-{number}", container(i915=1, millicores=10)))
+            number += 1
 
 
 def all_have_cards(cluster: Cluster) -> bool:
@@ -68,13 +73,16 @@ def all_have_cards(cluster: Cluster) -> bool:
 
 def test_no_request_is_lost_while_the_leader_changes_under_load(cluster: Cluster, patient_service: Service) -> None:
     add_node(cluster)
-    replicas = [cluster.extender(name, "--leader-elect", account=cluster.full_account) for name in ("first", "second")]
+    replicas = [
+        cluster.extender(name, "--leader-elect", *SLOW_BINDS, account=cluster.full_account)
+        for name in ("first", "second")
+    ]
     cluster.restart_scheduler(ignorable=False)
     for replica in replicas:
         replica.start()
     wait_for("a replica leads", lambda: any(replica.is_ready() for replica in replicas))
     stop = threading.Event()
-    load = threading.Thread(target=add_pods, args=(cluster, stop), kwargs={"every": 0.05}, daemon=True)
+    load = threading.Thread(target=keep_pods_waiting, args=(cluster, stop), daemon=True)
     load.start()
     leaders = []
     try:

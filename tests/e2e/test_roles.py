@@ -125,7 +125,7 @@ def test_with_the_full_role_a_refused_pod_and_a_senseless_node_have_events(clust
     assert "no card has 400 millicores free" in message
     assert more == []
     put_label(api, "gpu.intel.com/numa-gpu-map", "senseless")
-    (message, *_) = wait_for("the node's event", lambda: event_messages(api, "n1", "GPULabelsMakeNoSense"))
+    (message, *_) = wait_for("the node's event", lambda: event_messages(api, "n1", "InvalidGPULabels"))
     assert "numa-gpu-map" in message
 
 

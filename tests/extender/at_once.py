@@ -1,17 +1,18 @@
-"""Coroutines that only let others run now and then, driven to their end without an event loop."""
+"""Work that is done in turns, driven to its end without an event loop."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
-Answer = TypeVar("Answer")
+from gas.extender.verdicts import Turns
+
+T = TypeVar("T")
 
 
-def at_once(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-    """What the coroutine answers."""
+def at_once(work: Turns[T]) -> T:
+    """Return the result of the work."""
     try:
         while True:
-            coroutine.send(None)
+            next(work)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]  # the type of a StopIteration's value is not known

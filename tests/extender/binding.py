@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.builders import container, node, pod_json
 from tests.extender.cluster import Cluster
-from tests.extender.decider import Decider
+from tests.extender.decider import DrivenDecider
 
-IN_HAND = "an earlier bind of pod default/pod is still in hand"
+IN_PROGRESS = "an earlier bind of pod default/pod is still in progress"
 
 
 def gpu_pod(**fields: Any) -> dict[str, Any]:
@@ -17,16 +17,16 @@ def gpu_pod(**fields: Any) -> dict[str, Any]:
     return pod_json(container(i915=1, millicores=600), **{"uid": "u1", **fields})
 
 
-def following(*pods: dict[str, Any], **options: Any) -> Decider:
+def following(*pods: dict[str, Any], **options: Any) -> DrivenDecider:
     """A cluster with nodes n1 and n2 of two cards each and these pods, of which everything is known."""
-    decider = Decider(**options)
+    decider = DrivenDecider(**options)
     for each in pods:
         decider.cluster.add(each)
     decider.follow([node("n1"), node("n2")])
     return decider
 
 
-class Footprint:
+class HeldBindings:
     """Holds every Binding until it is let go."""
 
     def __init__(self, cluster: Cluster) -> None:

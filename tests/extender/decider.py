@@ -1,7 +1,8 @@
-"""The parts that decide, wired as the extender wires them, with a `Cluster` in place of an API server."""
+"""A decider with both verbs, wired as the extender wires them, with a `Cluster` in place of an API server."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,27 +10,55 @@ from typing import Any
 import msgspec
 
 from gas.extender.bind import Binder, BindPod, GetPod
-from gas.extender.expected_binds import ExpectedBinds
+from gas.extender.decider import Decider, Options
 from gas.extender.filter import Filter
 from gas.extender.metrics import Metrics
-from gas.extender.nodes import Nodes
-from gas.extender.pods import Pods
-from gas.extender.refusals import PodRefusal, Refusals
-from gas.extender.verdicts import Verdicts
-from gas.ledger import Ledger
+from gas.extender.observer import Observer
+from gas.extender.pending_binds import PendingBinds
+from gas.extender.refusals import PodRefusal
 from gas.objects import Node, Pod
-from gas.placement.place import DEFAULT_STEP_LIMIT
+from gas.vocabularies import DEFAULT
+from gas.vocabulary import NeedOptions
 from tests.extender.cluster import Cluster
 
+OPTIONS = Options(vocabularies=DEFAULT)
 
-class Decider:
-    """Filter and bind with their books. Nothing is known until a test tells `nodes` and `pods`.
+
+class Recorder(Observer):
+    """Keeps what the decider reports.
+
+    freed       names of nodes on which cards may have become free
+    mismatches  (pod, sentence)
+    corrected   pods whose bookings follow a receipt
+    vanished    (UID, pod)
+    """
+
+    def __init__(self) -> None:
+        self.freed: list[str] = []
+        self.mismatches: list[tuple[str, str]] = []
+        self.corrected: list[str] = []
+        self.vanished: list[tuple[str, str]] = []
+
+    def cards_freed(self, node: str) -> None:
+        self.freed.append(node)
+
+    def allocation_corrected(self, pod: Pod) -> None:
+        self.corrected.append(pod.key)
+
+    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
+        self.mismatches.append((pod.key, sentence))
+
+    def reservation_vanished(self, uid: str, pod: str) -> None:
+        self.vanished.append((uid, pod))
+
+
+class DrivenDecider(Decider):
+    """A decider that a test drives through its verbs. It knows nothing until a test feeds `nodes` and `pods`.
 
     bind_pod, get_pod  may be replaced by a test
-    not_ready  the sentence that keeps it from answering
-    told       (pod, refusal) of pods that were refused for a reason that only books per card see
-    released   names of nodes whose cards became free
-    troubles   (pod, sentence)
+    not_ready          the sentence that keeps the verbs from deciding
+    refused            (pod, refusal) of pods that no node had room for
+    reports            see `Recorder`
     """
 
     def __init__(
@@ -41,51 +70,31 @@ class Decider:
         patience: float = 0.0,
         write_timeout: float | None = None,
     ) -> None:
+        self.reports = Recorder()
+        need = NeedOptions(allowlist=lists, denylist=lists)
+        super().__init__(Options(vocabularies=DEFAULT, need=need, balanced=balanced), self.reports)
         self.cluster = cluster or Cluster()
         self.bind_pod: BindPod = self.cluster.bind_pod
         self.get_pod: GetPod = self.cluster.get_pod
         self.not_ready: str | None = None
-        self.told: list[tuple[str, PodRefusal]] = []
-        self.released: list[str] = []
-        self.troubles: list[tuple[str, str]] = []
+        self.refused: list[tuple[str, PodRefusal]] = []
         self.metrics = Metrics("1")
-        self.refusals = Refusals()
-        self.expected_binds = ExpectedBinds(patience=patience)
-        self.ledger = Ledger(on_change=self._changed)
-        self.nodes = Nodes(on_change=self._changed)
-        self.pods = Pods(
-            self.ledger,
-            on_release=self.released.append,
-            on_gone=self.refusals.drop,
-            on_correction=lambda _pod: self.metrics.corrections.inc(),
-            on_trouble=lambda pod, sentence: self.troubles.append((pod.key, sentence)),
-        )
-        self.verdicts = Verdicts(self.nodes, self.ledger, balanced=balanced, step_limit=DEFAULT_STEP_LIMIT)
-        self.filter = Filter(
-            self.verdicts,
-            self.ledger,
-            self.refusals,
-            self.expected_binds,
+        self.pending_binds = PendingBinds(patience=patience)
+        self.filter_verb = Filter(
+            self,
+            self.pending_binds,
             self.metrics,
-            nodes=self.nodes,
-            allowlist=lists,
-            denylist=lists,
             why_not_ready=lambda: self.not_ready,
-            on_refused=lambda pod, refusal: self.told.append((pod.key, refusal)),
+            on_refused=lambda pod, refusal: self.refused.append((pod.key, refusal)),
         )
         self.binder = Binder(
-            self.verdicts,
-            self.ledger,
-            self.pods,
-            self.refusals,
-            self.expected_binds,
-            metrics=self.metrics,
-            allowlist=lists,
-            denylist=lists,
+            self,
+            self.pending_binds,
+            self.metrics,
             bind_pod=self._bind_pod,
             get_pod=self._get_pod,
             why_not_ready=lambda: self.not_ready,
-            on_release=self.released.append,
+            vanished=asyncio.Queue(),
             write_timeout=write_timeout,
             settle_pause=0.0,
         )
@@ -98,20 +107,25 @@ class Decider:
     async def _get_pod(self, namespace: str, name: str) -> Pod | None:
         return await self.get_pod(namespace, name)
 
-    def _changed(self, node: str) -> None:
-        self.verdicts.forget(node)
+    def list_pods(self, pods: list[Pod]) -> None:
+        """Take in a complete list, as the watch does, and what the extender does about pods missing in it."""
+        self.pods.replaced(pods)
+        for uid, pod in self.reports.vanished:
+            self.binder.settle_vanished(uid, pod)
+        self.reports.vanished.clear()
 
     def see(self, event: str, pod: Pod) -> None:
-        """What a watch does with an event."""
+        """Take in a watch event."""
         if event == "DELETED":
             self.pods.deleted(pod)
         else:
             self.pods.changed(pod)
 
     def follow(self, nodes: Iterable[Node]) -> None:
-        """List the cluster, and hear of all changes at once from now on."""
+        """List the cluster, and take in all changes at once from now on."""
         self.nodes.replaced(list(nodes))
         self.pods.replaced(self.cluster.all())
+        self.reports.freed.clear()
         self.cluster.on_change = self.see
 
     async def ask(self, pod: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -123,11 +137,11 @@ class Decider:
         return await self.ask_raw({"Pod": pod, "Nodes": {"metadata": {}, "items": list(nodes)}, "NodeNames": None})
 
     async def ask_raw(self, args: object) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(await self.filter(json.dumps(args).encode()))
+        answer: dict[str, Any] = json.loads(await self.filter_verb(json.dumps(args).encode()))
         return answer
 
     async def bind(self, pod: Mapping[str, Any], node: str, **changed: str) -> str:
-        """Bind as kube-scheduler asks; the answer's ``Error``. ``changed`` takes the place of what is asked."""
+        """Bind as kube-scheduler asks, with some fields changed, and return the response's ``Error``."""
         metadata = pod["metadata"]
         args = {
             "PodName": metadata["name"],
@@ -141,8 +155,8 @@ class Decider:
     def counted(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(f"gas_extender_{name}", labels) or 0.0
 
-    def books(self) -> dict[str, Any]:
-        """Every booking, comparable."""
+    def booked(self) -> dict[str, Any]:
+        """Return every booking by UID."""
         return dict(self.ledger.bookings())
 
 
@@ -150,8 +164,8 @@ def as_pod(pod: Mapping[str, Any]) -> Pod:
     return msgspec.convert(dict(pod), Pod)
 
 
-def booked_cards(decider: Decider, uid: str) -> str:
-    """``"card0,card1 on node-1, held"``, or ``"nothing"``."""
+def booked_cards(decider: DrivenDecider, uid: str) -> str:
+    """Return what is booked for a pod: ``"card0,card1 on node-1, held"``, or ``"nothing"``."""
     booking = decider.ledger.booking(uid)
     if booking is None:
         return "nothing"

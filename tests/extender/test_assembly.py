@@ -93,7 +93,7 @@ async def bind(running: Extender, pod: dict[str, Any], node: str = "n1") -> str:
 
 
 def state(running: Extender, pod: dict[str, Any]) -> State | None:
-    booking = running.ledger.booking(pod["metadata"]["uid"])
+    booking = running.decider.ledger.booking(pod["metadata"]["uid"])
     return booking.state if booking is not None else None
 
 
@@ -139,7 +139,7 @@ async def test_a_pod_that_was_refused_is_woken_once_cards_are_free(server: ApiSe
     add_node(server, cards=1)
     async with extender(server, tmp_path) as running:
         first, second = add_pod(server, "first"), add_pod(server, "second")
-        await eventually(lambda: len(running.pods.waiting) == 2)
+        await eventually(lambda: len(running.decider.pods.waiting) == 2)
         assert await passing(running, first, "n1") == ["n1"]
         assert await bind(running, first) == ""
         await eventually(lambda: state(running, first) is State.HELD)
@@ -159,7 +159,7 @@ async def test_a_pod_that_was_refused_is_woken_when_its_node_changes(
     async with extender(server, tmp_path) as running:
         await eventually(lambda: "ready" in caplog.messages)
         waiting = add_pod(server, "waiting")
-        await eventually(lambda: running.pods.waiting)
+        await eventually(lambda: running.decider.pods.waiting)
         assert await passing(running, waiting, "n1") == []
         patch = json.dumps({"metadata": {"labels": {label: None}}}).encode()
         server.api.patch(NODES, None, "n1", ("application/merge-patch+json", patch))
@@ -198,12 +198,12 @@ async def test_events_tell_what_only_books_by_card_can_see(server: ApiServer, tm
     add_node(server, "n2", labels={"gpu.intel.com/gpu-numbers": "0.x"})
     async with extender(server, tmp_path) as running:
         greedy = add_pod(server, "greedy", cards=3)
-        await eventually(lambda: len(running.pods.waiting) == 1)
+        await eventually(lambda: len(running.decider.pods.waiting) == 1)
         for _ in range(3):
             assert await passing(running, greedy, "n1") == []
         add_pod(server, "unannotated", node="n1")
         await eventually(lambda: len(reasons(server)) == 3)
-        assert sorted(reasons(server)) == ["GPUCardsNotAsBooked", "GPULabelsMakeNoSense", "NoGPUCardFits"]
+        assert sorted(reasons(server)) == ["GPUBookingMismatch", "InvalidGPULabels", "NoGPUCardFits"]
 
 
 async def test_a_pod_that_was_bound_without_cards_while_nobody_looked_is_told(
@@ -212,7 +212,7 @@ async def test_a_pod_that_was_bound_without_cards_while_nobody_looked_is_told(
     add_node(server)
     add_pod(server, "before", node="n1")
     async with extender(server, tmp_path):
-        await eventually(lambda: reasons(server) == ["GPUCardsNotAsBooked"])
+        await eventually(lambda: reasons(server) == ["GPUBookingMismatch"])
 
 
 async def test_a_receipt_that_the_books_follow_is_told(server: ApiServer, tmp_path: Path) -> None:
@@ -222,8 +222,8 @@ async def test_a_receipt_that_the_books_follow_is_told(server: ApiServer, tmp_pa
         await eventually(lambda: state(running, pod) is State.HELD)
         patch = b'{"metadata":{"annotations":{"gas-allocated-cards":"card1"}}}'
         server.api.patch(PODS, "default", "a", ("application/merge-patch+json", patch))
-        await eventually(lambda: reasons(server) == ["GPUCardsCorrected"])
-        assert running.ledger.holders("n1") == {Card(1): 1}
+        await eventually(lambda: reasons(server) == ["GPUAllocationCorrected"])
+        assert running.decider.ledger.holders("n1") == {Card(1): 1}
 
 
 async def test_a_list_that_is_forbidden_is_named(server: ApiServer, tmp_path: Path) -> None:
@@ -251,8 +251,9 @@ class TestLeaders:
 
             server.settings.intercept = slow
             running.pod_watch._handler = Deaf()  # what the old leader does is still on its way
-            running._leadership_changed(leads=False)
-            running._leadership_changed(leads=True)
+            assert running.leadership is not None
+            running.leadership.changed(leads=False)
+            running.leadership.changed(leads=True)
             binding = {
                 "metadata": {
                     "name": "a",
@@ -273,15 +274,16 @@ class TestLeaders:
         add_node(server, cards=1)
         pod = add_pod(server, "a", node="n1", annotations={"gas-container-cards": "card0"})
         async with extender(server, tmp_path, "--leader-elect") as running:
-            listed = running.pods.learn
+            listed = running.decider.pods.learn
 
             def late(pods: list[Any]) -> None:
                 assert [known.uid for known in pods] == [pod["metadata"]["uid"]]
-                running.pods.deleted(pods[0])
+                running.decider.pods.deleted(pods[0])
                 listed(pods)
 
-            running.pods.learn = late  # type: ignore[method-assign]  # the news overtakes the list
-            running._leadership_changed(leads=True)
+            running.decider.pods.learn = late  # type: ignore[method-assign]  # the news overtakes the list
+            assert running.leadership is not None
+            running.leadership.changed(leads=True)
             await eventually(running.readiness.may_act)
             assert state(running, pod) is None
 

@@ -14,7 +14,7 @@ from gas.extender.readiness import NotReady
 from gas.extender.wire import Unreadable
 from gas.objects import Pod
 from tests.builders import container, node, pod_json
-from tests.extender.binding import IN_HAND, Footprint, following, gpu_pod
+from tests.extender.binding import IN_PROGRESS, HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import as_pod, booked_cards
 from tests.extender.eventually import turns
@@ -35,7 +35,7 @@ async def test_a_bound_pod_has_node_and_cards_in_one_write() -> None:
 
 async def test_cards_are_reserved_before_the_write_and_until_the_watch_confirms() -> None:
     decider = following(gpu_pod())
-    held = Footprint(decider.cluster)
+    held = HeldBindings(decider.cluster)
     events: list[Pod] = []
     decider.cluster.on_change = lambda _type, pod: events.append(pod)
     binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
@@ -46,7 +46,7 @@ async def test_cards_are_reserved_before_the_write_and_until_the_watch_confirms(
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
     decider.see("MODIFIED", events[0])
     assert booked_cards(decider, "u1") == "card0 on n1, held"
-    assert not decider.released
+    assert not decider.reports.freed
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ async def test_a_write_that_changed_nothing_takes_the_reservation_back(outcome: 
     decider.cluster.outcome = outcome
     assert sentence in await decider.bind(gpu_pod(), "n1")
     assert booked_cards(decider, "u1") == "nothing"
-    assert decider.released == ["n1"]
+    assert decider.reports.freed == ["n1"]
     assert not decider.cluster.asked
     assert decider.counted("requests_total", verb="bind", result="error") == 1
     decider.cluster.outcome = Outcome.WRITTEN
@@ -69,18 +69,18 @@ async def test_a_write_that_changed_nothing_takes_the_reservation_back(outcome: 
 
 
 REFUSED: list[Any] = [
-    pytest.param(lambda cluster: cluster.remove("default/pod"), {}, "pod default/pod is gone", id="gone"),
+    pytest.param(lambda cluster: cluster.remove("default/pod"), {}, "pod default/pod no longer exists", id="gone"),
     pytest.param(
         lambda cluster: (cluster.remove("default/pod"), cluster.add(gpu_pod(uid="u2"))),
         {},
-        "pod default/pod is another pod of that name: its UID is u2, asked was u1",
+        "pod default/pod is another pod of that name: its UID is u2, the request names u1",
         id="recreated",
     ),
-    pytest.param(None, {"PodUID": "u7"}, "its UID is u1, asked was u7", id="other-uid"),
+    pytest.param(None, {"PodUID": "u7"}, "its UID is u1, the request names u7", id="other-uid"),
     pytest.param(
         lambda cluster: cluster.edit("default/pod", lambda pod: pod["spec"].update(nodeName="n2")),
         {},
-        "pod default/pod is bound to node n2 already",
+        "pod default/pod is already bound to node n2",
         id="bound-by-others",
     ),
     pytest.param(
@@ -89,11 +89,11 @@ REFUSED: list[Any] = [
             cluster.edit("default/pod", lambda pod: pod["spec"].update(nodeName="n2")),
         ),
         {},
-        "has its cards on node n2 already and keeps them",
+        "already has its cards on node n2 and keeps them",
         id="bound-and-booked",
     ),
     pytest.param(
-        lambda cluster: cluster.end("default/pod", "Failed"), {}, "pod default/pod has ended already", id="ended"
+        lambda cluster: cluster.end("default/pod", "Failed"), {}, "pod default/pod has already ended", id="ended"
     ),
     pytest.param(None, {"Node": "n9"}, "node n9 is not known, so pod default/pod cannot be bound", id="unknown-node"),
     pytest.param(None, {"Node": "../n1"}, "Node cannot be a name", id="hostile-node"),
@@ -109,10 +109,10 @@ async def test_what_cannot_be_bound_is_said_and_changes_nothing(
     decider = following(gpu_pod())
     if happens is not None:
         happens(decider.cluster)
-    books = decider.books()
+    books = decider.booked()
     assert sentence in await decider.bind(gpu_pod(), "n1", **changed)
     assert not decider.cluster.bindings
-    assert decider.books() == books
+    assert decider.booked() == books
 
 
 async def test_a_node_that_became_full_since_the_filter_says_what_is_short() -> None:
@@ -121,7 +121,7 @@ async def test_a_node_that_became_full_since_the_filter_says_what_is_short() -> 
         bound = gpu_pod(uid=f"other-{number}", node="n1", annotations={"gas-container-cards": f"card{number}"})
         decider.pods.changed(as_pod(bound))
     sentence = await decider.bind(gpu_pod(), "n1")
-    assert sentence.startswith("node n1 has no room for pod default/pod any more: no card has ")
+    assert sentence.startswith("node n1 no longer has room for pod default/pod: no card has ")
     assert not decider.cluster.bindings
     assert decider.counted("refusals_total", reason="no-room") == 1
 
@@ -136,19 +136,19 @@ async def test_a_need_that_makes_no_sense_is_not_bound() -> None:
 async def test_a_repeated_bind_keeps_the_cards_and_writes_nothing() -> None:
     decider = following(gpu_pod())
     await decider.bind(gpu_pod(), "n1")
-    books = decider.books()
+    books = decider.booked()
     for where in ("n1", "n2"):
-        assert await decider.bind(gpu_pod(), where) == "pod default/pod has its cards on node n1 already and keeps them"
-    assert decider.books() == books
+        assert await decider.bind(gpu_pod(), where) == "pod default/pod already has its cards on node n1 and keeps them"
+    assert decider.booked() == books
     assert len(decider.cluster.bindings) == 1
 
 
 async def test_a_second_bind_while_one_is_in_hand_is_refused() -> None:
     decider = following(gpu_pod())
-    held = Footprint(decider.cluster)
+    held = HeldBindings(decider.cluster)
     first = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
     await turns()
-    assert await decider.bind(gpu_pod(), "n2") == IN_HAND
+    assert await decider.bind(gpu_pod(), "n2") == IN_PROGRESS
     held.let_go()
     assert await first == ""
     assert booked_cards(decider, "u1") == "card0 on n1, held"
@@ -208,7 +208,7 @@ class TestWithoutCards:
         decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
         await decider.bind(asking, "n1")
         await decider.binder.settle()
-        assert not decider.books()
+        assert not decider.booked()
 
     async def test_a_pod_whose_only_need_is_in_an_init_container_is_bound_with_it(self) -> None:
         asking = pod_json(container(), init=(container("first", i915=1),), uid="u1")
@@ -218,7 +218,7 @@ class TestWithoutCards:
         assert written["gas-init-container-cards"] == "card0"
         assert written["gas-container-cards"] == ""
         assert booked_cards(decider, "u1") == "card0 on n1, held"
-        assert not decider.troubles
+        assert not decider.reports.mismatches
 
 
 async def test_annotations_of_ours_on_a_pending_pod_are_overwritten_or_emptied() -> None:
@@ -238,19 +238,19 @@ async def test_annotations_of_ours_on_a_pending_pod_are_overwritten_or_emptied()
     assert written["gas-ts"] != "1"
     assert written["notes"] == "mine"
     assert booked_cards(decider, "u1") == "card0 on n1, held"
-    assert not decider.troubles
+    assert not decider.reports.mismatches
 
 
 async def test_of_twenty_binds_at_once_exactly_those_that_fit_succeed() -> None:
     pods = [gpu_pod(name=f"pod-{number}", uid=f"u{number}") for number in range(20)]
     decider = following(*pods)
-    held = Footprint(decider.cluster)
+    held = HeldBindings(decider.cluster)
     binds = [asyncio.create_task(decider.bind(each, "n1")) for each in pods]
     await turns()
     held.let_go()
     answers = await asyncio.gather(*binds)
     assert answers.count("") == 2
-    assert sum("has no room" in answer for answer in answers) == 18
+    assert sum("no longer has room" in answer for answer in answers) == 18
     assert len(decider.cluster.bindings) == 2
     assert {sent["annotations"]["gas-container-cards"] for sent in decider.cluster.bindings} == {"card0", "card1"}
 
@@ -267,7 +267,7 @@ async def test_the_refusal_of_a_pod_is_dropped_when_it_is_bound() -> None:
 async def test_a_bind_that_fails_lets_the_next_filter_see_the_room_again() -> None:
     decider = following(*(gpu_pod(uid=f"u{number}", name=f"pod-{number}") for number in range(3)))
     decider.nodes.replaced([node("n1", cards=1)])
-    held = Footprint(decider.cluster)
+    held = HeldBindings(decider.cluster)
     decider.cluster.outcome = Outcome.REFUSED
     binding = asyncio.create_task(decider.bind(gpu_pod(uid="u0", name="pod-0"), "n1"))
     await turns()

@@ -172,7 +172,7 @@ async def test_a_replica_that_stops_leading_answers_what_is_in_progress_and_then
             patch = json.dumps({"spec": spec}).encode()
             server.api.patch(LEASES, "default", "gas-extender", ("application/merge-patch+json", patch))
             async with asyncio.timeout(10):
-                while "this replica does not lead any more" not in caplog.messages:  # noqa: ASYNC110
+                while "this replica no longer leads" not in caplog.messages:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert not bound.done()
             told = await scheduler.filter(idle, pod)

@@ -9,7 +9,7 @@ import pytest
 
 from gas.extender.debug import books_json, differences, refusals_json
 from tests.builders import container, node, pod_json
-from tests.extender.decider import Decider, as_pod
+from tests.extender.decider import DrivenDecider, as_pod
 
 POLICY = "telemetry.aware.scheduling.p/"
 
@@ -19,15 +19,15 @@ def bound(cards: str | None, uid: str = "u1", **fields: Any) -> dict[str, Any]:
     return pod_json(container(i915=1, millicores=300), uid=uid, name=uid, node="n1", annotations=written, **fields)
 
 
-def knowing(*pods: dict[str, Any]) -> Decider:
-    decider = Decider()
+def knowing(*pods: dict[str, Any]) -> DrivenDecider:
+    decider = DrivenDecider()
     decider.nodes.replaced([node("n1", labels={POLICY + "gas-disable-card1": "x"})])
     decider.pods.replaced([as_pod(pod) for pod in pods])
     return decider
 
 
-def books(decider: Decider) -> dict[str, Any]:
-    shown: dict[str, Any] = json.loads(books_json(decider.nodes, decider.pods, decider.ledger))
+def books(decider: DrivenDecider) -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(books_json(decider))
     return shown
 
 
@@ -53,7 +53,7 @@ def test_books_show_capacity_and_what_is_booked_card_by_card() -> None:
 
 
 def test_tiles_are_shown_with_who_holds_them() -> None:
-    decider = Decider()
+    decider = DrivenDecider()
     decider.nodes.replaced([node("n1", i915=2, tiles=4)])
     tiled = bound("card1")
     tiled["metadata"]["annotations"]["gas-container-tiles"] = "card1:gt1"
@@ -94,13 +94,15 @@ def test_nodes_with_senseless_labels_are_shown() -> None:
     [
         pytest.param(
             lambda decider: decider.pods.changed(as_pod(bound("card1"))),
-            "is booked otherwise than its object says",
+            "is booked with other cards than its object names",
             id="edited",
         ),
         pytest.param(
-            lambda decider: decider.pods.changed(as_pod(bound(None))), "its object says nothing", id="emptied"
+            lambda decider: decider.pods.changed(as_pod(bound(None))), "its object names no cards", id="emptied"
         ),
-        pytest.param(lambda decider: decider.ledger.release("u1"), "is not booked, its object says node n1", id="lost"),
+        pytest.param(
+            lambda decider: decider.ledger.release("u1"), "is not booked, its object names cards on n1", id="lost"
+        ),
     ],
 )
 def test_differences_from_the_objects_are_told(change: Any, part: str) -> None:
@@ -112,7 +114,7 @@ def test_differences_from_the_objects_are_told(change: Any, part: str) -> None:
 
 
 async def test_a_reservation_is_no_difference() -> None:
-    decider = Decider()
+    decider = DrivenDecider()
     asking = pod_json(container(i915=1), uid="u1")
     decider.cluster.add(asking)
     decider.follow([node("n1")])

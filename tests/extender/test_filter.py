@@ -13,7 +13,7 @@ from gas.extender.refusals import MOST_NODES
 from gas.extender.wire import Unreadable
 from gas.objects import Node
 from tests.builders import container, node, node_json, pod_json
-from tests.extender.decider import Decider, as_pod
+from tests.extender.decider import DrivenDecider, as_pod
 
 GB = 10**9
 FULL = "no card has 5.0 GB of memory.max free"
@@ -36,13 +36,13 @@ def wants(gigabytes: int = 5, **fields: Any) -> dict[str, Any]:
     return pod_json(container(i915=1, memory_max=gigabytes * GB), **fields)
 
 
-def knowing(*nodes: Any, **options: Any) -> Decider:
-    decider = Decider(**options)
+def knowing(*nodes: Any, **options: Any) -> DrivenDecider:
+    decider = DrivenDecider(**options)
     decider.nodes.replaced(list(nodes or (gpu_node("n1"), gpu_node("n2"))))
     return decider
 
 
-def hold(decider: Decider, where: str, *cards: str, gigabytes: int = 5, **fields: Any) -> None:
+def hold(decider: DrivenDecider, where: str, *cards: str, gigabytes: int = 5, **fields: Any) -> None:
     """Somebody's pod with so much memory on each of these cards."""
     for card in cards:
         bound = wants(gigabytes, node=where, annotations={"gas-container-cards": card}, **fields)
@@ -69,11 +69,11 @@ async def test_two_cards_with_three_gigabytes_are_not_six() -> None:
 async def test_asking_changes_nothing() -> None:
     decider = knowing()
     hold(decider, "n1", "card0")
-    books = decider.books()
+    books = decider.booked()
     for _ in range(3):
         await decider.ask(wants(), "n1", "n2")
         await decider.ask_whole(wants(), shared("n1"), shared("n3"))
-    assert decider.books() == books
+    assert decider.booked() == books
     assert not decider.cluster.bindings
     assert not decider.cluster.asked
 
@@ -137,7 +137,7 @@ async def test_what_cannot_be_decided_is_an_error_in_the_answer(args: object) ->
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"null "[:3]])
 async def test_what_is_no_json_is_not_answered(body: bytes) -> None:
     with pytest.raises(Unreadable):
-        await knowing().filter(body)
+        await knowing().filter_verb(body)
 
 
 async def test_unknown_fields_are_skipped() -> None:
@@ -307,7 +307,8 @@ class TestRefusals:
         assert refusal.reasons == {FULL: 1, "the node is unknown": 1}
         assert refusal.details["n1"][0] == "card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed"
         assert "1 node: " + FULL in refusal.summary()
-        assert [key for key, _ in decider.told] == ["default/late"]
+        assert [key for key, _ in decider.refused] == ["default/late"]
+        assert refusal.only_seen_by_cards
 
     async def test_the_last_one_counts(self) -> None:
         decider = knowing(gpu_node("n1"))
@@ -318,11 +319,11 @@ class TestRefusals:
         ((_, refusal),) = decider.refusals
         assert refusal.details["n1"][0].startswith("card0: 3.0 of 8.0 GB")
 
-    async def test_that_need_no_books_are_not_told(self) -> None:
+    async def test_that_need_no_bookings_by_card_to_see_are_not_marked_so(self) -> None:
         decider = knowing(node("n1", cards=""))
         await decider.ask(wants(), "n1", "nobody")
-        assert len(list(decider.refusals)) == 1
-        assert not decider.told
+        ((_, refusal),) = decider.refused
+        assert not refusal.only_seen_by_cards
 
     async def test_of_a_pod_that_found_a_node_are_not_kept(self) -> None:
         decider = knowing()
@@ -360,14 +361,14 @@ class TestRefusals:
 async def test_a_node_that_shrank_below_what_is_booked_has_no_room_and_comes_back() -> None:
     decider = knowing(gpu_node("n1"))
     hold(decider, "n1", "card0", "card1")
-    books = decider.books()
+    books = decider.booked()
     decider.nodes.changed(gpu_node("n1", gigabytes=2))
     assert (await decider.ask(wants(1), "n1"))["NodeNames"] == []
-    assert decider.books() == books
+    assert decider.booked() == books
     decider.nodes.changed(gpu_node("n1"))
     assert (await decider.ask(wants(1), "n1"))["NodeNames"] == ["n1"]
 
 
 async def test_the_answer_is_gos_own_form() -> None:
-    body = await knowing().filter(json.dumps({"Pod": wants(), "NodeNames": ["n1"]}).encode())
+    body = await knowing().filter_verb(json.dumps({"Pod": wants(), "NodeNames": ["n1"]}).encode())
     assert json.loads(body).keys() == {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}

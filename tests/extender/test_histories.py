@@ -15,17 +15,18 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gas.extender.debug import differences
 from gas.extender.nodes import Nodes
-from gas.extender.pods import Pods, rebuilt_books
+from gas.extender.pods import Pods
 from gas.extender.verdicts import Verdicts
 from gas.intel.need import read_need
 from gas.ledger import Ledger, State
 from gas.objects import Node, Pod
 from gas.placement.place import DEFAULT_STEP_LIMIT
+from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions
 from tests.builders import container, node_json, pod_json
 from tests.extender.at_once import at_once
 from tests.extender.cluster import Cluster, Outcome
-from tests.extender.decider import Decider, as_pod
+from tests.extender.decider import DrivenDecider, as_pod
 
 Result = TypeVar("Result")
 
@@ -76,14 +77,14 @@ class Histories(RuleBasedStateMachine):
         self.runner.close()
 
     def _start(self) -> None:
-        self.decider = Decider(self.cluster)
+        self.decider = DrivenDecider(self.cluster)
         self.decider.nodes.replaced(nodes())
         self._run(self._list())
 
     async def _list(self) -> None:
         self.news.clear()
         self.heard.clear()
-        self.decider.pods.replaced(self.cluster.all())
+        self.decider.list_pods(self.cluster.all())
 
     def _happened(self, event: str, pod: Pod) -> None:
         self.news.append((event, pod))
@@ -196,11 +197,11 @@ class Histories(RuleBasedStateMachine):
         self._run(self.decider.binder.settle())
         self.hear(len(self.news))
         held = {uid: booking for uid, booking in self.decider.ledger.bookings() if booking.state is State.HELD}
-        assert held == self.decider.books()
-        assert dict(rebuilt_books(self.decider.pods).bookings()) == held
+        assert held == self.decider.booked()
+        assert dict(self.decider.pods.rebuilt_ledger().bookings()) == held
         assert differences(self.decider.pods, self.decider.ledger) == []
         fresh = Ledger()
-        Pods(fresh).replaced(self.cluster.all())
+        Pods(fresh, DEFAULT).replaced(self.cluster.all())
         assert dict(fresh.bookings()) == held
         for name in NODE_NAMES:
             assert fresh.usage(name) == self.decider.ledger.usage(name)
@@ -211,7 +212,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def no_card_is_over_capacity_in_what_the_api_server_holds(self) -> None:
         truth = Ledger()
-        Pods(truth).replaced(self.cluster.all())
+        Pods(truth, DEFAULT).replaced(self.cluster.all())
         tiles: dict[tuple[str, int, int], str] = {}
         for uid, booking in truth.bookings():
             for card, indexes in booking.footprint.tiles.items():
@@ -246,7 +247,9 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def what_is_remembered_is_what_would_be_answered_now(self) -> None:
-        without = Verdicts(self.decider.nodes, self.decider.ledger, balanced=None, step_limit=DEFAULT_STEP_LIMIT)
+        without = Verdicts(
+            self.decider.nodes, self.decider.ledger, balanced=None, step_limit=DEFAULT_STEP_LIMIT, clock=lambda: 0.0
+        )
         for need in NEEDS:
             assert at_once(self.decider.verdicts.of(need, NODE_NAMES)) == at_once(without.of(need, NODE_NAMES))
 
@@ -256,7 +259,7 @@ TestHistories = Histories.TestCase
 
 
 def test_nodes_of_the_histories_are_what_they_should_be() -> None:
-    known = Nodes(on_change=lambda _name: None)
+    known = Nodes(DEFAULT)
     known.replaced(nodes())
     for _, facts in known:
         assert [dict(amounts) for amounts in facts.inventory.capacity.values()] == [CAPACITY] * CARDS

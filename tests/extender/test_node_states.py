@@ -8,9 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gas.amounts import sorted_amounts
 from gas.cards import Card
-from gas.extender.node_states import SPARE, UNKNOWN, NodeStates
 from gas.extender.nodes import Nodes
-from gas.extender.verdicts import Verdicts, as_verdict
+from gas.extender.verdicts import SPARE_STATES, UNKNOWN, NodeStates, Verdicts, as_verdict
 from gas.intel.inventory import read_node
 from gas.ledger import Ledger
 from gas.objects import Node
@@ -18,6 +17,7 @@ from gas.placement.choice import Footprint
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import UnknownNode
+from gas.vocabularies import DEFAULT
 from tests.builders import node
 from tests.extender.at_once import at_once
 
@@ -55,8 +55,8 @@ class RememberedVerdicts(RuleBasedStateMachine):
         super().__init__()
         self.objects: dict[str, Node] = {}
         self.ledger = Ledger(on_change=self.changed)
-        self.nodes = Nodes(on_change=self.changed)
-        self.verdicts = Verdicts(self.nodes, self.ledger, balanced=None, step_limit=1000)
+        self.nodes = Nodes(DEFAULT, on_change=self.changed)
+        self.verdicts = Verdicts(self.nodes, self.ledger, balanced=None, step_limit=1000, clock=lambda: 0.0)
 
     def changed(self, name: str) -> None:
         self.verdicts.forget(name)
@@ -96,28 +96,28 @@ TestRememberedVerdicts.settings = settings(max_examples=40, stateful_step_count=
 
 def test_a_state_that_no_node_is_in_any_more_is_dropped_in_time() -> None:
     ledger = Ledger()
-    nodes = Nodes(on_change=lambda _name: None)
+    nodes = Nodes(DEFAULT)
     states = NodeStates(nodes, ledger)
     nodes.changed(node("n1"))
     numbers = set()
-    for millicores in range(3 * SPARE):
+    for millicores in range(3 * SPARE_STATES):
         ledger.hold("a", "default/a", "n1", Footprint(amounts={Card(0): sorted_amounts({"millicores": millicores})}))
         states.forget("n1")
         numbers.add(states.of("n1"))
-    assert len(numbers) == 3 * SPARE
-    assert len(states._numbers) <= states.most == SPARE + 2
+    assert len(numbers) == 3 * SPARE_STATES
+    assert len(states._numbers) <= states.most == SPARE_STATES + 2
     assert states.in_use() == {states.of("n1")}
     assert states.of("nobody") == UNKNOWN
 
 
 def test_verdicts_of_states_that_no_node_is_in_any_more_are_dropped_in_time() -> None:
     ledger = Ledger()
-    nodes = Nodes(on_change=lambda _name: None)
-    verdicts = Verdicts(nodes, ledger, balanced=None, step_limit=1000)
+    nodes = Nodes(DEFAULT)
+    verdicts = Verdicts(nodes, ledger, balanced=None, step_limit=1000, clock=lambda: 0.0)
     nodes.changed(node("n1"))
-    for millicores in range(2 * SPARE):
+    for millicores in range(2 * SPARE_STATES):
         ledger.hold("a", "default/a", "n1", Footprint(amounts={Card(0): sorted_amounts({"millicores": millicores})}))
         verdicts.forget("n1")
         at_once(verdicts.of(NEEDS[0], ["n1"]))
     (remembered,) = verdicts._remembered.values()
-    assert len(remembered) <= SPARE + 3
+    assert len(remembered) <= SPARE_STATES + 3

@@ -8,45 +8,50 @@ import msgspec
 import pytest
 
 from gas.cards import Card
-from gas.extender.nodes import Nodes, with_problems
+from gas.extender.nodes import Nodes
 from gas.objects import Node
+from gas.vocabularies import DEFAULT
 from tests.builders import node, node_json
 
+TELEMETRY = "telemetry.aware.scheduling.p/"
 
-class Told:
+
+class Followed:
+    """Nodes, and the names that they reported."""
+
     def __init__(self) -> None:
         self.changes: list[str] = []
-        self.nodes = Nodes(on_change=self.changes.append)
+        self.nodes = Nodes(DEFAULT, on_change=self.changes.append)
 
     def cards(self, name: str) -> tuple[Card, ...] | None:
         facts = self.nodes.facts(name)
         return None if facts is None else facts.inventory.cards
 
 
-def with_status(**status: Any) -> Node:
-    changed = node_json("n1")
+def with_status(labels: dict[str, str] | None = None, **status: Any) -> Node:
+    changed = node_json("n1", labels=labels)
     changed["status"] |= status
     return msgspec.convert(changed, Node)
 
 
 def test_a_node_is_known_from_when_it_is_seen_until_it_is_gone() -> None:
-    told = Told()
-    assert told.nodes.facts("n1") is None
-    told.nodes.changed(node("n1"))
-    assert told.cards("n1") == (Card(0), Card(1))
-    told.nodes.deleted(node("n1"))
-    told.nodes.deleted(node("n1"))
-    assert told.nodes.facts("n1") is None
-    assert told.changes == ["n1", "n1"]
-    assert len(told.nodes) == 0
+    followed = Followed()
+    assert followed.nodes.facts("n1") is None
+    followed.nodes.changed(node("n1"))
+    assert followed.cards("n1") == (Card(0), Card(1))
+    followed.nodes.deleted(node("n1"))
+    followed.nodes.deleted(node("n1"))
+    assert followed.nodes.facts("n1") is None
+    assert followed.changes == ["n1", "n1"]
+    assert len(followed.nodes) == 0
 
 
 def test_a_list_is_complete() -> None:
-    told = Told()
-    told.nodes.replaced([node("n1"), node("n2")])
-    told.nodes.replaced([node("n2"), node("n3", cards=1)])
-    assert [name for name, _ in told.nodes] == ["n2", "n3"]
-    assert told.changes == ["n1", "n2", "n3", "n1"]
+    followed = Followed()
+    followed.nodes.replaced([node("n1"), node("n2")])
+    followed.nodes.replaced([node("n2"), node("n3", cards=1)])
+    assert [name for name, _ in followed.nodes] == ["n2", "n3"]
+    assert followed.changes == ["n1", "n2", "n3", "n1"]
 
 
 @pytest.mark.parametrize(
@@ -62,12 +67,12 @@ def test_a_list_is_complete() -> None:
     ],
 )
 def test_what_does_not_count_is_no_change(heartbeat: Node) -> None:
-    told = Told()
-    told.nodes.changed(node("n1"))
-    facts = told.nodes.facts("n1")
-    told.nodes.changed(heartbeat)
-    assert told.changes == ["n1"]
-    assert told.nodes.facts("n1") is facts
+    followed = Followed()
+    followed.nodes.changed(node("n1"))
+    facts = followed.nodes.facts("n1")
+    followed.nodes.changed(heartbeat)
+    assert followed.changes == ["n1"]
+    assert followed.nodes.facts("n1") is facts
 
 
 @pytest.mark.parametrize(
@@ -86,10 +91,10 @@ def test_what_does_not_count_is_no_change(heartbeat: Node) -> None:
     ],
 )
 def test_what_counts_is_a_change(changed: Node) -> None:
-    told = Told()
-    told.nodes.changed(node("n1"))
-    told.nodes.changed(changed)
-    assert told.changes == ["n1", "n1"]
+    followed = Followed()
+    followed.nodes.changed(node("n1"))
+    followed.nodes.changed(changed)
+    assert followed.changes == ["n1", "n1"]
 
 
 # contract E8.5
@@ -106,10 +111,11 @@ def test_what_counts_is_a_change(changed: Node) -> None:
     ],
 )
 def test_descheduling_counts_only_with_cards_in_the_capacity(capacity: object, counts: bool) -> None:
-    told = Told()
-    told.nodes.changed(with_status(capacity=capacity))
-    assert told.nodes.deschedules("n1") is counts
-    assert not told.nodes.deschedules("nobody")
+    followed = Followed()
+    followed.nodes.changed(with_status(labels={TELEMETRY + "gas-deschedule-pods-card0": "x"}, capacity=capacity))
+    facts = followed.nodes.facts("n1")
+    assert facts is not None
+    assert bool(facts.deschedule_cards) is counts
 
 
 # contract E2.4
@@ -125,36 +131,28 @@ def test_descheduling_counts_only_with_cards_in_the_capacity(capacity: object, c
     ],
 )
 def test_no_label_hurts_another_node(labels: dict[str, str]) -> None:
-    told = Told()
-    told.nodes.replaced([node("bad", labels=labels), node("n1")])
-    assert told.cards("n1") == (Card(0), Card(1))
-    assert told.nodes.facts("bad") is not None
-
-
-def test_nodes_whose_labels_make_no_sense_are_listed() -> None:
-    told = Told()
-    told.nodes.replaced([node("n1"), node("n2", labels={"gpu.intel.com/gpu-numbers": "0.x"})])
-    problems = with_problems(told.nodes)
-    assert list(problems) == ["n2"]
-    assert "gpu-numbers" in problems["n2"][0]
+    followed = Followed()
+    followed.nodes.replaced([node("bad", labels=labels), node("n1")])
+    assert followed.cards("n1") == (Card(0), Card(1))
+    assert followed.nodes.facts("bad") is not None
 
 
 def test_a_node_that_could_not_be_read_is_read_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told()
+    followed = Followed()
 
     def broken(_node: Node) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr("gas.extender.nodes.read_node", broken)
+        patched.setattr("gas.intel.vocabulary.read_node", broken)
         with pytest.raises(ZeroDivisionError):
-            told.nodes.changed(node("n1"))
-    told.nodes.changed(node("n1"))
-    assert told.cards("n1") == (Card(0), Card(1))
+            followed.nodes.changed(node("n1"))
+    followed.nodes.changed(node("n1"))
+    assert followed.cards("n1") == (Card(0), Card(1))
 
 
 def test_nodes_that_say_the_same_share_what_was_read_and_a_number() -> None:
-    nodes = Told().nodes
+    nodes = Followed().nodes
     nodes.replaced([node("n1"), node("n2", labels={"kubernetes.io/hostname": "n2"}), node("n3", cards=1)])
     assert nodes.facts("n1") is nodes.facts("n2")
     assert nodes.kind("n1") == nodes.kind("n2") != nodes.kind("n3")
@@ -162,7 +160,7 @@ def test_nodes_that_say_the_same_share_what_was_read_and_a_number() -> None:
 
 
 def test_the_number_of_nodes_that_are_gone_is_never_given_again() -> None:
-    nodes = Told().nodes
+    nodes = Followed().nodes
     nodes.changed(node("n1"))
     before = nodes.kind("n1")
     nodes.changed(node("n1", cards=1))
@@ -172,21 +170,20 @@ def test_the_number_of_nodes_that_are_gone_is_never_given_again() -> None:
 
 
 def test_what_was_read_is_kept_only_while_a_node_says_so() -> None:
-    nodes = Told().nodes
+    nodes = Followed().nodes
     for millicores in range(1000, 1100):
         nodes.changed(node("n1", i915=2, millicores=millicores))
         nodes.changed(node("n2", i915=2, millicores=millicores))
-    assert len(nodes._kinds) == len(nodes._sources) == 1
+    assert len(nodes._kinds) == 1
     nodes.replaced([])
     assert not nodes._kinds
-    assert not nodes._sources
 
 
 def test_nodes_as_sent_are_read_once_for_all_that_say_the_same_and_change_nothing() -> None:
-    told = Told()
-    told.nodes.changed(node("n1"))
-    sent = told.nodes.as_sent([node("n8"), node("n9", cards=1), node("n1", cards=1)])
-    assert sent["n8"] is told.nodes.facts("n1")
-    assert sent["n9"] is sent["n1"] is not told.nodes.facts("n1")
-    assert told.changes == ["n1"]
-    assert len(told.nodes) == 1
+    followed = Followed()
+    followed.nodes.changed(node("n1"))
+    sent = followed.nodes.as_sent([node("n8"), node("n9", cards=1), node("n1", cards=1)])
+    assert sent["n8"] is followed.nodes.facts("n1")
+    assert sent["n9"] is sent["n1"] is not followed.nodes.facts("n1")
+    assert followed.changes == ["n1"]
+    assert len(followed.nodes) == 1

@@ -9,36 +9,44 @@ import pytest
 
 from gas.amounts import sorted_amounts
 from gas.cards import Card
-from gas.extender.pods import Pods, rebuilt_books
+from gas.extender.observer import Observer
+from gas.extender.pods import Pods
 from gas.ledger import Ledger
 from gas.objects import Pod
 from gas.placement.choice import Footprint
+from gas.placement.inventory import Inventory
+from gas.vocabularies import DEFAULT
+from gas.vocabulary import NodeFacts
 from tests.builders import container, pod
 
 
-class Told:
-    """Pods with their ledger, and what they have told."""
+class Followed(Observer):
+    """Pods with their ledger, and what they reported."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: NodeFacts | None = None) -> None:
         self.ledger = Ledger()
-        self.bound: list[str] = []
-        self.released: list[str] = []
+        self.changed: list[str] = []
+        self.freed: list[str] = []
         self.gone: list[str] = []
-        self.troubles: list[str] = []
+        self.mismatches: list[str] = []
         self.vanished: list[tuple[str, str]] = []
         self.corrections = 0
-        self.pods = Pods(
-            self.ledger,
-            on_bound=self.bound.append,
-            on_release=self.released.append,
-            on_gone=self.gone.append,
-            on_correction=self._corrected,
-            on_trouble=lambda pod, sentence: self.troubles.append(f"{pod.key}: {sentence}"),
-        )
-        self.pods.on_vanished = lambda uid, key: self.vanished.append((uid, key))
+        self.pods = Pods(self.ledger, DEFAULT, facts=lambda _node: facts, observer=self, on_gone=self.gone.append)
 
-    def _corrected(self, _pod: Pod) -> None:
+    def node_changed(self, node: str) -> None:
+        self.changed.append(node)
+
+    def cards_freed(self, node: str) -> None:
+        self.freed.append(node)
+
+    def allocation_corrected(self, pod: Pod) -> None:
         self.corrections += 1
+
+    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
+        self.mismatches.append(f"{pod.key}: {sentence}")
+
+    def reservation_vanished(self, uid: str, pod: str) -> None:
+        self.vanished.append((uid, pod))
 
     def booked(self, uid: str = "u1") -> str:
         booking = self.ledger.booking(uid)
@@ -50,7 +58,7 @@ class Told:
         return dict(self.ledger.bookings())
 
     def rebuilt(self) -> dict[str, Any]:
-        return dict(rebuilt_books(self.pods).bookings())
+        return dict(self.pods.rebuilt_ledger().bookings())
 
 
 def gpu_pod(cards: str | None = None, *, node: str | None = "n1", uid: str = "u1", **fields: Any) -> Pod:
@@ -65,26 +73,26 @@ def waiting_pod(**fields: Any) -> Pod:
     return gpu_pod(node=None, **fields)
 
 
-def reserve(told: Told, card: int = 0, node: str = "n1", uid: str = "u1") -> None:
+def reserve(followed: Followed, card: int = 0, node: str = "n1", uid: str = "u1") -> None:
     held = Footprint(amounts={Card(card): sorted_amounts({"i915": 1, "millicores": 300})})
-    told.ledger.reserve(uid, "default/pod", node, held)
+    followed.ledger.reserve(uid, "default/pod", node, held)
 
 
 # contract E9.5
 def test_a_pod_waits_then_is_bound_then_ends() -> None:
-    told = Told()
-    told.pods.changed(waiting_pod())
-    assert list(told.pods.waiting) == ["u1"]
-    assert told.booked() == "nothing"
-    told.pods.changed(gpu_pod("card0"))
-    assert not told.pods.waiting
-    assert told.gone == ["u1"]
-    assert told.booked() == "card0 on n1, held"
-    assert told.bound == ["n1"]
-    told.pods.changed(gpu_pod("card0", phase="Succeeded"))
-    assert told.booked() == "nothing"
-    assert told.released == ["n1"]
-    assert told.pods.bound_pod("u1") is None
+    followed = Followed()
+    followed.pods.changed(waiting_pod())
+    assert list(followed.pods.waiting) == ["u1"]
+    assert followed.booked() == "nothing"
+    followed.pods.changed(gpu_pod("card0"))
+    assert not followed.pods.waiting
+    assert followed.gone == ["u1"]
+    assert followed.booked() == "card0 on n1, held"
+    assert followed.changed == ["n1"]
+    followed.pods.changed(gpu_pod("card0", phase="Succeeded"))
+    assert followed.booked() == "nothing"
+    assert followed.freed == ["n1"]
+    assert followed.pods.bound_pod("u1") is None
 
 
 @pytest.mark.parametrize(
@@ -97,98 +105,98 @@ def test_a_pod_waits_then_is_bound_then_ends() -> None:
     ],
 )
 def test_cards_are_free_once_and_only_once(end: Callable[[Pods], None]) -> None:
-    told = Told()
-    told.pods.changed(gpu_pod("card0"))
-    end(told.pods)
-    assert told.booked() == "nothing"
-    assert not told.ledger.usage("n1").amounts
-    end(told.pods)
-    told.pods.deleted(gpu_pod("card0"))
-    assert told.released == ["n1"]
+    followed = Followed()
+    followed.pods.changed(gpu_pod("card0"))
+    end(followed.pods)
+    assert followed.booked() == "nothing"
+    assert not followed.ledger.usage("n1").amounts
+    end(followed.pods)
+    followed.pods.deleted(gpu_pod("card0"))
+    assert followed.freed == ["n1"]
 
 
 def test_a_reservation_is_confirmed_by_the_bound_pod_and_nothing_is_booked_twice() -> None:
-    told = Told()
-    told.pods.changed(waiting_pod())
-    reserve(told)
-    before = dict(told.ledger.usage("n1").amounts[Card(0)])
-    told.pods.changed(gpu_pod("card0"))
-    assert told.booked() == "card0 on n1, held"
-    assert told.ledger.usage("n1").amounts == {Card(0): before}
-    assert not told.released
+    followed = Followed()
+    followed.pods.changed(waiting_pod())
+    reserve(followed)
+    before = dict(followed.ledger.usage("n1").amounts[Card(0)])
+    followed.pods.changed(gpu_pod("card0"))
+    assert followed.booked() == "card0 on n1, held"
+    assert followed.ledger.usage("n1").amounts == {Card(0): before}
+    assert not followed.freed
 
 
 def test_a_reserved_pod_that_is_deleted_before_it_is_seen_bound_is_released() -> None:
-    told = Told()
-    told.pods.changed(waiting_pod())
-    reserve(told)
-    told.pods.deleted(waiting_pod())
-    assert told.booked() == "nothing"
-    assert told.released == ["n1"]
+    followed = Followed()
+    followed.pods.changed(waiting_pod())
+    reserve(followed)
+    followed.pods.deleted(waiting_pod())
+    assert followed.booked() == "nothing"
+    assert followed.freed == ["n1"]
 
 
 def test_a_pod_bound_by_others_with_cards_on_it_is_booked() -> None:
-    told = Told()
-    told.pods.changed(gpu_pod("card1"))
-    assert told.booked() == "card1 on n1, held"
+    followed = Followed()
+    followed.pods.changed(gpu_pod("card1"))
+    assert followed.booked() == "card1 on n1, held"
 
 
 def test_a_pod_bound_elsewhere_with_cards_is_booked_there_and_its_reservation_is_freed() -> None:
-    told = Told()
-    reserve(told, node="n1")
-    told.pods.changed(gpu_pod("card3", node="n2"))
-    assert told.booked() == "card3 on n2, held"
-    assert told.ledger.nodes() == ("n2",)
-    assert told.released == ["n1"]
+    followed = Followed()
+    reserve(followed, node="n1")
+    followed.pods.changed(gpu_pod("card3", node="n2"))
+    assert followed.booked() == "card3 on n2, held"
+    assert followed.ledger.nodes() == ("n2",)
+    assert followed.freed == ["n1"]
 
 
 def test_a_pod_bound_elsewhere_without_cards_books_nothing_and_its_reservation_is_freed() -> None:
-    told = Told()
-    reserve(told, node="n1")
-    told.pods.changed(gpu_pod(node="n2"))
-    assert told.booked() == "nothing"
-    assert told.released == ["n1"]
-    assert told.pods.in_trouble["u1"].trouble is not None
-    assert told.pods.in_trouble["u1"].trouble.unannotated
+    followed = Followed()
+    reserve(followed, node="n1")
+    followed.pods.changed(gpu_pod(node="n2"))
+    assert followed.booked() == "nothing"
+    assert followed.freed == ["n1"]
+    assert followed.pods.in_trouble["u1"].trouble is not None
+    assert followed.pods.in_trouble["u1"].trouble.unannotated
 
 
 def test_a_pod_that_another_one_bound_with_other_cards_is_booked_as_written() -> None:
-    told = Told()
-    reserve(told, card=0)
-    told.pods.changed(gpu_pod("card1"))
-    assert told.booked() == "card1 on n1, held"
-    assert set(told.ledger.usage("n1").amounts) == {Card(1)}
-    assert told.released == ["n1"]
-    assert told.rebuilt() == told.books()
+    followed = Followed()
+    reserve(followed, card=0)
+    followed.pods.changed(gpu_pod("card1"))
+    assert followed.booked() == "card1 on n1, held"
+    assert set(followed.ledger.usage("n1").amounts) == {Card(1)}
+    assert followed.freed == ["n1"]
+    assert followed.rebuilt() == followed.books()
 
 
 def test_a_receipt_is_believed_counted_and_told() -> None:
-    told = Told()
-    told.pods.changed(gpu_pod("card0"))
-    told.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card1"}))
-    assert told.booked() == "card1 on n1, held"
-    assert told.corrections == 1
-    assert told.released == ["n1"]
-    assert not told.pods.in_trouble
-    assert told.rebuilt() == told.books()
+    followed = Followed()
+    followed.pods.changed(gpu_pod("card0"))
+    followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card1"}))
+    assert followed.booked() == "card1 on n1, held"
+    assert followed.corrections == 1
+    assert followed.freed == ["n1"]
+    assert not followed.pods.in_trouble
+    assert followed.rebuilt() == followed.books()
 
 
 def test_a_receipt_that_says_what_was_decided_changes_nothing() -> None:
-    told = Told()
-    told.pods.changed(gpu_pod("card0"))
-    told.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card0"}))
-    assert told.booked() == "card0 on n1, held"
-    assert told.corrections == 0
-    assert not told.released
+    followed = Followed()
+    followed.pods.changed(gpu_pod("card0"))
+    followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card0"}))
+    assert followed.booked() == "card0 on n1, held"
+    assert followed.corrections == 0
+    assert not followed.freed
 
 
 def test_a_receipt_books_a_pod_that_nobody_had_annotated() -> None:
-    told = Told()
-    told.pods.changed(gpu_pod())
-    assert told.booked() == "nothing"
-    told.pods.changed(gpu_pod(annotations={"gas-allocated-cards": "card1"}))
-    assert told.booked() == "card1 on n1, held"
-    assert not told.pods.in_trouble
+    followed = Followed()
+    followed.pods.changed(gpu_pod())
+    assert followed.booked() == "nothing"
+    followed.pods.changed(gpu_pod(annotations={"gas-allocated-cards": "card1"}))
+    assert followed.booked() == "card1 on n1, held"
+    assert not followed.pods.in_trouble
 
 
 EDITS = [
@@ -198,29 +206,29 @@ EDITS = [
     pytest.param("CARD0", "its annotations were damaged later", id="no-card"),
     pytest.param("card0\x00\x1b[2J\r\n", "its annotations were damaged later", id="control-characters"),
     pytest.param("card0," * 40_000, "its annotations were damaged later", id="256-KiB"),
-    pytest.param("", "its annotations were taken away later", id="emptied"),
-    pytest.param(None, "its annotations were taken away later", id="removed"),
+    pytest.param("", "its annotations were removed later", id="emptied"),
+    pytest.param(None, "its annotations were removed later", id="removed"),
 ]
 
 
 # contract E9.4
 @pytest.mark.parametrize(("text", "sentence"), EDITS)
 def test_an_edit_of_a_bound_pod_is_reported_not_believed(text: str | None, sentence: str) -> None:
-    told = Told()
-    told.pods.changed(gpu_pod("card0"))
-    books = told.books()
-    told.pods.changed(gpu_pod(text))
-    assert told.books() == books
-    assert len(told.troubles) == 1
-    assert sentence in told.troubles[0]
-    assert len(told.troubles[0]) < 300
-    assert told.troubles[0].isprintable()
-    told.pods.changed(gpu_pod(text))
-    assert len(told.troubles) == 1
-    told.pods.changed(gpu_pod("card0"))
-    assert not told.pods.in_trouble
-    told.pods.deleted(gpu_pod("card0"))
-    assert told.booked() == "nothing"
+    followed = Followed()
+    followed.pods.changed(gpu_pod("card0"))
+    books = followed.books()
+    followed.pods.changed(gpu_pod(text))
+    assert followed.books() == books
+    assert len(followed.mismatches) == 1
+    assert sentence in followed.mismatches[0]
+    assert len(followed.mismatches[0]) < 300
+    assert followed.mismatches[0].isprintable()
+    followed.pods.changed(gpu_pod(text))
+    assert len(followed.mismatches) == 1
+    followed.pods.changed(gpu_pod("card0"))
+    assert not followed.pods.in_trouble
+    followed.pods.deleted(gpu_pod("card0"))
+    assert followed.booked() == "nothing"
 
 
 HOSTILE = {str(edit.id): edit.values[0] for edit in EDITS if "damaged" in str(edit.values[1])}
@@ -237,41 +245,41 @@ HOSTILE = {str(edit.id): edit.values[0] for edit in EDITS if "damaged" in str(ed
     ],
 )
 def test_what_cannot_be_read_on_a_bound_pod_books_nothing_and_blocks_no_other(name: str, text: str) -> None:
-    told = Told()
-    told.pods.replaced([gpu_pod(annotations={name: text}), gpu_pod("card1", uid="u2", name="other")])
-    assert told.booked("u1") == "nothing"
-    assert told.booked("u2") == "card1 on n1, held"
-    assert "its cards are not booked" in told.troubles[0]
-    assert told.rebuilt() == told.books()
+    followed = Followed()
+    followed.pods.replaced([gpu_pod(annotations={name: text}), gpu_pod("card1", uid="u2", name="other")])
+    assert followed.booked("u1") == "nothing"
+    assert followed.booked("u2") == "card1 on n1, held"
+    assert "its cards are not booked" in followed.mismatches[0]
+    assert followed.rebuilt() == followed.books()
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_reserved_pod_keeps_its_cards_whatever_its_annotations_say(text: str) -> None:
-    told = Told()
-    reserve(told)
-    told.pods.changed(gpu_pod(text))
-    assert told.booked() == "card0 on n1, held"
-    assert told.pods.in_trouble
+    followed = Followed()
+    reserve(followed)
+    followed.pods.changed(gpu_pod(text))
+    assert followed.booked() == "card0 on n1, held"
+    assert followed.pods.in_trouble
 
 
 def test_a_pod_without_annotations_is_shown_as_such_and_books_nothing() -> None:
-    told = Told()
-    told.pods.changed(gpu_pod())
-    assert told.booked() == "nothing"
-    assert [found.trouble and found.trouble.unannotated for found in told.pods.in_trouble.values()] == [True]
-    assert told.troubles == ["default/pod: it is bound without cards written on it, so its cards are not booked"]
+    followed = Followed()
+    followed.pods.changed(gpu_pod())
+    assert followed.booked() == "nothing"
+    assert [found.trouble and found.trouble.unannotated for found in followed.pods.in_trouble.values()] == [True]
+    assert followed.mismatches == ["default/pod: it is bound without cards written on it, so its cards are not booked"]
 
 
 def test_a_bound_pod_whose_need_makes_no_sense_is_shown_until_it_is_gone() -> None:
-    told = Told()
+    followed = Followed()
     senseless = pod(container(i915=-1), node="n1", uid="u1", annotations={"gas-container-cards": "card0"})
-    told.pods.changed(senseless)
-    assert "its need cannot be read" in told.troubles[0]
-    told.pods.changed(pod(container(i915=-1), node="n1", uid="u1"))
-    assert told.booked() == "nothing"
-    assert "u1" in told.pods.in_trouble
-    told.pods.deleted(senseless)
-    assert not told.pods.in_trouble
+    followed.pods.changed(senseless)
+    assert "its requests cannot be read" in followed.mismatches[0]
+    followed.pods.changed(pod(container(i915=-1), node="n1", uid="u1"))
+    assert followed.booked() == "nothing"
+    assert "u1" in followed.pods.in_trouble
+    followed.pods.deleted(senseless)
+    assert not followed.pods.in_trouble
 
 
 @pytest.mark.parametrize(
@@ -284,84 +292,84 @@ def test_a_bound_pod_whose_need_makes_no_sense_is_shown_until_it_is_gone() -> No
     ],
 )
 def test_a_bound_pod_that_wants_no_card_is_no_trouble(without_cards: Pod) -> None:
-    told = Told()
-    told.pods.changed(without_cards)
-    told.pods.deleted(without_cards)
-    assert not told.troubles
-    assert not told.bound
-    assert not told.released
+    followed = Followed()
+    followed.pods.changed(without_cards)
+    followed.pods.deleted(without_cards)
+    assert not followed.mismatches
+    assert not followed.changed
+    assert not followed.freed
 
 
 # contract E9.2
 def test_a_recreated_pod_of_the_same_name_is_another_pod() -> None:
-    told = Told()
-    told.pods.changed(gpu_pod("card0", uid="old"))
-    told.pods.changed(waiting_pod(uid="new"))
-    told.pods.changed(gpu_pod("card1", uid="new"))
-    told.pods.deleted(gpu_pod("card0", uid="old"))
-    assert told.booked("old") == "nothing"
-    assert told.booked("new") == "card1 on n1, held"
+    followed = Followed()
+    followed.pods.changed(gpu_pod("card0", uid="old"))
+    followed.pods.changed(waiting_pod(uid="new"))
+    followed.pods.changed(gpu_pod("card1", uid="new"))
+    followed.pods.deleted(gpu_pod("card0", uid="old"))
+    assert followed.booked("old") == "nothing"
+    assert followed.booked("new") == "card1 on n1, held"
 
 
 # contract E9.3
 def test_pods_that_have_ended_before_the_start_are_not_booked() -> None:
-    told = Told()
-    told.pods.replaced([gpu_pod("card0", phase="Succeeded"), gpu_pod("card0", uid="u2", phase="Failed")])
-    assert not told.books()
-    assert not told.released
+    followed = Followed()
+    followed.pods.replaced([gpu_pod("card0", phase="Succeeded"), gpu_pod("card0", uid="u2", phase="Failed")])
+    assert not followed.books()
+    assert not followed.freed
 
 
 # contract E9.5
 def test_a_pod_that_is_being_deleted_keeps_its_cards_until_it_is_gone() -> None:
-    told = Told()
-    told.pods.changed(gpu_pod("card0"))
-    told.pods.changed(gpu_pod("card0", deleting=True))
-    assert told.booked() == "card0 on n1, held"
-    told.pods.deleted(gpu_pod("card0", deleting=True))
-    assert told.booked() == "nothing"
+    followed = Followed()
+    followed.pods.changed(gpu_pod("card0"))
+    followed.pods.changed(gpu_pod("card0", deleting=True))
+    assert followed.booked() == "card0 on n1, held"
+    followed.pods.deleted(gpu_pod("card0", deleting=True))
+    assert followed.booked() == "nothing"
 
 
 def test_a_pod_found_being_deleted_at_the_start_is_booked() -> None:
-    told = Told()
-    told.pods.replaced([gpu_pod("card0", deleting=True)])
-    assert told.booked() == "card0 on n1, held"
+    followed = Followed()
+    followed.pods.replaced([gpu_pod("card0", deleting=True)])
+    assert followed.booked() == "card0 on n1, held"
 
 
 def test_a_list_releases_pods_that_vanished_and_keeps_the_others() -> None:
-    told = Told()
-    told.pods.replaced([gpu_pod("card0"), gpu_pod("card1", uid="u2", name="other"), waiting_pod(uid="u3")])
-    told.pods.replaced([gpu_pod("card1", uid="u2", name="other")])
-    assert told.booked("u1") == "nothing"
-    assert told.booked("u2") == "card1 on n1, held"
-    assert not told.pods.waiting
-    assert told.released == ["n1"]
-    assert {"u1", "u3"} <= set(told.gone)
+    followed = Followed()
+    followed.pods.replaced([gpu_pod("card0"), gpu_pod("card1", uid="u2", name="other"), waiting_pod(uid="u3")])
+    followed.pods.replaced([gpu_pod("card1", uid="u2", name="other")])
+    assert followed.booked("u1") == "nothing"
+    assert followed.booked("u2") == "card1 on n1, held"
+    assert not followed.pods.waiting
+    assert followed.freed == ["n1"]
+    assert {"u1", "u3"} <= set(followed.gone)
 
 
 def test_a_list_hands_reserved_pods_that_it_does_not_have_to_settling() -> None:
-    told = Told()
-    told.pods.replaced([waiting_pod()])
-    reserve(told)
-    reserve(told, card=1, uid="u2")
-    told.pods.replaced([waiting_pod(uid="u2")])
-    assert told.booked("u1") == "nothing", "it waited before, so the list says that it is gone"
-    reserve(told, uid="u4")
-    told.pods.replaced([waiting_pod(uid="u2")])
-    assert told.vanished == [("u4", "default/pod")]
-    assert told.booked("u4") == "card0 on n1, reserved"
-    assert told.booked("u2") == "card1 on n1, reserved"
+    followed = Followed()
+    followed.pods.replaced([waiting_pod()])
+    reserve(followed)
+    reserve(followed, card=1, uid="u2")
+    followed.pods.replaced([waiting_pod(uid="u2")])
+    assert followed.booked("u1") == "nothing", "it waited before, so the list says that it is gone"
+    reserve(followed, uid="u4")
+    followed.pods.replaced([waiting_pod(uid="u2")])
+    assert followed.vanished == [("u4", "default/pod")]
+    assert followed.booked("u4") == "card0 on n1, reserved"
+    assert followed.booked("u2") == "card1 on n1, reserved"
 
 
 class TestOlderNews:
     """Answers to single questions, and lists beside the watch, may be older than what the watch has shown."""
 
     def test_a_pod_known_to_be_bound_does_not_wait_again(self) -> None:
-        told = Told()
-        told.pods.changed(gpu_pod("card0"))
-        for hear in (told.pods.changed, lambda old: told.pods.learn([old])):
+        followed = Followed()
+        followed.pods.changed(gpu_pod("card0"))
+        for hear in (followed.pods.changed, lambda old: followed.pods.learn([old])):
             hear(waiting_pod())
-            assert not told.pods.waiting
-            assert told.booked() == "card0 on n1, held"
+            assert not followed.pods.waiting
+            assert followed.booked() == "card0 on n1, held"
 
     @pytest.mark.parametrize(
         "end",
@@ -372,58 +380,58 @@ class TestOlderNews:
     )
     @pytest.mark.parametrize("old", [gpu_pod("card0"), waiting_pod()], ids=["bound", "waiting"])
     def test_a_pod_known_to_be_gone_does_not_come_back(self, end: Callable[[Pods], None], old: Pod) -> None:
-        told = Told()
-        told.pods.changed(gpu_pod("card0"))
-        end(told.pods)
-        told.pods.changed(old)
-        told.pods.learn([old])
-        assert not told.books()
-        assert not told.pods.waiting
+        followed = Followed()
+        followed.pods.changed(gpu_pod("card0"))
+        end(followed.pods)
+        followed.pods.changed(old)
+        followed.pods.learn([old])
+        assert not followed.books()
+        assert not followed.pods.waiting
 
     def test_a_pod_that_a_side_list_does_not_have_stays(self) -> None:
-        told = Told()
-        told.pods.changed(gpu_pod("card0"))
-        told.pods.changed(waiting_pod(uid="u2"))
-        reserve(told, card=1, uid="u3")
-        told.pods.learn([])
-        assert told.booked("u1") == "card0 on n1, held"
-        assert list(told.pods.waiting) == ["u2"]
-        assert not told.vanished
+        followed = Followed()
+        followed.pods.changed(gpu_pod("card0"))
+        followed.pods.changed(waiting_pod(uid="u2"))
+        reserve(followed, card=1, uid="u3")
+        followed.pods.learn([])
+        assert followed.booked("u1") == "card0 on n1, held"
+        assert list(followed.pods.waiting) == ["u2"]
+        assert not followed.vanished
 
     def test_a_side_list_shows_what_the_watch_has_not_shown_yet(self) -> None:
-        told = Told()
-        told.pods.changed(waiting_pod())
-        told.pods.learn([gpu_pod("card0"), waiting_pod(uid="u2")])
-        assert told.booked() == "card0 on n1, held"
-        assert list(told.pods.waiting) == ["u2"]
+        followed = Followed()
+        followed.pods.changed(waiting_pod())
+        followed.pods.learn([gpu_pod("card0"), waiting_pod(uid="u2")])
+        assert followed.booked() == "card0 on n1, held"
+        assert list(followed.pods.waiting) == ["u2"]
 
     def test_an_older_side_list_does_not_take_a_receipt_back(self) -> None:
-        told = Told()
-        told.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card1"}))
-        told.pods.learn([gpu_pod("card0")])
-        assert told.booked() == "card1 on n1, held"
-        assert not told.troubles
+        followed = Followed()
+        followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card1"}))
+        followed.pods.learn([gpu_pod("card0")])
+        assert followed.booked() == "card1 on n1, held"
+        assert not followed.mismatches
 
     def test_a_list_of_a_cluster_restored_from_a_backup_brings_pods_back(self) -> None:
-        told = Told()
-        told.pods.changed(gpu_pod("card0"))
-        told.pods.deleted(gpu_pod("card0"))
-        told.pods.replaced([gpu_pod("card0")])
-        assert told.booked() == "card0 on n1, held"
+        followed = Followed()
+        followed.pods.changed(gpu_pod("card0"))
+        followed.pods.deleted(gpu_pod("card0"))
+        followed.pods.replaced([gpu_pod("card0")])
+        assert followed.booked() == "card0 on n1, held"
 
 
 def test_an_event_that_comes_twice_changes_nothing() -> None:
-    told = Told()
+    followed = Followed()
     for _ in range(2):
-        told.pods.changed(gpu_pod("card0"))
-    assert told.bound == ["n1"]
-    assert told.ledger.usage("n1").amounts[Card(0)]["millicores"] == 300
+        followed.pods.changed(gpu_pod("card0"))
+    assert followed.changed == ["n1"]
+    assert followed.ledger.usage("n1").amounts[Card(0)]["millicores"] == 300
 
 
 def test_only_our_own_part_of_a_bound_pod_is_kept() -> None:
-    told = Told()
-    told.pods.changed(gpu_pod("card0", labels={"app": "x" * 60}, annotations={"notes": "y" * 10_000}))
-    bound = told.pods.bound_pod("u1")
+    followed = Followed()
+    followed.pods.changed(gpu_pod("card0", labels={"app": "x" * 60}, annotations={"notes": "y" * 10_000}))
+    bound = followed.pods.bound_pod("u1")
     assert bound is not None
     assert bound.object.annotations == {"gas-container-cards": "card0", "gas-ts": "1"}
     assert bound.object.metadata.labels is None
@@ -431,74 +439,77 @@ def test_only_our_own_part_of_a_bound_pod_is_kept() -> None:
 
 
 def test_pods_of_one_template_share_their_need() -> None:
-    told = Told()
-    told.pods.replaced([gpu_pod("card0"), gpu_pod("card1", uid="u2")])
-    first, second = (told.pods.bound_pod(uid) for uid in ("u1", "u2"))
+    followed = Followed()
+    followed.pods.replaced([gpu_pod("card0"), gpu_pod("card1", uid="u2")])
+    first, second = (followed.pods.bound_pod(uid) for uid in ("u1", "u2"))
     assert first is not None
     assert second is not None
     assert first.need is second.need
 
 
 def test_the_deschedule_label_is_seen() -> None:
-    told = Told()
-    told.pods.changed(gpu_pod("card0", labels={"gpu.aware.scheduling/deschedule-pod": "gpu"}))
-    bound = told.pods.bound_pod("u1")
+    followed = Followed()
+    followed.pods.changed(gpu_pod("card0", labels={"gpu.aware.scheduling/deschedule-pod": "gpu"}))
+    bound = followed.pods.bound_pod("u1")
     assert bound is not None
     assert bound.descheduled
 
 
 @pytest.mark.parametrize(
     "end",
-    [lambda told: told.pods.changed(gpu_pod("card0")), lambda told: told.pods.deleted(gpu_pod("card0"))],
+    [
+        lambda followed: followed.pods.changed(gpu_pod("card0")),
+        lambda followed: followed.pods.deleted(gpu_pod("card0")),
+    ],
     ids=["label-gone", "pod-gone"],
 )
-def test_the_pods_with_the_deschedule_label_are_known_until_it_or_they_go(end: Callable[[Told], None]) -> None:
-    told = Told()
-    told.pods.changed(gpu_pod("card0", labels={"gpu.aware.scheduling/deschedule-pod": "gpu"}))
-    assert told.pods.descheduled == {"u1"}
-    end(told)
-    assert not told.pods.descheduled
+def test_the_pods_with_the_deschedule_label_are_known_until_it_or_they_go(end: Callable[[Followed], None]) -> None:
+    followed = Followed()
+    followed.pods.changed(gpu_pod("card0", labels={"gpu.aware.scheduling/deschedule-pod": "gpu"}))
+    assert followed.pods.descheduled == {"u1"}
+    end(followed)
+    assert not followed.pods.descheduled
 
 
 def test_init_containers_alone_make_a_pod_one_of_ours() -> None:
-    told = Told()
+    followed = Followed()
     written = {"gas-init-container-cards": "card0", "gas-container-cards": ""}
-    told.pods.changed(pod(container(), init=(container("first", i915=1),), node="n1", uid="u1", annotations=written))
-    assert told.booked() == "card0 on n1, held"
+    followed.pods.changed(
+        pod(container(), init=(container("first", i915=1),), node="n1", uid="u1", annotations=written)
+    )
+    assert followed.booked() == "card0 on n1, held"
 
 
 class TestAnnotationsAndTheNodesCards:
     """A node with card0 and card1 of two tiles each: anybody may write anything on a pod."""
 
-    def told(self) -> Told:
-        told = Told()
-        told.pods.tiles_of_cards = lambda _node: {Card(0): 2, Card(1): 2}
-        return told
+    def followed(self) -> Followed:
+        return Followed(NodeFacts(inventory=Inventory(capacity={Card(0): {"tiles": 2}, Card(1): {"tiles": 2}})))
 
     def test_a_decision_about_a_card_that_is_not_there_is_booked_and_told(self) -> None:
-        told = self.told()
-        told.pods.changed(gpu_pod("card77"))
-        assert told.booked() == "card77 on n1, held"
-        assert "node n1 does not have 'card77'" in told.troubles[0]
-        assert told.rebuilt() == told.books()
+        followed = self.followed()
+        followed.pods.changed(gpu_pod("card77"))
+        assert followed.booked() == "card77 on n1, held"
+        assert "node n1 does not have 'card77'" in followed.mismatches[0]
+        assert followed.rebuilt() == followed.books()
 
     def test_a_receipt_about_a_card_that_is_not_there_is_not_believed(self) -> None:
-        told = self.told()
-        told.pods.changed(gpu_pod("card0"))
-        told.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card5"}))
-        assert told.booked() == "card0 on n1, held"
-        assert told.corrections == 0
-        assert "its receipt is not believed: node n1 does not have 'card5'" in told.troubles[0]
-        assert told.rebuilt() == told.books()
+        followed = self.followed()
+        followed.pods.changed(gpu_pod("card0"))
+        followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card5"}))
+        assert followed.booked() == "card0 on n1, held"
+        assert followed.corrections == 0
+        assert "its receipt is not believed: node n1 does not have 'card5'" in followed.mismatches[0]
+        assert followed.rebuilt() == followed.books()
 
     def test_a_damaged_receipt_leaves_the_decision_in_force_after_a_restart_too(self) -> None:
-        told = self.told()
-        told.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card0,card0"}))
-        assert told.booked() == "card0 on n1, held"
-        assert "its receipt is not believed" in told.troubles[0]
+        followed = self.followed()
+        followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card0,card0"}))
+        assert followed.booked() == "card0 on n1, held"
+        assert "its receipt is not believed" in followed.mismatches[0]
 
     def test_while_nothing_is_known_of_the_node_what_is_written_is_believed(self) -> None:
-        told = Told()
-        told.pods.changed(gpu_pod("card77"))
-        assert told.booked() == "card77 on n1, held"
-        assert not told.troubles
+        followed = Followed()
+        followed.pods.changed(gpu_pod("card77"))
+        assert followed.booked() == "card77 on n1, held"
+        assert not followed.mismatches

@@ -19,13 +19,15 @@ class Kind:
 
 @dataclass
 class Standing:
-    leads: bool = False
-    refused: str | None = None
+    reason: str | None
+
+    def why_not(self) -> str | None:
+        return self.reason
 
 
-def ready_with(*kinds: Kind, election: Standing | None = None) -> Readiness:
+def ready_with(*kinds: Kind, leadership: Standing | None = None) -> Readiness:
     watches = {name: cast(Watch[Any], kind) for name, kind in zip(("nodes", "pods"), kinds, strict=False)}
-    return Readiness(watches, election=election)
+    return Readiness(watches, leadership)
 
 
 def test_ready_is_who_has_read_both_lists() -> None:
@@ -70,24 +72,14 @@ def test_why_the_first_list_does_not_come_is_told() -> None:
     assert (readiness.why_not() or "").endswith("is still being read; the last try failed: 401 Unauthorized")
 
 
-def test_of_several_replicas_only_the_leader_is_and_only_once_it_has_caught_up() -> None:
-    standing, pods = Standing(), Kind()
-    readiness = ready_with(pods, election=standing)
+def test_of_several_replicas_only_the_one_that_leads_is_ready() -> None:
+    standing, pods = Standing("this replica does not lead"), Kind()
+    readiness = ready_with(pods, leadership=standing)
+    assert "still being read" in (readiness.why_not() or "")
     pods.synced.set()
-    assert readiness.why_not() == "this replica of the extender does not lead; another one answers"
-    standing.leads = True
-    assert "still reads what the last leader did" in (readiness.why_not() or "")
-    readiness.catching_up = False
-    assert readiness.why_not() is None
-    standing.leads = False
-    assert not readiness.may_act()
-
-
-def test_a_replica_that_may_not_stand_for_election_says_so() -> None:
-    pods = Kind()
-    readiness = ready_with(pods, election=Standing(refused='give its role the verb "get" on "leases"'))
-    pods.synced.set()
-    assert readiness.why_not() == 'this replica of the extender cannot lead: give its role the verb "get" on "leases"'
+    assert readiness.why_not() == "this replica does not lead"
+    standing.reason = None
+    assert readiness.may_act()
 
 
 def test_while_stopping_what_is_in_hand_is_finished_and_nothing_new_should_come() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gas.objects import Pod
-from tests.extender.binding import IN_HAND, Footprint, following, gpu_pod
+from tests.extender.binding import IN_PROGRESS, HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
-from tests.extender.decider import Decider, as_pod, booked_cards
+from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.extender.eventually import turns
 
 
@@ -34,7 +34,7 @@ class TestUnknownOutcome:
         assert booked_cards(decider, "u1") == "card0 on n1, reserved"
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == booked
-        assert decider.released == ([] if "held" in booked else ["n1"])
+        assert decider.reports.freed == ([] if "held" in booked else ["n1"])
 
     async def test_it_is_asked_until_the_api_server_answers(self) -> None:
         decider = following(gpu_pod())
@@ -44,7 +44,7 @@ class TestUnknownOutcome:
         await turns()
         assert len(decider.cluster.asked) > 2
         assert booked_cards(decider, "u1") == "card0 on n1, reserved"
-        assert await decider.bind(gpu_pod(), "n1") == IN_HAND
+        assert await decider.bind(gpu_pod(), "n1") == IN_PROGRESS
         decider.cluster.away = False
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"
@@ -68,7 +68,7 @@ class TestUnknownOutcome:
         await decider.bind(gpu_pod(), "n1")
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "card0 on n1, held"
-        assert not decider.released
+        assert not decider.reports.freed
 
     @pytest.mark.parametrize(
         "happens",
@@ -88,7 +88,7 @@ class TestUnknownOutcome:
         happens(decider.cluster)
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"
-        assert decider.released == ["n1"]
+        assert decider.reports.freed == ["n1"]
 
     async def test_a_pod_bound_elsewhere_by_then_holds_nothing_here(self) -> None:
         decider = following(gpu_pod())
@@ -97,8 +97,8 @@ class TestUnknownOutcome:
         decider.cluster.pods["default/pod"]["spec"]["nodeName"] = "n2"
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"
-        assert decider.released == ["n1"]
-        assert "without cards" in decider.troubles[0][1]
+        assert decider.reports.freed == ["n1"]
+        assert "without cards" in decider.reports.mismatches[0][1]
 
     async def test_an_answer_older_than_the_watch_books_no_pod_that_is_gone(self) -> None:
         decider = following(gpu_pod())
@@ -119,7 +119,7 @@ class TestUnknownOutcome:
 
     async def test_a_write_that_takes_too_long_is_one(self) -> None:
         decider = following(gpu_pod(), write_timeout=0.01)
-        Footprint(decider.cluster)
+        HeldBindings(decider.cluster)
         assert "did not answer in time" in await decider.bind(gpu_pod(), "n1")
         assert booked_cards(decider, "u1") == "card0 on n1, reserved"
         await decider.binder.settle()
@@ -139,10 +139,10 @@ class TestUnknownOutcome:
         await decider.bind(gpu_pod(), "n1")
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"
-        assert "could not be looked at" in caplog.text
+        assert "could not be read" in caplog.text
 
 
-def _binding(decider: Decider) -> dict[str, Any]:
+def _binding(decider: DrivenDecider) -> dict[str, Any]:
     sent = dict(decider.cluster.bindings[-1])
     namespace, _, name = sent.pop("pod").partition("/")
     return {"namespace": namespace, "name": name, **sent}
@@ -157,20 +157,20 @@ class TestVanished:
         assert await decider.bind(gpu_pod(), "n1") == ""
         decider.pods.waiting.clear()
         decider.cluster.remove("default/pod")
-        decider.pods.replaced([])
+        decider.list_pods([])
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"
-        assert decider.released == ["n1"]
+        assert decider.reports.freed == ["n1"]
 
     async def test_a_pod_younger_than_the_list_keeps_its_cards(self) -> None:
         decider = following(gpu_pod())
         decider.cluster.on_change = lambda _type, _pod: None
         assert await decider.bind(gpu_pod(), "n1") == ""
         decider.pods.waiting.clear()
-        decider.pods.replaced([])
+        decider.list_pods([])
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "card0 on n1, held"
-        assert not decider.released
+        assert not decider.reports.freed
 
     async def test_while_its_bind_is_in_hand_that_is_waited_for(self) -> None:
         decider = following()
@@ -178,10 +178,10 @@ class TestVanished:
         decider.pods.deleted(as_pod(gpu_pod(uid="another")))
         decider.pods.waiting.clear()
         decider.cluster.on_change = lambda _type, _pod: None
-        held = Footprint(decider.cluster)
+        held = HeldBindings(decider.cluster)
         binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
         await turns()
-        decider.pods.replaced([])
+        decider.list_pods([])
         assert booked_cards(decider, "u1") == "card0 on n1, reserved"
         held.let_go()
         assert await binding == ""
@@ -249,7 +249,7 @@ async def test_a_bug_in_a_write_is_looked_at_too() -> None:
 
 async def test_settling_waits_for_the_binds_in_hand() -> None:
     decider = following(gpu_pod())
-    held = Footprint(decider.cluster)
+    held = HeldBindings(decider.cluster)
     binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
     await turns()
     settled = asyncio.create_task(decider.binder.settle())

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gas.amounts import sorted_amounts
 from gas.cards import Card
-from gas.extender.effort import LESS_EFFORT, TURN, Effort
+from gas.extender.filter import in_turns
 from gas.extender.nodes import Nodes
+from gas.extender.time_budget import FEWER_STEPS, TURN
 from gas.extender.verdicts import (
     FITS,
     FITS_PREFERRED,
@@ -19,11 +20,12 @@ from gas.extender.verdicts import (
     Verdict,
     Verdicts,
 )
-from gas.ledger import BooksState, Ledger
+from gas.ledger import Ledger, LedgerState
 from gas.placement.choice import Choice, Footprint
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import NoRoom, NoTimeLeft, Refusal, SearchLimitHit, UnknownNode
+from gas.vocabularies import DEFAULT
 from tests.builders import node
 from tests.extender.at_once import at_once
 
@@ -57,10 +59,10 @@ def taking(*cards: int, millicores: int = 600) -> Footprint:
 class Known:
     """Two nodes of two cards; they are not alike."""
 
-    def __init__(self, *, balanced: str | None = None) -> None:
+    def __init__(self, *, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.ledger = Ledger(on_change=self.changed)
-        self.nodes = Nodes(on_change=self.changed)
-        self.verdicts = Verdicts(self.nodes, self.ledger, balanced=balanced, step_limit=STEPS)
+        self.nodes = Nodes(DEFAULT, on_change=self.changed)
+        self.verdicts = Verdicts(self.nodes, self.ledger, balanced=None, step_limit=STEPS, clock=clock)
         self.nodes.replaced([node("n1"), node("n2", i915=22, millicores=2000)])
 
     def changed(self, name: str) -> None:
@@ -107,19 +109,19 @@ def test_it_is_forgotten_when_something_of_its_node_changes_and_only_then(change
     assert isinstance(verdict.refusal, UnknownNode) == (change == "gone")
 
 
-async def test_after_looking_ahead_no_books_are_looked_into_for_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_looking_ahead_a_question_reads_no_bookings(monkeypatch: pytest.MonkeyPatch) -> None:
     known = Known()
     looked_into: list[str] = []
     state = Ledger.state
 
-    def looking(ledger: Ledger, name: str) -> BooksState:
+    def looking(ledger: Ledger, name: str) -> LedgerState:
         looked_into.append(name)
         return state(ledger, name)
 
     monkeypatch.setattr(Ledger, "state", looking)
-    await known.verdicts.look_ahead()
+    at_once(known.verdicts.look_ahead())
     assert looked_into == ["n1", "n2"]
-    assert await known.verdicts.of(wanting(), ["n1", "n2"]) == [FITS, FITS]
+    assert at_once(known.verdicts.of(wanting(), ["n1", "n2"])) == [FITS, FITS]
     assert looked_into == ["n1", "n2"]
 
 
@@ -227,7 +229,7 @@ def test_needs_are_forgotten_too_when_those_known_are_asked_about_more_nodes(
 
 
 class TestHardSearches:
-    """A pod made to be hard must not stop everybody else: `gas.extender.effort` says how much each node gets."""
+    """A pod made to be hard must not stop everybody else: `gas.extender.time_budget` says how much each node gets."""
 
     @pytest.fixture
     def time_goes_by(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -239,25 +241,24 @@ class TestHardSearches:
             return SearchLimitHit(step_limit)
 
         monkeypatch.setattr("gas.extender.verdicts.place", gives_up)
-        monkeypatch.setattr("gas.extender.verdicts.Effort", partial(Effort, clock=lambda: float(len(allowed))))
         return allowed
 
     NAMES = tuple(f"n{number}" for number in range(5))
 
-    def hard(self) -> Known:
-        known = Known()
+    def hard(self, allowed: list[int]) -> Known:
+        known = Known(clock=lambda: float(len(allowed)))
         known.nodes.replaced([node(name, i915=22 + number, millicores=2000) for number, name in enumerate(self.NAMES)])
         return known
 
     def test_the_first_gets_the_whole_effort_the_next_less_and_the_last_none(self, time_goes_by: list[int]) -> None:
-        verdicts = self.hard().judge(*self.NAMES)
-        assert time_goes_by == [STEPS, STEPS // LESS_EFFORT, STEPS // LESS_EFFORT]
+        verdicts = self.hard(time_goes_by).judge(*self.NAMES)
+        assert time_goes_by == [STEPS, STEPS // FEWER_STEPS, STEPS // FEWER_STEPS]
         assert [type(verdict.refusal) for verdict in verdicts] == [SearchLimitHit] * 3 + [NoTimeLeft] * 2
 
     def test_what_was_searched_in_full_is_remembered_so_the_next_question_gets_further(
         self, time_goes_by: list[int]
     ) -> None:
-        known = self.hard()
+        known = self.hard(time_goes_by)
         for _ in self.NAMES:
             known.judge(*self.NAMES)
         time_goes_by.clear()
@@ -265,7 +266,7 @@ class TestHardSearches:
         assert not time_goes_by
 
     def test_nodes_as_sent_get_no_more(self, time_goes_by: list[int]) -> None:
-        known = self.hard()
+        known = self.hard(time_goes_by)
         facts = dict(known.nodes)
         verdicts = at_once(known.verdicts.as_sent(wanting(), facts))
         assert len(time_goes_by) == 3
@@ -281,7 +282,6 @@ async def test_others_run_between_the_nodes_of_a_long_question(monkeypatch: pyte
         return SearchLimitHit(1)
 
     monkeypatch.setattr("gas.extender.verdicts.place", slow)
-    monkeypatch.setattr("gas.extender.verdicts.Effort", partial(Effort, clock=lambda: now))
     turns = 0
 
     async def other() -> None:
@@ -291,6 +291,6 @@ async def test_others_run_between_the_nodes_of_a_long_question(monkeypatch: pyte
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    await Known().verdicts.of(wanting(), ["n1", "n2"])
+    await in_turns(Known(clock=lambda: now).verdicts.of(wanting(), ["n1", "n2"]))
     task.cancel()
     assert turns >= 2

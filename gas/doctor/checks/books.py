@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gas.cards import Card
 from gas.decision.text import MalformedAnnotation
 from gas.doctor.looked import Unseen
 from gas.doctor.objects import SeenPod
 from gas.doctor.snapshot import Snapshot
 from gas.extender.written_cards import written_cards
-from gas.intel import names
 from gas.intel.inventory import read_node
 from gas.intel.need import read_booked_need
 from gas.ledger import Ledger
 from gas.objects import Pod
+from gas.vocabularies import DEFAULT
 from gas.vocabulary import BadNeed, NodeFacts
 
 
@@ -34,11 +33,6 @@ class Books:
     holders: dict[str, list[Pod]] = field(default_factory=dict)
     trouble: list[tuple[SeenPod, str, bool]] = field(default_factory=list)
 
-    def tiles_of_cards(self, node: str) -> Mapping[Card, int] | None:
-        if (facts := self.nodes.get(node)) is None:
-            return None
-        return {card: amounts.get(names.TILES, 0) for card, amounts in facts.inventory.capacity.items()}
-
 
 def make_books(snapshot: Snapshot) -> Books:
     """Books of all bound pods that have not ended. Empty when nodes or pods could not be seen."""
@@ -56,7 +50,7 @@ def _book(books: Books, seen: SeenPod) -> None:
         need = read_booked_need(pod)
         if not need.wants_cards:
             return
-        written = written_cards(pod, need, books.tiles_of_cards)
+        written = written_cards(pod, need, DEFAULT.spoken_by(pod), books.nodes.get(pod.node_name))
     except BadNeed as error:
         books.trouble.append((seen, f"what it asks for makes no sense: {error}", True))
         return

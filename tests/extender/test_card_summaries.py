@@ -7,16 +7,15 @@ import asyncio
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gas.extender.card_books import CardBooks
-from gas.extender.card_series import CARDS_A_PIECE, card_series
+from gas.extender.card_summaries import CARDS_A_PIECE, CardSummary, card_series
 
 BOOKS = [
-    CardBooks("n1", "card0", {"memory.max": 8_000_000_000, "i915": 1}, {"memory.max": 5_000_000_000}, 1),
-    CardBooks("n1", "card10", {'odd"\\\n': 1}, {}, 0),
+    CardSummary("n1", "card0", {"memory.max": 8_000_000_000, "i915": 1}, {"memory.max": 5_000_000_000}, 1),
+    CardSummary("n1", "card10", {'odd"\\\n': 1}, {}, 0),
 ]
 
 
-async def series(books: list[CardBooks]) -> str:
+async def series(books: list[CardSummary]) -> str:
     return "".join([piece async for piece in card_series(lambda: books)])
 
 
@@ -47,7 +46,7 @@ async def test_the_same_lines_are_right_for_openmetrics() -> None:
 
 
 async def test_others_get_their_turn_while_many_cards_are_written() -> None:
-    many = [CardBooks(f"n{number}", "card0", {"i915": 1}, {}, 0) for number in range(4 * CARDS_A_PIECE)]
+    many = [CardSummary(f"n{number}", "card0", {"i915": 1}, {}, 0) for number in range(4 * CARDS_A_PIECE)]
     turns = 0
 
     async def other() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gas.extender.expected_binds import MOST_MISSED, ExpectedBinds
+from gas.extender.pending_binds import MOST_MISSED, PendingBinds
 from tests.builders import container, node, pod_json
-from tests.extender.decider import Decider
+from tests.extender.decider import DrivenDecider
 
 LONG = 3600.0
 GIVE_UP = 30.0
@@ -29,7 +29,7 @@ class Expecting:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.binds = ExpectedBinds(patience=LONG, clock=self.clock)
+        self.binds = PendingBinds(patience=LONG, clock=self.clock)
 
     async def waits(self, uid: str) -> bool:
         """Whether a filter for this pod would wait."""
@@ -91,7 +91,7 @@ async def test_a_pod_does_not_wait_for_its_own_bind() -> None:
 
 
 async def test_it_waits_no_longer_than_its_patience() -> None:
-    binds = ExpectedBinds(patience=0.001)
+    binds = PendingBinds(patience=0.001)
     binds.passed("u1")
     await asyncio.wait_for(binds.wait("u2"), GIVE_UP)
 
@@ -137,7 +137,7 @@ def gpu_pod(number: int) -> dict[str, Any]:
 
 
 async def test_the_next_pod_is_not_promised_the_same_card() -> None:
-    decider = Decider(patience=LONG)
+    decider = DrivenDecider(patience=LONG)
     for number in (1, 2):
         decider.cluster.add(gpu_pod(number))
     decider.follow([node("n1", cards=1)])
@@ -157,7 +157,7 @@ async def test_the_next_pod_is_not_promised_the_same_card() -> None:
     ],
 )
 async def test_no_bind_is_expected_of_a_pod_that_got_no_promise_of_cards(asking: dict[str, Any]) -> None:
-    decider = Decider(patience=LONG)
+    decider = DrivenDecider(patience=LONG)
     decider.nodes.replaced([node("n1", cards="")])
     await decider.ask(asking, "n1")
     await asyncio.wait_for(decider.ask(gpu_pod(2), "n1"), GIVE_UP)

@@ -1,9 +1,9 @@
 """Pods that passed a filter and whose bind has not come yet.
 
-kube-scheduler sends the bind of a pod beside the filter of the next one, often behind it: the bind may need a
-connection of its own. Answered from the books as they are, both pods would be promised the same card, and the second
-bind would have to be refused; with ``ignorable: true`` kube-scheduler then binds the pod itself, without cards. So a
-filter waits a moment for the binds before it.
+kube-scheduler sends the bind of a pod beside the filter of the next one, often after it: the bind may need a connection
+of its own. If both were decided from the bookings as they are, both pods would be promised the same card, and the
+second bind would have to be refused; with ``ignorable: true`` kube-scheduler then binds the pod itself, without cards.
+So a filter waits a moment for the binds before it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 0.25
-"""Seconds from a filter's answer within which its bind is waited for; it takes a few milliseconds."""
+"""Seconds after a filter's response for which its bind is waited for; it takes a few milliseconds."""
 
 MOST_MISSED = 3
-"""After so many binds in a row that did not come nobody waits until one comes again: binding is not our job then, or
-something behind us slows every pod down, and waiting would slow it down even more."""
+"""After so many binds in a row that did not come, no filter waits until one comes again: either this extender does not
+bind, or something later delays every pod, and waiting would delay it even more."""
 
 
-class ExpectedBinds:
-    """Which binds should come any moment. Books nothing: the filter stays a question."""
+class PendingBinds:
+    """Binds that should come any moment. Books nothing: a filter changes no booking."""
 
     def __init__(self, *, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic) -> None:
         self._patience = patience
@@ -32,24 +32,24 @@ class ExpectedBinds:
         self._change = asyncio.Event()
 
     def passed(self, uid: str) -> None:
-        """A filter found room for the pod: its bind should follow."""
+        """Expect a bind of this pod: a filter found nodes for it."""
         self._until[uid] = self._clock() + self._patience
 
     def settled(self, uid: str) -> None:
-        """The bind came, and its cards are reserved or refused."""
+        """Stop waiting for a pod: its bind came, and its cards are reserved or refused."""
         self._missed = 0
         if self._until.pop(uid, None) is not None:
             self._change.set()
 
     async def wait(self, uid: str) -> None:
-        """Until the bind of every other pod has come or is late."""
+        """Wait until the bind of every other pod has come or is late."""
         while (left := self._left(uid)) > 0:
             self._change.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._change.wait(), left)
 
     def _left(self, uid: str) -> float:
-        """Seconds that are worth waiting; pods whose bind is late are forgotten."""
+        """Return the seconds that are worth waiting; forget pods whose bind is late."""
         now = self._clock()
         for late in [other for other, until in self._until.items() if until <= now]:
             del self._until[late]

@@ -10,21 +10,23 @@ import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.errors import GasError
-from gas.extender.descheduling import Descheduler
+from gas.extender.decider import Decider
+from gas.extender.descheduler import Descheduler
 from gas.extender.metrics import Metrics
-from gas.extender.nodes import Nodes
-from gas.extender.pods import Pods
-from gas.ledger import Ledger
+from gas.extender.node_queue import NodeQueue
+from gas.extender.observer import Observer
 from gas.objects import Node, Pod
 from tests.builders import container, node_json, pod
+from tests.extender.decider import OPTIONS
 from tests.extender.eventually import beside, eventually, turns
 
 LABEL = "gpu.aware.scheduling/deschedule-pod"
+MARK = "gas-deschedule-label"
 POLICY = "telemetry.aware.scheduling.policy/"
 CARD0 = {POLICY + "gas-deschedule-pods-card0": "x"}
 
 
-class Descheduling:
+class Descheduling(Observer):
     """A descheduler, and pods whose labels its patches really change.
 
     patches  (pod's name, UID, value of the label)
@@ -38,24 +40,25 @@ class Descheduling:
         self.gone: set[str] = set()
         self.acts = True
         self.labels: dict[str, dict[str, str]] = {}
+        self.marks: dict[str, dict[str, str]] = {}
         self.shown: dict[str, Callable[..., Pod]] = {}
         self.metrics = Metrics("1")
-        self.ledger = Ledger(on_change=self._check)
-        self.nodes = Nodes(on_change=self._check)
-        self.pods = Pods(self.ledger, on_bound=self._check)
+        self.changed = NodeQueue()
+        self.decider = Decider(OPTIONS, self)
+        self.nodes = self.decider.nodes
+        self.pods = self.decider.pods
         self.descheduler = Descheduler(
-            self.nodes,
-            self.pods,
-            self.ledger,
+            self.changed,
+            self.decider,
             self.metrics,
-            patch_labels=self._patch,
+            patch_pod=self._patch,
             acts=lambda: self.acts,
             retry_pause=0.0,
             idle_pause=0.0,
         )
 
-    def _check(self, node: str) -> None:
-        self.descheduler.check(node)
+    def node_changed(self, node: str) -> None:
+        self.changed.add(node)
 
     def node(self, labels: Mapping[str, str] | None = None, *, with_capacity: bool = True, **fields: Any) -> None:
         seen = node_json("n1", labels=labels, **fields)
@@ -69,31 +72,43 @@ class Descheduling:
             {"gas-container-tiles": written_tiles} if written_tiles else {}
         )
 
-        def shown(labels: Mapping[str, str]) -> Pod:
+        def shown(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Pod:
             return pod(
                 container(i915=len(cards), tiles=tiles),
                 name=name,
                 uid=name,
                 node="n1",
-                annotations=written,
+                annotations={**written, **annotations},
                 labels=labels,
             )
 
         self.shown[name] = shown
-        self.pods.changed(shown({}))
+        self.show(name)
 
-    async def _patch(self, namespace: str, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+    def show(self, name: str) -> None:
+        """Let the watch show a pod with its present labels."""
+        self.pods.changed(self.shown[name](self.labels.get(name, {}), self.marks.get(name, {})))
+
+    async def _patch(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+    ) -> bool:
         assert namespace == "default"
         assert labels.keys() == {LABEL}
+        assert annotations.keys() == {MARK}
         self.patches.append((name, uid, labels[LABEL]))
         if self.fails is not None:
             raise self.fails
         if name in self.gone:
             return False
-        own = self.labels.setdefault(name, {})
-        own.clear()
-        own.update({key: value for key, value in labels.items() if value is not None})
-        self.pods.changed(self.shown[name](own))
+        self.labels[name] = {key: value for key, value in labels.items() if value is not None}
+        self.marks[name] = {key: value for key, value in annotations.items() if value is not None}
+        self.show(name)
         return True
 
     def labelled(self) -> set[str]:
@@ -134,16 +149,34 @@ async def test_pods_that_start_later_get_it_too() -> None:
         await eventually(lambda: ground.labelled() == {"late"})
 
 
-async def test_a_label_that_somebody_else_put_on_is_taken_off() -> None:
+async def test_a_label_that_a_user_set_is_neither_removed_nor_taken_over() -> None:
     ground = Descheduling()
     ground.node()
     ground.runs("a", "card0")
     async with beside(ground.descheduler.run()):
-        await turns()
         ground.labels["a"] = {LABEL: "gpu"}
-        ground.pods.changed(ground.shown["a"](ground.labels["a"]))
+        ground.show("a")
+        await turns()
+        ground.node(CARD0)
+        await turns()
+        ground.node()
+        await turns()
+    assert not ground.patches
+    assert ground.labelled() == {"a"}
+
+
+async def test_a_label_of_ours_that_a_user_removed_is_set_again_while_it_is_wanted() -> None:
+    ground = Descheduling()
+    ground.node(CARD0)
+    ground.runs("a", "card0")
+    async with beside(ground.descheduler.run()):
+        await eventually(lambda: ground.labelled() == {"a"})
+        ground.labels["a"] = {}
+        ground.show("a")
+        await eventually(lambda: ground.labelled() == {"a"})
+        ground.node()
         await eventually(lambda: not ground.labelled())
-    assert ground.patches == [("a", "a", None)]
+    assert not ground.marks["a"]
 
 
 # contract E8.4, E8.8
@@ -207,7 +240,7 @@ async def test_a_pod_that_is_gone_is_let_go() -> None:
     assert all(uid == name for name, uid, _ in ground.patches)
 
 
-async def test_who_does_not_decide_patches_nothing_until_it_does() -> None:
+async def test_a_replica_that_does_not_decide_patches_nothing_until_it_does() -> None:
     ground = Descheduling()
     ground.acts = False
     ground.node(CARD0)
@@ -219,10 +252,11 @@ async def test_who_does_not_decide_patches_nothing_until_it_does() -> None:
         await eventually(lambda: ground.labelled() == {"a"})
 
 
-async def test_a_pod_found_labelled_at_the_start_keeps_it_only_while_it_should() -> None:
+async def test_after_a_restart_a_label_of_ours_is_kept_only_while_it_is_wanted() -> None:
     ground = Descheduling()
+    ground.labels["a"] = {LABEL: "gpu"}
+    ground.marks["a"] = {MARK: "gpu"}
     ground.runs("a", "card0")
-    ground.pods.changed(ground.shown["a"]({LABEL: "gpu"}))
     ground.node(CARD0)
     async with beside(ground.descheduler.run()):
         await turns()

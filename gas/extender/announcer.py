@@ -1,0 +1,99 @@
+"""Events on pods and nodes that tell people what only the extender can see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
+
+from cachetools import TTLCache
+
+from gas.cluster.events import Events, Involved
+from gas.extender.decider import Decider
+from gas.extender.refusals import PodRefusal
+from gas.objects import Pod
+
+REPEAT = 300.0
+"""Seconds before an event is written again for a pod that waits for the same reasons."""
+
+MOST_REFUSED = 10_000
+"""Pods and reasons that are remembered for that."""
+
+
+class Announcement(NamedTuple):
+    """One event, a warning: ``reason`` is for programs, ``message`` for people."""
+
+    involved: Involved
+    reason: str
+    message: str
+
+
+def invalid_labels(node: str, problems: tuple[str, ...]) -> Announcement:
+    """Return the event for a node with labels, annotations or resources that cannot be used."""
+    # kubectl describe looks for a node's events under its name as UID, as kubelet writes them.
+    return Announcement(Involved(kind="Node", name=node, uid=node), "InvalidGPULabels", "; ".join(problems))
+
+
+def booking_mismatch(pod: Pod, sentence: str) -> Announcement:
+    """Return the event for a bound pod whose annotations are not what is booked."""
+    return Announcement(_involved(pod), "GPUBookingMismatch", sentence)
+
+
+def allocation_corrected(pod: Pod) -> Announcement:
+    """Return the event for a bound pod whose bookings follow its receipt."""
+    sentence = "kubelet gave the pod other cards than were decided; the extender now books those on its receipt"
+    return Announcement(_involved(pod), "GPUAllocationCorrected", sentence)
+
+
+class Announcer:
+    """Writes events, while this replica decides.
+
+    announcements  events to write
+    acts           returns whether this replica decides; while it does not, announcements are dropped
+    """
+
+    def __init__(
+        self,
+        events: Events,
+        announcements: asyncio.Queue[Announcement],
+        decider: Decider,
+        *,
+        acts: Callable[[], bool],
+    ) -> None:
+        self._events = events
+        self._announcements = announcements
+        self._decider = decider
+        self._acts = acts
+        self._announced: TTLCache[tuple[str, frozenset[str]], None] = TTLCache(MOST_REFUSED, REPEAT)
+
+    async def run(self) -> NoReturn:
+        """Write announcements as they come, until cancelled."""
+        while True:
+            announcement = await self._announcements.get()
+            if self._acts():
+                self._post(announcement)
+
+    def announce_all(self) -> None:
+        """Announce every mismatch and every invalid node there is: this replica has just begun to decide."""
+        for bound in self._decider.pods.in_trouble.values():
+            if bound.trouble is not None:
+                self._post(booking_mismatch(bound.object, bound.trouble.sentence))
+        for name, facts in self._decider.nodes:
+            if facts.problems:
+                self._post(invalid_labels(name, facts.problems))
+
+    def pod_refused(self, pod: Pod, refusal: PodRefusal) -> None:
+        """Announce that no node has room for a pod, if it takes bookings by card to see that."""
+        key = (pod.uid, frozenset(refusal.reasons))
+        # A question may be about a pod that does not exist.
+        if refusal.only_seen_by_cards and key not in self._announced and pod.uid in self._decider.pods.waiting:
+            self._announced[key] = None
+            self._post(Announcement(_involved(pod), "NoGPUCardFits", refusal.summary()))
+
+    def _post(self, announcement: Announcement) -> None:
+        involved, reason, message = announcement
+        self._events.post(involved, severity="Warning", reason=reason, message=message)
+
+
+def _involved(pod: Pod) -> Involved:
+    return Involved(kind="Pod", name=pod.metadata.name, uid=pod.uid, namespace=pod.metadata.namespace or "default")
