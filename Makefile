@@ -32,9 +32,9 @@ bench: $(VENV)/.dev
 # Resolve the dependencies of pyproject.toml anew, for every supported Python, with hashes.
 lock: $(VENV)/.dev
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
-	    --extra sandbox --extra tools --group build --output-file requirements.lock pyproject.toml
+	    --extra sandbox --group build --output-file requirements.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
-	    --extra tools --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
+	    --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
 	    --group dev --constraint requirements.lock --output-file requirements-dev.lock
 
@@ -46,18 +46,12 @@ reference: $(VENV)/.runtime
 protos: $(VENV)/.dev
 	$(BIN)/python -m scripts.kubelet_api
 
-# A stamp is written only after everything before it worked, so an interrupted set-up starts again.
+# Two calls of make at the same time wait for each other here.
 $(VENV)/.runtime: requirements.lock pyproject.toml
-	@echo "setting up $(VENV) with $$($(PYTHON) --version)"
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "gas needs Python 3.11 or later; found " + sys.version.split()[0] + ". Name one: make PYTHON=python3.12 …")'
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@touch $@
+	@$(PYTHON) scripts/set_up.py $(VENV) runtime
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@touch $@
+	@$(BIN)/python scripts/set_up.py $(VENV) dev
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
