@@ -12,14 +12,78 @@ from typing import Any, TypeVar
 
 from gas.errors import GasError
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES_FLAGS = ("--enableAllowlist", "--enableDenylist", "--balancedResource=millicores")
+"""Flags of the extender that the examples need."""
+
+_PIPE_WIDTH = 200
+
+_DESCRIPTION = """\
+Run the real extender and the real device plugins against a Kubernetes cluster that is simulated in this process.
+
+Without FILE, the pods of examples/ are scheduled to nodes with fake GPUs, run for a few seconds, and end.
+With FILE, the demo shows where each waiting pod of your own cluster would go. Nothing runs then."""
+
+_EPILOG = """\
+examples:
+  python -m gas.sandbox
+  kubectl get nodes,pods -A -o yaml > cluster.yaml && python -m gas.sandbox cluster.yaml
+  python -m gas.sandbox cluster.yaml -- --balancedResource=millicores"""
+
 Result = TypeVar("Result")
 
 
-def run_until_interrupted(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run it on an event loop of its own. Raises KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP.
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo and return its exit code.
 
-    All three cancel the work, so that what it had started does not stay behind. Further ones change nothing while it
-    ends: impatience would leave half of it running.
+    0: done. 1: the sandbox cannot run. 2: wrong usage, or a file or an object in it that cannot be used.
+    130: interrupted. If the extender does not start: its exit code.
+    """
+    arguments, flags = _parsed(sys.argv[1:] if argv is None else argv)
+    try:
+        return 0 if _show(arguments.file, arguments.svg, flags) else 2
+    except KeyboardInterrupt:
+        return 130
+    except (GasError, ExceptionGroup) as error:
+        known = _gas_error(error)
+        if known is None:
+            raise
+        sys.stderr.write(f"gas-sandbox: {known}\n")
+        return known.exit_code
+
+
+def _show(file: Path | None, svg: Path | None, flags: Sequence[str]) -> bool:
+    """Run the demo. Return whether every object of the file could be used.
+
+    The imports are here so that Ctrl-C works from the start.
+    """
+    from rich.console import Console
+
+    from gas.sandbox.demo.examples import show_examples
+    from gas.sandbox.demo.manifests import read_manifests
+    from gas.sandbox.demo.own_cluster import show_cluster
+    from gas.sandbox.demo.picture import draw
+
+    console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    if file is not None:
+        manifests = read_manifests(file)
+        console.print("API server and scheduler are simulated in this process. The extender is the real program.")
+        return run_until_interrupted(show_cluster(console, file, manifests, flags))
+    console.print(
+        "API server, scheduler and kubelets are simulated in this process. "
+        "The extender and the device plugins are the real programs."
+    )
+    run = run_until_interrupted(show_examples(console, EXAMPLES, [*EXAMPLES_FLAGS, *flags]))
+    if svg is not None:
+        svg.write_text(draw(run), encoding="utf-8")
+    return True
+
+
+def run_until_interrupted(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine on its own event loop. Raises KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP.
+
+    The first of these signals cancels the work, so that it stops everything that it has started. Further signals are
+    ignored meanwhile: otherwise some of it would keep running.
     """
 
     async def interruptible() -> Result:
@@ -40,80 +104,34 @@ def run_until_interrupted(work: Coroutine[Any, Any, Result]) -> Result:
         raise KeyboardInterrupt from cancelled
 
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-EXAMPLES_FLAGS = ("--enableAllowlist", "--enableDenylist", "--balancedResource=millicores")
-"""What the files of the examples are about needs these."""
-
-_PIPE_WIDTH = 200
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Answers the exit code.
-
-    0 done; 1 the sandbox cannot run; 2 bad usage, a bad file, or one of which objects had to be left out; 130 after
-    Ctrl-C; what the extender exits with when it does not start.
-    """
-    arguments, flags = _parsed(sys.argv[1:] if argv is None else argv)
-    try:
-        return 0 if _show(arguments.file, flags) else 2
-    except KeyboardInterrupt:
-        return 130
-    except (GasError, ExceptionGroup) as error:
-        known = _known(error)
-        if known is None:
-            raise
-        sys.stderr.write(f"gas-sandbox: {known}\n")
-        return known.exit_code
-
-
-def _show(file: Path | None, flags: Sequence[str]) -> bool:
-    """Whether nothing had to be left out. The imports are here so that Ctrl-C is heard from the start."""
-    from rich.console import Console
-
-    from gas.sandbox.__main__ import run_until_interrupted
-    from gas.sandbox.demo.examples import show_examples
-    from gas.sandbox.demo.manifests import read_manifests
-    from gas.sandbox.demo.own_cluster import show_cluster
-
-    console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-    manifests = read_manifests(file) if file is not None else None
-    sandbox = "A cluster inside one process: API server, scheduler"
-    if file is None or manifests is None:
-        console.print(f"{sandbox}, kubelets. The extender and the device plugin of each node are the real ones.")
-        run_until_interrupted(show_examples(console, EXAMPLES, [*EXAMPLES_FLAGS, *flags]))
-        return True
-    console.print(f"{sandbox}. The extender is the real one, over TLS.")
-    return run_until_interrupted(show_cluster(console, file, manifests, flags))
-
-
-def _known(error: BaseException) -> GasError | None:
-    """The error made for a person, out of the groups that tasks put it into; None when there is none."""
+def _gas_error(error: BaseException) -> GasError | None:
+    """Find the error with a sentence for the user, also inside the groups that tasks raise. None if there is none."""
     if isinstance(error, BaseExceptionGroup):
-        return next((known for each in error.exceptions if (known := _known(each)) is not None), None)
+        return next((known for each in error.exceptions if (known := _gas_error(each)) is not None), None)
     return error if isinstance(error, GasError) else None
 
 
 def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The file, if any, and what stands after ``--``: flags of the extender."""
+    """Return the arguments of the demo, and the extender's flags that follow ``--``."""
     argv = list(argv)
     flags = argv[argv.index("--") + 1 :] if "--" in argv else []
     own = argv[: argv.index("--")] if "--" in argv else argv
     parser = argparse.ArgumentParser(
         prog="gas-sandbox",
-        usage="python -m gas.sandbox [FILE] [-- FLAG ...]",
-        description="Run the real extender, and real device plugins, against a cluster inside one process.",
-        epilog="Flags of the extender may follow after --, for example: cluster.yaml -- --balancedResource=millicores",
+        usage="python -m gas.sandbox [--svg PICTURE] [FILE] [-- FLAG ...]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(
-        "file",
-        metavar="FILE",
-        nargs="?",
-        type=Path,
-        help="nodes and pods as YAML or JSON, such as `kubectl get nodes,pods -A -o yaml` writes: says where each "
-        "waiting pod would go; without a file the pods of examples/ go the whole way, on nodes with fake GPUs",
+        "file", metavar="FILE", nargs="?", type=Path, help="nodes and pods as YAML or JSON, as kubectl writes them"
     )
-    return parser.parse_args(own), flags
+    parser.add_argument("--svg", metavar="PICTURE", type=Path, help="draw the run of the examples into this SVG file")
+    arguments = parser.parse_args(own)
+    if arguments.svg is not None and arguments.file is not None:
+        parser.error("--svg draws the examples only; leave out FILE")
+    return arguments, flags
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``python -m gas.sandbox``: exit codes, what it says to people, and that it leaves nothing behind."""
+"""``python -m gas.sandbox``: exit codes, messages, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPOSITORY = Path(__file__).parents[2]
 
 
 def _started(arguments: Sequence[str | Path], directory: Path) -> subprocess.Popen[str]:
-    """The demo, with ``directory`` for its temporary files."""
+    """Start the demo, with ``directory`` for its temporary files."""
     return subprocess.Popen(
         [sys.executable, "-m", "gas.sandbox", *map(str, arguments)],
         cwd=_REPOSITORY,
@@ -33,13 +33,13 @@ def _started(arguments: Sequence[str | Path], directory: Path) -> subprocess.Pop
 
 @pytest.fixture
 def temporary() -> Iterator[Path]:
-    """Short enough for unix sockets, so that the sandbox puts everything there."""
+    """A directory with a path short enough for unix sockets, so that the sandbox uses it for everything."""
     with TemporaryDirectory(prefix="gas-") as directory:
         yield Path(directory)
 
 
 def _programs(directory: Path, module: str = "gas.") -> list[int]:
-    """The ids of the processes that run a module of ours with files of ``directory``."""
+    """Return the ids of the processes of this project that use files of ``directory``."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -54,13 +54,16 @@ def _programs(directory: Path, module: str = "gas.") -> list[int]:
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "sentence"),
     [
-        pytest.param(["missing.yaml"], 2, "gas-sandbox: missing.yaml cannot be read: No such file", id="missing-file"),
+        pytest.param(["missing.yaml"], 2, "gas-sandbox: missing.yaml: cannot be read: No such file", id="missing-file"),
+        pytest.param(
+            ["a.yaml", "--svg=b.svg"], 2, "--svg draws the examples only; leave out FILE", id="picture-of-a-file"
+        ),
         pytest.param(["a.yaml", "b.yaml"], 2, "gas-sandbox: error: unrecognized arguments: b.yaml", id="two-files"),
         pytest.param(["--", "--nonsense"], 2, "gas-sandbox: gas-extender: unknown flag '--nonsense'", id="wrong-flag"),
         pytest.param(["--", "--port=1"], 2, "gas-sandbox: --port: the sandbox sets this flag itself", id="own-flag"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(
+def test_errors_are_reported_in_a_sentence(
     temporary: Path, arguments: list[str], exit_code: int, sentence: str
 ) -> None:
     process = _started(arguments, temporary)
@@ -72,7 +75,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
 
 
 @pytest.mark.parametrize(("extra", "exit_code"), [([], 0), ([17], 2)], ids=["all-used", "one-object-left-out"])
-def test_a_file_of_ones_own(tmp_path: Path, temporary: Path, extra: list[object], exit_code: int) -> None:
+def test_the_demo_of_a_users_own_file(tmp_path: Path, temporary: Path, extra: list[object], exit_code: int) -> None:
     process = _started([write(tmp_path / "own.json", node("n1"), pod("p"), *extra)], temporary)
     lines, errors = process.communicate(timeout=60)
     assert errors == ""
@@ -82,12 +85,12 @@ def test_a_file_of_ones_own(tmp_path: Path, temporary: Path, extra: list[object]
 
 
 def _until(process: subprocess.Popen[str], word: str) -> None:
-    """A line of it has this word."""
+    """Read the output up to a line with this word."""
     assert process.stdout is not None
     for line in process.stdout:
         if word in line:
             return
-    pytest.fail(f"it ended without {word}")
+    pytest.fail(f"the demo ended without {word}")
 
 
 @pytest.mark.parametrize(
@@ -115,9 +118,9 @@ def test_an_interruption_leaves_nothing_behind(temporary: Path, number: signal.S
     [("gas.extender", "the extender"), ("gas.plugin", "the plugin of node ")],
     ids=["extender", "plugin"],
 )
-def test_a_program_that_ends_by_itself_ends_it_with_a_sentence(temporary: Path, module: str, name: str) -> None:
+def test_the_demo_ends_with_a_sentence_if_a_program_ends(temporary: Path, module: str, name: str) -> None:
     process = _started([], temporary)
-    _until(process, "i915: 20")
+    _until(process, "i915=20")
     os.kill(_programs(temporary, module)[0], signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert errors.startswith(f"gas-sandbox: {name}")
@@ -128,11 +131,11 @@ def test_a_program_that_ends_by_itself_ends_it_with_a_sentence(temporary: Path, 
     assert _programs(temporary) == []
 
 
-def test_where_temporary_files_have_long_paths_the_sockets_go_elsewhere(tmp_path: Path) -> None:
+def test_sockets_are_elsewhere_if_temporary_files_have_long_paths(tmp_path: Path) -> None:
     long = tmp_path / ("long" * 20)
     long.mkdir()
     process = _started([], long)
-    _until(process, "i915: 20")
+    _until(process, "i915=20")
     os.killpg(process.pid, signal.SIGHUP)
     _, errors = process.communicate(timeout=60)
     assert errors == ""
@@ -140,7 +143,7 @@ def test_where_temporary_files_have_long_paths_the_sockets_go_elsewhere(tmp_path
     assert list(long.iterdir()) == []
 
 
-def test_a_reader_that_goes_away_ends_it(temporary: Path) -> None:
+def test_the_demo_ends_if_its_output_is_closed(temporary: Path) -> None:
     process = _started([], temporary)
     assert process.stdout is not None
     process.stdout.readline()

@@ -1,4 +1,8 @@
-"""Nodes and pods from YAML files: the examples, and what ``kubectl get nodes,pods -A -o yaml`` writes."""
+"""Nodes and pods from YAML and JSON files: the examples, and what ``kubectl get nodes,pods -A -o yaml`` writes.
+
+Only the fields that the sandbox uses are read, with their types. So everything that an API server, a kubelet or a
+controller has added is dropped, and a field of the wrong type is found early.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ Amounts = dict[str, Quantity]
 
 class _Fields(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
     def as_object(self) -> dict[str, Any]:
-        """As the API takes it, without what is not set."""
+        """Return the object in the form of the API, without unset fields."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
@@ -47,7 +51,7 @@ class Container(_Fields, frozen=True):
 
 
 class Unread(_Fields, frozen=True):
-    """Something of which only matters that it is there."""
+    """A field of which only the presence matters."""
 
 
 class PodSpec(_Fields, frozen=True):
@@ -72,7 +76,7 @@ class PodManifest(_Fields, frozen=True):
 
     @property
     def name(self) -> str:
-        """``namespace/name``."""
+        """Return ``namespace/name``."""
         return f"{self.namespace}/{self.metadata.name or self.metadata.generate_name or ''}"
 
     @property
@@ -109,7 +113,7 @@ class NodeManifest(_Fields, frozen=True):
 
     @property
     def keeps_pods_away(self) -> bool:
-        """Whether it has a taint that only pods with a toleration get past."""
+        """Return whether the node has a taint that keeps away pods without a toleration."""
         taints = (self.spec.taints if self.spec is not None else None) or []
         return any(taint.effect in ("NoSchedule", "NoExecute") for taint in taints)
 
@@ -119,17 +123,17 @@ _DATE = "tag:yaml.org,2002:timestamp"
 
 
 class BadManifest(GasError):
-    """A file that cannot be used at all; the sentence names the file and what was expected there."""
+    """A file that cannot be used at all. The sentence names the file and what was expected."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """The objects of one or more files, in their order.
+    """The objects of a file, in their order.
 
-    ignored   kinds that are no nodes and no pods, and how many of each
-    unusable  a sentence for every object that had to be left out, with its place in the file
+    ignored   number of objects of each other kind
+    unusable  a sentence for each object that cannot be used, with its place in the file
     """
 
     nodes: list[NodeManifest] = field(default_factory=list)
@@ -139,19 +143,19 @@ class Manifests:
 
 
 class _Loader(yaml.CSafeLoader):
-    """Dates stay the texts that they are in every Kubernetes object, and depth has a bound: the C stack has one too."""
+    """A YAML loader that keeps dates as text, as Kubernetes does, and limits the depth, as the C stack is limited."""
 
     _depth = 0
 
     def descend_resolver(self, current_node: Any, current_index: Any) -> None:
-        """Is called on the way into every node."""
+        """Count the depth on the way into a node."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise RecursionError
         super().descend_resolver(current_node, current_index)
 
     def ascend_resolver(self) -> None:
-        """Is called on the way out."""
+        """Count the depth on the way out."""
         self._depth -= 1
         super().ascend_resolver()
 
@@ -163,9 +167,9 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_manifests(file: Path) -> Manifests:
-    """Read one file of YAML or JSON documents; a List counts as its items.
+    """Read a file of YAML or JSON documents. A List counts as its items.
 
-    An object that cannot be used costs nothing but itself. Raises BadManifest when the file as a whole is none.
+    Objects that cannot be used are reported in the result. Raises BadManifest if the whole file cannot be used.
     """
     found = Manifests()
     for number, document in enumerate(_documents(file), start=1):
@@ -178,20 +182,20 @@ def _documents(file: Path) -> list[Any]:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise BadManifest(f"{file} cannot be read: {error.strerror}") from error
+        raise BadManifest(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadManifest(f"{file} is not text in UTF-8: {error.reason} at byte {error.start}") from error
+        raise BadManifest(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from error
     if text.lstrip().startswith("{"):
         try:
-            return [msgspec.json.decode(text)]  # far quicker than as the YAML that JSON is, too
+            return [msgspec.json.decode(text)]  # much faster than parsing it as YAML
         except (msgspec.DecodeError, RecursionError):
             pass
     try:
         return list(yaml.load_all(text, Loader=_Loader))
     except (yaml.YAMLError, ValueError) as error:
-        raise BadManifest(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+        raise BadManifest(f"{file}: not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
-        raise BadManifest(f"{file} is nested too deeply") from error
+        raise BadManifest(f"{file}: nested too deeply") from error
 
 
 def _read_document(document: object, where: str, found: Manifests) -> None:
@@ -210,7 +214,7 @@ def _read_document(document: object, where: str, found: Manifests) -> None:
 
 
 def _items(document: object, where: str, found: Manifests) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Where each object stands, itself and its kind."""
+    """Yield the place of each object, the object and its kind."""
     if not isinstance(document, dict):
         found.unusable.append(f"{where}: expected a Kubernetes object, found {_short(document)}")
         return

@@ -1,4 +1,4 @@
-"""The demo of a user's own cluster: nodes and bound pods are put up as they are, the waiting pods are tried."""
+"""The demo of a user's own cluster: nodes and bound pods are created as they are, waiting pods are scheduled."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from rich.console import Console
 from gas.sandbox.api.failure import ApiFailure
 from gas.sandbox.api.verbs import Api
 from gas.sandbox.demo.manifests import BadManifest, Manifests, NodeManifest, PodManifest
-from gas.sandbox.demo.narration import Narration, counted
-from gas.sandbox.demo.stage import create_node, create_pod, running_stage
+from gas.sandbox.demo.output import Output, counted
+from gas.sandbox.demo.sandbox import create_node, create_pod, running_sandbox
 from gas.sandbox.scheduler.scheduler import NAME as SCHEDULER
 
 QUIET_SECONDS = 1.0
-"""Without any news for so long after every pod was tried, nothing more is to come."""
+"""The demo ends when nothing has changed for this many seconds after every pod was tried."""
 
 PATIENCE = 300.0
-"""Seconds after which no more is waited for."""
+"""Seconds after which the demo ends in any case."""
 
 Manifest = TypeVar("Manifest", NodeManifest, PodManifest)
 
 
 async def show_cluster(console: Console, file: Path, manifests: Manifests, flags: Sequence[str]) -> bool:
-    """Tell where the waiting pods would go, in kube-scheduler's order: by priority, then the oldest first.
+    """Print where the waiting pods would go. They are tried in kube-scheduler's order: by priority, then by age.
 
-    Answers whether every object of the file could be used; what is wrong with the others is told.
-    Raises BadManifest when there is no node, and ProcessEnded, also within an ExceptionGroup.
+    Returns whether every object of the file could be used; a warning is printed for each of the others.
+    Raises BadManifest if there is no node, and ProcessEnded, also in an ExceptionGroup.
     """
     if not manifests.nodes:
-        wanted = "it should be what `kubectl get nodes,pods -A -o yaml` writes"
-        raise BadManifest("\n".join([f"{file} holds no node that can be used; {wanted}", *manifests.unusable]))
+        wanted = "write the file with `kubectl get nodes,pods -A -o yaml`"
+        raise BadManifest("\n".join([f"{file}: no usable node in this file; {wanted}", *manifests.unusable]))
     bound = [pod for pod in manifests.pods if pod.spec.node_name and not pod.is_over]
-    waiting = sorted((pod for pod in manifests.pods if not pod.spec.node_name and not _why_not_tried(pod)), key=_turn)
-    narration = Narration(console)
-    narration.say(
+    waiting = sorted((pod for pod in manifests.pods if not pod.spec.node_name and not _kind_if_ignored(pod)), key=_turn)
+    output = Output(console)
+    output.print_line(
         f"{file}: {counted(len(manifests.nodes), 'node')}, {counted(len(bound), 'pod')} on them, {len(waiting)} waiting"
-        f"{_not_looked_at(manifests)}"
+        f"{_ignored(manifests)}"
     )
-    narration.say("Nothing runs here: the nodes say what the file says, and pods get their node and cards on paper.")
+    output.print_line("Nothing runs: pods are only bound to the nodes of the file and get cards written on them.")
     for fault in manifests.unusable:
-        narration.warn(f"left out: {fault}")
+        output.print_warning(f"ignored: {fault}")
     refused: list[NodeManifest | PodManifest] = []
 
     def attempt(create: Callable[[Manifest], None], given: Manifest) -> bool:
@@ -53,7 +53,7 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
         except ApiFailure as failure:
             refused.append(given)
             kind = "Node" if isinstance(given, NodeManifest) else "Pod"
-            narration.warn(f"left out: {file}, {kind} {given.name}: {failure}")
+            output.print_warning(f"ignored: {file}, {kind} {given.name}: {failure}")
             return False
         return True
 
@@ -63,36 +63,36 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
         for pod in bound:
             attempt(partial(create_pod, api), pod)
 
-    async with running_stage(narration, set_up, flags) as stage:
-        await stage.tell_troubles()
-        for sentence in _limits(manifests.nodes, bound, waiting):
-            narration.warn(sentence)
+    async with running_sandbox(output, set_up, flags) as sandbox:
+        await sandbox.print_problems()
+        for sentence in _limitations(manifests.nodes, bound, waiting):
+            output.print_warning(sentence)
         submitted, all_tried = 0, True
         for pod in waiting:
-            if attempt(stage.submit, pod) and all_tried:
+            if attempt(sandbox.submit, pod) and all_tried:
                 submitted += 1
-                # One after the other: a scheduler that lists them gets them by name, not in their order.
-                all_tried = await stage.until(partial(_are_tried, narration, submitted), patience=PATIENCE)
-        await stage.until(partial(_are_tried, narration, submitted), quiet=QUIET_SECONDS, patience=PATIENCE)
+                # One after another: a scheduler that lists the pods would get them sorted by name.
+                all_tried = await sandbox.until(partial(_are_tried, output, submitted), patience=PATIENCE)
+        await sandbox.until(partial(_are_tried, output, submitted), quiet=QUIET_SECONDS, patience=PATIENCE)
     if not all_tried:
-        narration.warn(f"not every pod was tried within {PATIENCE:g} seconds")
-    narration.sum_up("Where the waiting pods would go", show_times=False)
+        output.print_warning(f"some pods were not tried within {PATIENCE:g} seconds")
+    output.print_summary("Where the waiting pods would go", show_times=False)
     return not (manifests.unusable or refused)
 
 
-def _are_tried(narration: Narration, count: int) -> bool:
-    return sum(story.is_told for story in narration.newcomers) >= count
+def _are_tried(output: Output, count: int) -> bool:
+    return sum(history.is_decided for history in output.submitted) >= count
 
 
-def _not_looked_at(manifests: Manifests) -> str:
+def _ignored(manifests: Manifests) -> str:
     counts = Counter({f"{kind} object": count for kind, count in manifests.ignored.items()})
-    counts.update(why for pod in manifests.pods if (why := _why_not_tried(pod)))
+    counts.update(why for pod in manifests.pods if (why := _kind_if_ignored(pod)))
     named = [counted(count, noun) for noun, count in counts.items()]
-    return f"; not looked at: {', '.join(named)}" if named else ""
+    return f"; ignored: {', '.join(named)}" if named else ""
 
 
-def _why_not_tried(pod: PodManifest) -> str:
-    """The noun for a pod that needs no node, or gets none from kube-scheduler; empty for the others."""
+def _kind_if_ignored(pod: PodManifest) -> str:
+    """Return a noun for a pod that needs no node or has another scheduler, "" for other pods."""
     if pod.is_over:
         return "ended pod"
     if pod.spec.node_name:
@@ -107,18 +107,22 @@ def _turn(pod: PodManifest) -> tuple[int, str]:
     return -(pod.spec.priority or 0), pod.metadata.creation_timestamp or ""
 
 
-def _limits(nodes: Sequence[NodeManifest], bound: Sequence[PodManifest], waiting: Sequence[PodManifest]) -> list[str]:
-    """What the answer leaves out of account, as sentences."""
+def _limitations(
+    nodes: Sequence[NodeManifest], bound: Sequence[PodManifest], waiting: Sequence[PodManifest]
+) -> list[str]:
+    """Return what the result does not take into account, as sentences."""
     names = {node.name for node in nodes}
     sentences = []
     for name, count in Counter(pod.spec.node_name for pod in bound if pod.spec.node_name not in names).items():
-        sentences.append(f"{counted(count, 'pod')} on {name}, a node that the file does not hold")
-    not_heeded = [
+        sentences.append(f"{counted(count, 'pod')} on node {name}, which is not in the file")
+    ignored = [
         (sum(node.keeps_pods_away for node in nodes), "node", "taints"),
         (sum(pod.spec.affinity is not None for pod in waiting), "waiting pod", "affinity"),
         (sum(bool(pod.spec.topology_spread_constraints) for pod in waiting), "waiting pod", "topology spread"),
     ]
-    counts = [f"{what} of {counted(count, noun)}" for count, noun, what in not_heeded if count]
+    counts = [f"{what} of {counted(count, noun)}" for count, noun, what in ignored if count]
     if counts:
-        sentences.append(f"this scheduler knows sums, node selectors and cordons only; not heeded: {', '.join(counts)}")
+        sentences.append(
+            f"the sandbox's scheduler checks resources, node selectors and cordons only; ignored: {', '.join(counts)}"
+        )
     return sentences

@@ -1,4 +1,4 @@
-"""Reading nodes and pods from files: dumps of real clusters, hand-written ones, and broken ones."""
+"""Nodes and pods from files: dumps of real clusters, hand-written files and broken files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ metadata: {resourceVersion: ""}
 """
 
 
-def test_of_a_dumped_pod_what_the_sandbox_looks_at_is_kept_and_nothing_else(tmp_path: Path) -> None:
+def test_only_the_fields_that_the_sandbox_uses_are_read_from_a_dumped_pod(tmp_path: Path) -> None:
     file = tmp_path / "dump.yaml"
     file.write_text(_DUMPED_POD)
     (found,) = read_manifests(file).pods
@@ -133,7 +133,7 @@ def test_json_is_read_as_well(tmp_path: Path, indent: int | None) -> None:
         ),
     ],
 )
-def test_what_cannot_be_used_is_named_and_costs_nothing_else(tmp_path: Path, text: str, sentence: str) -> None:
+def test_an_unusable_object_is_reported_and_the_others_are_read(tmp_path: Path, text: str, sentence: str) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(f"{text}\n---\nkind: Pod\nmetadata: {{name: good}}\n")
     found = read_manifests(file)
@@ -145,21 +145,21 @@ def test_what_cannot_be_used_is_named_and_costs_nothing_else(tmp_path: Path, tex
     ("content", "sentence"),
     [
         pytest.param(None, "cannot be read: No such file or directory", id="missing"),
-        pytest.param(b"kind: \xff", "is not text in UTF-8: invalid start byte at byte 6", id="not text"),
-        pytest.param(b"a: [b", "is not YAML: while parsing a flow sequence", id="broken YAML"),
-        pytest.param(b'{"kind": "Pod"', "is not YAML: while parsing a flow mapping", id="broken JSON"),
-        pytest.param(b"a: *b", "is not YAML: found undefined alias", id="an unknown anchor"),
-        pytest.param(b"[" * 50_000 + b"]" * 50_000, "is nested too deeply", id="too deep"),
-        pytest.param(b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "is nested too deeply", id="too deep as JSON"),
+        pytest.param(b"kind: \xff", "not UTF-8 text: invalid start byte at byte 6", id="not text"),
+        pytest.param(b"a: [b", "not YAML: while parsing a flow sequence", id="broken YAML"),
+        pytest.param(b'{"kind": "Pod"', "not YAML: while parsing a flow mapping", id="broken JSON"),
+        pytest.param(b"a: *b", "not YAML: found undefined alias", id="an unknown anchor"),
+        pytest.param(b"[" * 50_000 + b"]" * 50_000, "nested too deeply", id="too deep"),
+        pytest.param(b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "nested too deeply", id="too deep as JSON"),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_a_sentence(tmp_path: Path, content: bytes | None, sentence: str) -> None:
+def test_an_unusable_file_is_refused_with_a_sentence(tmp_path: Path, content: bytes | None, sentence: str) -> None:
     file = tmp_path / "f.yaml"
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(BadManifest) as refused:
         read_manifests(file)
-    assert str(refused.value).startswith(f"{file} {sentence}")
+    assert str(refused.value).startswith(f"{file}: {sentence}")
 
 
 def test_anchors_that_contain_themselves_do_no_harm(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_anchors_that_contain_themselves_do_no_harm(tmp_path: Path) -> None:
     assert found.as_object()["spec"] == {"affinity": {}, "containers": []}
 
 
-def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
+def test_an_empty_file_has_no_objects(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text("")
     found = read_manifests(file)

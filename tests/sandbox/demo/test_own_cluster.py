@@ -1,4 +1,4 @@
-"""Where the waiting pods of a user's own cluster would go, with the real extender as a process of its own."""
+"""The demo of a user's own cluster, with the real extender as a process of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sandbox.demo.manifest_files import node, pod, write
 
 
 async def _shown(file: Path, *flags: str) -> tuple[bool, list[str]]:
-    """Whether all could be used, and the lines without their times."""
+    """Return whether all objects could be used, and the output without times."""
     written = StringIO()
     console = Console(file=written, width=200, color_system=None, highlight=False)
     faultless = await show_cluster(console, file, read_manifests(file), flags)
@@ -22,7 +22,7 @@ async def _shown(file: Path, *flags: str) -> tuple[bool, list[str]]:
     return faultless, [" ".join(line.split()) for line in lines]
 
 
-async def test_waiting_pods_go_where_the_bound_ones_leave_room(tmp_path: Path) -> None:
+async def test_waiting_pods_are_scheduled_to_free_cards(tmp_path: Path) -> None:
     on_card0 = {"gas-container-cards": "card0"}
     held = pod("held", annotations=on_card0, nodeName="n1")
     ended = pod("ended", 8, annotations=on_card0, nodeName="n1") | {"status": {"phase": "Succeeded"}}
@@ -38,8 +38,7 @@ async def test_waiting_pods_go_where_the_bound_ones_leave_room(tmp_path: Path) -
     faultless, lines = await _shown(file)
     assert faultless
     assert lines[0] == (
-        f"{file}: 1 node, 1 pod on them, 4 waiting; "
-        "not looked at: 1 Service object, 1 ended pod, 1 deleted pod, 1 other pod"
+        f"{file}: 1 node, 1 pod on them, 4 waiting; ignored: 1 Service object, 1 ended pod, 1 deleted pod, 1 other pod"
     )
     start = lines.index("Where the waiting pods would go")
     assert "held n1 card0" in lines[:start]
@@ -49,13 +48,13 @@ async def test_waiting_pods_go_where_the_bound_ones_leave_room(tmp_path: Path) -
     assert not [line for line in lines if line.startswith("warning")]
 
 
-async def test_flags_of_the_extender_decide_with(tmp_path: Path) -> None:
+async def test_flags_of_the_extender_change_the_result(tmp_path: Path) -> None:
     file = write(tmp_path / "own.json", node("n1"), pod("a", 1), pod("b", 1))
     _, lines = await _shown(file, "--balancedResource=memory.max")
     assert {"a n1 card0", "b n1 card1"} <= set(lines)
 
 
-async def test_what_is_wrong_is_told_and_nothing_else_is_lost(tmp_path: Path) -> None:
+async def test_each_unusable_object_is_reported_and_the_others_are_used(tmp_path: Path) -> None:
     half = pod("half")
     half["spec"]["containers"][0]["resources"]["limits"] = {"gpu.intel.com/i915": "1.5"}
     nonsense = pod("nonsense")
@@ -81,32 +80,32 @@ async def test_what_is_wrong_is_told_and_nothing_else_is_lost(tmp_path: Path) ->
     assert not faultless
     warnings = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
     expected = [
-        f"left out: {file}, document 1, items[12]: expected an object with a kind, found 17",
-        f'left out: {file}, Node Bad_Node: Node "Bad_Node" is invalid: metadata.name: ',
-        f'left out: {file}, Pod default/good: pods "good" already exists',
-        f'left out: {file}, Pod default/half: Pod "half" is invalid: '
+        f"ignored: {file}, document 1, items[12]: expected an object with a kind, found 17",
+        f'ignored: {file}, Node Bad_Node: Node "Bad_Node" is invalid: metadata.name: ',
+        f'ignored: {file}, Pod default/good: pods "good" already exists',
+        f'ignored: {file}, Pod default/half: Pod "half" is invalid: '
         "[spec.containers[0].resources.limits[gpu.intel.com/i915]: ",
-        f'left out: {file}, Pod default/nonsense: Pod in version "v1" cannot be handled as a Pod: quantities must ',
-        f'left out: {file}, Pod default/: Pod "" is invalid: metadata.name: Required value: ',
+        f'ignored: {file}, Pod default/nonsense: Pod in version "v1" cannot be handled as a Pod: quantities must ',
+        f'ignored: {file}, Pod default/: Pod "" is invalid: metadata.name: Required value: ',
         "node n2: gpu.intel.com/i915 is allocatable, but neither label ",
         "pod default/bare on n1: it is bound without cards written on it, so its cards are not booked",
         "pod default/damaged on n1: its cards are not booked: annotation gas-container-cards: ",
-        "1 pod on n9, a node that the file does not hold",
-        "this scheduler knows sums, node selectors and cordons only; not heeded: "
+        "1 pod on node n9, which is not in the file",
+        "the sandbox's scheduler checks resources, node selectors and cordons only; ignored: "
         "taints of 1 node, affinity of 1 waiting pod",
     ]
     assert len(warnings) == len(expected)
     for start in expected:
         assert [warning for warning in warnings if warning.startswith(start)], start
-    assert {"bare n1 none written", "damaged n1 cardX", "elsewhere n9 card0"} <= set(lines)
+    assert {"bare n1 no cards annotated", "damaged n1 cardX", "elsewhere n9 card0"} <= set(lines)
     assert {"good n1 card0", "chosen n1 card1"} <= set(lines)
     assert lines[-1] == "2 of 2 pods got a node."
 
 
-async def test_a_file_without_a_usable_node_is_refused_with_what_is_wrong_in_it(tmp_path: Path) -> None:
+async def test_a_file_without_a_usable_node_is_refused_with_its_faults(tmp_path: Path) -> None:
     file = write(tmp_path / "own.json", pod("p"), 17)
     with pytest.raises(BadManifest) as refused:
         await _shown(file)
     first, second = str(refused.value).splitlines()
-    assert first.startswith(f"{file} holds no node that can be used")
+    assert first.startswith(f"{file}: no usable node in this file")
     assert second == f"{file}, document 1, items[1]: expected an object with a kind, found 17"

@@ -1,4 +1,4 @@
-"""What containers have, as one sees it inside of them, beside what is written on their pod."""
+"""The devices in the containers of a pod, compared with the decision written on the pod."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.demo.pod_story import InsidePod, inside_pod
+from gas.sandbox.demo.pod_history import InsidePod, inside_pod
 from gas.sandbox.kubelet.containers import ContainerDevices, Containers
 
 
@@ -15,9 +15,7 @@ def given(*cards: int, mask: str = "") -> ContainerDevices:
     return ContainerDevices(device_nodes=nodes, env={"ZE_AFFINITY_MASK": mask} if mask else {})
 
 
-async def looked_at(
-    annotations: dict[str, str], init: dict[str, ContainerDevices], **apps: ContainerDevices
-) -> InsidePod:
+async def inside(annotations: dict[str, str], init: dict[str, ContainerDevices], **apps: ContainerDevices) -> InsidePod:
     containers = Containers()
     for name, what in (*init.items(), *apps.items()):
         containers.start("u", name, what, None)
@@ -32,20 +30,20 @@ async def looked_at(
 
 
 async def test_one_container() -> None:
-    found = await looked_at({"gas-container-cards": "card2"}, {}, main=given(2, mask="0,1"))
-    assert found == InsidePod(cards="card2", devices="card2 renderD130 ZE_AFFINITY_MASK=0,1", as_written=True)
+    found = await inside({"gas-container-cards": "card2"}, {}, main=given(2, mask="0,1"))
+    assert found == InsidePod(cards="card2", devices="card2 renderD130 ZE_AFFINITY_MASK=0,1", as_decided=True)
 
 
-async def test_of_several_containers_those_with_devices_are_named() -> None:
+async def test_devices_of_several_containers_are_listed_with_the_containers_names() -> None:
     written = {"gas-init-container-cards": "card0", "gas-container-cards": "card0||card3,card1"}
-    found = await looked_at(written, {"i": given(0)}, a=given(0), none=given(), b=given(1, 3))
+    found = await inside(written, {"i": given(0)}, a=given(0), none=given(), b=given(1, 3))
     assert found.cards == "(card0) card0||card1,card3"
     assert found.devices == "i: card0 renderD128; a: card0 renderD128; b: card1 renderD129 card3 renderD131"
-    assert found.as_written
+    assert found.as_decided
 
 
 @pytest.mark.parametrize(
-    ("annotations", "init", "apps", "as_written"),
+    ("annotations", "init", "apps", "as_decided"),
     [
         pytest.param({"gas-container-cards": "card1"}, {}, {"a": given(2)}, False, id="another-card"),
         pytest.param({"gas-container-cards": "card1,card2"}, {}, {"a": given(2)}, False, id="too-few"),
@@ -57,7 +55,7 @@ async def test_of_several_containers_those_with_devices_are_named() -> None:
         pytest.param({"gas-init-container-cards": "card1"}, {"i": given(1)}, {"a": given()}, True, id="init-only"),
     ],
 )
-async def test_what_is_written_is_compared_container_by_container(
-    annotations: dict[str, str], init: dict[str, ContainerDevices], apps: dict[str, ContainerDevices], as_written: bool
+async def test_the_decision_is_compared_with_the_devices_container_by_container(
+    annotations: dict[str, str], init: dict[str, ContainerDevices], apps: dict[str, ContainerDevices], as_decided: bool
 ) -> None:
-    assert (await looked_at(annotations, init, **apps)).as_written is as_written
+    assert (await inside(annotations, init, **apps)).as_decided is as_decided

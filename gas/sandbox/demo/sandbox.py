@@ -1,4 +1,4 @@
-"""What the demo plays on: a sandbox with scheduler and real extender, and nodes, with or without kubelet and plugin."""
+"""The sandbox that a demo runs in: API server, scheduler, real extender, and nodes with or without a plugin."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gas.sandbox.api.kinds import NAMESPACES, NODES, PODS
 from gas.sandbox.api.server import ApiServer
 from gas.sandbox.api.verbs import Api
 from gas.sandbox.demo.manifests import NodeManifest, PodManifest
-from gas.sandbox.demo.narration import Narration
-from gas.sandbox.demo.pod_story import InsidePod, inside_pod
+from gas.sandbox.demo.output import Output
+from gas.sandbox.demo.pod_history import InsidePod, inside_pod
 from gas.sandbox.hardware.described_node import Hardware, bare_node
 from gas.sandbox.hardware.fake_sysfs import write_tree
 from gas.sandbox.kubelet.containers import Containers, KubeletPace
@@ -32,23 +32,25 @@ from gas.sandbox.scheduler.scheduler import Scheduler
 
 _PREFIX = "gas-sandbox-"
 _RANDOM = 8
-"""Characters that ``tempfile`` puts behind the prefix."""
+"""Number of characters that ``tempfile`` adds to the prefix."""
 
 
 class NoShortDirectory(GasError):
-    """Nowhere to put the sockets."""
+    """There is no writable directory with a path short enough for unix sockets."""
 
     def __init__(self, tried: list[Path], longest: int) -> None:
         super().__init__(
-            f"the sandbox needs a directory for unix sockets whose path has at most {longest} bytes, and that it may "
-            f"write to; tried {', '.join(map(str, tried))}. Let TMPDIR name one"
+            f"the sandbox needs a writable directory for unix sockets with a path of at most {longest} bytes; "
+            f"tried {', '.join(map(str, tried))}. Set TMPDIR to one"
         )
 
 
 def short_temporary_directory(longest_inside: str) -> TemporaryDirectory[str]:
-    """A directory, to be used in ``with``: where temporary files belong, or elsewhere if that path is too long.
+    """Create a temporary directory with a path short enough for unix sockets. Use it in a ``with`` statement.
 
-    longest_inside  the longest path of a socket in it, relative to it
+    It is in the usual place for temporary files, or elsewhere if that path is too long.
+
+    longest_inside  the longest relative path of a socket in it
 
     Raises NoShortDirectory.
     """
@@ -61,14 +63,14 @@ def short_temporary_directory(longest_inside: str) -> TemporaryDirectory[str]:
 
 
 LONGEST_SOCKET = "n999/device-plugins/gpu.intel.com-i915.sock"
-"""The longest path of a socket of such a node, from where its directory is."""
+"""The longest path of a socket of a `PluginNode`, relative to the directory of the sandbox."""
 
 
 class PluginNode:
-    """One node of the sandbox.
+    """A node with fake cards, a kubelet in this process, and the real device plugin as a process of its own.
 
     directory   for its cards, sockets and logs; its path must be short
-    kubeconfig  how its plugin finds the API server
+    kubeconfig  file by which its plugin finds the API server
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class PluginNode:
         self._kubelet = Kubelet(client, name, directory, containers=self._containers, pace=pace)
 
     async def run(self) -> None:
-        """Until cancelled. Raises ProcessEnded when its plugin ends, in an ExceptionGroup."""
+        """Run until cancelled. Raises ProcessEnded in an ExceptionGroup when its plugin ends."""
         tree = self._directory / "tree"
         write_tree(tree, self._hardware.gpus)
         options = {
@@ -103,11 +105,11 @@ class PluginNode:
         }
         arguments = [f"--{name}={value}" for name, value in options.items()]
         environment = {"GPU_MEMORY_OVERRIDE": str(self._hardware.memory_override or ""), "GPU_MEMORY_RESERVED": ""}
-        called = f"the plugin of node {self.name}"
+        program = f"the plugin of node {self.name}"
         async with (
             asyncio.TaskGroup() as tasks,
             running_child(
-                called, "gas.plugin", arguments, self._directory / "plugin.log", environment=environment
+                program, "gas.plugin", arguments, self._directory / "plugin.log", environment=environment
             ) as plugin,
         ):
             kubelet = tasks.create_task(self._kubelet.run())
@@ -117,70 +119,77 @@ class PluginNode:
                 kubelet.cancel()
 
     def inside(self, pod: dict[str, Any]) -> InsidePod:
-        """What the containers of a pod of this node were started with."""
+        """Return the devices in the containers of a pod of this node."""
         return inside_pod(pod, self._containers)
 
 
-class Stage:
-    """The running sandbox, as far as a demo acts on it."""
+class Sandbox:
+    """A running sandbox, with what a demo needs of it.
 
-    def __init__(self, api: Api, extender: RunningExtender, narration: Narration) -> None:
-        self.narration = narration
+    nodes         by name, as they are in the API
+    plugin_nodes  by name
+    """
+
+    def __init__(self, api: Api, extender: RunningExtender, output: Output) -> None:
+        self.output = output
         self.nodes: dict[str, Object] = {}
-        """By name, as the API has them."""
         self.plugin_nodes: dict[str, PluginNode] = {}
         self._api = api
         self._extender = extender
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def submit(self, pod: PodManifest) -> None:
-        """Raises ApiFailure."""
+        """Create a pod. Raises ApiFailure."""
         create_pod(self._api, pod)
 
-    async def tell_troubles(self) -> None:
-        """What the extender has against the nodes and the bound pods as they are."""
+    async def print_problems(self) -> None:
+        """Print what the extender finds invalid on the nodes and on the bound pods."""
         books = await self._debug("books")
         for node, problems in books.get("problems", {}).items():
             for problem in problems:
-                self.narration.warn(f"node {node}: {problem}")
+                self.output.print_warning(f"node {node}: {problem}")
         for trouble in books.get("trouble", {}).values():
-            self.narration.warn(f"pod {trouble['pod']} on {trouble['node']}: {trouble['trouble']}")
+            self.output.print_warning(f"pod {trouble['pod']} on {trouble['node']}: {trouble['trouble']}")
 
     def pod_changed(self, before: Object | None, after: Object | None) -> str | None:
-        """Tell it on. Answers the UID of a pod that waits for a reason that is new."""
-        self._news.set()
-        return self.narration.pod_changed(before, after)
+        """Pass a change to the output. Return the pod's UID if it waits for a new reason, else None."""
+        self._changed.set()
+        return self.output.pod_changed(before, after)
 
     def node_changed(self, before: Object | None, after: Object | None) -> None:
-        """Take it in."""
-        self._news.set()
+        """Record a change of a node."""
+        self._changed.set()
         if after is not None:
             self.nodes[after["metadata"]["name"]] = after
 
     def inside(self, pod: Object) -> InsidePod:
-        """What the containers of a pod have, on one of the nodes with a plugin."""
+        """Return the devices in the containers of a pod on a node with a plugin."""
         return self.plugin_nodes[pod["spec"]["nodeName"]].inside(pod)
 
-    async def tell_refusal(self, uid: str) -> None:
+    async def print_waiting(self, uid: str) -> None:
+        """Print why a pod waits, with what the extender says about single cards."""
         refusals = await self._debug("refusals")
-        self.narration.waits(uid, refusals.get(uid, {}).get("details", {}))
-        self._news.set()
+        self.output.print_waiting(uid, refusals.get(uid, {}).get("details", {}))
+        self._changed.set()
 
     async def until(self, done: Callable[[], bool], *, quiet: float = 0.0, patience: float) -> bool:
-        """Whether ``done``, and then no news for ``quiet`` seconds, came true within ``patience`` seconds."""
+        """Wait until ``done`` returns true and then nothing changes for ``quiet`` seconds.
+
+        Returns False if this takes longer than ``patience`` seconds.
+        """
         try:
             async with asyncio.timeout(patience):
                 while True:
-                    self._news.clear()
+                    self._changed.clear()
                     try:
-                        await asyncio.wait_for(self._news.wait(), quiet if done() else None)
+                        await asyncio.wait_for(self._changed.wait(), quiet if done() else None)
                     except TimeoutError:
                         return True
         except TimeoutError:
             return False
 
     async def _debug(self, page: str) -> dict[str, Any]:
-        """A page of the extender's plain port; empty while it does not answer, of which its end is told elsewhere."""
+        """Return a debug page of the extender, empty if it does not respond. Its end is reported elsewhere."""
         patience = aiohttp.ClientTimeout(total=10)
         try:
             async with (
@@ -195,19 +204,20 @@ class Stage:
 
 
 @asynccontextmanager
-async def running_stage(
-    narration: Narration,
+async def running_sandbox(
+    output: Output,
     set_up: Callable[[Api], None],
     flags: Sequence[str],
     *,
     hardware: Mapping[str, Hardware] | None = None,
     pace: KubeletPace | None = None,
-) -> AsyncIterator[Stage]:
-    """A stage while the block runs; its extender is ready when the block begins.
+) -> AsyncIterator[Sandbox]:
+    """Run a sandbox as long as the block. Its extender is ready when the block begins.
 
-    set_up    puts the first nodes and pods into the API
-    flags     of the extender
-    hardware  by node: these get a kubelet and a device plugin, which run the pods; on others pods only get their node
+    set_up    creates the first nodes and pods
+    flags     flags of the extender
+    hardware  node -> its cards: these nodes get a kubelet and a device plugin, which run pods; on other nodes pods are
+              only bound
     pace      of those kubelets
 
     Raises NoShortDirectory, and ProcessEnded, in an ExceptionGroup once the block has begun.
@@ -217,44 +227,44 @@ async def running_stage(
         async with ApiServer() as server, ApiClient(server.url) as client:
             set_up(server.api)
             async with running_extender(directory, server.url, flags) as extender, asyncio.TaskGroup() as tasks:
-                stage = Stage(server.api, extender, narration)
+                sandbox = Sandbox(server.api, extender, output)
                 kubeconfig = write_kubeconfig(directory, server.url)
-                at_work: list[asyncio.Task[None]] = [tasks.create_task(extender.child.until_it_ends())]
-                for number, (node, its) in enumerate((hardware or {}).items()):
-                    own = directory / f"n{number}"
-                    own.mkdir()
+                running: list[asyncio.Task[None]] = [tasks.create_task(extender.child.until_it_ends())]
+                for number, (node, cards) in enumerate((hardware or {}).items()):
+                    home = directory / f"n{number}"
+                    home.mkdir()
                     plugin_node = PluginNode(
-                        client, node, its, pace or KubeletPace(), directory=own, kubeconfig=kubeconfig
+                        client, node, cards, pace or KubeletPace(), directory=home, kubeconfig=kubeconfig
                     )
-                    stage.plugin_nodes[node] = plugin_node
-                    at_work.append(tasks.create_task(plugin_node.run()))
+                    sandbox.plugin_nodes[node] = plugin_node
+                    running.append(tasks.create_task(plugin_node.run()))
 
                 def pod_changed(before: Object | None, after: Object | None) -> None:
-                    if (uid := stage.pod_changed(before, after)) is not None:
-                        tasks.create_task(stage.tell_refusal(uid))
+                    if (uid := sandbox.pod_changed(before, after)) is not None:
+                        tasks.create_task(sandbox.print_waiting(uid))
 
-                at_work += [
+                running += [
                     tasks.create_task(Mirror(client, "/api/v1/pods", pod_changed).run()),
-                    tasks.create_task(Mirror(client, "/api/v1/nodes", stage.node_changed).run()),
+                    tasks.create_task(Mirror(client, "/api/v1/nodes", sandbox.node_changed).run()),
                     tasks.create_task(Scheduler(client, extender.address).run()),
                 ]
-                yield stage
-                for task in at_work:
+                yield sandbox
+                for task in running:
                     task.cancel()
 
 
 def create_node(api: Api, node: NodeManifest) -> None:
-    """Raises ApiFailure."""
+    """Create a node as its manifest describes it. Raises ApiFailure."""
     api.create(NODES, None, node.as_object())
 
 
 def create_bare_node(api: Api, node: NodeManifest) -> None:
-    """Without what its plugin and its kubelet will write on it. Raises ApiFailure."""
+    """Create a node without what its plugin and its kubelet will write on it. Raises ApiFailure."""
     api.create(NODES, None, bare_node(node.as_object()))
 
 
 def create_pod(api: Api, pod: PodManifest) -> None:
-    """Create it, and its namespace where there is none yet. Raises ApiFailure."""
+    """Create a pod and, if necessary, its namespace. Raises ApiFailure."""
     try:
         api.create(PODS, pod.namespace, pod.as_object())
     except ApiFailure as failure:

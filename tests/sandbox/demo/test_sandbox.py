@@ -1,4 +1,4 @@
-"""Where the sandbox's sockets go."""
+"""The temporary directory for the sandbox's sockets."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.kubelet.plugin_socket import LONGEST_PATH
-from gas.sandbox.demo.stage import NoShortDirectory, short_temporary_directory
+from gas.sandbox.demo.sandbox import NoShortDirectory, short_temporary_directory
 
 SOCKET = "n1/device-plugins/gpu.intel.com-i915.sock"
 
 
-def test_temporary_files_stay_where_they_belong_when_paths_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sockets_are_in_the_directory_for_temporary_files_if_its_path_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/var/tmp")
     with short_temporary_directory(SOCKET) as name:
         assert Path(name).parent == Path("/var/tmp")
 
 
-def test_else_they_go_where_paths_are_short_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sockets_are_elsewhere_if_that_path_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / ("long" * 20)))
     with short_temporary_directory(SOCKET) as name:
         assert len(f"{name}/{SOCKET}") <= LONGEST_PATH
 
 
-def test_a_socket_that_fits_nowhere_is_told() -> None:
-    with pytest.raises(NoShortDirectory, match=r"needs a directory for unix sockets .* Let TMPDIR name one"):
+def test_an_error_is_raised_if_no_path_is_short_enough() -> None:
+    with pytest.raises(NoShortDirectory, match=r"needs a writable directory for unix sockets .* Set TMPDIR to one"):
         short_temporary_directory("x" * 100)
