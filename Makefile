@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: demo test e2e check format bench lock protos reference clean
+.PHONY: demo test e2e check format bench lock protos reference picture clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m gas.sandbox $(ARGS)
@@ -41,6 +41,10 @@ lock: $(VENV)/.dev
 # Write docs/reference.md anew from the code.
 reference: $(VENV)/.runtime
 	@$(BIN)/python -m scripts.reference
+
+# Run the demo and draw the run as docs/demo.svg.
+picture: $(VENV)/.runtime
+	@$(BIN)/python -m gas.sandbox --svg docs/demo.svg
 
 # Generate the code of kubelet's gRPC interfaces anew from its proto files, which lie beside it.
 protos: $(VENV)/.dev

@@ -175,8 +175,8 @@ class Output:
             if status.get("reason"):
                 self._print_event(history, Text(f"failed: {status['reason']}: {status.get('message', '')}", "bold red"))
             else:
-                text = "finished:  its cards are free again" if history.asks_for_gpus else "finished"
-                self._print_event(history, Text(text, "dim"))
+                ending = "finished:  its cards are free again" if history.asks_for_gpus else "finished"
+                self._print_event(history, Text(ending, "dim"))
 
     def _print_event(self, history: PodHistory, text: Text) -> None:
         self._print(f"{self.seconds:6.1f} s  {history.name:20}  ", text)

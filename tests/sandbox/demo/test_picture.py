@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+from gas.sandbox.__main__ import EXAMPLES
+from gas.sandbox.demo.manifests import read_manifests
 from gas.sandbox.demo.picture import Run, draw
 from gas.sandbox.demo.pod_history import InsidePod, PodHistory
 from gas.sandbox.hardware.described_node import Hardware
@@ -76,3 +78,13 @@ def test_pods_at_the_same_time_are_drawn_below_each_other() -> None:
     heights = {name: re.search(rf'y="([0-9.]+)" class="pod">{name}<', picture) for name in "abc"}
     a, b, c = (float(match[1]) for match in heights.values() if match is not None)
     assert a == c < b
+
+
+def test_the_picture_in_the_readme_shows_the_pods_and_nodes_of_the_examples() -> None:
+    """``make picture`` draws it from a run. If this test fails, run that command."""
+    picture = (EXAMPLES.parent / "docs" / "demo.svg").read_text(encoding="utf-8")
+    assert ElementTree.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
+    pods = [pod.metadata.name or "" for file in EXAMPLES.glob("*.yaml") for pod in read_manifests(file).pods]
+    nodes = [node.name for file in EXAMPLES.glob("nodes/*.yaml") for node in read_manifests(file).nodes]
+    assert [name for name in (*pods, *nodes) if f">{name}" not in picture] == []
+    assert f"{len(pods)} of {len(pods)} had exactly the decided GPUs in their containers." in picture
