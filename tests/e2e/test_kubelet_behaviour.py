@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.e2e.cluster import Cluster
 from tests.e2e.kube_api import Object
 from tests.e2e.node_cell import NodeCell
+from tests.e2e.release import selected_release
 
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -25,6 +26,7 @@ def test_the_real_kubelet_passes_the_suite_of_the_sandbox(cluster: Cluster, node
         "GAS_KUBELET_API_URL": cluster.api.url,
         "GAS_KUBELET_API_CA": str(cluster.api.authority),
         "GAS_KUBELET_API_TOKEN": cluster.api.token,
+        "GAS_KUBELET_RELEASE": str(selected_release().minor),
         "GAS_KUBELET_NODE": node.name,
         "GAS_KUBELET_DIRECTORY": str(node.device_plugins.parent),
         "GAS_KUBELET_CONTROL": str(control),

@@ -11,7 +11,7 @@ from tests.broken_files import break_file
 from tests.e2e.agreement import MASK
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object
-from tests.e2e.plugin import PLUGIN_RULES
+from tests.e2e.plugin import PLUGIN_RULES, Plugin
 from tests.e2e.pod_resources import listed_ids
 from tests.e2e.pods import PODS, container, delete_now, event_messages, get_pod, is_refused, pod
 from tests.e2e.waiting import wait_for
@@ -197,6 +197,27 @@ def test_cards_that_go_away_or_lose_a_device_node_are_not_given_until_they_are_b
     assert gpu_node.plugin.metric('gas_plugin_cards{driver="i915",state="unhealthy"}') == 0
     after = [get_pod(gpu_node.api, name) for name in ("a", "b")]
     assert [starts(each) for each in after] == [starts(each) for each in before], "they ran on"
+
+
+def test_a_second_plugin_takes_over_from_one_that_hangs_and_the_first_comes_back_after_its_end(
+    gpu_node: GpuNode,
+) -> None:
+    gpu_node.start(ORDINARY)
+    first, second = gpu_node.plugin, Plugin(gpu_node.node, gpu_node.plugin_account, ())
+    first.program.pause()
+    second.start()
+    gpu_node.create(pod("a", container(i915=1)))
+    gpu_node.running(["a"])
+    first.program.resume()
+    wait_for("the first plugin stands back", lambda: not first.is_ready())
+    gpu_node.create(pod("b", container(i915=1)))
+    gpu_node.running(["b"])
+    second.program.kill()
+    wait_for("the first plugin registered", first.is_ready)
+    wait_for("its cards", lambda: gpu_node.allocatable("i915") == 2)
+    gpu_node.settled()
+    gpu_node.stop_plugin()
+    wait_for("no cards without a plugin", lambda: gpu_node.allocatable("i915") == 0)
 
 
 def test_without_permission_to_patch_the_node_cards_are_given_out_all_the_same(gpu_node: GpuNode) -> None:

@@ -3,6 +3,7 @@
 GAS_KUBELET_API_URL    address of the API server of a real kubelet's node; everything below only matters with it
 GAS_KUBELET_API_CA     file with the certificate of its authority
 GAS_KUBELET_API_TOKEN  bearer token of a user who may do everything
+GAS_KUBELET_RELEASE    its minor release of Kubernetes, such as 37
 GAS_KUBELET_NODE       name of the node
 GAS_KUBELET_DIRECTORY  kubelet's directory, with the sockets for plugins
 GAS_KUBELET_CONTROL    unix socket that takes one JSON object a connection and answers one: {"do": "restart"}, and
@@ -35,6 +36,14 @@ _PACE = KubeletPace(init=0.1, stop=0.3, status=0.05, connecting=0.5, sources=0)
 _AFTER_A_RESTART = replace(_PACE, sources=1)
 
 MakePlugin = Callable[..., Awaitable[Plugin]]
+
+RELEASE = int(os.environ.get("GAS_KUBELET_RELEASE", "34"))
+"""The minor release of the kubelet under test. The sandbox's behaves as kubelet 1.34."""
+
+before_1_37 = pytest.mark.skipif(RELEASE >= 37, reason="kubelet 1.37 tells the plugins of one resource apart")
+since_1_37 = pytest.mark.skipif(
+    RELEASE < 37, reason="only kubelet 1.37 and later tell the plugins of one resource apart"
+)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from grpc import aio
 
-from tests.kubelet_behaviour.conftest import MakePlugin
+from tests.kubelet_behaviour.conftest import MakePlugin, before_1_37, since_1_37
 from tests.kubelet_behaviour.node import Node, until
 from tests.kubelet_behaviour.plugin import Plugin
 from tests.kubelet_behaviour.pods import container
@@ -62,6 +62,7 @@ async def test_a_pod_keeps_an_id_that_turns_unhealthy_or_vanishes(node: Node, pl
         assert (await node.get(created))["status"]["phase"] == "Running"
 
 
+@before_1_37
 async def test_a_plugin_that_registers_again_is_connected_a_second_time(node: Node, plugin: MakePlugin) -> None:
     cards = await plugin(*TWO)
     await cards.register()
@@ -82,6 +83,20 @@ async def test_of_two_plugins_of_one_resource_the_later_is_asked(node: Node, plu
     assert newer.allocated == [{"card1"}]
 
 
+@since_1_37
+async def test_a_plugin_that_registers_again_is_refused_and_its_end_is_not_noticed(
+    node: Node, plugin: MakePlugin
+) -> None:
+    cards = await plugin(*TWO)
+    with pytest.raises(aio.AioRpcError, match="device plugin already connected"):
+        await cards.register()
+    assert await node.amounts() == ("2", "2")
+    await cards.stop()
+    await asyncio.sleep(1.0)
+    assert await node.amounts() == ("2", "2"), "kubelet would still give out the devices of a plugin that is gone"
+
+
+@before_1_37
 async def test_when_the_older_of_two_plugins_ends_the_newer_is_given_up_until_it_registers_again(
     node: Node, plugin: MakePlugin
 ) -> None:
@@ -94,6 +109,18 @@ async def test_when_the_older_of_two_plugins_ends_the_newer_is_given_up_until_it
     assert await node.amounts() == ("2", "0")
     await newer.register()
     await node.until_allocatable(2)
+
+
+@since_1_37
+async def test_when_the_older_of_two_plugins_ends_the_newer_goes_on(node: Node, plugin: MakePlugin) -> None:
+    older = await plugin(*TWO)
+    newer = await plugin(*TWO)
+    await until_watched(newer)
+    await older.stop()
+    await asyncio.sleep(1.0)
+    assert await node.amounts() == ("2", "2")
+    await node.until_phase(await node.create("p"), "Running")
+    assert newer.allocated == [{"card1"}]
 
 
 async def test_a_plugin_that_was_away_finds_the_books_as_they_were(node: Node, plugin: MakePlugin) -> None:

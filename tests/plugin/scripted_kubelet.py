@@ -1,4 +1,8 @@
-"""The side of kubelet that registers plugins and watches their devices, as kubelet 1.34 was seen to do it."""
+"""The side of kubelet that registers plugins and watches their devices, with the unfriendly habits of every release.
+
+As kubelet 1.34 does, it drops the plugin that registered last when the watch of an earlier one ends. As kubelet 1.37
+does, it refuses a socket that it knows.
+"""
 
 from __future__ import annotations
 
@@ -87,6 +91,8 @@ class ScriptedKubelet(RegistrationServicer):
         self.on_register()
         if self.refuses:
             await context.abort(grpc.StatusCode.UNKNOWN, self.refuses)
+        if any(request.endpoint == known.endpoint for known in self.registrations):
+            await context.abort(grpc.StatusCode.UNKNOWN, f"device plugin already connected: {request.endpoint}")
         name = request.resource_name
         channel = connect(self.directory / request.endpoint)
         plugin = DevicePluginStub(channel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import os
 import secrets
 from contextlib import suppress
@@ -16,6 +17,8 @@ from gas.errors import GasError
 
 LONGEST_PATH = 107
 """Bytes that the kernel allows for the path of a unix socket."""
+
+_TOO_LONG = f"its directory's path is too long for unix sockets ({LONGEST_PATH} bytes)"
 
 
 class CannotListen(GasError):
@@ -55,12 +58,18 @@ async def is_served(path: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PluginSocket:
-    """A socket of ours that was at ``path`` when it was made."""
+    """A unix socket that a server listens on.
+
+    path      the name by which the plugins of a resource find each other
+    identity  the file that was at ``path`` when the socket was made
+    endpoint  the name of the current registration with kubelet; None before the first
+    """
 
     path: Path
     identity: SocketIdentity
+    endpoint: Path | None = None
 
     @classmethod
     async def listen(cls, server: aio.Server, path: Path) -> Self:
@@ -77,6 +86,7 @@ class PluginSocket:
         try:
             if refusal is not None:
                 raise CannotListen(path, refusal)
+            await _remove_leftover_endpoints(path)
             bound.rename(path)
             if (identity := socket_identity(path)) is None:
                 raise CannotListen(path, "the socket was removed as soon as it was there")
@@ -89,24 +99,61 @@ class PluginSocket:
         return cls(path, identity)
 
     def is_there(self) -> bool:
-        """Whether this very socket still lies at its path."""
-        return socket_identity(self.path) == self.identity
+        """Return whether the socket is still at its path. Only valid while the server listens."""
+        return self._is_at(self.path)
 
     def is_replaced(self) -> bool:
-        """Whether another socket lies there instead."""
-        return socket_identity(self.path) not in (None, self.identity)
+        """Return whether another socket is at the path instead. Only valid while the server listens."""
+        return socket_identity(self.path) is not None and not self.is_there()
+
+    def new_endpoint(self) -> Path:
+        """Give the socket another name, in place of the previous endpoint, and return it. Raises CannotListen.
+
+        Each registration needs a name that kubelet has not seen: kubelet 1.37 refuses the name of a plugin that it
+        still considers connected, and never forgets that plugin afterwards.
+        """
+        self._remove_endpoint()
+        endpoint = self.path.with_name(f"{self.path.stem}-{secrets.token_hex(4)}{self.path.suffix}")
+        if len(os.fsencode(endpoint)) > LONGEST_PATH:
+            raise CannotListen(endpoint, _TOO_LONG)
+        try:
+            endpoint.hardlink_to(self.path)
+        except OSError as error:
+            raise CannotListen(endpoint, error.strerror or str(error)) from error
+        self.endpoint = endpoint
+        return endpoint
 
     def remove(self) -> None:
-        """Take it away, unless another one lies there."""
+        """Remove all names of the socket. A socket of another plugin at its path stays."""
+        self._remove_endpoint()
         if self.is_there():
             with suppress(OSError):
                 self.path.unlink()
+
+    def _remove_endpoint(self) -> None:
+        if self.endpoint is not None and self._is_at(self.endpoint):
+            with suppress(OSError):
+                self.endpoint.unlink()
+        self.endpoint = None
+
+    def _is_at(self, path: Path) -> bool:
+        # Not the time, which each new name changes. A listening socket keeps its inode, so the number is not reused.
+        found = socket_identity(path)
+        return found is not None and (found.device, found.inode) == (self.identity.device, self.identity.inode)
+
+
+async def _remove_leftover_endpoints(path: Path) -> None:
+    """Remove the endpoints that plugins of the same resource left behind when they were killed."""
+    for endpoint in path.parent.glob(f"{glob.escape(path.stem)}-*{path.suffix}"):
+        if not await is_served(endpoint):
+            with suppress(OSError):
+                endpoint.unlink()
 
 
 def _bind(server: aio.Server, path: Path) -> str | None:
     """Let the server listen at this path once it starts. The reason why it cannot, if so."""
     if len(os.fsencode(path)) > LONGEST_PATH:
-        return f"its directory's path is too long for unix sockets ({LONGEST_PATH} bytes)"
+        return _TOO_LONG
     if not path.parent.is_dir():
         return f"{path.parent} is no directory; is it where kubelet has its plugins?"
     try:

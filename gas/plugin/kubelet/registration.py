@@ -145,7 +145,7 @@ class Registration:
 
     async def _serve_until_wrong(self, kubelet: SocketIdentity) -> str:
         socket = await self.server.open(self._path)
-        wrong = await _first(self._sockets_change(kubelet, socket), self._registration_ends())
+        wrong = await _first(self._sockets_change(kubelet, socket), self._registration_ends(socket))
         if socket.is_replaced():
             await self.server.close()
             await self._stand_back()
@@ -161,10 +161,10 @@ class Registration:
                 return f"{socket.path} is gone, or another plugin's"
             await asyncio.sleep(self._times.look if self.state is State.WATCHED else self._times.seek)
 
-    async def _registration_ends(self) -> str:
+    async def _registration_ends(self, socket: PluginSocket) -> str:
         while True:
             try:
-                await self._register()
+                await self._register(socket)
                 break
             except NotRegistered as error:
                 self._report(str(error))
@@ -173,10 +173,10 @@ class Registration:
         self.registrations += 1
         return await _first(self._watch_ends(), self._books_lack_devices())
 
-    async def _register(self) -> None:
+    async def _register(self, socket: PluginSocket) -> None:
         request = api.RegisterRequest(
             version=API_VERSION,
-            endpoint=self._path.name,
+            endpoint=socket.new_endpoint().name,
             resource_name=self.server.resource_name,
             options=options(self.server),
         )

@@ -10,6 +10,10 @@ from grpc import aio
 from gas.plugin.kubelet.plugin_socket import CannotListen, PluginSocket, is_served, socket_identity
 
 
+def names_in(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
 async def test_a_socket_is_known_from_another_at_its_path(socket_directory: Path) -> None:
     path = socket_directory / "p.sock"
     older, newer = aio.server(), aio.server()
@@ -68,6 +72,36 @@ async def test_a_socket_that_was_left_behind_is_not_served(socket_directory: Pat
     assert path.is_socket()
     assert not await is_served(path)
     assert not await is_served(socket_directory / "nothing")
+
+
+async def test_each_endpoint_is_a_new_name_of_the_socket_in_place_of_the_one_before(socket_directory: Path) -> None:
+    server = aio.server()
+    socket = await PluginSocket.listen(server, socket_directory / "p.sock")
+    first = socket.new_endpoint()
+    second = socket.new_endpoint()
+    assert await is_served(second)
+    assert socket.is_there()
+    assert names_in(socket_directory) == {second.name, "p.sock"}
+    assert first != second
+    socket.remove()
+    assert names_in(socket_directory) == set()
+    await server.stop(None)
+
+
+async def test_endpoints_of_killed_plugins_are_removed_and_those_of_running_ones_stay(socket_directory: Path) -> None:
+    path = socket_directory / "p.sock"
+    killed, running, newer = aio.server(), aio.server(), aio.server()
+    left = (await PluginSocket.listen(killed, path)).new_endpoint()
+    await killed.stop(None)
+    served = (await PluginSocket.listen(running, path)).new_endpoint()
+    other_resource = socket_directory / "p_monitoring-0.sock"
+    other_resource.write_text("")
+    await PluginSocket.listen(newer, path)
+    assert not left.exists()
+    assert await is_served(served)
+    assert other_resource.exists()
+    await running.stop(None)
+    await newer.stop(None)
 
 
 @pytest.mark.parametrize(

@@ -87,10 +87,11 @@ def is_watched(registration: Registration, *, times: int = 1) -> bool:
 async def test_a_resource_is_registered_with_its_name_socket_and_options(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
         await eventually(lambda: is_watched(registration))
+        (endpoint,) = names_in(socket_directory) - {"kubelet.sock", "gpu.intel.com-i915.sock"}
         assert kubelet.registrations == [
             api.RegisterRequest(
                 version="v1beta1",
-                endpoint="gpu.intel.com-i915.sock",
+                endpoint=endpoint,
                 resource_name=I915,
                 options=api.DevicePluginOptions(get_preferred_allocation_available=False),
             )
@@ -228,11 +229,16 @@ async def test_a_removed_socket_is_made_anew(socket_directory: Path) -> None:
         assert streams == [0]  # the old watch had ended
 
 
-async def test_when_kubelet_ends_the_watch_the_plugin_registers_again(socket_directory: Path) -> None:
+async def test_when_kubelet_ends_the_watch_the_plugin_registers_again_with_a_new_socket_name(
+    socket_directory: Path,
+) -> None:
     async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
         await eventually(lambda: is_watched(registration))
         await kubelet.drop(I915)
         await eventually(lambda: is_watched(registration, times=2))
+        first, second = (request.endpoint for request in kubelet.registrations)
+        assert first != second
+        assert names_in(socket_directory) == {"kubelet.sock", "gpu.intel.com-i915.sock", second}
 
 
 async def test_a_kubelet_that_never_asks_for_the_devices_is_registered_with_again(
