@@ -12,21 +12,21 @@ from pathlib import Path
 
 from configurator.certificate_plan import CertificateRequest, GivenPair, plan_certificates
 from configurator.certificates import is_authority, read_certificates
+from configurator.configuration_document import (
+    ConfigurationDocument,
+    extender_host,
+    merged_configuration,
+    new_configuration,
+    same_certificate_elsewhere,
+)
 from configurator.errors import ConfiguratorError, FileTrouble
 from configurator.files import Change, FileState, WantedFile, changes, read_input, read_state
 from configurator.flags import DEFAULT_TEMPLATE, Flags
 from configurator.host_names import serving_names
 from configurator.kubernetes_version import NEWEST
 from configurator.readability import unreadable
-from configurator.scheduler_configuration import (
-    SchedulerConfiguration,
-    extender_host,
-    merged_configuration,
-    new_configuration,
-    same_certificate_elsewhere,
-)
-from configurator.scheduler_flags import CONFIG
-from configurator.scheduler_manifest import CERTIFICATES_VOLUME, SchedulerManifest
+from configurator.scheduler_container import CONFIG
+from configurator.scheduler_manifest import SchedulerManifest
 from configurator.yaml_document import YamlDocument
 
 BUILT_IN_TEMPLATE = Path(__file__).with_name("default-scheduler-config.yaml")
@@ -67,7 +67,7 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
         raise FileTrouble(flags.manifest, "is not there; name kube-scheduler's static pod manifest with -m")
     document = YamlDocument.parse(str(flags.manifest), state.content)
     manifest = SchedulerManifest.read(document, flags.kubernetes_version)
-    certificates = flags.certificate_directory or _certificates_in_use(manifest) or CERTIFICATE_DIRECTORY
+    certificates = flags.certificate_directory or manifest.own_certificates or CERTIFICATE_DIRECTORY
     target, configuration, is_new = _configuration(flags, manifest, files)
     _refuse_misplaced(flags, certificates, target)
 
@@ -119,7 +119,7 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
 
 def _configuration(
     flags: Flags, manifest: SchedulerManifest, files: _Files
-) -> tuple[Path, SchedulerConfiguration, bool]:
+) -> tuple[Path, ConfigurationDocument, bool]:
     """The file that kube-scheduler will read, what it will hold, and whether there was none before."""
     template = _template(flags)
     target = (flags.configuration_directory or CONFIGURATION_DIRECTORY) / (flags.template or DEFAULT_TEMPLATE).name
@@ -142,18 +142,18 @@ def _configuration(
     existing = files.read(base)
     if existing is None:
         return target, new_configuration(template, version=manifest.version, url=flags.url, carried=carried), True
-    found = SchedulerConfiguration(YamlDocument.parse(str(base), existing.content))
+    found = ConfigurationDocument(YamlDocument.parse(str(base), existing.content))
     merged = merged_configuration(found, template, version=manifest.version, url=flags.url, carried=carried)
     return target, merged, False
 
 
-def _template(flags: Flags) -> SchedulerConfiguration:
+def _template(flags: Flags) -> ConfigurationDocument:
     path = flags.template
     if path is None:
         path = DEFAULT_TEMPLATE.absolute() if DEFAULT_TEMPLATE.exists() else BUILT_IN_TEMPLATE
         if path != BUILT_IN_TEMPLATE:
             _refuse_planted(path)
-    return SchedulerConfiguration(YamlDocument.parse(str(path), read_input(path)))
+    return ConfigurationDocument(YamlDocument.parse(str(path), read_input(path)))
 
 
 def _refuse_planted(path: Path) -> None:
@@ -179,12 +179,6 @@ def _about_default_template() -> list[str]:
     if not DEFAULT_TEMPLATE.exists():
         return []
     return [f"without -f the template is {DEFAULT_TEMPLATE.absolute()}, of the working directory"]
-
-
-def _certificates_in_use(manifest: SchedulerManifest) -> Path | None:
-    """Where an earlier run put them; another one's mount at the same place is none."""
-    names = {mount.name for mount in manifest.mounts}
-    return manifest.certificates if CERTIFICATES_VOLUME in names else None
 
 
 def _signing(flags: Flags) -> tuple[tuple[Path, Path] | None, GivenPair | None]:

@@ -1,4 +1,4 @@
-"""kube-scheduler's static pod: what it says today, and the same with the extender's parts in it. Text to text."""
+"""Read kube-scheduler's static pod manifest, and add what the extender needs. Text to text."""
 
 from __future__ import annotations
 
@@ -9,51 +9,52 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from configurator.errors import ConfiguratorError, NotAScheduler
 from configurator.kubernetes_version import KubernetesVersion
-from configurator.scheduler_flags import CONFIG, ORIGINAL_POLICY, POLICY_FLAGS, SchedulerFlags
+from configurator.scheduler_container import (
+    CONFIG,
+    ORIGINAL_POLICY,
+    POLICY_FLAGS,
+    Mounts,
+    SchedulerFlags,
+    is_within,
+)
 from configurator.yaml_document import Path as YamlPath
 from configurator.yaml_document import YamlDocument
+from gas.objects import Volume, VolumeMount
 
 PROGRAM = "kube-scheduler"
 CERTIFICATES_IN_POD = "/host/certs"
 CONFIG_VOLUME = "schedulerconfig"
 CERTIFICATES_VOLUME = "certdir"
 DNS_POLICY = "ClusterFirstWithHostNet"
-"""So that a pod in the host's network finds the extender by the name of its Service."""
+"""Lets a pod in the host's network resolve the name of the extender's Service."""
 
 KUBECONFIG_FLAGS = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
-"""Flags that name files which kube-scheduler cannot do without."""
+"""Flags that name files without which kube-scheduler does not start."""
 
 FINGERPRINT = "gas-configurator/fingerprint"
-"""Annotation of the pod: of the files that it reads. When they change it does, and kubelet starts the pod anew."""
+"""Annotation of the pod with a digest of the files it reads. It changes with them, and kubelet restarts the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Numbers of the user and the group that own a file."""
+    """User and group, as numbers, that own a file."""
 
     user: int
     group: int
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
-    """One directory or file of the host as the container sees it. ``name`` is the volume's."""
-
-    name: str
-    path: str
-    host_path: str
-
-
-@dataclass(frozen=True, slots=True)
 class SchedulerManifest:
-    """A manifest that was found to be a kube-scheduler's.
+    """The manifest of a kube-scheduler.
 
     container  index among the pod's containers
-    commands   how many words ``command`` has; those of ``args`` follow them on kube-scheduler's command line
-    mounts     those of the container that are of the host, in order
-    runs_as    the user of the container; None: root
+    commands   number of words of ``command``; those of ``args`` follow them on kube-scheduler's command line
+    mounts     of the container
+    runs_as    user and group of the container; None for root
     """
 
     document: YamlDocument
@@ -61,12 +62,12 @@ class SchedulerManifest:
     commands: int
     version: KubernetesVersion
     flags: SchedulerFlags
-    mounts: tuple[Mount, ...]
+    mounts: Mounts
     runs_as: Identity | None
 
     @classmethod
     def read(cls, document: YamlDocument, version: KubernetesVersion | None = None) -> SchedulerManifest:
-        """Raises NotAScheduler, and UnknownVersion when neither the image nor the caller says the version."""
+        """Read a manifest. Raises NotAScheduler, and UnknownVersion if neither image nor caller has a version."""
         name = document.name
         pod = document.get()
         if pod.get("kind") != "Pod" or pod.get("apiVersion") != "v1":
@@ -89,46 +90,51 @@ class SchedulerManifest:
             commands=len(command),
             version=version or KubernetesVersion.of_image(image, name=name),
             flags=flags,
-            mounts=tuple(_host_mounts(name, spec, container)),
+            mounts=_mounts(name, spec, container),
             runs_as=_runs_as(spec, container),
         )
 
     def on_host(self, path: str) -> Path | None:
-        """Where a file of the container lies on the host; None: it is not one of the host's."""
-        wanted = posixpath.normpath(path)
-        found = None
-        longest = -1
-        for mount in self.mounts:
-            inside = posixpath.normpath(mount.path)
-            if len(inside) > longest and _is_within(wanted, inside):
-                longest = len(inside)
-                found = posixpath.normpath(mount.host_path + "/" + wanted[len(inside) :].lstrip("/"))
+        """Return where a file of the container lies on the host; None if it does not."""
+        found = self.mounts.host_path(path)
         return None if found is None else Path(found)
 
     @property
     def certificates(self) -> Path | None:
         """The host's directory that is mounted where the extender's configuration looks for certificates."""
-        mount = next((each for each in self.mounts if posixpath.normpath(each.path) == CERTIFICATES_IN_POD), None)
-        return None if mount is None else Path(mount.host_path)
+        return self._certificates()
+
+    @property
+    def own_certificates(self) -> Path | None:
+        """The same directory, if the configurator or the original has mounted it."""
+        return self._certificates(CERTIFICATES_VOLUME)
+
+    def _certificates(self, volume: str | None = None) -> Path | None:
+        for mount in self.mounts.all:
+            is_wanted = mount.path == CERTIFICATES_IN_POD and volume in (None, mount.volume.name)
+            if is_wanted and mount.host_path is not None:
+                return Path(mount.host_path)
+        return None
 
     @property
     def has_own_configuration(self) -> bool:
-        """Whether ``--config`` names a file that no run of the configurator, nor of the original, has mounted."""
+        """Whether ``--config`` names a file that neither the configurator nor the original has mounted."""
         given = self.flags.values.get(CONFIG)
         if given is None:
             return False
         wanted = posixpath.normpath(given)
         return not any(
-            mount.name == CONFIG_VOLUME and posixpath.normpath(mount.path) == wanted for mount in self.mounts
+            each.volume.name == CONFIG_VOLUME and each.path == wanted and each.host_path is not None
+            for each in self.mounts.all
         )
 
     def wired(self, *, configuration: Path, certificates: Path, fingerprint: str) -> YamlDocument:
-        """The manifest with the extender's parts: configuration file, certificates, DNS. Nothing else differs.
+        """Return the manifest with configuration file, certificates and DNS policy added. Nothing else differs.
 
         configuration, certificates  a file and a directory of the host
-        fingerprint                  of what kube-scheduler reads from them
+        fingerprint                  digest of what kube-scheduler reads from them
 
-        Raises ConfiguratorError where that cannot be done.
+        Raises ConfiguratorError if that cannot be done.
         """
         document = self._with_config_flag(self._without_policy(), configuration)
         document = document.with_value(("spec", "dnsPolicy"), DNS_POLICY)
@@ -140,7 +146,7 @@ class SchedulerManifest:
         return document
 
     def _has_config(self, configuration: Path) -> bool:
-        """Whether ``--config`` is this very file of the host already, by whatever path."""
+        """Return whether ``--config`` is this file of the host already, by any path."""
         given = self.flags.values.get(CONFIG)
         return given is not None and self.on_host(given) == configuration
 
@@ -149,8 +155,8 @@ class SchedulerManifest:
         present = [name for name in POLICY_FLAGS if name in self.flags.values]
         if present and self.flags.values.get("policy-configmap") != ORIGINAL_POLICY:
             raise ConfiguratorError(
-                f"{document.name} tells kube-scheduler of a policy with --{present[0]}, which cannot be carried into a "
-                "configuration file; write one with -f that says the same, take the flag away, and run again"
+                f"{document.name} gives kube-scheduler a policy with --{present[0]}, which cannot be converted into a "
+                "configuration file; write one with the same content for -f, remove the flag, and run again"
             )
         for index in sorted((place for name in present for place in self.flags.places[name]), reverse=True):
             document = document.without_item(*self._place(index))
@@ -171,7 +177,7 @@ class SchedulerManifest:
         return document.with_value((*path, index), wanted)
 
     def _place(self, word: int) -> tuple[YamlPath, int]:
-        """Of one of all words the list that it is in, and its index there."""
+        """Return the list that a word of the command line is in, and its index there."""
         return (self._list("command"), word) if word < self.commands else (self._list("args"), word - self.commands)
 
     def _list(self, key: str) -> YamlPath:
@@ -183,15 +189,15 @@ class SchedulerManifest:
         volumes = document.get("spec", "volumes") or []
         index = next((place for place, each in enumerate(volumes) if each.get("name") == name), None)
         if taken is not None and taken.get("name") == name and index is not None:
-            # It is ours, from another run: only the host's side moves.
+            # An earlier run added it: only the path on the host changes.
             return document.with_value(("spec", "volumes", index, "hostPath", "path"), str(on_host))
         if taken is not None:
             raise ConfiguratorError(
-                f"{document.name} mounts {_shown(taken.get('name'))} at {inside} already, where {on_host} has to be"
+                f"{document.name} mounts {_shown(taken.get('name'))} at {inside}, where {on_host} must be mounted"
             )
         if index is not None:
             raise ConfiguratorError(
-                f"{document.name} has a volume {name!r} for something else already; rename it, and run again"
+                f"{document.name} uses the volume name {name!r} for something else; rename it, and run again"
             )
         mount = {"mountPath": inside, "name": name, "readOnly": True}
         document = document.with_item(("spec", "containers", self.container, "volumeMounts"), mount)
@@ -219,27 +225,26 @@ def _is_scheduler(container: Mapping[str, Any]) -> bool:
     return bool(container.get("args")) and (image == PROGRAM or image.startswith(PROGRAM + "-"))
 
 
-def _host_mounts(name: str, spec: Mapping[str, Any], container: Mapping[str, Any]) -> list[Mount]:
-    volumes = {}
-    for volume in _list(name, spec.get("volumes") or [], "spec.volumes"):
-        each = _mapping(name, volume, "an entry of spec.volumes")
-        volumes[_volume_name(name, each)] = each
-    mounts = []
-    for entry in _list(name, container.get("volumeMounts") or [], "volumeMounts"):
-        mount = _mapping(name, entry, "an entry of volumeMounts")
-        volume = volumes.get(_volume_name(name, mount))
-        if volume is None:
+def _mounts(name: str, spec: Mapping[str, Any], container: Mapping[str, Any]) -> Mounts:
+    """Read volumes and mounts. Raises NotAScheduler if a mounted volume is missing: the manifest may be cut off."""
+    volumes = [
+        _mapping(name, volume, "an entry of spec.volumes")
+        for volume in _list(name, spec.get("volumes") or [], "spec.volumes")
+    ]
+    names = {_volume_name(name, volume) for volume in volumes}
+    mounts = [
+        _mapping(name, mount, "an entry of volumeMounts")
+        for mount in _list(name, container.get("volumeMounts") or [], "volumeMounts")
+    ]
+    for mount in mounts:
+        if _volume_name(name, mount) not in names:
             raise NotAScheduler(
                 name, f"mounts {_shown(mount['name'])}, which is not among its volumes: is it complete?"
             )
-        host = volume.get("hostPath")
-        inside = mount.get("mountPath")
-        if not isinstance(host, Mapping) or not isinstance(host.get("path"), str) or not isinstance(inside, str):
-            continue
-        if mount.get("subPathExpr"):
-            continue
-        mounts.append(Mount(str(mount["name"]), inside, posixpath.join(host["path"], str(mount.get("subPath") or ""))))
-    return mounts
+    try:
+        return Mounts.of(msgspec.convert(volumes, list[Volume]), msgspec.convert(mounts, list[VolumeMount]))
+    except msgspec.ValidationError as error:
+        raise NotAScheduler(name, f"has volumes or mounts that are invalid: {error}") from None
 
 
 def _volume_name(name: str, entry: Mapping[str, Any]) -> str:
@@ -255,13 +260,8 @@ def _refuse_lost_kubeconfig(name: str, flags: SchedulerFlags, container: Mapping
     mounted = [str(_mapping(name, entry, "an entry of volumeMounts").get("mountPath")) for entry in entries]
     for flag in KUBECONFIG_FLAGS:
         given = flags.values.get(flag)
-        if given is not None and not any(_is_within(given, path) for path in mounted):
+        if given is not None and not any(is_within(given, path) for path in mounted):
             raise NotAScheduler(name, f"has --{flag}={given[:200]}, which it does not mount: is it complete?")
-
-
-def _is_within(path: str, directory: str) -> bool:
-    wanted, around = posixpath.normpath(path), posixpath.normpath(directory)
-    return wanted == around or wanted.startswith(around.rstrip("/") + "/")
 
 
 def _texts(name: str, container: Mapping[str, Any], index: int, key: str) -> list[str]:

@@ -119,6 +119,7 @@ class VolumeMount(_Object, frozen=True):
     name: str = ""
     mount_path: str = ""
     sub_path: str | None = None
+    sub_path_expr: str | None = None
 
 
 class DetailedContainer(Container, frozen=True):
@@ -223,7 +224,18 @@ class DetailedObjectMeta(ObjectMeta, frozen=True):
     managed_fields: Sequence[ManagedFields] | None = None
 
 
+class DetailedNodeStatus(NodeStatus, frozen=True):
+    conditions: Sequence[Condition] | None = None
+
+
 class DetailedNode(Node, frozen=True):
-    """A node with the clients that wrote its labels."""
+    """A node with its conditions and the clients that wrote its labels."""
 
     metadata: DetailedObjectMeta
+    status: DetailedNodeStatus | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the condition ``Ready`` is ``True``."""
+        conditions = (self.status.conditions if self.status is not None else None) or ()
+        return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)

@@ -1,4 +1,4 @@
-"""The control plane's files, where the doctor runs on that machine or with its directory mounted."""
+"""Read the control plane's files, on that machine or with its directory mounted here."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import stat
 import time
 from pathlib import Path, PurePosixPath
 
-from gas.doctor.commands import command
-from gas.doctor.looked import Unseen
+from gas.doctor.findings import command
+from gas.doctor.probe import Unseen
 
 ETC_KUBERNETES = PurePosixPath("/etc/kubernetes")
 LARGEST_FILE = 1024 * 1024
-"""Bytes; no manifest, configuration or certificate comes near."""
+"""Bytes. Manifests, configurations and certificates are far smaller."""
 
 AS_ROOT = "sudo gas doctor   # on the control-plane node"
 
 
 class HostFiles:
-    """Paths of the control-plane machine, found on this one.
+    """Files of the control-plane machine, as they are mounted on this one.
 
-    control_plane  what is /etc/kubernetes there. When its name ends so, what stands before is taken for the machine's
-                   root (``/host/etc/kubernetes``); else nothing beside it can be found
-    patience       seconds for a pipe into which nobody writes
+    control_plane  directory that is /etc/kubernetes there. If its path ends so, as ``/host/etc/kubernetes`` does, the
+                   rest is taken for the machine's root; else no file outside of it can be found
+    patience       seconds to wait for a pipe without a writer
     """
 
     def __init__(self, control_plane: Path, patience: float) -> None:
@@ -34,7 +34,7 @@ class HostFiles:
         self._root = Path(*parts[:-2]) if is_rooted else None
 
     def local(self, path: str) -> Path | None:
-        """Where a path of that machine is here; None when it cannot be here."""
+        """Return where a path of that machine is on this one; None if it cannot be here."""
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts:
             return None
@@ -43,21 +43,21 @@ class HostFiles:
         return self._root / pure.relative_to("/") if self._root is not None else None
 
     def read(self, path: str) -> bytes | Unseen:
-        """What is in a file of that machine."""
+        """Return the content of a file of that machine."""
         local = self.local(path)
         if local is None:
-            return Unseen(f"{path} of the control-plane node cannot be found here", AS_ROOT)
+            return Unseen(f"{path} of the control-plane node is not available on this machine", AS_ROOT)
         return self.read_here(local)
 
     def read_here(self, file: Path) -> bytes | Unseen:
-        """What is in a file of this machine."""
+        """Return the content of a file of this machine."""
         return read_file(file, self._patience)
 
 
 def read_file(file: Path, patience: float) -> bytes | Unseen:
-    """What is in a file, or comes out of a pipe such as a shell's ``<(command)`` within ``patience`` seconds."""
+    """Return the content of a file, or of a pipe such as a shell's ``<(command)`` within ``patience`` seconds."""
     try:
-        # Without O_NONBLOCK a pipe that has no writer holds up the opening itself.
+        # Without O_NONBLOCK, opening a pipe that has no writer blocks.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         return Unseen(f"{file} cannot be read: {error.strerror}", AS_ROOT)
@@ -71,16 +71,14 @@ def read_file(file: Path, patience: float) -> bytes | Unseen:
     finally:
         os.close(descriptor)
     if content is None:
-        return Unseen(
-            f"{file} is a pipe whose writer did not come to an end in {patience:g} s", command("ls", "-l", str(file))
-        )
+        return Unseen(f"{file} is a pipe whose writer did not finish in {patience:g} s", command("ls", "-l", str(file)))
     if len(content) > LARGEST_FILE:
         return Unseen(f"{file} is larger than {LARGEST_FILE} bytes", command("ls", "-l", str(file)))
     return content
 
 
 def _all_of(descriptor: int, deadline: float) -> bytes | None:
-    """Up to one byte more than a file may have; None when it goes on after the deadline."""
+    """Read up to one byte more than a file may have; None if the writer is not done at the deadline."""
     content = b""
     while len(content) <= LARGEST_FILE:
         ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
@@ -93,7 +91,7 @@ def _all_of(descriptor: int, deadline: float) -> bytes | None:
 
 
 def kind_of(mode: int) -> str:
-    """What is there instead of a file, in words."""
+    """Return what is there instead of a file."""
     if stat.S_ISDIR(mode):
         return "a directory"
     return "a pipe" if stat.S_ISFIFO(mode) else "a device"

@@ -1,4 +1,4 @@
-"""How to reach the cluster: what the flags say, looked at before it is read."""
+"""Find the credentials that the flags name. Files are checked before they are read."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gas.cluster.errors import NoCluster
 from gas.doctor.host_files import kind_of
 
 LARGEST = 16 * 1024 * 1024
-"""Bytes; what a kubeconfig with the certificates of thousands of clusters needs."""
+"""Bytes: enough for a kubeconfig with the certificates of thousands of clusters."""
 
 
 @asynccontextmanager
 async def credentials_of(file: str, context: str, environ: Mapping[str, str]) -> AsyncIterator[Credentials]:
-    """The credentials of a kubeconfig, or of the usual places; good as long as this lasts.
+    """Find the credentials of a kubeconfig, or of the usual places. They are valid inside the ``async with``.
 
-    file     one or several, written as in $KUBECONFIG; empty: the usual places
-    context  another one than the current; empty: the current one
+    file     one or several, written as in $KUBECONFIG; empty for the usual places
+    context  name of a context; empty for the current one
 
     Raises NoCluster.
     """
@@ -36,7 +36,7 @@ async def credentials_of(file: str, context: str, environ: Mapping[str, str]) ->
     if not context:
         yield await find_credentials(paths, explicit=True, environ=environ)
         return
-    # Of several files the last one that names a current context wins, so that the context alone is written to a file.
+    # Of several files the last one that names a current context counts, so the context goes into a file of its own.
     with tempfile.TemporaryDirectory(prefix="gas-doctor-") as directory:
         overlay = Path(directory) / "context"
         content = {"apiVersion": "v1", "kind": "Config", "current-context": context}
@@ -49,14 +49,14 @@ async def credentials_of(file: str, context: str, environ: Mapping[str, str]) ->
 
 
 def _check_files(paths: str) -> None:
-    """Raise NoCluster when none is there, or one is a pipe or device, which can be read once only or without end."""
+    """Raise NoCluster if no file exists, or one is a pipe or a device, which cannot be read twice or never ends."""
     is_there = False
     for path in filter(None, paths.split(os.pathsep)):
         try:
             found = Path(path).expanduser().stat()
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows where that user's home is
+        except (OSError, RuntimeError) as error:  # RuntimeError: that user's home directory is unknown
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise NoCluster(f"kubeconfig {path}: cannot be read: {why}") from error
         if not stat.S_ISREG(found.st_mode):

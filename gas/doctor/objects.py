@@ -1,123 +1,22 @@
-"""The fields of Kubernetes objects that only the doctor reads, beside those of `gas.objects`."""
+"""Kubernetes objects that only the doctor reads. Pods and nodes are in `gas.objects`."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
-from gas.objects import Node, Pod
+from gas.objects import ObjectMeta
 
 
 class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    pass
+    """A part of a Kubernetes object."""
 
 
-class ManagedFields(_Part, frozen=True):
-    """Who wrote which fields; ``fields`` is the API server's nested map."""
+class AnyObject(_Part, frozen=True):
+    """An object of any kind, of which only the metadata matters."""
 
-    manager: str = ""
-    operation: str = ""
-    fields: dict[str, Any] | None = msgspec.field(default=None, name="fieldsV1")
-
-
-class Meta(_Part, frozen=True):
-    name: str = ""
-    namespace: str | None = None
-    labels: dict[str, str] | None = None
-    managed_fields: list[ManagedFields] | None = None
-
-
-class VolumeMount(_Part, frozen=True):
-    name: str = ""
-    mount_path: str = ""
-    sub_path: str | None = None
-
-
-class Container(_Part, frozen=True):
-    name: str = ""
-    image: str | None = None
-    command: list[str] | None = None
-    args: list[str] | None = None
-    volume_mounts: list[VolumeMount] | None = None
-
-
-class HostPath(_Part, frozen=True):
-    path: str = ""
-
-
-class KeyToPath(_Part, frozen=True):
-    key: str = ""
-    path: str = ""
-
-
-class ConfigMapVolume(_Part, frozen=True):
-    name: str = ""
-    items: list[KeyToPath] | None = None
-
-
-class Volume(_Part, frozen=True):
-    name: str = ""
-    host_path: HostPath | None = None
-    config_map: ConfigMapVolume | None = None
-
-
-class Spec(_Part, frozen=True):
-    node_name: str | None = None
-    service_account_name: str | None = None
-    scheduler_name: str | None = None
-    containers: list[Container] | None = None
-    volumes: list[Volume] | None = None
-
-
-class Condition(_Part, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str | None = None
-    message: str | None = None
-
-
-class Status(_Part, frozen=True):
-    phase: str | None = None
-    conditions: list[Condition] | None = None
-
-    def condition(self, kind: str) -> Condition | None:
-        """The condition of this type, if it is there."""
-        return next((each for each in self.conditions or () if each.type == kind), None)
-
-
-class Details(_Part, frozen=True):
-    """A pod or a node beyond what `gas.objects` has; also a static pod's manifest."""
-
-    metadata: Meta = Meta()
-    spec: Spec = Spec()
-    status: Status | None = None
-    kind: str | None = None
-
-    @property
-    def is_ready(self) -> bool:
-        ready = self.status.condition("Ready") if self.status is not None else None
-        return ready is not None and ready.status == "True"
-
-
-class SeenPod(msgspec.Struct, frozen=True):
-    """One pod, as the extender reads it and with what else is of interest."""
-
-    pod: Pod
-    details: Details
-
-    @property
-    def where(self) -> str:
-        return f"pod {self.pod.key}"
-
-
-class SeenNode(msgspec.Struct, frozen=True):
-    node: Node
-    details: Details
-
-    @property
-    def where(self) -> str:
-        return f"node {self.node.name}"
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class _LeaseSpec(_Part, frozen=True):
@@ -126,7 +25,7 @@ class _LeaseSpec(_Part, frozen=True):
 
 
 class Lease(_Part, frozen=True):
-    metadata: Meta
+    metadata: ObjectMeta
     spec: _LeaseSpec | None = None
 
 
@@ -136,12 +35,19 @@ class _ServicePort(_Part, frozen=True):
 
 class _ServiceSpec(_Part, frozen=True):
     cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
-    ports: list[_ServicePort] | None = None
+    ports: Sequence[_ServicePort] | None = None
 
 
 class Service(_Part, frozen=True):
-    metadata: Meta
     spec: _ServiceSpec | None = None
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """The cluster IP and the first port; None for a headless Service."""
+        if self.spec is None or self.spec.cluster_ip in (None, "", "None") or not self.spec.ports:
+            return None
+        port = self.spec.ports[0].port
+        return (self.spec.cluster_ip or "", port) if port else None
 
 
 class _EndpointConditions(_Part, frozen=True):
@@ -149,7 +55,7 @@ class _EndpointConditions(_Part, frozen=True):
 
 
 class _Endpoint(_Part, frozen=True):
-    addresses: list[str] | None = None
+    addresses: Sequence[str] | None = None
     conditions: _EndpointConditions | None = None
 
 
@@ -158,11 +64,11 @@ class _EndpointPort(_Part, frozen=True):
 
 
 class EndpointSlice(_Part, frozen=True):
-    endpoints: list[_Endpoint] | None = None
-    ports: list[_EndpointPort] | None = None
+    endpoints: Sequence[_Endpoint] | None = None
+    ports: Sequence[_EndpointPort] | None = None
 
     def ready_addresses(self) -> list[tuple[str, int]]:
-        """Address and port of each endpoint that is ready; unknown counts as ready, as everywhere."""
+        """Return address and port of each ready endpoint. As everywhere in Kubernetes, unknown counts as ready."""
         return [
             (address, each.port)
             for endpoint in self.endpoints or ()
@@ -173,6 +79,12 @@ class EndpointSlice(_Part, frozen=True):
         ]
 
 
+class EndpointSlices(_Part, frozen=True):
+    """A list of slices, as one page."""
+
+    items: Sequence[EndpointSlice] | None = None
+
+
 class ConfigMap(_Part, frozen=True):
     data: dict[str, str] | None = None
 
@@ -181,9 +93,9 @@ class ServerVersion(_Part, frozen=True):
     git_version: str = ""
 
 
-class ReviewStatus(_Part, frozen=True):
+class _ReviewStatus(_Part, frozen=True):
     allowed: bool = False
 
 
 class AccessReview(_Part, frozen=True):
-    status: ReviewStatus | None = None
+    status: _ReviewStatus | None = None

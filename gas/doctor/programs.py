@@ -1,4 +1,4 @@
-"""Which program a container runs: by its command, and by its image's name where only that tells."""
+"""Recognise the program that a container runs: by its command, or by the name of its image."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import re
 from enum import StrEnum
 from posixpath import basename
 
-from gas.doctor.objects import Container, Details
+from gas.objects import DetailedContainer, DetailedPod
 
 _VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.\-+].*)?", re.ASCII)
 _FIRST_WORDS = 3
-"""The program stands among these: ``gas-extender``, ``python3 -m gas.extender``."""
+"""The program is one of the first words: ``gas-extender``, ``python3 -m gas.extender``."""
 
-LAST_THAT_OBEYS = (0, 32)
-"""Release of Intel's GPU device plugin; the next one, v0.34.0, reads no annotations and writes no labels."""
+LAST_WITH_ANNOTATIONS = (0, 32)
+"""Last release of Intel's GPU device plugin that obeys annotations. The next, v0.34.0, also writes no labels."""
 
 
 class Program(StrEnum):
+    """A program that the checks know."""
+
     EXTENDER = "gas-extender"
     PLUGIN = "gas-plugin"
     ORIGINAL_EXTENDER = "Intel's GPU Aware Scheduling"
@@ -25,8 +27,8 @@ class Program(StrEnum):
     SCHEDULER = "kube-scheduler"
 
 
-def program_of(container: Container) -> Program | None:
-    """The program of a container, if it is one that matters here."""
+def program_of(container: DetailedContainer) -> Program | None:
+    """Return the program of a container; None if it is another one."""
     words = [*(container.command or ()), *(container.args or ())]
     heads = {basename(word) for word in words[:_FIRST_WORDS]}
     image = image_name(container)
@@ -45,27 +47,27 @@ def program_of(container: Container) -> Program | None:
     return None
 
 
-def containers_with(details: Details, program: Program) -> list[Container]:
-    """The containers of a pod that run the program."""
-    return [container for container in details.spec.containers or () if program_of(container) is program]
+def containers_with(pod: DetailedPod, program: Program) -> list[DetailedContainer]:
+    """Return the containers of a pod that run the program."""
+    return [container for container in pod.spec.containers or () if program_of(container) is program]
 
 
-def image_name(container: Container) -> str | None:
-    """``intel/intel-gpu-plugin:0.32.1`` -> ``intel-gpu-plugin``."""
+def image_name(container: DetailedContainer) -> str | None:
+    """Return the last part of the image's name: ``intel/intel-gpu-plugin:0.32.1`` -> ``intel-gpu-plugin``."""
     if not container.image:
         return None
     return basename(container.image.partition("@")[0]).partition(":")[0]
 
 
-def image_version(container: Container) -> tuple[int, int] | None:
-    """``…:v0.34.1-ubi`` -> (0, 34); None when the tag says no release."""
+def image_version(container: DetailedContainer) -> tuple[int, int] | None:
+    """Return the release in the tag: ``…:v0.34.1-ubi`` -> (0, 34); None if it has none."""
     tag = basename((container.image or "").partition("@")[0]).partition(":")[2]
     match = _VERSION.fullmatch(tag)
     return (int(match[1]), int(match[2])) if match is not None else None
 
 
-def flag_value(container: Container, name: str) -> str | None:
-    """The last value of a flag on a container's command line, in Go's spelling; a flag alone is ``true``."""
+def flag_value(container: DetailedContainer, name: str) -> str | None:
+    """Return the last value of a flag, in Go's spelling, on a container's command line; ``true`` for a flag alone."""
     value = None
     words = [*(container.command or ()), *(container.args or ())]
     for at, word in enumerate(words):
@@ -77,7 +79,7 @@ def flag_value(container: Container, name: str) -> str | None:
     return value
 
 
-def is_on(container: Container, name: str, *, default: bool) -> bool:
-    """The value of a boolean flag, which takes a value only after ``=``."""
+def is_on(container: DetailedContainer, name: str, *, default: bool) -> bool:
+    """Return the value of a boolean flag, which takes a value only after ``=``."""
     value = flag_value(container, name)
     return default if value is None else value.lower() not in ("0", "f", "false")

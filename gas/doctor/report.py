@@ -1,4 +1,4 @@
-"""The findings as text for people or JSON for programs. Foreign words are shown escaped: they may hold anything."""
+"""Show findings as text or JSON. Texts from outside are escaped, since they may contain anything."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from gas.doctor.checks.all_checks import CHECKS
 from gas.doctor.findings import Finding, Level
-from gas.doctor.looked import Unseen
+from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
 
 _LONGEST = 600
-"""Characters of one text; an annotation alone may have 256 KiB."""
+"""Characters that are shown of one text. An annotation may have 256 KiB."""
 
 _COLOURS = {Level.OK: "32", Level.WARNING: "33", Level.PROBLEM: "31", Level.UNKNOWN: "35"}
 _WORDS = {
@@ -26,7 +26,7 @@ _MARGIN = 10
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """0: all is well. 1: something is not. 2: nothing is known to be wrong, but something could not be looked at."""
+    """Return 0 if all is well, 1 if there is a problem or warning, 2 if there is none but something is unknown."""
     levels = {finding.level for finding in findings}
     if levels & {Level.PROBLEM, Level.WARNING}:
         return 1
@@ -34,13 +34,13 @@ def exit_code(findings: Sequence[Finding]) -> int:
 
 
 def shown(text: str) -> str:
-    """The text with everything that is not printable escaped, such as terminal codes, and cut when it is long."""
+    """Escape characters that are not printable, such as terminal codes, and cut a long text."""
     cut = text[:_LONGEST] + ("…" if len(text) > _LONGEST else "")
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in cut)
 
 
 def as_text(snapshot: Snapshot, findings: Sequence[Finding], *, show_all: bool, colours: bool, width: int = 100) -> str:
-    """One block a finding, worst first; what is well in one line a check unless ``show_all``."""
+    """Return one block per finding, worst first. Checks without a fault take one line each unless ``show_all``."""
     version = "of unknown version" if isinstance(snapshot.version, Unseen) else snapshot.version
     lines = [shown(f"{snapshot.api_url}, Kubernetes {version}"), ""]
     for level in (Level.PROBLEM, Level.WARNING, Level.UNKNOWN):
@@ -61,7 +61,7 @@ def as_text(snapshot: Snapshot, findings: Sequence[Finding], *, show_all: bool, 
 
 
 def as_json(snapshot: Snapshot, findings: Sequence[Finding]) -> str:
-    """One object; ASCII only, so that no text of it can do anything to a terminal."""
+    """Return one JSON object in ASCII, so that no text in it can control a terminal."""
     return json.dumps(
         {
             "apiServer": snapshot.api_url,

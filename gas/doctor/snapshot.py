@@ -1,4 +1,4 @@
-"""Everything that was looked at, at one moment: what the checks think about. Nothing here does I/O."""
+"""The snapshot of a cluster that the checks work on. Nothing here does I/O."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gas.doctor.looked import Unseen
-from gas.doctor.objects import Container, Lease, SeenNode, SeenPod
+from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
+from gas.doctor.objects import Lease
+from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, containers_with
-from gas.doctor.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
+from gas.objects import DetailedContainer, DetailedNode, DetailedPod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """The two clocks around one request, in seconds since the epoch. The API server tells whole seconds."""
+    """This machine's time before and after a request, and the API server's time in whole seconds.
+
+    All are seconds since the epoch.
+    """
 
     before: float
     server: float
@@ -25,12 +29,12 @@ class Clock:
 class Scheduler:
     """One kube-scheduler.
 
-    name           for people: a pod, or the file of a manifest
+    name           for messages: a pod, or the file of a manifest
     file           where its configuration was found, or should be
-    configuration  None: it is started without any
-    is_here        whether its files are those of this machine
-    is_like_here   whether it is another static pod, started with the same command as the one whose files are here
-    config_map     namespace and name, when it is no file
+    configuration  None if it runs without one
+    is_here        whether its files are on this machine
+    is_like_here   whether it is another static pod, with the same command as the one whose files are here
+    config_map     namespace and name, if the configuration is in a ConfigMap
     """
 
     name: str
@@ -43,10 +47,11 @@ class Scheduler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The extender's answer to the question for the dry pod.
+    """The extender's response to the filter request for the dry pod.
 
-    error   why there is none, or the answer's own ``Error``; empty when it was decided
+    passed  nodes
     failed  node -> reason
+    error   why there is no usable response, or its own ``Error``; empty if the extender decided
     """
 
     passed: tuple[str, ...] = ()
@@ -56,20 +61,21 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One extender as one scheduler's configuration names it, and what came of calling it.
+    """One extender in one scheduler's configuration, and the outcome of calling it.
 
-    scheduler           whose configuration it is
+    scheduler           with this configuration
     entry               of the configuration
-    client, key, ca     PEM files on this machine: what is in them, or why not; None: not configured
-    files               ``client``, ``key``, ``ca`` -> where that file is on the scheduler's machine, as far as known
-    key_mode            permission bits of the key's file; None: not known
+    client, key, ca     content of the PEM files on this machine; None if not configured
+    files               ``client``, ``key``, ``ca`` -> path on the scheduler's machine, as far as known
+    key_mode            permission bits of the key's file; None if unknown
     tried               addresses that were called
-    connected           the one that answered; empty: none
-    failure             why no connection came about
-    server_certificate  DER of what it showed; None: nothing
-    not_verified        why kube-scheduler would not believe that certificate; empty: it does
-    reply               None: it was not asked, for the reason in ``not_asked``
-    service             of the name in ``urlPrefix``; None: it is no Service's name
+    connected           the address that responded; empty if none did
+    failure             why there was no connection
+    server_certificate  DER of the certificate that the server presented; None without one
+    not_verified        why kube-scheduler would not trust that certificate; empty if it does
+    reply               None if the filter request was not sent
+    not_asked           why it was not sent
+    service             the Service in ``urlPrefix``; None if that is not the name of a Service
     """
 
     scheduler: Scheduler
@@ -91,7 +97,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSeen:
-    """A Service: ``exists``, and the addresses of its endpoints that are ready."""
+    """A Service, if it exists.
+
+    cluster_address  cluster IP and port; None if it is headless
+    ready            addresses of the ready endpoints
+    """
 
     name: str
     namespace: str
@@ -102,10 +112,13 @@ class ServiceSeen:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Permission:
-    """What an account must be allowed. ``resource`` with its subresource; an empty namespace is the whole cluster.
+    """A permission that an account should have.
 
-    name    of the only object that it is about; empty: every one
-    needed  False: it works without, but says less
+    resource   with its subresource, ``pods/binding``
+    group      API group
+    namespace  empty for the whole cluster
+    name       of the only object; empty for all
+    needed     False if the program works without it, but reports less
     """
 
     verb: str
@@ -118,7 +131,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A service account that a program runs under, and whether it has each permission."""
+    """The service account of a program, and whether it has each permission."""
 
     program: Program
     namespace: str
@@ -136,20 +149,21 @@ class Snapshot:
 
     now              seconds since the epoch
     nodes            all of them
-    pods             those that ask for GPUs, and those of the programs that matter
-    undecodable      objects that could not be read and are missing in nodes and pods
-    node_leases      heartbeats of the kubelets
-    feature_objects  how many NodeFeature objects of NFD there are; None: the kind is not known
-    only_node        check this node alone; empty: all
-    dry_pod          whether the extender was to be asked about a pod that is not there
+    pods             those that ask for GPUs, and those of the programs that the checks know
+    undecodable      number of nodes and pods that could not be decoded and are left out
+    node_leases      node -> heartbeat of its kubelet
+    feature_objects  number of NodeFeature objects of NFD; None if the cluster does not have that kind
+    only_node        name of the only node to check; empty for all
+    dry_pod          whether to ask the extender about the dry pod
+    control_plane    directory that stands for /etc/kubernetes
     """
 
     now: float
     api_url: str
     version: str | Unseen
     clock: Clock | Unseen
-    nodes: tuple[SeenNode, ...] | Unseen
-    pods: tuple[SeenPod, ...] | Unseen
+    nodes: tuple[DetailedNode, ...] | Unseen
+    pods: tuple[DetailedPod, ...] | Unseen
     undecodable: int = 0
     node_leases: Mapping[str, Lease] | Unseen = field(default_factory=dict)
     feature_objects: int | Unseen | None = None
@@ -160,13 +174,8 @@ class Snapshot:
     dry_pod: bool = True
     control_plane: Path = Path("/etc/kubernetes")
 
-    def running(self, program: Program) -> list[tuple[SeenPod, Container]]:
-        """The containers that run a program, in pods that are not over; none when pods could not be seen."""
+    def running(self, program: Program) -> list[tuple[DetailedPod, DetailedContainer]]:
+        """Return the containers that run a program, in pods that are not over; none if pods could not be seen."""
         if isinstance(self.pods, Unseen):
             return []
-        return [
-            (seen, container)
-            for seen in self.pods
-            if not seen.pod.is_over
-            for container in containers_with(seen.details, program)
-        ]
+        return [(pod, container) for pod in self.pods if not pod.is_over for container in containers_with(pod, program)]

@@ -280,7 +280,7 @@ class TestClusterAuthority:
     def test_certificate_that_the_scheduler_shows_to_others_too_is_told(
         self, files: ControlPlaneFiles, cluster: tuple[Path, Path]
     ) -> None:
-        from tests.configurator.test_scheduler_configuration import ORIGINAL_WITH_ANOTHER
+        from tests.configurator.test_configuration_document import ORIGINAL_WITH_ANOTHER
 
         (files.root / "two.yaml").write_text(ORIGINAL_WITH_ANOTHER)
         template = f"-f={files.root}/two.yaml"

@@ -18,7 +18,7 @@ from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.transaction import STAGED
 from configurator.yaml_document import YamlDocument
 from tests.configurator.control_plane_files import NEWEST, RELEASES, ControlPlaneFiles, kubeadm_manifest
-from tests.configurator.test_scheduler_configuration import IN_USE, ORIGINAL_WITH_ANOTHER
+from tests.configurator.test_configuration_document import IN_USE, ORIGINAL_WITH_ANOTHER
 
 
 class _Indented(yaml.SafeDumper):

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
 from gas.doctor.checks.all_checks import CHECKS
 from gas.doctor.findings import Finding, Level
-from gas.doctor.objects import Details, Lease, SeenNode, SeenPod
-from gas.doctor.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
+from gas.doctor.objects import Lease
 from gas.doctor.snapshot import Call, Clock, Reply, Scheduler, Snapshot
-from gas.objects import Node, Pod
+from gas.objects import DetailedNode, DetailedPod
 from tests.builders import container, pod_json
 
 NOW = 1_800_000_000.0
@@ -30,7 +30,7 @@ def seen_node(
     capacity: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     writer: str = "gas-plugin",
-) -> SeenNode:
+) -> DetailedNode:
     """A node with two cards of 1000 millicores and 8 GB; names are without ``gpu.intel.com/``."""
     labels = {"gpu-numbers": "0.1"} if labels is None else labels
     resources = {"i915": "20", "millicores": "2000", "memory.max": "16G"} if resources is None else resources
@@ -51,7 +51,7 @@ def seen_node(
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
-    return SeenNode(msgspec.convert(node, Node), msgspec.convert(node, Details))
+    return msgspec.convert(node, DetailedNode)
 
 
 def _full(names: Mapping[str, str]) -> dict[str, str]:
@@ -64,7 +64,7 @@ def seen_pod(
     message: str = "",
     spec: Mapping[str, Any] | None = None,
     **fields: Any,
-) -> SeenPod:
+) -> DetailedPod:
     """As `tests.builders.pod_json` has it; ``message`` is what the scheduler says about it."""
     built = pod_json(*containers, **fields)
     built["spec"] |= dict(spec or {})
@@ -72,10 +72,10 @@ def seen_pod(
     if message:
         conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message})
     built["status"]["conditions"] = conditions
-    return SeenPod(msgspec.convert(built, Pod), msgspec.convert(built, Details))
+    return msgspec.convert(built, DetailedPod)
 
 
-def program_pod(name: str, image: str, *command: str, node: str = "gpu-1", ready: bool = True) -> SeenPod:
+def program_pod(name: str, image: str, *command: str, node: str = "gpu-1", ready: bool = True) -> DetailedPod:
     """A pod that runs a program."""
     running = (
         {"name": "main", "image": image, "command": list(command)} if command else {"name": "main", "image": image}
@@ -86,16 +86,16 @@ def program_pod(name: str, image: str, *command: str, node: str = "gpu-1", ready
     )  # fmt: skip
 
 
-def plugin_pod(*flags: str, node: str = "gpu-1", name: str = "gas-plugin-abcde", ready: bool = True) -> SeenPod:
+def plugin_pod(*flags: str, node: str = "gpu-1", name: str = "gas-plugin-abcde", ready: bool = True) -> DetailedPod:
     return program_pod(name, "localhost/gas:1", "gas-plugin", *flags, node=node, ready=ready)
 
 
-def intel_pod(tag: str, *arguments: str, node: str = "gpu-1") -> SeenPod:
+def intel_pod(tag: str, *arguments: str, node: str = "gpu-1") -> DetailedPod:
     built = {"name": "p", "image": f"docker.io/intel/intel-gpu-plugin:{tag}", "args": list(arguments)}
     return seen_pod(built, name="intel-gpu-plugin-abcde", node=node, phase="Running")
 
 
-def gpu_pod(name: str = "a", *, cards: str = "", node: str | None = "gpu-1", **fields: Any) -> SeenPod:
+def gpu_pod(name: str = "a", *, cards: str = "", node: str | None = "gpu-1", **fields: Any) -> DetailedPod:
     """A pod that asks for a card, bound unless told otherwise; ``cards`` is what is written on it."""
     annotations = {"gas-ts": "1", "gas-container-cards": cards} if cards else {}
     asked = container("main", i915=fields.pop("i915", 1), millicores=fields.pop("millicores", 100))

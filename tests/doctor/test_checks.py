@@ -12,11 +12,11 @@ from gas.decision import names
 from gas.doctor.checks.all_checks import CHECKS, all_findings
 from gas.doctor.findings import Level
 from gas.doctor.gather.accounts import permissions
-from gas.doctor.looked import Unseen
-from gas.doctor.objects import Container, SeenNode
+from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program
 from gas.doctor.report import as_json, as_text, exit_code
 from gas.doctor.snapshot import Account, Clock, Permission, Reply, ServiceSeen
+from gas.objects import DetailedContainer, DetailedNode
 from tests.doctor.snapshots import (
     NOW,
     call,
@@ -62,8 +62,8 @@ def test_a_cluster_where_all_is_well_has_nothing_but_ok() -> None:
         pytest.param({"preemptVerb": "preempt"}, "problem", "no preemptVerb", id="preempt"),
         pytest.param({"ignorable": True}, "warning", "ignorable: false", id="ignorable"),
         pytest.param({"nodeCacheCapable": False}, "warning", "nodeCacheCapable: true", id="whole-nodes"),
-        pytest.param({"enableHTTPS": False}, "problem", "speaks TLS only", id="no-https"),
-        pytest.param({"urlPrefix": "http://127.0.0.1:9001"}, "problem", "speaks TLS only", id="plain-http"),
+        pytest.param({"enableHTTPS": False}, "problem", "serves TLS only", id="no-https"),
+        pytest.param({"urlPrefix": "http://127.0.0.1:9001"}, "problem", "serves TLS only", id="plain-http"),
         pytest.param({"tlsConfig": None}, "problem", "certFile and keyFile", id="no-client-certificate"),
         pytest.param(
             {"tlsConfig": {"certFile": "/c/client.crt"}}, "problem", "one of them", id="a-certificate-without-a-key"
@@ -108,7 +108,7 @@ def test_an_entry_that_is_not_as_it_must_be_is_told(changes: dict[str, Any], lev
 @pytest.mark.parametrize(
     ("schedulers", "level", "words"),
     [
-        pytest.param((), "unknown", "none can be seen", id="no-scheduler-in-sight"),
+        pytest.param((), "unknown", "none was found", id="no-scheduler-in-sight"),
         pytest.param((scheduler(None),), "problem", "without --config", id="no-configuration"),
         pytest.param((scheduler(configuration()),), "problem", "none in", id="no-extender"),
         pytest.param(
@@ -117,7 +117,7 @@ def test_an_entry_that_is_not_as_it_must_be_is_told(changes: dict[str, Any], lev
             "none in",
             id="another-extender",
         ),
-        pytest.param((scheduler(configuration(entry(), entry())),), "problem", "more than one", id="two-entries"),
+        pytest.param((scheduler(configuration(entry(), entry())),), "problem", "several extenders", id="two-entries"),
         pytest.param((scheduler(NOT_SEEN),), "unknown", "may not be seen", id="unreadable"),
         pytest.param(
             (scheduler(), scheduler(None, name="pod kube-system/kube-scheduler-b")),
@@ -168,8 +168,8 @@ ORIGINAL = program_pod("original-0", "docker.io/intel/gpu-extender", "/extender"
             "none is ready",
             id="not-ready",
         ),
-        pytest.param({"pods": (ORIGINAL,)}, "warning", "in the place of ours", id="the-original-runs"),
-        pytest.param({"pods": (EXTENDER, ORIGINAL)}, "warning", "beside ours", id="both-run"),
+        pytest.param({"pods": (ORIGINAL,)}, "warning", "instead of our extender", id="the-original-runs"),
+        pytest.param({"pods": (EXTENDER, ORIGINAL)}, "warning", "beside our extender", id="both-run"),
         pytest.param(
             {
                 "pods": (EXTENDER,),
@@ -185,26 +185,29 @@ ORIGINAL = program_pod("original-0", "docker.io/intel/gpu-extender", "/extender"
                 "calls": (call(connected="", failure="x", reply=None, scheduler=scheduler(is_here=False)),),
             },
             "unknown",
-            "from this machine only",
+            "from another machine",
             id="not-reached-from-elsewhere",
         ),
-        pytest.param({"calls": (call(reply=Reply(error="EOF")),)}, "problem", "decides nothing", id="turned-away"),
+        pytest.param({"calls": (call(reply=Reply(error="EOF")),)}, "problem", "does not decide", id="turned-away"),
         pytest.param(
             {"calls": (call(reply=Reply(error="the books are not complete yet")),)}, "problem", "books", id="no-books"
         ),
         pytest.param(
-            {"calls": (call(reply=None, client=NOT_SEEN, not_asked="x"),)}, "unknown", "not asked", id="no-certificate"
+            {"calls": (call(reply=None, client=NOT_SEEN, not_asked="x"),)},
+            "unknown",
+            "no filter request",
+            id="no-certificate",
         ),
         pytest.param(
             {"calls": (call(service=ServiceSeen(name="s", namespace="n", exists=False)),)},
             "problem",
-            "not there",
+            "does not exist",
             id="no-service",
         ),
         pytest.param(
             {"calls": (call(service=ServiceSeen(name="s", namespace="n", exists=True)),)},
             "problem",
-            "no extender that is ready",
+            "no ready extender",
             id="no-endpoint",
         ),
     ],
@@ -233,7 +236,7 @@ def account(program: Program, allowed: bool | Unseen, permission: Permission) ->
             "kubectl create clusterrole gas-create-pods-binding --verb=create --resource=pods/binding",
             id="cannot-bind",
         ),
-        pytest.param(Permission("create", "events", needed=False), False, "warning", "says less", id="no-events"),
+        pytest.param(Permission("create", "events", needed=False), False, "warning", "reports less", id="no-events"),
         pytest.param(
             Permission("get", "leases", "coordination.k8s.io", "default"),
             False,
@@ -241,7 +244,7 @@ def account(program: Program, allowed: bool | Unseen, permission: Permission) ->
             "kubectl --namespace=default create role gas-get-leases --verb=get --resource=leases.coordination.k8s.io",
             id="no-lease",
         ),
-        pytest.param(Permission("list", "pods"), NOT_SEEN, "unknown", "not known", id="reviews-not-allowed"),
+        pytest.param(Permission("list", "pods"), NOT_SEEN, "unknown", "are unknown", id="reviews-not-allowed"),
     ],
 )
 def test_an_account_that_may_not_do_what_it_has_to(
@@ -259,7 +262,7 @@ def test_an_account_that_may_do_everything_is_well() -> None:
 
 def test_the_permissions_follow_the_flags_of_the_program() -> None:
     def needed(program: Program, *flags: str) -> set[str]:
-        found = permissions(program, Container(args=list(flags)), "gas")
+        found = permissions(program, DetailedContainer(args=list(flags)), "gas")
         return {" ".join(filter(None, (each.verb, each.resource, each.namespace, each.name))) for each in found}
 
     plain = needed(Program.EXTENDER)
@@ -284,8 +287,8 @@ NFD = {"nfd.node.kubernetes.io/feature-labels": "gpu.intel.com/gpu-numbers,cpu-m
     ("changes", "level", "words"),
     [
         pytest.param({"nodes": NOT_SEEN}, "unknown", "may not be seen", id="nodes-not-seen"),
-        pytest.param({"nodes": (), "pods": ()}, "problem", "nothing says anything about GPUs", id="no-gpu-node"),
-        pytest.param({"only_node": "other"}, "problem", "no such node", id="no-such-node"),
+        pytest.param({"nodes": (), "pods": ()}, "problem", "no label and no resource is about GPUs", id="no-gpu-node"),
+        pytest.param({"only_node": "other"}, "problem", "does not exist", id="no-such-node"),
         pytest.param({"nodes": (seen_node(labels={}),)}, "problem", "no label names its cards", id="no-labels"),
         pytest.param(
             {"nodes": (seen_node(labels={"gpu-numbers": "0.1", "numa-gpu-map": "0-0.7"}),)},
@@ -296,13 +299,13 @@ NFD = {"nfd.node.kubernetes.io/feature-labels": "gpu.intel.com/gpu-numbers,cpu-m
         pytest.param(
             {"nodes": (seen_node(writer="nfd-master"),), "pods": ()},
             "warning",
-            "left over",
+            "outdated labels",
             id="nfd-labels-nobody-feeds",
         ),
         pytest.param(
             {"nodes": (seen_node(writer="nfd-master"),), "pods": (intel_pod("0.34.1", "-resource-manager"),)},
             "warning",
-            "left over",
+            "outdated labels",
             id="labels-of-an-old-plugin-that-a-new-one-leaves",
         ),
         pytest.param({"nodes": (seen_node(annotations=NFD),)}, "warning", "both the plugin and", id="two-writers"),
@@ -343,7 +346,7 @@ def test_who_wrote_the_labels_is_told(changes: dict[str, Any], writer: str) -> N
 @pytest.mark.parametrize(
     ("node", "level", "words"),
     [
-        pytest.param(seen_node(resources={}), "problem", "offers none of them", id="no-device-plugin"),
+        pytest.param(seen_node(resources={}), "problem", "does not offer any", id="no-device-plugin"),
         pytest.param(
             seen_node(resources={"i915": "0"}, capacity={"i915": "20"}),
             "problem",
@@ -366,7 +369,7 @@ def test_who_wrote_the_labels_is_told(changes: dict[str, Any], writer: str) -> N
                 annotations={"gas-card-capacity": "card0=memory.max:10;card1=memory.max:10"},
             ),
             "warning",
-            "memory.max is not what its cards have together",
+            "memory.max is not the sum of its cards",
             id="unlike-cards-that-do-not-add-up",
         ),
         pytest.param(
@@ -377,7 +380,7 @@ def test_who_wrote_the_labels_is_told(changes: dict[str, Any], writer: str) -> N
         ),
     ],
 )
-def test_resources_that_do_not_match_the_labels(node: SeenNode, level: str, words: str) -> None:
+def test_resources_that_do_not_match_the_labels(node: DetailedNode, level: str, words: str) -> None:
     ((found, text),) = told("node-resources", nodes=(node,))
     assert found == level
     assert words in text
@@ -404,7 +407,7 @@ def test_resources_that_do_not_match_the_labels(node: SeenNode, level: str, word
         pytest.param(seen_node(resources={"i915": "2", "monitoring": "1"}), id="monitoring-is-not-divided"),
     ],
 )
-def test_resources_that_match_the_labels(node: SeenNode) -> None:
+def test_resources_that_match_the_labels(node: DetailedNode) -> None:
     assert told("node-resources", nodes=(node,)) == []
 
 
@@ -420,14 +423,12 @@ BY_NFD = seen_node(writer="nfd-master")
         ),
         pytest.param({"pods": (intel_pod("v0.36.0-ubi"),)}, "problem", "v0.36", id="v0.36-too"),
         pytest.param({"pods": (intel_pod("0.32.1"),)}, "problem", "-resource-manager", id="without-resource-manager"),
+        pytest.param({"pods": (intel_pod("latest"),)}, "unknown", "does not name the release", id="release-not-known"),
         pytest.param(
-            {"pods": (intel_pod("latest"),)}, "unknown", "does not tell which release", id="release-not-known"
-        ),
-        pytest.param(
-            {"pods": (plugin_pod("--resource-manager=false"),)}, "problem", "not to obey", id="ours-told-not-to-obey"
+            {"pods": (plugin_pod("--resource-manager=false"),)}, "problem", "does not obey", id="ours-told-not-to-obey"
         ),
         pytest.param({"pods": (plugin_pod(ready=False),)}, "problem", "not ready", id="ours-not-ready"),
-        pytest.param({"nodes": (BY_NFD,), "pods": ()}, "unknown", "some device plugin", id="nobody-knows-which"),
+        pytest.param({"nodes": (BY_NFD,), "pods": ()}, "unknown", "a device plugin offers", id="nobody-knows-which"),
     ],
 )
 def test_device_plugins_that_do_not_obey(changes: dict[str, Any], level: str, words: str) -> None:
@@ -440,7 +441,7 @@ def test_two_plugins_for_one_resource_on_one_node() -> None:
     pods = (plugin_pod(), intel_pod("0.32.1", "-resource-manager"))
     ((level, text),) = told("device-plugins", pods=pods)
     assert level == "problem"
-    assert "2 device plugins for the same cards" in text
+    assert "2 device plugins serve the same cards" in text
     assert "default/gas-plugin-abcde, default/intel-gpu-plugin-abcde" in text
 
 
@@ -469,9 +470,9 @@ MASTER = program_pod("nfd-master", "registry/nfd/node-feature-discovery:v0.17.0"
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param({"pods": (plugin_pod("--write-node=nfd"),)}, ["of which no pod runs"], id="needed-and-missing"),
+        pytest.param({"pods": (plugin_pod("--write-node=nfd"),)}, ["no pod of that runs"], id="needed-and-missing"),
         pytest.param(
-            {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": 0}, ["told nothing"], id="no-features"
+            {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": 0}, ["have not reported any node"], id="no-features"
         ),
         pytest.param(
             {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": NOT_SEEN}, ["may not"], id="not-seen"
@@ -526,17 +527,17 @@ DAMAGED_RECEIPT = {"gas-allocated-cards": "nonsense"}
 @pytest.mark.parametrize(
     ("pods", "level", "words"),
     [
-        pytest.param((gpu_pod(),), "problem", "without cards written on it", id="bound-without-cards"),
+        pytest.param((gpu_pod(),), "problem", "without an annotation that names its cards", id="bound-without-cards"),
         pytest.param((gpu_pod(annotations=UNREADABLE),), "problem", "cannot be read", id="unreadable"),
         pytest.param(
             (gpu_pod(cards="card0", annotations=DAMAGED_RECEIPT),), "warning", "receipt", id="damaged-receipt"
         ),
         pytest.param((gpu_pod(cards="card9"),), "warning", "'card9'", id="a-card-that-the-node-does-not-have"),
-        pytest.param((gpu_pod(i915="-1"),), "problem", "makes no sense", id="a-need-that-makes-no-sense"),
+        pytest.param((gpu_pod(i915="-1"),), "problem", "is invalid", id="a-need-that-makes-no-sense"),
         pytest.param(
             (gpu_pod("a", cards="card0", millicores=600), gpu_pod("b", cards="card0", millicores=600)),
             "problem",
-            "hold more of it than it has",
+            "hold more than the card has",
             id="two-on-one-card",
         ),
         pytest.param(
@@ -545,7 +546,7 @@ DAMAGED_RECEIPT = {"gas-allocated-cards": "nonsense"}
             "could not decide",
             id="waits-for-the-extender",
         ),
-        pytest.param((gpu_pod(node=None, i915="-1"),), "warning", "no node can ever take it", id="never-fits"),
+        pytest.param((gpu_pod(node=None, i915="-1"),), "warning", "no node can ever run it", id="never-fits"),
         pytest.param(
             (gpu_pod(node=None, spec={"schedulerName": "other"}),), "problem", "default-scheduler", id="wrong-scheduler"
         ),
@@ -574,7 +575,7 @@ def test_of_very_many_pods_only_some_are_told_one_by_one() -> None:
     pods = tuple(gpu_pod(f"a-{number}") for number in range(50))
     found = told("pods", pods=pods)
     assert len(found) == 21
-    assert "30 more have such troubles" in found[-1][1]
+    assert "30 more have such faults" in found[-1][1]
 
 
 def test_with_one_node_pods_of_others_are_left_out() -> None:

@@ -112,8 +112,8 @@ async def test_a_cluster_where_all_is_well_and_what_breaks_it(doctor: Doctor, be
         assert (code, text.splitlines()[-1].endswith(" well.")) == (0, True), text
         code, text = await doctor("--all")
         assert code == 0
-        assert "gas-extender needs" in text
-        assert f"{extender.address.url} would let it on 2 of 2 nodes" in " ".join(text.split())
+        assert "it has all permissions that gas-extender needs" in " ".join(text.split())
+        assert f"2 of 2 nodes pass the filter of {extender.address.url}" in " ".join(text.split())
         asked = {each.removeprefix("gas-doctor ") for each in beside.asked if each.startswith("gas-doctor ")}
         assert {each for each in asked if not each.startswith("GET ")} == {f"POST {REVIEWS}"}  # a question as well
         assert len(asked) > 5
@@ -135,7 +135,7 @@ async def test_a_cluster_where_all_is_well_and_what_breaks_it(doctor: Doctor, be
         stranger.write_client(doctor.control_plane / "gas", common_name="system:kube-scheduler")
         code, found = await doctor.findings()
         assert code == 1
-        assert "decides nothing" in found[0]["message"]
+        assert "does not decide" in found[0]["message"]
 
         tls = {"caFile": "/gas/ca.crt", "certFile": "/gas/client.crt", "keyFile": "/gas/client.key"}
         doctor.write_scheduler(extender, tlsConfig={**tls, "serverName": "gas-service.default.svc"})
@@ -221,7 +221,7 @@ async def test_a_service_without_ready_endpoints_is_told(doctor: Doctor, beside:
     (doctor.control_plane / "gas" / "scheduler.yaml").write_text(json.dumps(written))
     code, found = await doctor.findings("--timeout=1s")
     assert code == 1
-    assert "a Service that is not there" in found[0]["message"]
+    assert "it does not exist" in found[0]["message"]
     beside.objects["/api/v1/namespaces/nowhere/services/gas-service"] = {
         "metadata": {"name": "gas-service"},
         "spec": {"clusterIP": "None", "ports": [{"port": 9001}]},
@@ -233,17 +233,17 @@ async def test_a_service_without_ready_endpoints_is_told(doctor: Doctor, beside:
         ]
     }
     _, found = await doctor.findings("--timeout=1s")
-    assert "no extender that is ready" in found[0]["message"]
+    assert "no ready extender" in found[0]["message"]
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        pytest.param("kind: [", "no YAML", id="no-yaml"),
+        pytest.param("kind: [", "not valid YAML", id="no-yaml"),
         pytest.param("kind: Policy\nextenders: []\n", "expected kind KubeSchedulerConfiguration", id="another-kind"),
         pytest.param("a: 1\n---\nb: 2\n", "found 2", id="two-documents"),
         pytest.param("extenders: 7\nkind: KubeSchedulerConfiguration\n", "Expected", id="wrong-types"),
-        pytest.param("\tkind: x\n", "no YAML", id="tabs"),
+        pytest.param("\tkind: x\n", "not valid YAML", id="tabs"),
         pytest.param("", "found 0", id="empty"),
     ],
 )
@@ -261,11 +261,13 @@ async def test_a_damaged_configuration_is_told_and_nothing_else_suffers(
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        pytest.param("kind: [", "no manifest of a pod", id="no-yaml"),
+        pytest.param("kind: [", "not the manifest of a pod", id="no-yaml"),
         pytest.param(
-            '{"spec": {"containers": [{"name": "etcd", "command": ["etcd"]}]}}', "no kube-scheduler", id="etcd"
+            '{"spec": {"containers": [{"name": "etcd", "command": ["etcd"]}]}}',
+            "no container that runs kube-scheduler",
+            id="etcd",
         ),
-        pytest.param("[]", "no manifest of a pod", id="a-list"),
+        pytest.param("[]", "not the manifest of a pod", id="a-list"),
     ],
 )
 async def test_a_damaged_manifest_is_told(doctor: Doctor, manifest: str, words: str) -> None:
@@ -277,7 +279,7 @@ async def test_a_damaged_manifest_is_told(doctor: Doctor, manifest: str, words: 
 async def test_files_that_the_manifest_does_not_mount_are_told(doctor: Doctor) -> None:
     doctor.write_manifest("--config=/elsewhere/scheduler.yaml")
     _, found = await doctor.findings()
-    assert "no hostPath of it is mounted there" in found[0]["message"]
+    assert "mounts no hostPath there" in found[0]["message"]
 
 
 async def test_static_pods_of_other_control_planes_count_as_this_one_when_they_are_started_alike(
@@ -318,7 +320,7 @@ async def test_a_manifest_and_its_mirror_are_one_scheduler_where_the_node_is_not
         annotations = MIRROR if name in static else {}
         add_pod(doctor.server, pod_json(running, name=name, node="not-this-machine", annotations=annotations))
     _, found = await doctor.findings()
-    bare = [each["where"] for each in found if each["found"] == "it is started without --config"]
+    bare = [each["where"] for each in found if each["found"] == "it runs without --config"]
     manifest = str(doctor.control_plane / "manifests" / "kube-scheduler.yaml")
     assert bare == [manifest, *(f"pod default/{name}" for name in told)]
 
@@ -330,7 +332,7 @@ async def test_a_pipe_without_a_writer_is_told_when_the_patience_ends(doctor: Do
     code, found = await doctor.findings(f"--{flag}={pipe}", "--timeout=200ms")
     assert code == 2
     (told,) = [each for each in found if each["check"] == "scheduler-configuration"]
-    assert told["message"] == f"{pipe} is a pipe whose writer did not come to an end in 0.2 s"
+    assert told["message"] == f"{pipe} is a pipe whose writer did not finish in 0.2 s"
 
 
 async def test_a_directory_into_which_nobody_can_look_is_told(doctor: Doctor) -> None:
@@ -391,7 +393,7 @@ async def test_a_scheduler_without_a_configuration_is_a_problem(doctor: Doctor) 
     doctor.write_manifest()
     code, found = await doctor.findings()
     assert code == 1
-    assert found[0]["found"] == "it is started without --config"
+    assert found[0]["found"] == "it runs without --config"
     assert found[0]["mend"] == ["sudo gas-configurator   # on the control-plane node"]
 
 

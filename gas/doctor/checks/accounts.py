@@ -1,27 +1,27 @@
-"""Whether the accounts of extender and plugin may do in the cluster what they have to."""
+"""Check that the accounts of extender and plugin have the permissions that they need."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.commands import kubectl
-from gas.doctor.findings import Finding, ok, problem, unknown, warning
-from gas.doctor.looked import Unseen
+from gas.doctor.findings import Finding, kubectl, ok, problem, unknown, warning
+from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Account, Permission, Snapshot
 
 CHECK = "permissions"
 
 
 def check_accounts(snapshot: Snapshot) -> Iterator[Finding]:
+    """Check every account of the snapshot."""
     for account in snapshot.accounts:
         where = f"serviceaccount {account.namespace}/{account.name}"
-        unseen = next((answer for answer in account.allowed.values() if isinstance(answer, Unseen)), None)
+        unseen = next((allowed for allowed in account.allowed.values() if isinstance(allowed, Unseen)), None)
         if unseen is not None:
-            yield unknown(CHECK, where, f"what it may do is not known: {unseen.why}", unseen.mend)
-        missing = [permission for permission, answer in account.allowed.items() if answer is False]
+            yield unknown(CHECK, where, f"its permissions are unknown: {unseen.why}", unseen.mend)
+        missing = [permission for permission, allowed in account.allowed.items() if allowed is False]
         yield from (_missing(account, where, permission) for permission in missing)
         if unseen is None and not missing:
-            yield ok(CHECK, where, f"may do all that {account.program} needs")
+            yield ok(CHECK, where, f"it has all permissions that {account.program} needs")
 
 
 def _missing(account: Account, where: str, permission: Permission) -> Finding:
@@ -36,14 +36,14 @@ def _missing(account: Account, where: str, permission: Permission) -> Finding:
         kubectl("create", role, name, *create, namespace=permission.namespace),
         kubectl("create", binding, name, *bind, namespace=permission.namespace),
     )
-    sentence = f"{account.program} may not {permission.verb} {permission.resource}{group} {scope}"
+    sentence = f"{account.program} lacks the permission to {permission.verb} {permission.resource}{group} {scope}"
     if permission.needed:
         return problem(CHECK, where, sentence, *commands)
-    return warning(CHECK, where, f"{sentence}, so that it says less", *commands)
+    return warning(CHECK, where, f"{sentence}, so it reports less", *commands)
 
 
 def _with_subresource(resource: str, permission: Permission) -> str:
-    """As kubectl create role has it: RESOURCE.GROUP/SUBRESOURCE."""
+    """Return the resource as ``kubectl create role`` expects it: RESOURCE.GROUP/SUBRESOURCE."""
     name, _, subresource = permission.resource.partition("/")
     if not subresource:
         return resource

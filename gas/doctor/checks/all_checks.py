@@ -16,8 +16,7 @@ from gas.doctor.checks import (
     pods,
     schedulers,
 )
-from gas.doctor.commands import INSTALL_TOOLS
-from gas.doctor.findings import Finding, unknown
+from gas.doctor.findings import INSTALL_TOOLS, Finding, unknown
 from gas.doctor.snapshot import Snapshot
 
 CERTIFICATES = "certificates"

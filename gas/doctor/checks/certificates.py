@@ -22,9 +22,8 @@ from configurator.certificates import (
     read_first_certificate,
     serves,
 )
-from gas.doctor.commands import command
-from gas.doctor.findings import Finding, ok, problem, unknown, warning
-from gas.doctor.looked import Unseen
+from gas.doctor.findings import Finding, command, ok, problem, unknown, warning
+from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Call, Snapshot
 
 CHECK = "certificates"

@@ -1,14 +1,13 @@
-"""Node Feature Discovery: only needed where a plugin writes the node by it, but then it must be there."""
+"""Check Node Feature Discovery, which is needed only where a plugin describes its node through it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.checks.gpu_nodes import gpu_nodes
 from gas.doctor.checks.plugins import feeds_nfd, plugins_on
-from gas.doctor.commands import of_daemonset
-from gas.doctor.findings import Finding, ok, problem, unknown
-from gas.doctor.looked import Unseen
+from gas.doctor.findings import Finding, kubectl_daemonset, ok, problem, unknown
+from gas.doctor.gpus import gpu_nodes
+from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program
 from gas.doctor.snapshot import Snapshot
 
@@ -16,27 +15,28 @@ CHECK = "feature-discovery"
 
 
 def check_feature_discovery(snapshot: Snapshot) -> Iterator[Finding]:
+    """Check that NFD runs and has data if a plugin of a GPU node uses it."""
     if isinstance(snapshot.pods, Unseen) or isinstance(snapshot.nodes, Unseen):
-        return  # told elsewhere
+        return  # reported by other checks
     fed = {
-        seen.node.name: plugin
-        for seen in gpu_nodes(snapshot)
-        for plugin in plugins_on(snapshot, seen.node.name)
+        node.name: plugin
+        for node in gpu_nodes(snapshot)
+        for plugin in plugins_on(snapshot, node.name)
         if feeds_nfd(plugin)
     }
     runs = bool(snapshot.running(Program.NFD))
     if not fed:
-        told = "runs, and nothing here needs it" if runs else "is not needed: no plugin writes its node by it"
-        yield ok(CHECK, "cluster", f"Node Feature Discovery {told}")
+        state = "runs, but no plugin uses it" if runs else "is not needed: no plugin uses it"
+        yield ok(CHECK, "cluster", f"Node Feature Discovery {state}")
         return
-    told = ", ".join([*fed][:5]) + (f" and {len(fed) - 5} more" if len(fed) > 5 else "")
+    nodes = ", ".join([*fed][:5]) + (f" and {len(fed) - 5} more" if len(fed) > 5 else "")
     if not runs:
         yield problem(
             CHECK,
             "cluster",
-            f"the plugin on {told} describes its cards to Node Feature Discovery, of which no pod runs, so the node"
-            " keeps what it said last",
-            of_daemonset(next(iter(fed.values())).pod.pod, "edit", note="leave --write-node=nfd out, or install NFD"),
+            f"the plugin on {nodes} describes its cards through Node Feature Discovery, but no pod of that runs, so the"
+            " node's labels are no longer updated",
+            kubectl_daemonset(next(iter(fed.values())).pod, "edit", note="remove --write-node=nfd, or install NFD"),
             expected="a pod of node-feature-discovery",
             found="none",
         )
@@ -46,10 +46,10 @@ def check_feature_discovery(snapshot: Snapshot) -> Iterator[Finding]:
         yield problem(
             CHECK,
             "cluster",
-            "Node Feature Discovery runs, and its workers have told nothing yet",
+            "Node Feature Discovery runs, but its workers have not reported any node",
             "kubectl get nodefeatures.nfd.k8s-sigs.io --all-namespaces",
             expected="a NodeFeature object for each node",
             found="none",
         )
     else:
-        yield ok(CHECK, "cluster", f"Node Feature Discovery runs, and knows of {snapshot.feature_objects} nodes")
+        yield ok(CHECK, "cluster", f"Node Feature Discovery runs and has data of {snapshot.feature_objects} nodes")

@@ -1,19 +1,19 @@
-"""Whether a node's resources are what its labels let expect."""
+"""Check that a node's resources agree with the cards that its labels name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from configurator.scheduler_configuration import CARD_RESOURCES
 from gas.cards import Card
-from gas.doctor.checks.gpu_nodes import amounts, gpu_nodes
-from gas.doctor.commands import kubectl, pods_of
-from gas.doctor.findings import Finding, ok, problem, warning
-from gas.doctor.objects import SeenNode
+from gas.doctor.findings import Finding, kubectl, kubectl_pods_on, ok, problem, warning
+from gas.doctor.gpus import gpu_amounts, gpu_nodes
 from gas.doctor.snapshot import Snapshot
 from gas.intel import names
 from gas.intel.card_labels import read_cards
-from gas.intel.inventory import read_node
+from gas.objects import DetailedNode
 from gas.placement.inventory import Inventory
+from gas.vocabularies import DEFAULT
 
 CHECK = "node-resources"
 MILLICORES = "millicores"
@@ -21,28 +21,31 @@ MILLICORES_OF_A_CARD = 1000
 
 
 def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:
-    for seen in gpu_nodes(snapshot):
-        inventory = read_node(seen.node).inventory
+    """Check the resources of every GPU node."""
+    for node in gpu_nodes(snapshot):
+        inventory = DEFAULT.facts(node).inventory
         if not inventory.cards:
-            continue  # told among the labels
-        faults = [*_counts(seen), *_shares(seen, inventory), *_labels(seen, inventory)]
+            continue  # reported with the labels
+        faults = [*_counts(node), *_shares(node, inventory), *_labels(node, inventory)]
         yield from faults
         if not faults:
-            told = ", ".join(f"{amount} {name}" for name, amount in sorted(amounts(seen).items()))
-            yield ok(CHECK, seen.where, f"{len(inventory.cards)} cards with {told} altogether")
+            total = ", ".join(f"{amount} {name}" for name, amount in sorted(gpu_amounts(node).items()))
+            yield ok(CHECK, f"node {node.name}", f"{len(inventory.cards)} cards with {total} in total")
 
 
-def _counts(seen: SeenNode) -> Iterator[Finding]:
-    has, could = amounts(seen), amounts(seen, capacity=True)
-    look = pods_of(seen.node.name, "is a device plugin there, is it ready, and what does its log say?")
-    counted = [name for name in names.COUNT_RESOURCES if has.get(name) or could.get(name)]
+def _counts(node: DetailedNode) -> Iterator[Finding]:
+    where = f"node {node.name}"
+    has, could = gpu_amounts(node), gpu_amounts(node, capacity=True)
+    look = kubectl_pods_on(node.name, "is there a device plugin, is it ready, and what does its log say?")
+    resources = {name.removeprefix(names.PREFIX): name for name in CARD_RESOURCES}
+    counted = [name for name in resources if has.get(name) or could.get(name)]
     if not counted:
         yield problem(
             CHECK,
-            seen.where,
-            "it has labels about cards, and kubelet offers none of them",
+            where,
+            "it has labels about cards, but kubelet does not offer any",
             look,
-            expected=f"{names.PREFIX}i915 or {names.PREFIX}xe in status.allocatable",
+            expected=f"{' or '.join(CARD_RESOURCES)} in status.allocatable",
             found="neither",
         )
     for name in counted:
@@ -50,8 +53,8 @@ def _counts(seen: SeenNode) -> Iterator[Finding]:
         if allocatable == 0:
             yield problem(
                 CHECK,
-                seen.where,
-                f"kubelet has lost the device plugin for {names.PREFIX}{name}, or all of its cards are unhealthy",
+                where,
+                f"kubelet has lost the device plugin for {resources[name]}, or all its cards are unhealthy",
                 look,
                 expected=f"{capacity} allocatable",
                 found="0",
@@ -59,62 +62,62 @@ def _counts(seen: SeenNode) -> Iterator[Finding]:
         elif allocatable < capacity:
             yield warning(
                 CHECK,
-                seen.where,
-                f"some devices of {names.PREFIX}{name} are unhealthy",
+                where,
+                f"some devices of {resources[name]} are unhealthy",
                 look,
                 expected=f"{capacity} allocatable, as the capacity says",
                 found=str(allocatable),
             )
 
 
-def _shares(seen: SeenNode, inventory: Inventory) -> Iterator[Finding]:
-    """What the cards have by our reckoning must add up to what kube-scheduler counts."""
+def _shares(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
+    """Check that the amounts of the cards add up to the node's amounts, which kube-scheduler counts."""
     cards = len(inventory.cards)
-    for name, total in sorted(amounts(seen).items()):
+    for name, total in sorted(gpu_amounts(node).items()):
         if name in names.MONITORING_RESOURCES or not total:
             continue
         of_cards = {card: has.get(name, 0) for card, has in inventory.capacity.items()}
         if (added := sum(of_cards.values())) != total:
             yield warning(
                 CHECK,
-                seen.where,
-                f"{names.PREFIX}{name} is not what its cards have together"
-                + ("" if names.CARD_CAPACITY in seen.node.annotations else ": it does not divide evenly among them"),
-                _show(seen, f"labels, annotation {names.CARD_CAPACITY} and allocatable must agree"),
+                f"node {node.name}",
+                f"{names.PREFIX}{name} is not the sum of its cards"
+                + ("" if names.CARD_CAPACITY in node.annotations else ": it does not divide evenly among them"),
+                _show(node, f"labels, annotation {names.CARD_CAPACITY} and allocatable must agree"),
                 expected=f"{added}, from {cards} cards",
                 found=str(total),
             )
         elif name == MILLICORES and (odd := _odd(of_cards)):
             yield warning(
                 CHECK,
-                seen.where,
-                "a card has 1000 millicores, and these have other amounts",
-                _show(seen, "correct it where it comes from"),
+                f"node {node.name}",
+                "a card has 1000 millicores, but these cards have other amounts",
+                _show(node, "and correct it at its source"),
                 expected=str(MILLICORES_OF_A_CARD * cards),
                 found=", ".join(f"{card}: {amount}" for card, amount in odd.items()),
             )
 
 
 def _odd(of_cards: dict[Card, int]) -> dict[Card, int]:
-    """Cards with another amount than a whole card's; 0 is that of one that cannot be given out."""
+    """Return the cards with another amount than a whole card's. A card that cannot be used has 0."""
     return {card: amount for card, amount in of_cards.items() if amount not in (0, MILLICORES_OF_A_CARD)}
 
 
-def _labels(seen: SeenNode, inventory: Inventory) -> Iterator[Finding]:
-    """The old label of cards has no continuations, so it may name fewer; never others."""
-    if (text := seen.node.labels.get(names.CARDS)) is None:
+def _labels(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
+    """Check the old label of cards. It has no continuations, so it may name fewer cards, but never others."""
+    if (text := node.labels.get(names.CARDS)) is None:
         return
     by_name = read_cards({names.CARDS: text}, [])
-    if strange := sorted(set(by_name) - set(inventory.cards)):
+    if others := sorted(set(by_name) - set(inventory.cards)):
         yield warning(
             CHECK,
-            seen.where,
-            f"the labels {names.GPU_NUMBERS} and {names.CARDS} disagree; the first counts",
-            kubectl("label", "node", seen.node.name, f"{names.CARDS}-", note="takes the old label away"),
+            f"node {node.name}",
+            f"the labels {names.GPU_NUMBERS} and {names.CARDS} disagree; {names.GPU_NUMBERS} counts",
+            kubectl("label", "node", node.name, f"{names.CARDS}-", note="removes the old label"),
             expected=", ".join(map(str, inventory.cards)),
-            found=", ".join(map(str, strange)),
+            found=", ".join(map(str, others)),
         )
 
 
-def _show(seen: SeenNode, note: str) -> str:
-    return kubectl("get", "node", seen.node.name, "--output=yaml", note=note)
+def _show(node: DetailedNode, note: str) -> str:
+    return kubectl("get", "node", node.name, "--output=yaml", note=note)

@@ -1,42 +1,40 @@
-"""Whether kube-scheduler's configuration lists the extender, in the form that works."""
+"""Check that kube-scheduler's configuration lists the extender, with the settings that it needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.commands import command, kubectl, of_pod
-from gas.doctor.findings import Finding, ok, problem, unknown, warning
-from gas.doctor.looked import Unseen
+from configurator.scheduler_configuration import CARD_RESOURCES, ExtenderEntry
+from gas.doctor.findings import Finding, command, kubectl, kubectl_pod, ok, problem, unknown, warning
+from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program
-from gas.doctor.scheduler_configuration import ExtenderEntry
 from gas.doctor.snapshot import Scheduler, Snapshot
-from gas.intel import names
 
 CHECK = "scheduler-configuration"
 CONFIGURE = "sudo gas-configurator   # on the control-plane node"
 
 
 def check_schedulers(snapshot: Snapshot) -> Iterator[Finding]:
-    """Every scheduler of a name that some scheduler with an extender has must have it, too."""
+    """Check every scheduler. Those that share a ``schedulerName`` must all call the extender, or none."""
     if isinstance(snapshot.pods, Unseen):
         yield unknown(CHECK, "kube-scheduler's pods", snapshot.pods.why, snapshot.pods.mend)
-    for seen, _ in snapshot.running(Program.SCHEDULER):
-        if not seen.details.is_ready:
+    for pod, _ in snapshot.running(Program.SCHEDULER):
+        if not pod.is_ready:
             yield problem(
                 CHECK,
-                seen.where,
-                "this kube-scheduler is not ready; one whose configuration cannot be read does not start",
-                of_pod(seen.pod, "logs"),
-                of_pod(seen.pod, "describe", "pod"),
+                f"pod {pod.key}",
+                "this kube-scheduler is not ready; it does not start if it cannot read its configuration",
+                kubectl_pod(pod, "logs"),
+                kubectl_pod(pod, "describe", "pod"),
             )
     if not snapshot.schedulers:
         yield unknown(
             CHECK,
             "kube-scheduler",
-            f"none can be seen: there is no {snapshot.control_plane}/manifests/kube-scheduler.yaml on this machine, and"
-            " no pod of the cluster runs one that may be looked at",
+            f"none was found: {snapshot.control_plane}/manifests/kube-scheduler.yaml is not on this machine, and no"
+            " pod of the cluster runs kube-scheduler",
             "sudo gas doctor   # on the control-plane node",
-            "gas doctor --scheduler-config=FILE   # where kube-scheduler is no static pod",
+            "gas doctor --scheduler-config=FILE   # if kube-scheduler is not a static pod",
             "less docs/chart.md   # on a managed control plane: a scheduler of its own",
         )
         return
@@ -44,14 +42,18 @@ def check_schedulers(snapshot: Snapshot) -> Iterator[Finding]:
     for scheduler in snapshot.schedulers:
         configuration = scheduler.configuration
         if isinstance(configuration, Unseen) and scheduler.is_like_here:
-            yield ok(CHECK, scheduler.name, "is started as the one here is; gas doctor on its node can see its files")
+            yield ok(
+                CHECK,
+                scheduler.name,
+                "has the same command as the one here; run gas doctor on its node to check its files",
+            )
         elif isinstance(configuration, Unseen):
             yield unknown(CHECK, scheduler.name, configuration.why, configuration.mend)
         elif configuration is None or not configuration.gpu_extenders:
             own = configuration.scheduler_names if configuration is not None else frozenset({"default-scheduler"})
             if served and own.isdisjoint(served):
                 pods = " or ".join(sorted(served))
-                yield ok(CHECK, scheduler.name, f"calls no extender; GPU pods need schedulerName {pods}")
+                yield ok(CHECK, scheduler.name, f"does not call the extender; GPU pods need schedulerName {pods}")
             else:
                 yield _lists_none(scheduler)
         else:
@@ -73,10 +75,10 @@ def _lists_none(scheduler: Scheduler) -> Finding:
     return problem(
         CHECK,
         scheduler.name,
-        "kube-scheduler does not call the extender, so GPU pods are placed by the sums of whole nodes and get no cards",
+        "kube-scheduler does not call the extender, so it places GPU pods by the sums of whole nodes, without cards",
         CONFIGURE,
-        expected=f"an entry under extenders with managedResources {names.PREFIX}i915 and {names.PREFIX}xe",
-        found="it is started without --config" if is_bare else f"none in {scheduler.file}",
+        expected=f"an entry under extenders with managedResources {' and '.join(CARD_RESOURCES)}",
+        found="it runs without --config" if is_bare else f"none in {scheduler.file}",
     )
 
 
@@ -86,13 +88,13 @@ def _entries(scheduler: Scheduler, entries: list[ExtenderEntry], snapshot: Snaps
         yield problem(
             CHECK,
             where,
-            "more than one extender is listed for GPUs; each would decide without knowing of the other",
+            "several extenders are listed for GPUs; each would decide without knowing the others' decisions",
             _edit(scheduler, "keep one of them"),
             expected="one entry under extenders with gpu.intel.com resources",
             found=", ".join(entry.url_prefix or "no urlPrefix" for entry in entries),
         )
     for entry in entries:
-        faults = [*_resources(scheduler, entry, snapshot), *_verbs(scheduler, entry), *_manners(scheduler, entry)]
+        faults = [*_resources(scheduler, entry, snapshot), *_verbs(scheduler, entry), *_settings(scheduler, entry)]
         faults += _tls(scheduler, entry)
         yield from faults
         if not faults:
@@ -100,27 +102,26 @@ def _entries(scheduler: Scheduler, entries: list[ExtenderEntry], snapshot: Snaps
 
 
 def _resources(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
-    for resource in names.COUNT_RESOURCES:
-        full = names.PREFIX + resource
-        ignored = entry.managed.get(full)
+    for resource in CARD_RESOURCES:
+        ignored = entry.managed.get(resource)
         if ignored is None:
-            used = _is_offered(snapshot, full)
+            used = _is_offered(snapshot, resource)
             yield (problem if used else warning)(
                 CHECK,
                 scheduler.file,
-                f"pods that ask for {full} alone are placed without the extender"
+                f"pods that ask for {resource} only are placed without the extender"
                 + (", and nodes offer it" if used else ""),
-                _edit(scheduler, f"managedResources: name: {full}, ignoredByScheduler: false"),
-                expected=f"{full} among managedResources",
+                _edit(scheduler, f"managedResources: name: {resource}, ignoredByScheduler: false"),
+                expected=f"{resource} among managedResources",
                 found=", ".join(entry.managed) or "no managedResources",
             )
         elif ignored:
             yield warning(
                 CHECK,
                 scheduler.file,
-                f"kube-scheduler itself does not count {full}, so that it shows the extender nodes without any",
+                f"kube-scheduler itself does not count {resource}, so it sends the extender nodes that have none",
                 _edit(scheduler, "ignoredByScheduler: false"),
-                expected=f"ignoredByScheduler: false for {full}",
+                expected=f"ignoredByScheduler: false for {resource}",
                 found="ignoredByScheduler: true",
             )
 
@@ -128,7 +129,7 @@ def _resources(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -
 def _is_offered(snapshot: Snapshot, resource: str) -> bool:
     if isinstance(snapshot.nodes, Unseen):
         return False
-    return any(seen.node.status and resource in (seen.node.status.allocatable or {}) for seen in snapshot.nodes)
+    return any(node.status and resource in (node.status.allocatable or {}) for node in snapshot.nodes)
 
 
 def _verbs(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
@@ -142,7 +143,7 @@ def _verbs(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
             yield problem(
                 CHECK,
                 scheduler.file,
-                f"{key} is not what the extender answers"
+                f"{key} is not what the extender serves"
                 + (", so pods are bound without cards" if key == "bindVerb" else ""),
                 _edit(scheduler, f"{key}: {expected}" if expected else f"no {key}"),
                 expected=expected or f"no {key}",
@@ -150,13 +151,13 @@ def _verbs(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
             )
 
 
-def _manners(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
+def _settings(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
     if entry.ignorable:
         yield warning(
             CHECK,
             scheduler.file,
-            "while the extender is away, and when a bind of it fails, kube-scheduler binds GPU pods itself, without"
-            " cards",
+            "while the extender is unavailable, or if it fails to bind a pod, kube-scheduler binds GPU pods itself,"
+            " without cards",
             _edit(scheduler, "ignorable: false"),
             expected="ignorable: false",
             found="ignorable: true",
@@ -165,7 +166,7 @@ def _manners(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
         yield warning(
             CHECK,
             scheduler.file,
-            "kube-scheduler sends the extender whole nodes with every question, which is slow in large clusters",
+            "kube-scheduler sends the extender whole nodes with every request, which is slow in large clusters",
             _edit(scheduler, "nodeCacheCapable: true"),
             expected="nodeCacheCapable: true",
             found="nodeCacheCapable: false",
@@ -178,7 +179,7 @@ def _tls(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
         yield problem(
             CHECK,
             scheduler.file,
-            "the extender speaks TLS only",
+            "the extender serves TLS only",
             _edit(scheduler, "urlPrefix: https://…, enableHTTPS: true"),
             expected="urlPrefix that begins with https://, and enableHTTPS: true",
             found=f"urlPrefix: {entry.url_prefix or 'none'}, enableHTTPS: {str(entry.enable_https).lower()}",
@@ -187,7 +188,7 @@ def _tls(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
         yield problem(
             CHECK,
             scheduler.file,
-            "kube-scheduler shows the extender no certificate and is turned away",
+            "kube-scheduler has no client certificate for the extender, which refuses it",
             CONFIGURE,
             expected="certFile and keyFile in tlsConfig",
             found="neither" if tls is None or not (tls.cert_file or tls.key_file) else "one of them",
@@ -197,7 +198,7 @@ def _tls(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
         yield warning(
             CHECK,
             scheduler.file,
-            "kube-scheduler does not check who answers it: anybody at that address may place GPU pods",
+            "kube-scheduler does not verify the extender's certificate: any server at that address can place GPU pods",
             _edit(scheduler, "tlsConfig: insecure: false, caFile: the authority of the extender's certificate"),
             expected="insecure: false and a caFile in tlsConfig",
             found="insecure: true" if tls.insecure else "no caFile",

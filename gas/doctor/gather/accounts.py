@@ -1,4 +1,4 @@
-"""The service accounts of extender and plugin, and what the API server says they may do."""
+"""Find the service accounts of extender and plugin, and ask the API server for their permissions."""
 
 from __future__ import annotations
 
@@ -8,35 +8,38 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gas.cluster.connection import ApiServer
-from gas.doctor.gather.cluster import decoded, get_object
-from gas.doctor.looked import Unseen, looked, looked_for
-from gas.doctor.objects import AccessReview, Container, Details, SeenPod
+from gas.cluster.objects import decode_object, get_object
+from gas.doctor.objects import AccessReview, AnyObject
+from gas.doctor.probe import Unseen, probe
 from gas.doctor.programs import Program, containers_with, flag_value, is_on
 from gas.doctor.snapshot import Account, Permission
 from gas.extender.flags import Flags as ExtenderFlags
+from gas.objects import DetailedContainer, DetailedPod
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.flags import WriteNode
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 EXTENDER_ACCOUNTS = (("default", "gas-extender"), ("default", "gpu-aware-scheduling-service-account"))
-"""Namespace and name of the accounts that installations make: of an extender that is no pod, the first that exists."""
+"""Namespace and name of the accounts that the installations create. The first that exists is checked if no pod runs an
+extender."""
 
 
-async def find_accounts(api: ApiServer, pods: Sequence[SeenPod]) -> list[Account]:
-    """The accounts of the pods that run an extender or a plugin of ours; without any extender, those of its names."""
+async def find_accounts(api: ApiServer, pods: Sequence[DetailedPod]) -> list[Account]:
+    """Return the accounts of the pods that run our extender or plugin, and of an extender outside the cluster."""
     wanted: dict[tuple[Program, str, str], frozenset[Permission]] = {}
-    for seen in pods:
+    for pod in pods:
         for program in (Program.EXTENDER, Program.PLUGIN):
-            for container in containers_with(seen.details, program):
-                namespace = seen.pod.metadata.namespace or "default"
-                key = (program, namespace, seen.details.spec.service_account_name or "default")
+            for container in containers_with(pod, program):
+                namespace = pod.metadata.namespace or "default"
+                key = (program, namespace, pod.spec.service_account_name or "default")
                 wanted[key] = wanted.get(key, frozenset()) | permissions(program, container, namespace)
     if not any(program is Program.EXTENDER for program, _, _ in wanted):
         for namespace, name in EXTENDER_ACCOUNTS:
             at = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
-            if isinstance(await looked_for(get_object(api, at, Details)), Details):
-                wanted[Program.EXTENDER, namespace, name] = permissions(Program.EXTENDER, Container(), namespace)
+            if isinstance(await probe(get_object(api, at, AnyObject)), AnyObject):
+                container = DetailedContainer()
+                wanted[Program.EXTENDER, namespace, name] = permissions(Program.EXTENDER, container, namespace)
                 break
     return [
         Account(program=program, namespace=namespace, name=name, allowed=await _reviewed(api, namespace, name, needed))
@@ -52,8 +55,8 @@ async def _reviewed(
     return dict(zip(ordered, answers, strict=True))
 
 
-def permissions(program: Program, container: Container, namespace: str) -> frozenset[Permission]:
-    """What a program needs with the flags that a container gives it."""
+def permissions(program: Program, container: DetailedContainer, namespace: str) -> frozenset[Permission]:
+    """Return the permissions that a program needs with the flags of its container."""
     events = {Permission("create", "events", needed=False), Permission("patch", "events", needed=False)}
     if program is Program.EXTENDER:
         needed = {*_each("pods", "get", "list", "watch", "patch"), *_each("nodes", "list", "watch", "patch")}
@@ -97,9 +100,10 @@ async def _is_allowed(api: ApiServer, namespace: str, name: str, permission: Per
             "resourceAttributes": {key: value for key, value in attributes.items() if value},
         },
     }
-    return await looked(_review(api, msgspec.json.encode(review)))
+    return await probe(_review(api, msgspec.json.encode(review)))
 
 
 async def _review(api: ApiServer, body: bytes) -> bool:
-    answer = decoded(await api.request("POST", _REVIEWS, body=body), AccessReview, _REVIEWS)
-    return answer.status is not None and answer.status.allowed
+    response = await api.request("POST", _REVIEWS, body=body)
+    review = decode_object(response, AccessReview, request=f"POST {_REVIEWS}")
+    return review.status is not None and review.status.allowed

@@ -1,36 +1,37 @@
-"""Calling the extender as kube-scheduler would: its address, its certificate, its answer for a pod that is not there.
+"""Call the extender as kube-scheduler would: check address and certificate, and send a filter request for the dry pod.
 
-The question is ``filter``, which changes nothing in the cluster.
+A filter request changes nothing in the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
+import os
 import re
 import socket
 import ssl
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
+from configurator.scheduler_configuration import ExtenderEntry, TlsConfig
 from gas.cluster.connection import ApiServer
-from gas.doctor.gather.client_tls import ClientFiles, client_context, shake_hands
-from gas.doctor.gather.cluster import get_object
+from gas.cluster.objects import get_object
 from gas.doctor.gather.schedulers import Found
 from gas.doctor.host_files import AS_ROOT, HostFiles
-from gas.doctor.looked import Unseen, looked_for
-from gas.doctor.objects import EndpointSlice, Service
-from gas.doctor.scheduler_configuration import ExtenderEntry, TlsConfig
+from gas.doctor.objects import EndpointSlices, Service
+from gas.doctor.probe import Unseen, probe
 from gas.doctor.snapshot import Call, Reply, ServiceSeen
 
 _SERVICE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\..*)?", re.ASCII)
-_LARGEST_ANSWER = 16 * 1024 * 1024
+_LARGEST_RESPONSE = 16 * 1024 * 1024
 
 
 class _FilterResult(msgspec.Struct, frozen=True):
@@ -40,16 +41,33 @@ class _FilterResult(msgspec.Struct, frozen=True):
     error: str | None = msgspec.field(name="Error", default=None)
 
 
-class _Slices(msgspec.Struct, frozen=True):
-    items: list[EndpointSlice] | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFiles:
+    """PEM files of kube-scheduler as the extender's client; None for a file that is not configured or not readable."""
+
+    certificate: Path | None
+    key: Path | None
+    authority: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """What the extender presented when a connection was made.
+
+    certificate   DER; None if it could not be seen
+    not_verified  why it is not trusted; empty if it is, or if no authority is configured
+    """
+
+    certificate: bytes | None
+    not_verified: str
 
 
 async def call_extenders(
     api: ApiServer, files: HostFiles, found: Sequence[Found], *, question: bytes | None, timeout: float
 ) -> list[Call]:
-    """One call for each entry about GPUs in each scheduler's configuration.
+    """Call each extender for GPUs in each scheduler's configuration.
 
-    question  ExtenderArgs as JSON; None: nothing is asked
+    question  ExtenderArgs as JSON; None to send no filter request
     timeout   seconds for each step
     """
     return [
@@ -77,44 +95,48 @@ async def _call(
         client=content.get("client"),
         key=content.get("key"),
         ca=content.get("ca"),
-        files={name: found.mounts.host_path(path) or path for name, path in named.items() if path},
+        files={name: found.host_path(path) or path for name, path in named.items() if path},
         key_mode=_mode(readable.get("key")),
     )
     if (parts := _host_and_port(entry.url_prefix)) is None:
-        return replace(call, failure="urlPrefix is no address such as https://host:9001")
+        return replace(call, failure="urlPrefix is not a URL such as https://host:9001")
     host, port = parts
     call = replace(call, service=await _service(api, host))
     name = tls.server_name or host
     failures = []
     for address in await _addresses(host, port, call.service):
-        told = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
-        call = replace(call, tried=(*call.tried, told))
-        shown = await shake_hands(address, name, client, timeout)
-        if isinstance(shown, str):
-            failures.append(f"{told}: {shown}")
+        authority = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+        call = replace(call, tried=(*call.tried, authority))
+        presented = await connect(address, name, client, timeout)
+        if isinstance(presented, str):
+            failures.append(f"{authority}: {presented}")
             continue
         call = replace(
-            call, connected=told, server_certificate=shown.certificate, not_verified=shown.not_verified, failure=""
+            call,
+            connected=authority,
+            server_certificate=presented.certificate,
+            not_verified=presented.not_verified,
+            failure="",
         )
         if why := _why_not_asked(call, content, question):
             return replace(call, not_asked=why)
-        url = f"https://{told}{urlsplit(entry.url_prefix).path.rstrip('/')}/{entry.filter_verb.lstrip('/')}"
+        url = f"https://{authority}{urlsplit(entry.url_prefix).path.rstrip('/')}/{entry.filter_verb.lstrip('/')}"
         return replace(call, reply=await _ask(url, name, client, question or b"", timeout))
-    return replace(call, failure="; ".join(failures) or f"the name {host} is not known on this machine")
+    return replace(call, failure="; ".join(failures) or f"the name {host} cannot be resolved on this machine")
 
 
 def _why_not_asked(call: Call, content: Mapping[str, bytes | Unseen], question: bytes | None) -> str:
-    """Why the question is not put; empty when it can be."""
+    """Return why no filter request can be sent; empty if it can."""
     if question is None:
-        return "no question was to be asked"
+        return "no filter request was wanted"
     if call.not_verified:
-        return f"its certificate is not believed: {call.not_verified}"
-    for name, what in (("client", "client certificate"), ("key", "client's key")):
+        return f"its certificate is not trusted: {call.not_verified}"
+    for name, what in (("client", "client certificate"), ("key", "client key")):
         found = content.get(name)
         if found is None:
-            return f"the scheduler's configuration names no {what}"
+            return f"the scheduler's configuration has no {what}"
         if isinstance(found, Unseen):
-            return f"the {what} cannot be shown: {found.why}"
+            return f"the {what} cannot be used: {found.why}"
     return ""
 
 
@@ -129,20 +151,20 @@ async def _ask(url: str, name: str, client: ClientFiles, question: bytes, timeou
                 url, data=question, headers=headers, ssl=context, server_hostname=name, allow_redirects=False
             ) as response,
         ):
-            body = await response.content.read(_LARGEST_ANSWER)
+            body = await response.content.read(_LARGEST_RESPONSE)
             status = response.status
     except TimeoutError:
-        return Reply(error=f"it did not answer in {timeout:g} s")
+        return Reply(error=f"no response within {timeout:g} s")
     except ssl.SSLError as error:
         return Reply(error=f"TLS fails: {error.reason or error}")
     except (aiohttp.ClientError, OSError) as error:
-        return Reply(error=f"it ended the connection, as it does with a client that may not call: {error}")
+        return Reply(error=f"it closed the connection, as it does for a client that is not allowed: {error}")
     if status != 200:
-        return Reply(error=f"it answered with status {status}, of which kube-scheduler shows nothing else")
+        return Reply(error=f"it responded with status {status}; kube-scheduler shows nothing of the body")
     try:
         result = msgspec.json.decode(body, type=_FilterResult)
     except (msgspec.DecodeError, RecursionError) as error:
-        return Reply(error=f"its answer cannot be understood: {error}")
+        return Reply(error=f"its response cannot be decoded: {error}")
     return Reply(
         passed=tuple(result.passed or ()),
         failed={**(result.failed or {}), **(result.unresolvable or {})},
@@ -150,18 +172,71 @@ async def _ask(url: str, name: str, client: ClientFiles, question: bytes, timeou
     )
 
 
+def client_context(files: ClientFiles, *, verify: bool) -> ssl.SSLContext:
+    """Return a TLS context that behaves as Go's client. Raises ssl.SSLError and OSError for unusable files."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if verify and files.authority is not None:
+        context.load_verify_locations(files.authority)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Go, every certificate in the file is trusted
+    else:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if files.certificate is not None and files.key is not None:
+        context.load_cert_chain(files.certificate, files.key, password="")
+    return context
+
+
+async def connect(address: tuple[str, int], host: str, files: ClientFiles, timeout: float) -> Presented | str:
+    """Make a TLS connection and return what the server presented, or why there was no connection."""
+    shown = await _handshake(address, host, files, timeout, verify=True)
+    if isinstance(shown, ssl.SSLCertVerificationError):
+        unverified = await _handshake(address, host, files, timeout, verify=False)
+        reason = shown.verify_message or "it cannot be verified"
+        return Presented(unverified if isinstance(unverified, bytes) else None, reason)
+    return Presented(shown, "") if isinstance(shown, bytes) else _reason(shown)
+
+
+async def _handshake(
+    address: tuple[str, int], host: str, files: ClientFiles, timeout: float, *, verify: bool
+) -> bytes | Exception:
+    try:
+        context = client_context(files, verify=verify)
+        async with asyncio.timeout(timeout):
+            _, writer = await asyncio.open_connection(*address, ssl=context, server_hostname=host)
+    except (OSError, TimeoutError, ValueError) as error:  # ValueError: a name that a certificate cannot have
+        return error
+    shown: bytes | None = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(1):
+            await writer.wait_closed()
+    return shown or b""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no connection within the timeout"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS fails: {(error.reason or str(error)).replace('_', ' ').lower()}"
+    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno)  # asyncio's own text is "Connect call failed"
+    return str(error) or type(error).__name__
+
+
 def _local(files: HostFiles, found: Found, path: str) -> Path | Unseen:
-    """A file that the configuration names, on this machine."""
+    """Return where a file that the configuration names is on this machine."""
     if not found.scheduler.is_here:
-        return Unseen(f"{path} is a file of {found.scheduler.name}, which is not on this machine", AS_ROOT)
-    on_host = found.mounts.host_path(path)
+        return Unseen(f"{path} of {found.scheduler.name} is on another machine", AS_ROOT)
+    on_host = found.host_path(path)
     if on_host is None:
         return Unseen(
-            f"{path} is in no directory that {found.scheduler.name} mounts from its machine",
-            "gas-configurator   # writes the manifest's volumes anew",
+            f"{path} is not in a directory that {found.scheduler.name} mounts from its node",
+            "gas-configurator   # adds the volumes to the manifest",
         )
-    local = Path(on_host) if found.mounts.container is None else files.local(on_host)
-    return local if local is not None else Unseen(f"{on_host} of the control-plane node cannot be found here", AS_ROOT)
+    local = Path(on_host) if found.mounts is None else files.local(on_host)
+    if local is None:
+        return Unseen(f"{on_host} of the control-plane node is not available on this machine", AS_ROOT)
+    return local
 
 
 def _mode(file: Path | None) -> int | None:
@@ -185,33 +260,31 @@ def _host_and_port(url: str) -> tuple[str, int] | None:
 
 
 async def _service(api: ApiServer, host: str) -> ServiceSeen | Unseen | None:
-    """The Service that a host name is of; None when it is no Service's name."""
+    """Return the Service that a host name stands for; None if it is not the name of a Service."""
     if (match := _SERVICE.fullmatch(host)) is None:
         return None
     name, namespace = match["name"], match["namespace"]
-    service = await looked_for(get_object(api, f"/api/v1/namespaces/{namespace}/services/{name}", Service))
+    service = await probe(get_object(api, f"/api/v1/namespaces/{namespace}/services/{name}", Service))
     if isinstance(service, Unseen):
         return service
     if service is None:
         return ServiceSeen(name=name, namespace=namespace, exists=False)
     at = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
-    slices = await looked_for(get_object(api, f"{at}?labelSelector=kubernetes.io%2Fservice-name%3D{name}", _Slices))
+    selector = f"labelSelector=kubernetes.io%2Fservice-name%3D{name}"
+    slices = await probe(get_object(api, f"{at}?{selector}", EndpointSlices))
     if isinstance(slices, Unseen):
         return slices
-    spec = service.spec
-    port = spec.ports[0].port if spec is not None and spec.ports else 0
-    address = spec.cluster_ip if spec is not None else None
     return ServiceSeen(
         name=name,
         namespace=namespace,
         exists=True,
-        cluster_address=(address, port) if address not in (None, "", "None") and port else None,
+        cluster_address=service.address,
         ready=tuple(address for each in (slices.items if slices else None) or () for address in each.ready_addresses()),
     )
 
 
 async def _addresses(host: str, port: int, service: ServiceSeen | Unseen | None) -> list[tuple[str, int]]:
-    """Where to call, best first: the address that the name stands for, and of a Service its own and its endpoints'."""
+    """Return the addresses to try, best first: those of the name, then a Service's own and those of its endpoints."""
     found: list[tuple[str, int]] = []
     try:
         found.append((str(ipaddress.ip_address(host)), port))

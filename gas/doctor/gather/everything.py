@@ -1,48 +1,60 @@
-"""The whole look at a cluster, in the order in which one thing leads to the next."""
+"""Gather the snapshot of a cluster: ask the API server, read the control plane's files, call the extender.
+
+Nothing is changed anywhere.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
+import aiohttp
+
+from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.credentials import Credentials
-from gas.doctor.dry_pod import dry_pod_for
+from gas.cluster.errors import ApiRefused, ApiUnavailable
+from gas.cluster.listing import Lister
+from gas.cluster.objects import get_object
 from gas.doctor.flags import Flags
 from gas.doctor.gather.accounts import find_accounts
 from gas.doctor.gather.calls import call_extenders
-from gas.doctor.gather.cluster import (
-    count_node_features,
-    list_node_leases,
-    list_nodes,
-    list_pods,
-    server_clock,
-    server_version,
-)
 from gas.doctor.gather.schedulers import find_schedulers
+from gas.doctor.gpus import dry_pod_for
 from gas.doctor.host_files import HostFiles
-from gas.doctor.looked import Unseen, looked, looked_for
-from gas.doctor.snapshot import Snapshot
+from gas.doctor.objects import AnyObject, Lease, ServerVersion
+from gas.doctor.probe import Unseen, probe
+from gas.doctor.programs import program_of
+from gas.doctor.snapshot import Clock, Snapshot
+from gas.objects import DetailedNode, DetailedPod
+from gas.vocabularies import DEFAULT
 
 T = TypeVar("T")
 
+NODE_LEASES = "kube-node-lease"
+NODE_FEATURES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeatures"
+_VERSION = "/version"
+
 
 async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Flags) -> Snapshot:
-    """Ask the API server, read the control plane's files, call the extender. Nothing is changed anywhere.
+    """Gather everything that the checks need. What cannot be seen is `Unseen` in the snapshot.
 
-    Raises ApiUnavailable when there is no API server to be asked; anything else that cannot be seen is told in the
-    snapshot.
+    Raises ApiUnavailable if the API server does not respond at all.
     """
-    await api.request("GET", "/version", timeout=flags.timeout)
+    # The checks report objects that cannot be decoded; the log would repeat it.
+    logging.getLogger("gas.cluster.listing").setLevel(logging.ERROR)
+    await api.request("GET", _VERSION, timeout=flags.timeout)
     clock, version, nodes, pods, leases, features = await asyncio.gather(
-        server_clock(credentials, flags.timeout),
-        looked(server_version(api)),
-        looked(list_nodes(api)),
-        looked(list_pods(api)),
-        looked(list_node_leases(api)),
-        looked_for(count_node_features(api)),
+        _server_clock(credentials, flags.timeout),
+        probe(_server_version(api)),
+        probe(_list(api, paths.nodes(), DetailedNode)),
+        probe(_list(api, paths.pods(), DetailedPod, keep=_matters)),
+        probe(_list(api, paths.leases(NODE_LEASES), Lease)),
+        probe(_count_node_features(api)),
     )
     seen_nodes, unread_nodes = _split(nodes)
     seen_pods, unread_pods = _split(pods)
@@ -59,7 +71,7 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Fl
         nodes=seen_nodes,
         pods=seen_pods,
         undecodable=unread_nodes + unread_pods,
-        node_leases=leases,
+        node_leases=leases if isinstance(leases, Unseen) else {each.metadata.name: each for each in leases[0]},
         feature_objects=features,
         schedulers=tuple(each.scheduler for each in found),
         calls=tuple(await call_extenders(api, files, found, question=question, timeout=flags.timeout)),
@@ -70,5 +82,62 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Fl
     )
 
 
-def _split(listed: tuple[Iterable[T], int] | Unseen) -> tuple[tuple[T, ...] | Unseen, int]:
-    return (listed, 0) if isinstance(listed, Unseen) else (tuple(listed[0]), listed[1])
+async def _list(
+    api: ApiServer, path: str, kind: type[T], *, keep: Callable[[T], bool] | None = None
+) -> tuple[tuple[T, ...], int]:
+    """Return the objects of a collection, and how many could not be decoded."""
+    listing = await Lister(api, path, kind, keep=keep).fetch()
+    return tuple(listing.objects), listing.undecodable
+
+
+def _split(listed: tuple[tuple[T, ...], int] | Unseen) -> tuple[tuple[T, ...] | Unseen, int]:
+    return (listed, 0) if isinstance(listed, Unseen) else listed
+
+
+def _matters(pod: DetailedPod) -> bool:
+    """Return whether a pod asks for GPUs or runs a program that the checks know."""
+    return DEFAULT.speaks(pod) or any(map(program_of, pod.spec.containers or ()))
+
+
+async def _count_node_features(api: ApiServer) -> int | None:
+    """Return the number of NodeFeature objects; None if the cluster does not have that kind."""
+    try:
+        objects, undecodable = await _list(api, NODE_FEATURES, AnyObject)
+    except ApiRefused as error:
+        if error.status == 404:
+            return None
+        raise
+    return len(objects) + undecodable
+
+
+async def _server_version(api: ApiServer) -> str:
+    version = await get_object(api, _VERSION, ServerVersion)
+    if version is None:
+        raise ApiUnavailable(f"the API server has no {_VERSION}")
+    return version.git_version
+
+
+async def _server_clock(credentials: Credentials, timeout: float) -> Clock | Unseen:
+    """Read the API server's time from the header ``Date`` of a response."""
+    address = credentials.address
+    authorization = await credentials.authorization()
+    headers = {"Authorization": authorization} if authorization is not None else {}
+    again = "gas doctor   # again, once the API server responds"
+    try:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session:
+            before = time.time()
+            async with session.get(
+                f"{address.url}{_VERSION}",
+                headers=headers,
+                ssl=address.tls,
+                server_hostname=address.server_hostname,
+                proxy=address.proxy,
+                allow_redirects=False,
+            ) as response:
+                after = time.time()
+                server = parsedate_to_datetime(response.headers["Date"]).timestamp()
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        return Unseen(f"the API server did not tell its time: {error or type(error).__name__}", again)
+    except (KeyError, ValueError):
+        return Unseen("the API server's response has no date", again)
+    return Clock(before=before, server=server, after=after)

@@ -1,4 +1,4 @@
-"""Every kube-scheduler that can be seen in this machine's files or among the pods, and its configuration."""
+"""Find every kube-scheduler in this machine's files and among the pods, and read its configuration."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from urllib.parse import quote
 
 import msgspec
 
-from gas.cluster.connection import ApiServer
-from gas.doctor.commands import INSTALL_TOOLS, command, kubectl
-from gas.doctor.gather.cluster import get_object
-from gas.doctor.gather.mounts import Mounts
-from gas.doctor.host_files import AS_ROOT, HostFiles
-from gas.doctor.looked import Unseen, looked
-from gas.doctor.objects import ConfigMap, Container, Details, SeenPod
-from gas.doctor.programs import Program, containers_with, flag_value
-from gas.doctor.scheduler_configuration import (
+from configurator.scheduler_configuration import (
+    InvalidYaml,
     NotAConfiguration,
+    NoYamlReader,
     SchedulerConfiguration,
     parse_scheduler_configuration,
+    parse_yaml,
 )
+from configurator.scheduler_container import CONFIG, Mounts, SchedulerFlags
+from gas.cluster.connection import ApiServer
+from gas.cluster.objects import get_object
+from gas.doctor.findings import INSTALL_TOOLS, command, kubectl
+from gas.doctor.host_files import AS_ROOT, HostFiles
+from gas.doctor.objects import ConfigMap
+from gas.doctor.probe import Unseen, probe
+from gas.doctor.programs import Program, containers_with
 from gas.doctor.snapshot import Scheduler
-from gas.doctor.yaml_text import NotYaml, NoYamlReader, parse_yaml
+from gas.objects import DetailedContainer, DetailedPod
 
 MANIFEST = "manifests/kube-scheduler.yaml"
 NO_CONFIGURATION = "no --config"
@@ -32,101 +35,98 @@ NO_CONFIGURATION = "no --config"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A scheduler, and where the paths in its configuration lead to."""
+    """A scheduler, and how to find the files that its configuration names.
+
+    mounts   of its container; None if the paths are those of this machine
+    command  of its container
+    """
 
     scheduler: Scheduler
-    mounts: Mounts
+    mounts: Mounts | None = None
+    command: tuple[str, ...] = ()
+
+    def host_path(self, path: str) -> str | None:
+        """Return the path on the scheduler's machine; None if it is not in a directory of that machine."""
+        return path if self.mounts is None else self.mounts.host_path(path)
 
 
 async def find_schedulers(
     api: ApiServer,
     files: HostFiles,
-    pods: Sequence[SeenPod],
+    pods: Sequence[DetailedPod],
     *,
     manifest: Path | None,
     configuration: Path | None,
     machine: str | None = None,
 ) -> list[Found]:
-    """The one whose configuration file was named; else that of the manifest on this machine, and those of the pods.
+    """Return the scheduler of the named configuration; else that of the manifest here, and those of the pods.
 
-    manifest, configuration  files that were named on the command line
-    machine                  the name of this one, by which the manifest's own pod is known
+    manifest, configuration  files named on the command line
+    machine                  name of this machine, by which the pod of its manifest is recognised
     """
     if configuration is not None:
         found = _parsed(files.read_here(configuration), str(configuration))
-        return [
-            Found(
-                Scheduler(name=str(configuration), file=str(configuration), configuration=found, is_here=True), Mounts()
-            )
-        ]
-    schedulers = []
+        return [_here(str(configuration), found)]
     here = _of_manifest(files, manifest)
-    if here is not None:
-        schedulers.append(here)
-    own_pods = _own_pods(here, pods, (machine or platform.node()).lower()) if here is not None else ()
-    for seen in pods:
-        if seen in own_pods:
+    schedulers = [] if here is None else [here]
+    own_pods = [] if here is None else _own_pods(here, pods, (machine or platform.node()).lower())
+    for pod in pods:
+        if pod in own_pods:
             continue
-        for container in containers_with(seen.details, Program.SCHEDULER):
-            is_like_here = here is not None and _is_static(seen) and _is_like(container, here)
-            schedulers.append(await _of_pod(api, seen, container, is_like_here=is_like_here))
+        for container in containers_with(pod, Program.SCHEDULER):
+            is_like_here = here is not None and _is_static(pod) and _command(container) == here.command
+            schedulers.append(await _of_pod(api, pod, container, is_like_here=is_like_here))
     return schedulers
 
 
-def _own_pods(here: Found, pods: Sequence[SeenPod], machine: str) -> list[SeenPod]:
-    """What the cluster shows of the manifest that is here: the static pods that are named after this machine.
+def _own_pods(here: Found, pods: Sequence[DetailedPod], machine: str) -> list[DetailedPod]:
+    """Return the pods that the cluster shows for the manifest here: static pods that are named after this machine.
 
-    Where the node has another name, it is the only static pod with the manifest's command; one of several could be
-    another control plane's as well.
+    If the node has another name, it is the only static pod with the manifest's command. If there are several, one of
+    them may belong to another control-plane node, so none is returned.
     """
     static = [
-        (seen, each) for seen in pods if _is_static(seen) for each in containers_with(seen.details, Program.SCHEDULER)
+        (pod, container) for pod in pods if _is_static(pod) for container in containers_with(pod, Program.SCHEDULER)
     ]
-    named = [seen for seen, _ in static if seen.pod.metadata.name.endswith(f"-{machine}")]
-    alike = [seen for seen, container in static if _is_like(container, here)]
+    named = [pod for pod, _ in static if pod.metadata.name.endswith(f"-{machine}")]
+    alike = [pod for pod, container in static if _command(container) == here.command]
     return named or (alike if len(alike) == 1 else [])
 
 
-def _is_static(seen: SeenPod) -> bool:
-    return seen.pod.metadata.annotations is not None and "kubernetes.io/config.mirror" in seen.pod.annotations
+def _is_static(pod: DetailedPod) -> bool:
+    return "kubernetes.io/config.mirror" in pod.annotations
 
 
-def _is_like(container: Container, here: Found) -> bool:
-    return _command(container) == _command(here.mounts.container)
+def _command(container: DetailedContainer) -> tuple[str, ...]:
+    return (*(container.command or ()), *(container.args or ()))
 
 
-def _command(container: Container | None) -> list[str] | None:
-    return None if container is None else [*(container.command or ()), *(container.args or ())]
+def _here(file: str, configuration: SchedulerConfiguration | Unseen) -> Found:
+    return Found(Scheduler(name=file, file=file, configuration=configuration, is_here=True))
 
 
 def _of_manifest(files: HostFiles, manifest: Path | None) -> Found | None:
     file = manifest or files.control_plane / MANIFEST
     content = files.read_here(file)
     if isinstance(content, Unseen):
-        if manifest is None and _is_absent(file):
-            return None
-        return Found(Scheduler(name=str(file), file=str(file), configuration=content, is_here=True), Mounts())
+        return None if manifest is None and _is_absent(file) else _here(str(file), content)
     try:
         documents = [each for each in parse_yaml(content) if each is not None]
-        pod = msgspec.convert(documents[0] if documents else None, Details)
+        pod = msgspec.convert(documents[0] if documents else None, DetailedPod)
     except NoYamlReader as error:
-        unread = Unseen(str(error), INSTALL_TOOLS)
-        return Found(Scheduler(name=str(file), file=str(file), configuration=unread, is_here=True), Mounts())
-    except (NotYaml, msgspec.ValidationError) as error:
-        damaged = Unseen(
-            f"{file} is no manifest of a pod: {error}",
-            command("kubectl", "create", "--dry-run=client", "-f", str(file)),
-        )
-        return Found(Scheduler(name=str(file), file=str(file), configuration=damaged, is_here=True), Mounts())
+        return _here(str(file), Unseen(str(error), INSTALL_TOOLS))
+    except (InvalidYaml, msgspec.ValidationError) as error:
+        check = command("kubectl", "create", "--dry-run=client", "-f", str(file))
+        return _here(str(file), Unseen(f"{file} is not the manifest of a pod: {error}", check))
     containers = containers_with(pod, Program.SCHEDULER)
     if not containers:
-        damaged = Unseen(f"{file} holds no kube-scheduler", "gas doctor --manifest=FILE   # that of kube-scheduler")
-        return Found(Scheduler(name=str(file), file=str(file), configuration=damaged, is_here=True), Mounts())
+        other = "gas doctor --manifest=FILE   # the manifest of kube-scheduler"
+        return _here(str(file), Unseen(f"{file} has no container that runs kube-scheduler", other))
     return _of_files(files, str(file), pod, containers[0])
 
 
 def _is_absent(file: Path) -> bool:
-    """A directory into which one may not look is no sign of that."""
+    """Return whether the file does not exist. In a directory that may not be read it may well exist."""
     try:
         file.stat()
     except OSError as error:
@@ -134,50 +134,57 @@ def _is_absent(file: Path) -> bool:
     return False
 
 
-def _of_files(files: HostFiles, name: str, pod: Details, container: Container) -> Found:
-    mounts = Mounts(pod=pod, container=container)
-    path = flag_value(container, "config")
+def _of_files(files: HostFiles, name: str, pod: DetailedPod, container: DetailedContainer) -> Found:
+    words = _command(container)
+    mounts = Mounts.of(pod.spec.volumes or (), container.volume_mounts or ())
+    path = SchedulerFlags.read(words).values.get(CONFIG)
+    configuration: SchedulerConfiguration | Unseen | None
     if path is None:
-        return Found(Scheduler(name=name, file=NO_CONFIGURATION, configuration=None, is_here=True), mounts)
-    on_host = mounts.host_path(path)
-    if on_host is None:
-        lost = Unseen(
-            f"{name} says --config={path}, and no hostPath of it is mounted there",
-            "gas-configurator   # writes the manifest's volumes anew",
+        file, configuration = NO_CONFIGURATION, None
+    elif (on_host := mounts.host_path(path)) is None:
+        file = path
+        configuration = Unseen(
+            f"{name} has --config={path}, but mounts no hostPath there",
+            "gas-configurator   # adds the volumes to the manifest",
         )
-        return Found(Scheduler(name=name, file=path, configuration=lost, is_here=True), mounts)
-    found = _parsed(files.read(on_host), on_host)
-    return Found(Scheduler(name=name, file=on_host, configuration=found, is_here=True), mounts)
+    else:
+        file, configuration = on_host, _parsed(files.read(on_host), on_host)
+    return Found(Scheduler(name=name, file=file, configuration=configuration, is_here=True), mounts, words)
 
 
-async def _of_pod(api: ApiServer, seen: SeenPod, container: Container, *, is_like_here: bool) -> Found:
-    mounts = Mounts(pod=seen.details, container=container)
-    path = flag_value(container, "config")
+async def _of_pod(api: ApiServer, pod: DetailedPod, container: DetailedContainer, *, is_like_here: bool) -> Found:
+    name, words = f"pod {pod.key}", _command(container)
+    mounts = Mounts.of(pod.spec.volumes or (), container.volume_mounts or ())
+    path = SchedulerFlags.read(words).values.get(CONFIG)
     if path is None:
-        return Found(Scheduler(name=seen.where, file=NO_CONFIGURATION, configuration=None), mounts)
+        return Found(Scheduler(name=name, file=NO_CONFIGURATION, configuration=None), mounts, words)
     if (source := mounts.config_map(path)) is not None:
-        name, key = source
-        return Found(await _of_config_map(api, seen, name, key), mounts)
-    node = seen.pod.node_name
-    elsewhere = Unseen(f"its configuration {path} is a file of node {node}, which cannot be read from here", AS_ROOT)
-    scheduler = Scheduler(name=seen.where, file=path, configuration=elsewhere, is_like_here=is_like_here)
-    return Found(scheduler, mounts)
-
-
-async def _of_config_map(api: ApiServer, seen: SeenPod, name: str, key: str) -> Scheduler:
-    namespace = seen.pod.metadata.namespace or "default"
-    where = f"ConfigMap {namespace}/{name}, key {key}"
-    found: SchedulerConfiguration | Unseen
-    config_map = await looked(
-        get_object(api, f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}", ConfigMap)
+        return Found(await _of_config_map(api, pod, *source), mounts, words)
+    elsewhere = Unseen(
+        f"its configuration {path} is a file on node {pod.node_name}, which cannot be read from here", AS_ROOT
     )
+    scheduler = Scheduler(name=name, file=path, configuration=elsewhere, is_like_here=is_like_here)
+    return Found(scheduler, mounts, words)
+
+
+async def _of_config_map(api: ApiServer, pod: DetailedPod, name: str, key: str) -> Scheduler:
+    namespace = pod.metadata.namespace or "default"
+    where = f"ConfigMap {namespace}/{name}, key {key}"
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
+    found: SchedulerConfiguration | Unseen
+    config_map = await probe(get_object(api, path, ConfigMap))
+    edit = kubectl("edit", "configmap", name, namespace=namespace)
     if isinstance(config_map, Unseen):
         found = config_map
+    elif config_map is None:
+        found = Unseen(
+            f"ConfigMap {namespace}/{name} does not exist", kubectl("get", "configmaps", namespace=namespace)
+        )
     elif (text := (config_map.data or {}).get(key)) is None:
-        found = Unseen(f"{where}: there is no such key", kubectl("edit", "configmap", name, namespace=namespace))
+        found = Unseen(f"{where}: the key does not exist", edit)
     else:
         found = _parsed(text.encode(), where)
-    return Scheduler(name=seen.where, file=where, configuration=found, config_map=(namespace, name))
+    return Scheduler(name=f"pod {pod.key}", file=where, configuration=found, config_map=(namespace, name))
 
 
 def _parsed(content: bytes | Unseen, where: str) -> SchedulerConfiguration | Unseen:
@@ -188,4 +195,4 @@ def _parsed(content: bytes | Unseen, where: str) -> SchedulerConfiguration | Uns
     except NoYamlReader as error:
         return Unseen(str(error), INSTALL_TOOLS)
     except NotAConfiguration as error:
-        return Unseen(f"{where} cannot be understood: {error}", "gas-configurator   # writes one that can")
+        return Unseen(f"{where} cannot be read: {error}", "gas-configurator   # writes a valid one")

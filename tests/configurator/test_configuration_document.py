@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from configurator.errors import BadConfiguration
-from configurator.kubernetes_version import KubernetesVersion
-from configurator.plan import BUILT_IN_TEMPLATE
-from configurator.scheduler_configuration import (
-    SchedulerConfiguration,
+from configurator.configuration_document import (
+    ConfigurationDocument,
     extender_host,
     merged_configuration,
     new_configuration,
     same_certificate_elsewhere,
 )
+from configurator.errors import BadConfiguration
+from configurator.kubernetes_version import KubernetesVersion
+from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.yaml_document import YamlDocument
 from tests.configurator.test_yaml_document import added
 
@@ -94,11 +94,11 @@ parallelism: 8
 """
 
 
-def configuration(text: str) -> SchedulerConfiguration:
-    return SchedulerConfiguration(YamlDocument.parse("config.yaml", text.encode()))
+def configuration(text: str) -> ConfigurationDocument:
+    return ConfigurationDocument(YamlDocument.parse("config.yaml", text.encode()))
 
 
-def new(text: str, minor: int = 34, url: str | None = None, **carried: Any) -> SchedulerConfiguration:
+def new(text: str, minor: int = 34, url: str | None = None, **carried: Any) -> ConfigurationDocument:
     return new_configuration(
         configuration(text),
         version=KubernetesVersion(minor),
@@ -113,7 +113,7 @@ def merged(
     minor: int = 34,
     url: str | None = None,
     carried: Mapping[tuple[str, ...], object] | None = None,
-) -> SchedulerConfiguration:
+) -> ConfigurationDocument:
     return merged_configuration(
         configuration(existing),
         configuration(template),
@@ -251,7 +251,7 @@ def test_version_of_a_configuration_in_use(version: str, minor: int, after: str)
         pytest.param(IN_USE.replace("filterVerb", "bindVerb"), "several extenders that bind", id="another that binds"),
         pytest.param(
             IN_USE.replace("example.com/disk", "gpu.intel.com/i915").replace("filterVerb", "bindVerb"),
-            "manages GPUs in another way",
+            "manages the same GPUs",
             id="another that manages GPUs",
         ),
         pytest.param(

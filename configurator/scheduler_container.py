@@ -1,0 +1,193 @@
+"""Read kube-scheduler's container: the flags of its command line, and where the files it sees come from.
+
+The one place for this: the configurator reads manifests with it, the doctor manifests and pods.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from configurator.errors import ConfiguratorError
+from gas.objects import Volume, VolumeMount
+
+CONFIG = "config"
+
+POLICY_FLAGS = ("policy-config-file", "policy-configmap", "policy-configmap-namespace", "use-legacy-policy-config")
+"""Flags that named a policy with extenders until 1.22. With them, later releases do not start."""
+
+ORIGINAL_POLICY = "scheduler-extender-policy"
+"""The policy that the original's documentation used. The configuration contains its extenders now."""
+
+_SWITCH = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+"""Every spelling of a boolean in Go's flags. A configuration allows only ``true`` and ``false``."""
+
+_NUMBER = re.compile(r"[-+]?([0-9]{1,17}\.?[0-9]{0,17}|\.[0-9]{1,17})([eE][-+]?[0-9]{1,2})?", re.ASCII)
+_INTEGER = re.compile(r"[-+]?([1-9][0-9]{0,9}|0|0[xX][0-9a-fA-F]{1,8}|0[bB][01]{1,31}|0[oO][0-7]{1,11})", re.ASCII)
+
+
+def _switch(text: str) -> bool:
+    if text not in _SWITCH:
+        raise ValueError("true or false")
+    return _SWITCH[text]
+
+
+def _number(text: str) -> int | float:
+    found = float(text) if _NUMBER.fullmatch(text) else None
+    if found is not None and found.is_integer() and abs(found) < 1e17:
+        return int(found)
+    if found is None or "e" in repr(found):
+        raise ValueError("a number such as 50")
+    return found
+
+
+def _integer(text: str) -> int:
+    found = int(text, 0) if _INTEGER.fullmatch(text) else None
+    if found is None or not -(2**31) <= found < 2**31:
+        raise ValueError("a whole number such as 100")
+    return found
+
+
+_CARRIED: Mapping[str, tuple[tuple[str, ...], Callable[[str], object]]] = {
+    "kubeconfig": (("clientConnection", "kubeconfig"), str),
+    "kube-api-content-type": (("clientConnection", "contentType"), str),
+    "kube-api-qps": (("clientConnection", "qps"), _number),
+    "kube-api-burst": (("clientConnection", "burst"), _integer),
+    "profiling": (("enableProfiling",), _switch),
+    "contention-profiling": (("enableContentionProfiling",), _switch),
+    "lock-object-namespace": (("leaderElection", "resourceNamespace"), str),
+    "lock-object-name": (("leaderElection", "resourceName"), str),
+}
+"""Flag -> its path in a configuration, and the parser of its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerFlags:
+    """The flags of kube-scheduler's command line.
+
+    values  name without dashes -> value; the last one if a flag is repeated; ``true`` for a boolean without a value
+    places  name -> indices, among all words, of the words that set it
+    """
+
+    values: Mapping[str, str]
+    places: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def read(cls, words: Sequence[str]) -> SchedulerFlags:
+        """Read the words of ``command`` and then of ``args``. Words that are not flags are skipped."""
+        values: dict[str, str] = {}
+        places: dict[str, tuple[int, ...]] = {}
+        index = 0
+        while index < len(words):
+            word = words[index]
+            used: tuple[int, ...] = (index,)
+            if word.startswith("--") and len(word) > 2:
+                name, equals, value = word[2:].partition("=")
+                if not equals:
+                    value = "true"
+                    if index + 1 < len(words) and _takes(name, words[index + 1]):
+                        value = words[index + 1]
+                        used = (index, index + 1)
+                values[name] = value
+                places[name] = places.get(name, ()) + used
+            index = used[-1] + 1
+        return cls(values, places)
+
+    def configuration(self, *, minor: int) -> dict[tuple[str, ...], object]:
+        """Return path in a configuration -> value for the flags that kube-scheduler ignores once it has a file.
+
+        Otherwise a scheduler with ``--profiling=false`` would serve profiles again, and 1.22 would open the port
+        without TLS that ``--port=0`` had closed.
+
+        Raises ConfiguratorError for a value that kube-scheduler could not parse.
+        """
+        found: dict[tuple[str, ...], object] = {}
+        for name, (path, typed) in _CARRIED.items():
+            if name not in self.values:
+                continue
+            try:
+                found[path] = typed(self.values[name])
+            except ValueError as expected:
+                raise ConfiguratorError(
+                    f"kube-scheduler has --{name}={self.values[name][:200]}, which must go into its configuration; "
+                    f"expected {expected}"
+                ) from None
+        if minor <= 22 and self.values.get("port") == "0":
+            found["healthzBindAddress",] = ""
+            found["metricsBindAddress",] = ""
+        return found
+
+
+def _takes(name: str, following: str) -> bool:
+    """Return whether the word after a flag without ``=`` is its value. For a boolean it never is."""
+    if name in _CARRIED:
+        return _CARRIED[name][1] is not _switch
+    return name == CONFIG or not following.startswith("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A volume as the container sees it at a path."""
+
+    volume: Volume
+    mount: VolumeMount
+
+    @property
+    def path(self) -> str:
+        """The path in the container, without a slash at the end."""
+        return posixpath.normpath(self.mount.mount_path)
+
+    @property
+    def host_path(self) -> str | None:
+        """The directory or file of the node that is mounted there; None for another kind of volume."""
+        if self.volume.host_path is None or self.mount.sub_path_expr:
+            return None
+        return posixpath.join(self.volume.host_path.path, self.mount.sub_path or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """The mounts of one container. Where mounts are nested, the innermost counts."""
+
+    all: tuple[Mount, ...] = ()
+
+    @classmethod
+    def of(cls, volumes: Iterable[Volume], mounts: Iterable[VolumeMount]) -> Mounts:
+        """Join the volumes of a pod with the mounts of a container. Mounts of unknown volumes are left out."""
+        by_name = {volume.name: volume for volume in volumes}
+        return cls(tuple(Mount(by_name[mount.name], mount) for mount in mounts if mount.name in by_name))
+
+    def host_path(self, path: str) -> str | None:
+        """Return where a path of the container lies on the node; None if it is not in a directory of the node."""
+        found = self._innermost(path)
+        if found is None or (host_path := found[0].host_path) is None:
+            return None
+        return posixpath.normpath(posixpath.join(host_path, found[1]))
+
+    def config_map(self, path: str) -> tuple[str, str] | None:
+        """Return name and key of the ConfigMap that contains a file of the container; None if none does."""
+        found = self._innermost(path)
+        if found is None or (source := found[0].volume.config_map) is None:
+            return None
+        file = posixpath.normpath(posixpath.join(found[0].mount.sub_path or "", found[1]))
+        return source.name, next((item.key for item in source.items or () if item.path == file), file)
+
+    def _innermost(self, path: str) -> tuple[Mount, str] | None:
+        """Return the mount that contains the path, and the path inside of it."""
+        wanted = posixpath.normpath(path)
+        around = [mount for mount in self.all if is_within(wanted, mount.path)]
+        if not around:
+            return None
+        mount = max(around, key=lambda each: len(each.path))
+        return mount, wanted[len(mount.path) :].lstrip("/")
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Return whether a path is a directory itself or in it."""
+    wanted, around = posixpath.normpath(path), posixpath.normpath(directory)
+    return wanted == around or wanted.startswith(around.rstrip("/") + "/")

@@ -1,0 +1,132 @@
+"""What pods and nodes say about GPUs, and the dry pod: the question whether a pod with one card would be placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from configurator.scheduler_configuration import CARD_RESOURCES
+from gas.amounts import MalformedQuantity, parse_quantity
+from gas.doctor.probe import Unseen
+from gas.doctor.snapshot import Snapshot
+from gas.intel import names
+from gas.objects import DetailedNode, Pod, Quantity
+
+DRY_POD = "gas-doctor-dry-pod"
+NFD_LABELS = "nfd.node.kubernetes.io/feature-labels"
+"""Annotation in which NFD lists the labels that it has written."""
+
+
+def gpu_nodes(snapshot: Snapshot) -> Iterator[DetailedNode]:
+    """Yield the nodes with a label or a resource about cards. A plugin alone does not count: it runs anywhere."""
+    if isinstance(snapshot.nodes, Unseen):
+        return
+    for node in snapshot.nodes:
+        if snapshot.only_node and node.name != snapshot.only_node:
+            continue
+        if any(name.startswith(names.PREFIX) for name in node.labels) or gpu_amounts(node, capacity=True):
+            yield node
+
+
+def gpu_amounts(node: DetailedNode, *, capacity: bool = False) -> dict[str, int]:
+    """Return resource, without its prefix, -> what is allocatable, or the capacity. Malformed amounts are left out."""
+    status = node.status
+    resources = (status.capacity if capacity else status.allocatable) if status is not None else None
+    return {
+        name.removeprefix(names.PREFIX): amount
+        for name, quantity in (resources or {}).items()
+        if name.startswith(names.PREFIX) and (amount := _amount(quantity)) is not None
+    }
+
+
+def _amount(quantity: Quantity) -> int | None:
+    try:
+        return parse_quantity(quantity)
+    except MalformedQuantity:
+        return None
+
+
+class LabelWriter(StrEnum):
+    """Who wrote the labels that name a node's cards."""
+
+    PLUGIN = "gas-plugin"
+    NFD = "Node Feature Discovery"
+    HAND = "kubectl"
+    OTHER = "another program"
+
+
+def label_writers(node: DetailedNode) -> dict[LabelWriter, str]:
+    """Return who wrote the labels that name the cards -> the manager that the API server recorded for the fields."""
+    found: dict[LabelWriter, str] = {}
+    for fields in node.metadata.managed_fields or ():
+        labels = _nested(fields.fields, "f:metadata", "f:labels")
+        if any(f"f:{name}" in labels for name in (names.GPU_NUMBERS, names.CARDS)):
+            found[_writer(fields.manager)] = fields.manager
+    return found
+
+
+def is_listed_by_nfd(node: DetailedNode) -> bool:
+    """Return whether NFD lists these labels as its own, so that it will remove them."""
+    listed = node.annotations.get(NFD_LABELS, "").split(",")
+    return names.GPU_NUMBERS in listed or names.CARDS in listed
+
+
+def _nested(fields: object, *path: str) -> dict[str, object]:
+    for name in path:
+        fields = fields.get(name) if isinstance(fields, dict) else None
+    return fields if isinstance(fields, dict) else {}
+
+
+def _writer(manager: str) -> LabelWriter:
+    if manager.startswith("gas-plugin"):
+        return LabelWriter.PLUGIN
+    if "nfd" in manager:
+        return LabelWriter.NFD
+    return LabelWriter.HAND if manager.startswith("kubectl") else LabelWriter.OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class DryPod:
+    """A pod that asks for one card and is never created.
+
+    resource  that it asks for, ``gpu.intel.com/i915`` or ``gpu.intel.com/xe``
+    nodes     that the question is about, at least one
+    """
+
+    resource: str
+    nodes: tuple[str, ...]
+
+    def question(self) -> bytes:
+        """Return ExtenderArgs as JSON. The pod has no UID, so the extender does not wait for its bind."""
+        return msgspec.json.encode({"Pod": self._written(), "Nodes": None, "NodeNames": self.nodes})
+
+    def pod(self) -> Pod:
+        """Return the pod as the extender reads it."""
+        return msgspec.convert(self._written(), Pod)
+
+    def _written(self) -> dict[str, object]:
+        asked = {"limits": {self.resource: "1"}, "requests": {self.resource: "1"}}
+        return {
+            "metadata": {"name": DRY_POD, "namespace": "default"},
+            "spec": {"containers": [{"name": "main", "resources": asked}]},
+        }
+
+
+def dry_pod_for(nodes: Iterable[DetailedNode], only: str = "") -> DryPod | None:
+    """Return a dry pod for the resource that most nodes offer, about these nodes; None if no node offers any.
+
+    only  name of the only node to ask about; empty for all
+    """
+    by_resource: dict[str, list[str]] = {}
+    for node in nodes:
+        allocatable = (node.status.allocatable if node.status else None) or {}
+        for resource in CARD_RESOURCES:
+            if (not only or node.name == only) and _amount(allocatable.get(resource, 0)):
+                by_resource.setdefault(resource, []).append(node.name)
+    if not by_resource:
+        return None
+    most = max(by_resource, key=lambda resource: len(by_resource[resource]))
+    return DryPod(most, tuple(by_resource[most]))
