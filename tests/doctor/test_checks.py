@@ -472,7 +472,9 @@ MASTER = program_pod("nfd-master", "registry/nfd/node-feature-discovery:v0.17.0"
     [
         pytest.param({"pods": (plugin_pod("--write-node=nfd"),)}, ["no pod of that runs"], id="needed-and-missing"),
         pytest.param(
-            {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": 0}, ["have not reported any node"], id="no-features"
+            {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": 0},
+            ["have not reported any node"],
+            id="no-features",
         ),
         pytest.param(
             {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": NOT_SEEN}, ["may not"], id="not-seen"

@@ -161,7 +161,7 @@ async def test_a_cluster_where_all_is_well_and_what_breaks_it(doctor: Doctor, be
     code, found = await doctor.findings("--node=gpu-2", "--timeout=2s")
     assert code == 1
     assert [each["check"] for each in found] == ["extender", "dry-pod"]
-    assert "was not reached" in found[0]["message"]
+    assert "cannot be reached" in found[0]["message"]
 
 
 async def test_without_the_control_planes_files_what_could_not_be_seen_is_told(doctor: Doctor) -> None:
