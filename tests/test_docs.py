@@ -13,7 +13,7 @@ from gas.cards import Card
 from gas.daemon.flags import flags_of
 from gas.decision import names as decision
 from gas.intel import names
-from gas.placement import refusal
+from gas.placement import card_rules, refusal
 from gas.plugin.kubelet.device_server import Outcome
 from scripts.reference import PROGRAMS, metrics
 from tests.e2e.accounts import FULL_RULES
@@ -186,7 +186,7 @@ def test_the_page_on_nodes_has_the_annotation(annotation: str) -> None:
 
 REFUSALS = [
     each
-    for each in vars(refusal).values()
+    for each in (vars(refusal) | vars(card_rules)).values()
     if isinstance(each, type) and issubclass(each, refusal.Refusal) and hasattr(each, "kind")
 ]
 
@@ -203,8 +203,8 @@ def test_the_troubleshooting_page_has_each_kind_of_refusal(kind: str) -> None:
         refusal.NoRoom(refusal.Shortage(2, 1, (("millicores", 500),))),
         refusal.FewerCardsThanWanted(4, 2),
         refusal.ResourceNotOnNode("tiles"),
-        refusal.CardsDisabled((Card(0),)),
-        refusal.CardsDisabled((Card(0), Card(1), Card(2))),
+        card_rules.CardsDisabled((Card(0),)),
+        card_rules.CardsDisabled((Card(0), Card(1), Card(2))),
         refusal.NoNumaGroup(None),
         refusal.NoLinkedPairs(1, ()),
         refusal.NoCards(),

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Sequence
 
 from gas.amounts import TILES
 from gas.cards import Card
+from gas.placement.card_rules import closed_cards
 from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import NOTHING, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.plan import Plan, Request
 
 
-def usable_cards(need: PodNeed, inventory: Inventory, *, balanced: bool) -> tuple[Card, ...]:
-    """Return the cards that are not disabled, are allowed and are not denied.
+def usable_cards(need: PodNeed, inventory: Inventory, usage: Usage, *, balanced: bool) -> tuple[Card, ...]:
+    """Return the cards that no rule closes.
 
     They are in natural order, except that the node's preferred card comes first as in `preferred_first`. With a
     balanced resource the preferred card is ignored.
@@ -26,10 +27,8 @@ def usable_cards(need: PodNeed, inventory: Inventory, *, balanced: bool) -> tupl
     cards: Iterable[Card] = inventory.capacity
     if not balanced and inventory.preferred_card is not None:
         cards = preferred_first(inventory.cards, inventory.preferred_card)
-    if not inventory.disabled and need.allowed is None and not need.denied:
-        return tuple(cards)
-    closed = inventory.disabled | need.denied
-    return tuple(card for card in cards if card not in closed and (need.allowed is None or card in need.allowed))
+    closed = closed_cards(need, inventory, usage)
+    return tuple(card for card in cards if card not in closed) if closed else tuple(cards)
 
 
 def preferred_first(cards: Sequence[Card], preferred: Card) -> Sequence[Card]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gas.amounts import gigabytes, is_bytes
 from gas.cards import Card
+from gas.placement.card_rules import CARD_RULES
 from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.linked import pairs
@@ -30,8 +31,10 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
         found = (pairs(request, inventory.cards, inventory.links, free) for request in plan.requests)
         linked = {card for picks in found for pick in picks for card in pick.cards}
 
+    closed = [(rule, rule.closed(need, inventory, usage)) for rule in CARD_RULES]
+
     def detail(card: Card) -> str:
-        parts = _closed(need, inventory, card)
+        parts = [rule.detail for rule, cards in closed if card in cards]
         if need.linked and card not in linked:
             parts.append("no free link to a card with room")
         for place, name in enumerate(plan.names):
@@ -44,18 +47,6 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
         return f"{card}: {'; '.join(parts)}"
 
     return tuple(detail(card) for card in inventory.cards)
-
-
-def _closed(need: PodNeed, inventory: Inventory, card: Card) -> list[str]:
-    """Return the reasons why the pod may not use the card."""
-    parts = []
-    if card in inventory.disabled:
-        parts.append("disabled by a telemetry label")
-    if need.allowed is not None and card not in need.allowed:
-        parts.append("not in the allow list")
-    if card in need.denied:
-        parts.append("in the deny list")
-    return parts
 
 
 def _numbers(name: str, free: int, capacity: int, needed: int) -> str:

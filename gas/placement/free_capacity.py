@@ -40,14 +40,13 @@ class FreeCapacity:
         """Start from what is free on the cards; ``by_tile`` also tracks single tiles, for pods with linked cards."""
         self._first: dict[Card, list[int]] = {}
         self.left: dict[Card, list[int]] = {}
+        tiles_at = plan.names.index(TILES) if TILES in plan.names else None
         for card in cards:
             has = inventory.capacity[card]
             booked = usage.amounts.get(card, NOTHING)
             row = [have - booked.get(name, 0) if (have := has.get(name, 0)) > 0 else NEVER for name in plan.names]
-            if TILES in plan.names and has.get(TILES, 0) > 0:
-                row[plan.names.index(TILES)] = min(
-                    free_amount(inventory, usage, card, TILES), len(free_tiles(inventory, usage, card))
-                )
+            if tiles_at is not None and has.get(TILES, 0) > 0:
+                row[tiles_at] = min(free_amount(inventory, usage, card, TILES), len(free_tiles(inventory, usage, card)))
             self._first[card] = row
             self.left[card] = row * plan.moments
         self._open_tiles: dict[Card, list[set[int]]] = {}

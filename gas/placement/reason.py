@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from gas.amounts import TILES, SortedAmounts
 from gas.cards import Card
 from gas.placement.candidates import card_groups, usable_cards
+from gas.placement.card_rules import CARD_RULES, CardRule, closed_cards
 from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.plan import Plan, Request, plan_of
 from gas.placement.refusal import (
-    AllowListInTheWay,
-    CardsDisabled,
-    DenyListInTheWay,
     FewerCardsThanWanted,
     NoCards,
     NoLinkedPairs,
@@ -146,35 +144,24 @@ def _not_together(plan: Plan) -> NotTogether:
 
 
 def _short_on_usable(question: _Question) -> Shortage | NotTogether:
-    return _what_is_short(question, usable_cards(question.need, question.inventory, balanced=True))
+    return _what_is_short(question, usable_cards(question.need, question.inventory, question.usage, balanced=True))
 
 
-def _enable_cards(question: _Question) -> _Question | None:
-    if not question.inventory.disabled:
-        return None
-    return replace(question, inventory=replace(question.inventory, disabled=frozenset()))
+def _card_rule_obstacle(rule: CardRule) -> _Obstacle:
+    def leave_out(question: _Question) -> _Question | None:
+        if not rule.closed(question.need, question.inventory, question.usage):
+            return None
+        need, inventory = rule.lifted(question.need, question.inventory)
+        return replace(question, need=need, inventory=inventory)
 
+    def refusal(question: _Question) -> Refusal:
+        closed = rule.closed(question.need, question.inventory, question.usage)
+        by_others = closed_cards(*rule.lifted(question.need, question.inventory), question.usage)
+        cards = tuple(card for card in question.inventory.cards if card in closed)
+        by_this_alone = tuple(card for card in cards if card not in by_others)
+        return rule.refusal(by_this_alone or cards, _short_on_usable(question))
 
-def _cards_disabled(question: _Question) -> Refusal:
-    disabled = [card for card in question.inventory.cards if card in question.inventory.disabled]
-    listed = [card for card in disabled if _is_listed(question.need, card)]
-    return CardsDisabled(tuple(listed or disabled))
-
-
-def _is_listed(need: PodNeed, card: Card) -> bool:
-    return card not in need.denied and (need.allowed is None or card in need.allowed)
-
-
-def _without_allow_list(question: _Question) -> _Question | None:
-    if question.need.allowed is None:
-        return None
-    return replace(question, need=replace(question.need, allowed=None))
-
-
-def _without_deny_list(question: _Question) -> _Question | None:
-    if not question.need.denied:
-        return None
-    return replace(question, need=replace(question.need, denied=frozenset()))
+    return _Obstacle(leave_out, refusal)
 
 
 def _across_numa_groups(question: _Question) -> _Question | None:
@@ -185,7 +172,7 @@ def _across_numa_groups(question: _Question) -> _Question | None:
 
 def _no_numa_group(question: _Question) -> Refusal:
     plan = plan_of(question.need)
-    usable = usable_cards(question.need, question.inventory, balanced=True)
+    usable = usable_cards(question.need, question.inventory, question.usage, balanced=True)
     free = FreeCapacity(plan, question.inventory, question.usage, usable)
     groups = card_groups(question.need, question.inventory, usable)
     found = (_shortage(plan, request, groups, free) for request in plan.requests)
@@ -221,9 +208,7 @@ def _only(need: PodNeed, position: int) -> PodNeed:
 
 
 _OBSTACLES = (
-    _Obstacle(_enable_cards, _cards_disabled),
-    _Obstacle(_without_allow_list, lambda question: AllowListInTheWay(_short_on_usable(question))),
-    _Obstacle(_without_deny_list, lambda question: DenyListInTheWay(_short_on_usable(question))),
+    *map(_card_rule_obstacle, CARD_RULES),
     _Obstacle(_across_numa_groups, _no_numa_group),
     _Obstacle(_without_links, _no_linked_pairs),
 )

@@ -2,7 +2,7 @@
 
 kube-scheduler counts equal reasons of all nodes in one event of 1,024 characters. So a sentence names the need and the
 kind of shortage, is the same for nodes that are alike, and lists no cards. `gas.placement.detail` has the numbers card
-by card.
+by card. The refusals of rules that close single cards are in `gas.placement.card_rules`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gas.amounts import SortedAmounts, describe, is_bytes
-from gas.cards import Card
 
 
 @dataclass(frozen=True)
@@ -101,21 +100,6 @@ class FewerCardsThanWanted(Refusal):
 
 
 @dataclass(frozen=True)
-class CardsDisabled(Refusal):
-    """The pod would fit if the disabled cards were not disabled."""
-
-    kind: ClassVar[str] = "cards-disabled"
-    per_card_books: ClassVar[bool] = True
-
-    disabled: tuple[Card, ...]
-
-    def __str__(self) -> str:
-        if len(self.disabled) == 1:
-            return f"{self.disabled[0]} is disabled by a telemetry label"
-        return f"{len(self.disabled)} cards are disabled by telemetry labels"
-
-
-@dataclass(frozen=True)
 class Shortage:
     """The amounts that one container, or the containers that share a card, lack.
 
@@ -169,38 +153,7 @@ class NotTogether(Refusal):
     amounts: SortedAmounts
 
     def __str__(self) -> str:
-        return _not_together(self)
-
-
-@dataclass(frozen=True)
-class _ListInTheWay(Refusal):
-    """The pod would fit without a list that it names. ``short`` is what the usable cards lack."""
-
-    per_card_books: ClassVar[bool] = True
-    where: ClassVar[str]
-
-    short: Shortage | NotTogether
-
-    def __str__(self) -> str:
-        if isinstance(self.short, Shortage):
-            return self.short.sentence(self.where)
-        return _not_together(self.short, f" on the cards {self.where}")
-
-
-@dataclass(frozen=True)
-class AllowListInTheWay(_ListInTheWay):
-    """The pod would fit if its allow list named other cards."""
-
-    kind: ClassVar[str] = "allow-list"
-    where: ClassVar[str] = "in the allow list"
-
-
-@dataclass(frozen=True)
-class DenyListInTheWay(_ListInTheWay):
-    """The pod would fit if its deny list named other cards."""
-
-    kind: ClassVar[str] = "deny-list"
-    where: ClassVar[str] = "outside the deny list"
+        return not_together_sentence(self)
 
 
 @dataclass(frozen=True)
@@ -275,6 +228,7 @@ def in_words(amounts: SortedAmounts) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _not_together(short: NotTogether, where: str = "") -> str:
+def not_together_sentence(short: NotTogether, where: str = "") -> str:
+    """Return the sentence; ``where`` narrows down the cards: ``" on the cards in the allow list"``."""
     total = in_words(short.amounts)
     return f"each of {short.containers} containers fits alone, but not all together{where} ({total} in total)"

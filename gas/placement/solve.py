@@ -38,7 +38,7 @@ class Unsolved(enum.Enum):
 def solve(need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | None, step_limit: int) -> Picks | Unsolved:
     """Return the picks of each request of the need's plan; ``step_limit`` is for all searches together."""
     plan = plan_of(need)
-    usable = usable_cards(need, inventory, balanced=balanced is not None)
+    usable = usable_cards(need, inventory, usage, balanced=balanced is not None)
     free = FreeCapacity(plan, inventory, usage, usable, by_tile=need.linked)
     candidates = Candidates(inventory, usage, plan, free, balanced)
     groups = card_groups(need, inventory, usable)
