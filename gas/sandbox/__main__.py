@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
+from gas.daemon.command import INTERRUPTED, quiet_end_on_signals, run_until_interrupted
 from gas.errors import GasError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -30,8 +28,6 @@ examples:
   kubectl get nodes,pods -A -o yaml > cluster.yaml && python -m gas.sandbox cluster.yaml
   python -m gas.sandbox cluster.yaml -- --balancedResource=millicores"""
 
-Result = TypeVar("Result")
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo and return its exit code.
@@ -43,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return 0 if _show(arguments.file, arguments.svg, flags) else 2
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except (GasError, ExceptionGroup) as error:
         known = _gas_error(error)
         if known is None:
@@ -53,16 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show(file: Path | None, svg: Path | None, flags: Sequence[str]) -> bool:
-    """Run the demo. Return whether every object of the file could be used.
+    """Run the demo. Return whether every object of the file could be used."""
+    with quiet_end_on_signals():
+        from rich.console import Console
 
-    The imports are here so that Ctrl-C works from the start.
-    """
-    from rich.console import Console
-
-    from gas.sandbox.demo.examples import show_examples
-    from gas.sandbox.demo.manifests import read_manifests
-    from gas.sandbox.demo.own_cluster import show_cluster
-    from gas.sandbox.demo.picture import draw
+        from gas.sandbox.demo.examples import show_examples
+        from gas.sandbox.demo.manifests import read_manifests
+        from gas.sandbox.demo.own_cluster import show_cluster
+        from gas.sandbox.demo.picture import draw
 
     console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     if file is not None:
@@ -77,31 +71,6 @@ def _show(file: Path | None, svg: Path | None, flags: Sequence[str]) -> bool:
     if svg is not None:
         svg.write_text(draw(run), encoding="utf-8")
     return True
-
-
-def run_until_interrupted(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine on its own event loop. Raises KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP.
-
-    The first of these signals cancels the work, so that it stops everything that it has started. Further signals are
-    ignored meanwhile: otherwise some of it would keep running.
-    """
-
-    async def interruptible() -> Result:
-        task = asyncio.current_task()
-
-        def interrupt() -> None:
-            if task is not None and not task.cancelling():
-                task.cancel()
-
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, interrupt)
-        return await work
-
-    try:
-        return asyncio.run(interruptible())
-    except asyncio.CancelledError as cancelled:
-        raise KeyboardInterrupt from cancelled
 
 
 def _gas_error(error: BaseException) -> GasError | None:

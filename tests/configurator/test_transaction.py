@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -400,6 +400,15 @@ def test_directory_that_somebody_else_left_under_such_a_name_stays(files: Contro
     assert (other / "x").exists()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also if the tests were started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_signal_during_the_renames_waits_for_their_end(
     files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
