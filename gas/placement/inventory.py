@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -48,7 +47,7 @@ class Inventory:
         for card, amounts in self.capacity.items():
             if amounts and min(amounts.values()) < 0:
                 raise InvalidValue(f"{card}: expected capacities that are not negative, found {dict(amounts)}")
-        if any(card >= following for card, following in pairwise(self.capacity)):
+        if list(self.capacity) != sorted(self.capacity):
             raise InvalidValue(f"expected cards in natural order, found {', '.join(map(str, self.capacity))}")
         for card, closed in self.closed_tiles.items():
             tiles = self.capacity.get(card, NOTHING).get(TILES, 0)
