@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 from gas.amounts import TILES, SortedAmounts, check_sorted
@@ -103,17 +103,7 @@ class PodNeed:
 
     @cached_property
     def _hash(self) -> int:
-        return hash(
-            (
-                self.containers,
-                self.allowed,
-                self.denied,
-                self.same_card,
-                self.linked,
-                self.single_numa,
-                self.count_resources,
-            )
-        )
+        return hash(tuple(getattr(self, each.name) for each in fields(self)))
 
     @cached_property
     def wants_cards(self) -> bool:
