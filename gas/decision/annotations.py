@@ -23,6 +23,17 @@ from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.quoted import quoted
 
 
+class MalformedTiles(MalformedAnnotation):
+    """The cards of a decision are valid, but their tiles are not.
+
+    choice  the decision without tiles
+    """
+
+    def __init__(self, malformed: MalformedAnnotation, choice: Choice) -> None:
+        super().__init__(malformed.annotation, malformed.reason)
+        self.choice = choice
+
+
 def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> dict[str, str]:
     """Return the annotations that state a pod's cards and tiles; none for a pod that wants no cards.
 
@@ -55,8 +66,8 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
 
     Incomplete decisions are accepted, because the original wrote some: cards without tiles, cards of app containers
     without those of init containers, and fewer tiles than needed. The original rounded down where tiles did not divide
-    evenly, and left out the tiles of a card that had too few. Raises MalformedAnnotation if the annotations cannot be a
-    choice for this need.
+    evenly, and left out the tiles of a card that had too few. Raises MalformedTiles if the cards can be a choice for
+    this need but their tiles cannot, and MalformedAnnotation if the cards cannot.
     """
     apps = _app_start(need)
     init, app = need.containers[:apps], need.containers[apps:]
@@ -64,11 +75,18 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
     for_init = pod.annotations.get(names.INIT_CONTAINER_CARDS)
     if not for_apps and (_want_cards(app) or not for_init or not _want_cards(init)):
         return None
-    given = (
-        *_read_given(pod, init, names.INIT_CONTAINER_CARDS, names.INIT_CONTAINER_TILES),
-        *_read_given(pod, app, names.CONTAINER_CARDS, names.CONTAINER_TILES),
+    cards = (
+        *_read_cards(pod, init, names.INIT_CONTAINER_CARDS),
+        *_read_cards(pod, app, names.CONTAINER_CARDS),
     )
-    _check_tiles_apart(need, given)
+    try:
+        given = (
+            *_with_tiles(pod, init, cards[:apps], names.INIT_CONTAINER_CARDS, names.INIT_CONTAINER_TILES),
+            *_with_tiles(pod, app, cards[apps:], names.CONTAINER_CARDS, names.CONTAINER_TILES),
+        )
+        _check_tiles_apart(need, given)
+    except MalformedAnnotation as malformed:
+        raise MalformedTiles(malformed, Choice(tuple(map(ContainerChoice, cards)))) from None
     return Choice(given)
 
 
@@ -109,12 +127,10 @@ def _card_tiles(given: ContainerChoice) -> list[CardTiles]:
     return [(card, tiles) for card, tiles in zip(given.cards, given.tiles, strict=False) if tiles]
 
 
-def _read_given(
-    pod: Pod, containers: Sequence[ContainerNeed], cards_name: str, tiles_name: str
-) -> tuple[ContainerChoice, ...]:
-    """Return the choice of each container from one pair of annotations; empty choices if the annotation is absent."""
+def _read_cards(pod: Pod, containers: Sequence[ContainerNeed], cards_name: str) -> tuple[tuple[Card, ...], ...]:
+    """Return the cards of each container from one annotation; no cards if it is absent."""
     if not (cards_text := pod.annotations.get(cards_name)):
-        return (ContainerChoice(),) * len(containers)
+        return ((),) * len(containers)
     cards = parse_container_cards(cards_text, cards_name)
     _check_places(cards_name, len(cards), len(containers))
     for container, own_cards in zip(containers, cards, strict=True):
@@ -124,8 +140,19 @@ def _read_given(
                 cards_name,
                 f"expected {container.count} card(s) for container {quoted(container.name)}, found {len(own_cards)}",
             )
-    if not (tiles_text := pod.annotations.get(tiles_name)):
-        return tuple(ContainerChoice(own_cards) for own_cards in cards)
+    return cards
+
+
+def _with_tiles(
+    pod: Pod,
+    containers: Sequence[ContainerNeed],
+    cards: Sequence[tuple[Card, ...]],
+    cards_name: str,
+    tiles_name: str,
+) -> tuple[ContainerChoice, ...]:
+    """Return the choice of each container: its cards, and their tiles from one annotation."""
+    if not pod.annotations.get(cards_name) or not (tiles_text := pod.annotations.get(tiles_name)):
+        return tuple(map(ContainerChoice, cards))
     tiles = parse_container_tiles(tiles_text, tiles_name)
     _check_places(tiles_name, len(tiles), len(containers))
     return tuple(
@@ -187,6 +214,8 @@ def _decided(pod: Pod, need: PodNeed) -> tuple[ContainerChoice, ...]:
     """Return the decision of each container; empty choices if there is no readable decision."""
     try:
         choice = read_choice(pod, need)
+    except MalformedTiles as malformed:
+        choice = malformed.choice
     except MalformedAnnotation:
         choice = None
     return choice.containers if choice else (ContainerChoice(),) * len(need.containers)

@@ -29,11 +29,13 @@ class MalformedAnnotation(GasError):
     """An annotation about cards or tiles is invalid.
 
     annotation  its name
+    reason      what is wrong with it
     """
 
     def __init__(self, annotation: str, reason: str) -> None:
         super().__init__(f"annotation {annotation}: {reason}")
         self.annotation = annotation
+        self.reason = reason
 
 
 def format_container_cards(containers: Sequence[Sequence[Card]]) -> str:

@@ -32,8 +32,7 @@ from gas.extender.readiness import Readiness
 from gas.extender.requeuer import Requeuer
 from gas.objects import Node, Pod
 from gas.placement.place import DEFAULT_STEP_LIMIT
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import NeedOptions
+from gas.vocabulary import NeedOptions, Vocabularies
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class Extender:
 
     def __init__(self, api: ApiServer, flags: Flags, metrics: Metrics) -> None:
         options = Options(
-            vocabularies=DEFAULT,
+            vocabularies=Vocabularies(flags.vocabularies),
             need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist),
             balanced=flags.balanced_resource,
             step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,

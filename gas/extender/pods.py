@@ -190,6 +190,9 @@ class Pods:
             self._ledger.confirm(uid)
             return Trouble(f"it stays booked as decided, its annotations were damaged later: {malformed}")
         footprint = written.footprint
+        if written.lacks_tiles and booked is not None:
+            self._ledger.confirm(uid)
+            return Trouble("it stays booked as decided, its annotation of tiles was damaged later")
         if footprint is None:
             if booked is None and written.doubt:
                 return Trouble(f"its cards are not booked: {written.doubt}")

@@ -1,4 +1,4 @@
-"""The scheduler's port: two verbs over HTTP, everything around them checked, nothing decided."""
+"""The scheduler's port: two verbs over HTTP. Checks everything around them and decides nothing."""
 
 from __future__ import annotations
 
@@ -13,19 +13,37 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gas.daemon.early_responses import EarlyResponses
+from gas.errors import GasError
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
-from gas.extender.request_body import BodyTooLarge, BodyTooSlow, ClientGone, read_body
 from gas.extender.wire import BadRequest, Unreadable, encode_error
 
 logger = logging.getLogger(__name__)
 
 INTERNAL_ERROR = "internal error, see the extender's log"
 LONGEST_CONTENT_LENGTH = 18
-"""Digits; more of them are over every limit."""
+"""Digits; a number with more is over every limit."""
 
 Verb = Callable[[bytes], Awaitable[bytes]]
 """The body of a request -> the body of the response. May raise Unreadable, BadRequest or NotReady."""
+
+
+class BodyTooLarge(GasError):
+    """The body is too large (status 413); the rest of it is not read."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request's body is over the limit of {limit} bytes; see --max-request-bytes")
+
+
+class BodyTooSlow(GasError):
+    """The body did not come in time (status 408)."""
+
+    def __init__(self, patience: float) -> None:
+        super().__init__(f"the request's body was not complete after {patience:g} s")
+
+
+class ClientGone(Exception):
+    """The client closed the connection and waits for no response."""
 
 
 def extender_app(
@@ -36,14 +54,14 @@ def extender_app(
     max_body: int,
     body_timeout: float,
 ) -> ASGIApp:
-    """What kube-scheduler talks to.
+    """Return the application that kube-scheduler calls.
 
-    filter_nodes, bind_pod  the verbs; each counts what came of a request that it was given
+    filter_nodes, bind_pod  the verbs; each counts the results of its requests
     max_body                bytes of the largest body that is read
     body_timeout            seconds from a request's headers to the end of its body
 
-    A path that is none, prioritize too, and a content type that is not JSON are answered with 404, another
-    method with 405, what is not JSON at all with 404, all else with 200 (contract E10.6 to E10.9).
+    The status is 404 for an unknown path (prioritize is one), for a content type other than JSON and for a body that
+    is not JSON, 405 for another method, and 200 for everything else (contract E10.6 to E10.9).
 
     A verb that is not ready ends its connection with the answer (``Connection: close``): a Service chooses among the
     replicas for each new connection only, so the next request can reach the replica that leads. No other connection
@@ -63,12 +81,12 @@ def extender_app(
     )
 
 
-class _Answer(Response):
+class _Json(Response):
     media_type = "application/json"
 
 
 class _VerbEndpoint:
-    """From a request to a body for the verb, and from whatever comes of it to an answer."""
+    """Turns a request into a body for the verb, and its result or error into a response."""
 
     def __init__(self, name: str, verb: Verb, metrics: Metrics, max_body: int, body_timeout: float) -> None:
         self._name = name
@@ -80,23 +98,23 @@ class _VerbEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = perf_counter()
         try:
-            answer = await self._answer(scope, receive)
+            response = await self._respond(scope, receive)
         except ClientGone:
             self._count("client-gone")
             return
         self._metrics.request_seconds.labels(self._name).observe(perf_counter() - started)
-        await answer(scope, receive, send)
+        await response(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+    async def _respond(self, scope: Scope, receive: Receive) -> Response:
         headers = Headers(scope=scope)
         content_type = headers.get("content-type", "")
         if content_type.partition(";")[0].strip().lower() != "application/json":
             found = content_type[:80] or "none"
             return self._problem(404, "wrong-content-type", f"expected application/json, found {found}")
         if scope["method"] != "POST":
-            answer = self._problem(405, "wrong-method", f"expected POST, found {scope['method']}")
-            answer.headers["allow"] = "POST"
-            return answer
+            response = self._problem(405, "wrong-method", f"expected POST, found {scope['method']}")
+            response.headers["allow"] = "POST"
+            return response
         try:
             body = await read_body(
                 receive,
@@ -104,7 +122,7 @@ class _VerbEndpoint:
                 limit=self._max_body,
                 patience=self._body_timeout,
             )
-            return _Answer(await self._verb(body))
+            return _Json(await self._verb(body))
         except BodyTooLarge as error:
             return self._problem(413, "too-large", str(error))
         except BodyTooSlow as error:
@@ -114,10 +132,10 @@ class _VerbEndpoint:
         except BadRequest as error:
             return self._problem(200, "bad-request", str(error))
         except NotReady as error:
-            answer = self._problem(200, "not-ready", str(error))
+            response = self._problem(200, "not-ready", str(error))
             if scope["http_version"] != "2":  # HTTP/2 has no such header, and is not offered
-                answer.headers["connection"] = "close"
-            return answer
+                response.headers["connection"] = "close"
+            return response
         except ClientGone:
             raise
         except Exception:
@@ -126,31 +144,31 @@ class _VerbEndpoint:
 
     def _problem(self, status: int, result: str, sentence: str) -> Response:
         self._count(result)
-        return _Answer(encode_error(sentence), status)
+        return _Json(encode_error(sentence), status)
 
     def _count(self, result: str) -> None:
         self._metrics.requests.labels(self._name, result).inc()
 
 
 def _to_its_end(verb: Verb) -> Verb:
-    """A verb that, once begun, is not broken off because its connection breaks."""
+    """Return a verb that, once begun, is not cancelled when its connection breaks."""
 
-    async def answer(body: bytes) -> bytes:
+    async def run(body: bytes) -> bytes:
         running = asyncio.ensure_future(verb(body))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             await asyncio.wait([running])
             if not running.cancelled() and (error := running.exception()) is not None:
-                logger.warning("a request failed whose connection had broken: %s", error)
+                logger.warning("a request whose connection had broken failed: %s", error)
             raise
 
-    return answer
+    return run
 
 
 async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
     sentence = "unknown path: expected /scheduler/filter or /scheduler/bind"
-    await _Answer(encode_error(sentence), 404)(scope, receive, send)
+    await _Json(encode_error(sentence), 404)(scope, receive, send)
 
 
 def _declared_length(headers: Headers) -> int | None:
@@ -158,3 +176,33 @@ def _declared_length(headers: Headers) -> int | None:
     if not (text.isascii() and text.isdigit()):
         return None
     return int(text) if len(text) <= LONGEST_CONTENT_LENGTH else 10**LONGEST_CONTENT_LENGTH
+
+
+async def read_body(receive: Receive, *, declared: int | None, limit: int, patience: float) -> bytes:
+    """Read the whole body of a request.
+
+    declared  Content-Length, None if there is none; a body that is declared too large is not read at all
+    limit     bytes
+    patience  seconds from now until the end of the body
+
+    Raises BodyTooLarge, BodyTooSlow, ClientGone.
+    """
+    if declared is not None and declared > limit:
+        raise BodyTooLarge(limit)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(patience):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise ClientGone
+                piece = message.get("body", b"")
+                size += len(piece)
+                if size > limit:
+                    raise BodyTooLarge(limit)
+                pieces.append(piece)
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+    except TimeoutError:
+        raise BodyTooSlow(patience) from None

@@ -1,19 +1,22 @@
-"""TLS for the extender's port: the serving pair, the clients' authorities, and their renewal meanwhile."""
+"""Certificates of the extender's port: its own, those of the clients' authorities, and their renewal."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import logging
+import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
 from gas.errors import GasError
-from gas.extender.certificate_dates import MalformedCertificate, end_dates
-from gas.extender.client_names import CheckedConnection, NamedClients
 from gas.extender.metrics import Metrics
+from gas.extender.tls_connection import CheckingContext, SchedulerConnection
 
 logger = logging.getLogger(__name__)
 
@@ -21,15 +24,21 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: forward secrecy and authenticated encryption only. TLS 1.3 has nothing else."""
 
 ALPN = ("http/1.1",)
-"""Go's client keeps only two idle HTTP/1.1 connections, so that one bind in three or four pays for a handshake; over
-HTTP/2 every request would pay for frames and header tables in Python, which is as much with the usual questions and
-more with large ones (docs/performance.md, HTTP)."""
+"""Go's client keeps only two idle HTTP/1.1 connections, so one bind in three or four needs a handshake. Over HTTP/2
+every request would pay for frames and header tables in Python: as much for usual requests, more for large ones
+(docs/performance.md, HTTP)."""
 
-LOOK_PERIOD = 5.0
-"""Seconds between two looks at the certificate files."""
+CHECK_PERIOD = 5.0
+"""Seconds between two checks of the certificate files."""
 
 LARGEST_FILE = 1024 * 1024
-"""Bytes; no PEM file of ours comes near."""
+"""Bytes read of a PEM file; real ones are far smaller."""
+
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
+_SEQUENCE = 0x30
+_EXPLICIT_VERSION = 0xA0
+_UTC_TIME = 0x17
+_GENERALIZED_TIME = 0x18
 
 
 class BadCertificate(GasError):
@@ -48,15 +57,15 @@ class CertificateFiles:
     cacert: Path
 
     def read(self) -> tuple[str, str, str]:
-        """What is in them now, in the order of the fields. Raises BadCertificate."""
+        """Return the present contents, in the order of the fields. Raises BadCertificate."""
         return _read("cert", self.cert), _read("key", self.key), _read("cacert", self.cacert)
 
 
 class LiveContext(ssl.SSLContext):
     """A server context whose every new connection gets the newest certificates.
 
-    It is never used for a connection itself: ``current`` is, which may be another one each time. So an authority
-    that was withdrawn is gone with the next connection; a context in use can only be given more of them.
+    It is never used for a connection itself; ``current`` is, which may be replaced at any time. So an authority that
+    was withdrawn is gone with the next connection; to a context in use, authorities can only be added.
     """
 
     current: ssl.SSLContext
@@ -75,8 +84,8 @@ class LiveContext(ssl.SSLContext):
 class ServingCertificates:
     """The context to serve with, from files that are read at the start and again when they change.
 
-    Raises BadCertificate when they cannot be used at the start. Later the ones in use stay until the new ones
-    can be used; why they cannot is logged and counted once.
+    Raises BadCertificate if the files cannot be used at the start. Later, the certificates in use stay until the new
+    ones can be used; the reason why they cannot is logged and counted once.
 
     context  to serve with
     """
@@ -93,41 +102,41 @@ class ServingCertificates:
         self._metrics = metrics
         self._allowed_names = allowed_names
         self._alpn = list(alpn)
-        self._trouble = ""
+        self._problem = ""
         self._used = self._found = files.read()
         self.context = LiveContext(ssl.PROTOCOL_TLS_SERVER)
-        self._take_over(self._found)
+        self._use(self._found)
 
-    def look(self) -> bool:
-        """Take over files that changed. Answers whether others are in use now than before.
+    def reload(self) -> bool:
+        """Use files that changed. Return whether other certificates are in use now than before.
 
-        Two looks in a row must find the same, since somebody may still be writing them at the first.
+        Two calls in a row must find the same contents, since the files may still be being written at the first.
         """
         try:
             found = self._files.read()
             settled = found == self._found
             self._found = found
             if found == self._used:
-                self._trouble = ""
+                self._problem = ""
                 return False
             if not settled:
                 return False
-            self._take_over(found)
+            self._use(found)
         except BadCertificate as bad:
             self._report(str(bad))
             return False
-        self._trouble = ""
+        self._problem = ""
         self._metrics.certificate_reloads.labels("used").inc()
-        logger.info("took over changed certificates", extra={"cert": self._files.cert})
+        logger.info("serving with changed certificates", extra={"cert": self._files.cert})
         return True
 
-    async def watch(self, period: float = LOOK_PERIOD) -> NoReturn:
-        """Look every ``period`` seconds, until cancelled."""
+    async def watch(self, period: float = CHECK_PERIOD) -> NoReturn:
+        """Check the files every ``period`` seconds, until cancelled."""
         while True:
             await asyncio.sleep(period)
-            self.look()
+            self.reload()
 
-    def _take_over(self, contents: tuple[str, str, str]) -> None:
+    def _use(self, contents: tuple[str, str, str]) -> None:
         cert, key, cacert = contents
         cert_end = _end("cert", self._files.cert, cert)
         cacert_end = _end("cacert", self._files.cacert, cacert)
@@ -136,8 +145,8 @@ class ServingCertificates:
         self._metrics.certificate_expiry.labels("cert").set(cert_end)
         self._metrics.certificate_expiry.labels("cacert").set(cacert_end)
 
-    def _load(self, key: str) -> NamedClients:
-        context = NamedClients(ssl.PROTOCOL_TLS_SERVER)
+    def _load(self, key: str) -> CheckingContext:
+        context = CheckingContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)
         context.set_alpn_protocols(self._alpn)
@@ -145,7 +154,7 @@ class ServingCertificates:
         context.num_tickets = 0
         context.verify_mode = ssl.CERT_REQUIRED
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # every one in --cacert is trusted, as Go does
-        context.sslobject_class = CheckedConnection
+        context.sslobject_class = SchedulerConnection
         context.allowed = self._allowed_names
         context.on_refused = self._count_refused
         self._load_authorities(context)
@@ -177,12 +186,12 @@ class ServingCertificates:
     def _count_refused(self, reason: str) -> None:
         self._metrics.refused_clients.labels(reason).inc()
 
-    def _report(self, trouble: str) -> None:
-        if trouble == self._trouble:
+    def _report(self, problem: str) -> None:
+        if problem == self._problem:
             return
-        self._trouble = trouble
+        self._problem = problem
         self._metrics.certificate_reloads.labels("failed").inc()
-        logger.error("changed certificates cannot be used, those before stay in use: %s", trouble)
+        logger.error("changed certificates cannot be used, the previous ones stay in use: %s", problem)
 
 
 def _read(flag: str, file: Path) -> str:
@@ -194,7 +203,7 @@ def _read(flag: str, file: Path) -> str:
 
 
 def _end(flag: str, file: Path, pem: str) -> float:
-    """When the first of the certificates that have to hold ends: the serving one, or any authority."""
+    """Return when the serving certificate ends, or the first of the authorities, in seconds since the epoch."""
     try:
         ends = end_dates(pem)
     except MalformedCertificate as error:
@@ -206,3 +215,59 @@ def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "it is damaged").replace("_", " ").lower()
     return error.strerror or str(error)
+
+
+class MalformedCertificate(ValueError):
+    """The text contains no certificate, or one whose dates cannot be found."""
+
+
+def end_dates(pem: str) -> list[float]:
+    """Return when each certificate in a PEM text ends, in seconds since the epoch, in the order of the text.
+
+    The ssl module does not tell this about certificates of its own side. Raises MalformedCertificate if there is no
+    certificate or one of them is damaged.
+    """
+    blocks = _PEM.findall(pem)
+    if not blocks:
+        raise MalformedCertificate("no PEM certificate in it")
+    try:
+        return [_end_date(base64.b64decode("".join(block.split()), validate=True)) for block in blocks]
+    except (binascii.Error, IndexError, ValueError) as error:
+        raise MalformedCertificate(f"a damaged certificate in it ({error})") from None
+
+
+def _end_date(der: bytes) -> float:
+    """Return the second date of Validity, which comes after version, serial, signature and issuer (RFC 5280, 4.1)."""
+    _, certificate = _element(der, 0, _SEQUENCE)
+    _, body = _element(certificate, 0, _SEQUENCE)
+    at = 0
+    if body[0] == _EXPLICIT_VERSION:
+        at, _ = _element(body, at)
+    for _member in ("serial number", "signature", "issuer"):
+        at, _ = _element(body, at)
+    _, validity = _element(body, at, _SEQUENCE)
+    at, _ = _element(validity, 0)
+    kind = validity[at]
+    _, end = _element(validity, at)
+    text = end.decode("ascii")
+    if kind == _UTC_TIME:
+        text = ("19" if text >= "50" else "20") + text
+    elif kind != _GENERALIZED_TIME:
+        raise ValueError("no date where one should be")
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def _element(data: bytes, at: int, expected: int | None = None) -> tuple[int, bytes]:
+    """Return where the element after the one at ``at`` begins, and the content of the one at ``at`` (DER)."""
+    if expected is not None and data[at] != expected:
+        raise ValueError("not the structure of a certificate")
+    length = data[at + 1]
+    start = at + 2
+    if length & 0x80:
+        size = length & 0x7F
+        length = int.from_bytes(data[start : start + size], "big")
+        start += size
+    end = start + length
+    if end > len(data):
+        raise ValueError("it ends too early")
+    return end, data[start:end]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gas.amounts import TILES
-from gas.decision.annotations import read_receipt
+from gas.decision.annotations import MalformedTiles, read_receipt
 from gas.decision.text import MalformedAnnotation
 from gas.objects import Pod
 from gas.placement.choice import Footprint, footprint
@@ -20,16 +20,18 @@ class WrittenCards:
 
     footprint   None if nothing readable says which cards
     is_receipt  whether the device plugin says so, rather than the decision
+    lacks_tiles whether the tiles are malformed, so that only cards and amounts are known
     doubt       a sentence about an annotation that is wrong; empty if all are right
     """
 
     footprint: Footprint | None
     is_receipt: bool = False
+    lacks_tiles: bool = False
     doubt: str = ""
 
 
 def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary | None, node: NodeFacts | None) -> WrittenCards:
-    """Read a bound pod's annotations. Raises MalformedAnnotation if the decision itself cannot be read.
+    """Read a bound pod's annotations. Raises MalformedAnnotation if the cards of the decision cannot be read.
 
     vocabulary  the one that the pod is written in
     node        what is known of the pod's node, None if nothing is
@@ -48,13 +50,18 @@ def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary | None, node: 
         if not (missing := _missing_cards(received, node)):
             return WrittenCards(received, is_receipt=True)
         doubt = f"its receipt is not believed: node {pod.node_name} does not have {missing}"
-    choice = vocabulary.read_choice(pod, need, node) if vocabulary else None
+    lacks_tiles = False
+    try:
+        choice = vocabulary.read_choice(pod, need, node) if vocabulary else None
+    except MalformedTiles as malformed:
+        choice, lacks_tiles = malformed.choice, True
+        doubt = doubt or f"its cards are booked, but not its tiles: {malformed}"
     if choice is None:
         return WrittenCards(None, doubt=doubt)
     decided = footprint(need, choice)
     if not doubt and (missing := _missing_cards(decided, node)):
         doubt = f"it is booked as written on it, but node {pod.node_name} does not have {missing}"
-    return WrittenCards(decided, doubt=doubt)
+    return WrittenCards(decided, lacks_tiles=lacks_tiles, doubt=doubt)
 
 
 def _missing_cards(held: Footprint, node: NodeFacts | None) -> str:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gas.extender.client_names import CheckedConnection, NamedClients
+from gas.extender.tls_connection import CheckingContext, SchedulerConnection
 from tests.deploy.manifests import COMPONENTS
 
 (ALLOWED,) = re.findall(
@@ -56,9 +56,9 @@ def kubeadm_authority(directory: Path, name: str) -> tuple[Path, Path]:
 
 def shake_hands(certificate: Path, key: Path) -> None:
     """The extender's side and a client that shows this certificate. Raises ssl.SSLError when it is turned away."""
-    serving = NamedClients(ssl.PROTOCOL_TLS_SERVER)
+    serving = CheckingContext(ssl.PROTOCOL_TLS_SERVER)
     serving.verify_mode = ssl.CERT_REQUIRED
-    serving.sslobject_class = CheckedConnection
+    serving.sslobject_class = SchedulerConnection
     serving.allowed = frozenset(ALLOWED.split(","))
     serving.load_verify_locations(certificate)
     serving.load_cert_chain(certificate, key)

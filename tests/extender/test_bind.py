@@ -11,12 +11,12 @@ import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable, OutcomeUnknown
 from gas.extender.readiness import NotReady
-from gas.extender.wire import Unreadable
+from gas.extender.wire import BindingArgs, Unreadable
 from gas.objects import Pod
 from tests.builders import container, node, pod_json
 from tests.extender.binding import IN_PROGRESS, HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
-from tests.extender.decider import as_pod, booked_cards
+from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.extender.eventually import turns
 
 
@@ -296,3 +296,36 @@ async def test_every_failure_is_told_to_the_filters_that_wait(error: Exception) 
     assert await decider.bind(gpu_pod(), "n1") == str(error)
     assert (await asking)["NodeNames"] == ["n1"]
     await decider.binder.settle()
+
+
+class TestTimestamps:
+    """``gas-ts`` rises on each node, whatever the clock does: the device plugin orders the node's pods by it."""
+
+    # contract E3.4
+    @pytest.mark.parametrize("second", [999.0, 1000.0])
+    def test_it_rises_when_the_clock_stands_still_or_is_set_back(self, second: float) -> None:
+        decider = following()
+        first = reserved(decider, "a", now=1000.0)
+        assert first == 1000 * 10**9
+        assert reserved(decider, "b", now=second) == first + 1
+        assert reserved(decider, "c", node="n2", now=second) == int(second * 10**9)
+
+    def test_it_is_later_than_what_a_leader_with_another_clock_wrote(self) -> None:
+        decider = following()
+        written = {"gas-container-cards": "card0", "gas-ts": str(1005 * 10**9)}
+        decider.pods.changed(as_pod(gpu_pod(name="a", uid="a", node="n1", annotations=written)))
+        assert reserved(decider, "b", now=1000.0) == 1005 * 10**9 + 1
+
+    @pytest.mark.parametrize("text", ["9" * 19, "9" * 5000, "-5", "soon", "\u0661"])
+    def test_a_timestamp_that_the_extender_cannot_have_written_is_ignored(self, text: str) -> None:
+        decider = following()
+        written = {"gas-container-cards": "card0", "gas-ts": text}
+        decider.pods.changed(as_pod(gpu_pod(name="a", uid="a", node="n1", annotations=written)))
+        assert reserved(decider, "b", now=1000.0) == 1000 * 10**9
+
+
+def reserved(decider: DrivenDecider, name: str, *, now: float, node: str = "n1") -> int:
+    """Reserve cards for a new pod and return its timestamp."""
+    args = BindingArgs(pod_name=name, pod_namespace="default", pod_uid=name, node=node)
+    pod = as_pod(pod_json(container(i915=1, millicores=1), name=name, uid=name))
+    return int(decider.reserve(args, pod, now=now)["gas-ts"])

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.extender.certificate_dates import MalformedCertificate, end_dates
+from gas.extender.tls import MalformedCertificate, end_dates
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 

@@ -513,3 +513,37 @@ class TestAnnotationsAndTheNodesCards:
         followed.pods.changed(gpu_pod("card77"))
         assert followed.booked() == "card77 on n1, held"
         assert not followed.mismatches
+
+
+class TestMalformedTiles:
+    """Readable cards count although the annotation of tiles beside them cannot be read."""
+
+    def tiled(self, tiles: str) -> Pod:
+        written = {"gas-container-cards": "card1", "gas-container-tiles": tiles}
+        return pod(container(i915=1, tiles=1), node="n1", uid="u1", annotations=written)
+
+    @pytest.mark.parametrize("tiles", ["card1:gt", "card0:gt0", "card1:gt0+gt1", "card1:gt0|card1:gt1"])
+    def test_the_cards_are_booked_and_the_tiles_are_reported(self, tiles: str) -> None:
+        followed = Followed()
+        followed.pods.changed(self.tiled(tiles))
+        assert followed.booked() == "card1 on n1, held"
+        assert followed.ledger.usage("n1").amounts[Card(1)] == {"i915": 1, "tiles": 1}
+        assert "its cards are booked, but not its tiles: annotation gas-container-tiles" in followed.mismatches[0]
+        assert followed.rebuilt() == followed.books()
+        followed.pods.changed(self.tiled("card1:gt0"))
+        assert followed.ledger.usage("n1").tiles == {}, "a later edit is not believed"
+
+    def test_a_pod_that_is_booked_already_keeps_its_tiles(self) -> None:
+        followed = Followed()
+        followed.pods.changed(self.tiled("card1:gt0"))
+        books = followed.books()
+        followed.pods.changed(self.tiled("card1:gt9|"))
+        assert followed.books() == books
+        assert "its annotation of tiles was damaged later" in followed.mismatches[0]
+
+    def test_a_receipt_beside_them_is_believed(self) -> None:
+        followed = Followed()
+        damaged = self.tiled("card1:gt")
+        damaged.metadata.annotations["gas-allocated-cards"] = "card0"  # type: ignore[index]
+        followed.pods.changed(damaged)
+        assert followed.booked() == "card0 on n1, held"

@@ -189,8 +189,8 @@ def test_changed_certificates_serve_the_next_connection_and_leave_open_ones(auth
     with running(app, tls=certificates.context, client=client_tls) as served, served.connect() as before:
         assert isinstance(before, ssl.SSLSocket)
         authority.issue("server")
-        certificates.look()
-        assert certificates.look()
+        certificates.reload()
+        assert certificates.reload()
         with served.connect() as after:
             assert isinstance(after, ssl.SSLSocket)
             assert (before.getpeercert() or {})["serialNumber"] != (after.getpeercert() or {})["serialNumber"]

@@ -68,8 +68,8 @@ def reloads(metrics: Metrics, result: str) -> float:
 
 
 def look_twice(certificates: ServingCertificates) -> bool:
-    certificates.look()
-    return certificates.look()
+    certificates.reload()
+    return certificates.reload()
 
 
 class TestClients:
@@ -236,10 +236,10 @@ class TestRenewal:
         authority.issue("server")
         new_key = files.key.read_bytes()
         files.key.write_bytes(key)  # the new certificate is there, its key not yet
-        assert not certificates.look()
+        assert not certificates.reload()
         files.key.write_bytes(new_key)
-        assert not certificates.look()
-        assert certificates.look()
+        assert not certificates.reload()
+        assert certificates.reload()
         assert reloads(metrics, "failed") == 0
         assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
@@ -302,7 +302,7 @@ class TestRenewal:
         else:
             files.cacert.write_text("nothing")
         for _ in range(4):
-            assert not certificates.look()
+            assert not certificates.reload()
         assert reloads(metrics, "failed") == 1
         assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
         assert self.serial(certificates, authority, scheduler) == before

@@ -12,11 +12,12 @@ from gas.amounts import sorted_amounts
 from gas.cards import Card
 from gas.extender.filter import in_turns
 from gas.extender.nodes import Nodes
-from gas.extender.time_budget import FEWER_STEPS, TURN
 from gas.extender.verdicts import (
+    FEWER_STEPS,
     FITS,
     FITS_PREFERRED,
     MOST_NEEDS,
+    TURN,
     Verdict,
     Verdicts,
 )
@@ -229,7 +230,7 @@ def test_needs_are_forgotten_too_when_those_known_are_asked_about_more_nodes(
 
 
 class TestHardSearches:
-    """A pod made to be hard must not stop everybody else: `gas.extender.time_budget` says how much each node gets."""
+    """A pod made to be hard must not stop other work: `TimeBudget` says how many steps each node gets."""
 
     @pytest.fixture
     def time_goes_by(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
