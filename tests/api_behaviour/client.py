@@ -1,4 +1,4 @@
-"""A bare client of the Kubernetes API for the behaviour suite: it shows what came over the wire and hides nothing."""
+"""A minimal client of the Kubernetes API for the behaviour suite. It returns what the server sent, unchanged."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json-patch+json"
 
 PATIENCE = 20
-"""Seconds after which something that should have come is missing; a busy machine needs far less."""
+"""Seconds after which a test gives up waiting. A busy machine needs far less."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
+    """A response: its HTTP status and its decoded body."""
+
     code: int
     body: Any
 
@@ -38,12 +40,12 @@ class Answer:
 
     @property
     def names(self) -> list[str]:
-        """The names of the items of a list, in its order."""
+        """Return the names of the items of a list, in their order."""
         return [item["metadata"]["name"] for item in self.body["items"]]
 
     @property
     def refusal(self) -> tuple[int, str]:
-        """Code and reason of a Status, checked to be one."""
+        """Return code and reason of a Status. Fails if the body is not one."""
         assert self.body["kind"] == "Status", self.body
         assert self.body["status"] == "Failure", self.body
         assert self.body["code"] == self.code, self.body
@@ -57,19 +59,19 @@ class Events:
         self._content = content
 
     async def next(self) -> tuple[str, Any]:
-        """The next (type, object)."""
+        """Return the next event as (type, object)."""
         line = await asyncio.wait_for(self._content.readline(), PATIENCE)
         assert line, "the watch ended where an event was expected"
         event = json.loads(line)
         return event["type"], event["object"]
 
     async def seen(self, count: int) -> list[tuple[str, str]]:
-        """The next ``count`` events as (type, name)."""
+        """Return the next ``count`` events as (type, name)."""
         found = [await self.next() for _ in range(count)]
         return [(word, value["metadata"]["name"]) for word, value in found]
 
     async def rest(self) -> list[tuple[str, Any]]:
-        """All events until the watch ends by itself."""
+        """Return all events until the watch ends by itself."""
         text = await asyncio.wait_for(self._content.read(), PATIENCE)
         events = [json.loads(line) for line in text.splitlines()]
         return [(event["type"], event["object"]) for event in events]
@@ -77,10 +79,10 @@ class Events:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeApi:
-    """The API under test, and a namespace of its own for one test.
+    """The API under test, and a namespace for one test.
 
-    compact    make all older versions unavailable; None where that cannot be done
-    powerless  headers of a user without any permission; None where there is none
+    compact    makes all older versions unavailable; None if that is not possible
+    powerless  headers of a user without any permission; None if there is none
     """
 
     session: aiohttp.ClientSession
@@ -100,19 +102,19 @@ class KubeApi:
     def events(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}/events"
 
-    async def get(self, path: str, **query: str) -> Answer:
+    async def get(self, path: str, **query: str) -> Response:
         return await self.send("GET", path, query=query)
 
-    async def post(self, path: str, value: Any) -> Answer:
+    async def post(self, path: str, value: Any) -> Response:
         return await self.send("POST", path, value)
 
-    async def put(self, path: str, value: Any) -> Answer:
+    async def put(self, path: str, value: Any) -> Response:
         return await self.send("PUT", path, value)
 
-    async def patch(self, path: str, value: Any, content_type: str = MERGE) -> Answer:
+    async def patch(self, path: str, value: Any, content_type: str = MERGE) -> Response:
         return await self.send("PATCH", path, value, content_type=content_type)
 
-    async def delete(self, path: str, options: Any = None) -> Answer:
+    async def delete(self, path: str, options: Any = None) -> Response:
         return await self.send("DELETE", path, options)
 
     async def send(
@@ -124,12 +126,12 @@ class KubeApi:
         query: dict[str, str] | None = None,
         content_type: str = "application/json",
         headers: dict[str, str] | None = None,
-    ) -> Answer:
-        """One request; ``value`` is sent as JSON, or as it is when it is bytes."""
+    ) -> Response:
+        """Send a request. ``value`` is sent as JSON, bytes unchanged."""
         body = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
         sent = {"Content-Type": content_type, **(headers or {})} if body is not None else headers
         async with self.session.request(method, path, data=body, params=query, headers=sent) as response:
-            return Answer(response.status, await response.json())
+            return Response(response.status, await response.json())
 
     @asynccontextmanager
     async def watch(self, path: str, **query: str) -> AsyncIterator[Events]:
@@ -137,12 +139,12 @@ class KubeApi:
             assert response.status == 200, await response.text()
             yield Events(response.content)
 
-    async def create_pod(self, name: str, **parts: Any) -> Answer:
-        answer = await self.post(self.pods, pod(name, **parts))
-        assert answer.code == 201, answer.body
-        return answer
+    async def create_pod(self, name: str, **parts: Any) -> Response:
+        response = await self.post(self.pods, pod(name, **parts))
+        assert response.code == 201, response.body
+        return response
 
-    async def bind(self, name: str, node: str, **metadata: Any) -> Answer:
+    async def bind(self, name: str, node: str, **metadata: Any) -> Response:
         return await self.post(f"{self.pods}/{name}/binding", binding(name, node, **metadata))
 
 
@@ -154,7 +156,7 @@ def pod(
     metadata: dict[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A pod of one container ``c``, as a user writes it."""
+    """Return a pod with one container ``c``, as a user writes it."""
     resources = {word: amounts for word, amounts in (("limits", limits), ("requests", requests)) if amounts}
     container = {"name": "c", "image": "example/c:1", "resources": resources}
     return {

@@ -1,11 +1,11 @@
-"""The API under test: the sandbox's, or the one that the environment names.
+"""The API under test: the sandbox's, or the one that these variables name.
 
-GAS_API_URL              the address of a real kube-apiserver; everything below only matters with it
+GAS_API_URL              address of a real kube-apiserver; the other variables count only together with it
 GAS_API_CA               file with the certificate of its authority
 GAS_API_TOKEN            bearer token of a user who may do everything
 GAS_API_POWERLESS_TOKEN  bearer token of a user who may do nothing (optional)
-GAS_API_COMPACT          shell command that makes all older versions unavailable: compacts etcd and starts the API
-                         server anew, whose watch cache otherwise still has them (optional)
+GAS_API_COMPACT          shell command that makes all older versions unavailable: it compacts etcd and restarts the
+                         API server, whose watch cache would still have them (optional)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may not: unknown tokens, and users without permission."""
+"""Unknown tokens, and users without permission."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tests.api_behaviour.client import KubeApi
 
 
 async def test_an_unknown_token_is_unauthorized(api: KubeApi) -> None:
-    headers = {"Authorization": "Bearer nobody-knows-this-token"}
-    answer = await api.send("GET", api.pods, headers=headers)
-    assert answer.refusal == (401, "Unauthorized")
+    headers = {"Authorization": "Bearer an-unknown-token"}
+    response = await api.send("GET", api.pods, headers=headers)
+    assert response.refusal == (401, "Unauthorized")
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ async def test_an_unknown_token_is_unauthorized(api: KubeApi) -> None:
         ),
     ],
 )
-async def test_the_refusal_names_the_permission(
+async def test_a_refusal_names_the_missing_permission(
     api: KubeApi, method: str, path: str, query: dict[str, str], message: str
 ) -> None:
     if api.powerless is None:
         pytest.skip("no user without permissions on this API server: GAS_API_POWERLESS_TOKEN is not set")
-    answer = await api.send(method, path, {} if method != "GET" else None, query=query, headers=api.powerless)
-    assert answer.refusal == (403, "Forbidden")
-    user = answer["message"].split('User "')[1].split('"')[0]
-    assert answer["message"] == message.replace("USER", user)
+    response = await api.send(method, path, {} if method != "GET" else None, query=query, headers=api.powerless)
+    assert response.refusal == (403, "Forbidden")
+    user = response["message"].split('User "')[1].split('"')[0]
+    assert response["message"] == message.replace("USER", user)

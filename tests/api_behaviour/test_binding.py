@@ -15,9 +15,9 @@ async def test_a_binding_sets_node_and_annotations_in_one_write(api: KubeApi) ->
     created = await api.create_pod("p", metadata={"annotations": {"mine": "stays", "gas-ts": "old"}})
     async with api.watch(api.pods, resourceVersion=created.version) as events:
         annotations = {"gas-container-cards": "card0", "gas-ts": "1700000000000000000"}
-        answer = await api.bind("p", NODE, uid=created.metadata["uid"], annotations=annotations)
-        assert answer.code == 201
-        assert (answer["kind"], answer["status"]) == ("Status", "Success")
+        response = await api.bind("p", NODE, uid=created.metadata["uid"], annotations=annotations)
+        assert response.code == 201
+        assert (response["kind"], response["status"]) == ("Status", "Success")
         word, seen = await events.next()
     assert word == "MODIFIED"
     assert seen["spec"]["nodeName"] == NODE
@@ -26,13 +26,13 @@ async def test_a_binding_sets_node_and_annotations_in_one_write(api: KubeApi) ->
     assert seen == (await api.get(f"{api.pods}/p")).body
 
 
-async def test_a_binding_without_uid_or_annotations(api: KubeApi) -> None:
+async def test_a_binding_needs_no_uid_and_no_annotations(api: KubeApi) -> None:
     await api.create_pod("p")
     assert (await api.bind("p", NODE)).code == 201
     assert "annotations" not in (await api.get(f"{api.pods}/p")).metadata
 
 
-async def test_the_condition_of_a_pod_that_had_no_room_turns(api: KubeApi) -> None:
+async def test_a_binding_changes_the_condition_of_an_unschedulable_pod(api: KubeApi) -> None:
     await api.create_pod("p")
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
     await api.patch(f"{api.pods}/p/status", {"status": {"conditions": [refused]}})
@@ -43,21 +43,21 @@ async def test_the_condition_of_a_pod_that_had_no_room_turns(api: KubeApi) -> No
     assert "message" not in condition
 
 
-async def test_a_pod_is_bound_once(api: KubeApi) -> None:
+async def test_a_pod_is_bound_only_once(api: KubeApi) -> None:
     created = await api.create_pod("p")
     await api.bind("p", NODE, annotations={"first": "1"})
-    answer = await api.bind("p", "other", uid=created.metadata["uid"], annotations={"second": "2"})
-    assert answer.refusal == (409, "Conflict")
-    assert f'pod p is already assigned to node "{NODE}"' in answer["message"]
+    response = await api.bind("p", "other", uid=created.metadata["uid"], annotations={"second": "2"})
+    assert response.refusal == (409, "Conflict")
+    assert f'pod p is already assigned to node "{NODE}"' in response["message"]
     now = await api.get(f"{api.pods}/p")
     assert (now["spec"]["nodeName"], now.metadata["annotations"]) == (NODE, {"first": "1"})
 
 
 async def test_another_uid_is_a_conflict_and_changes_nothing(api: KubeApi) -> None:
     created = await api.create_pod("p")
-    answer = await api.bind("p", NODE, uid="some-other-uid", annotations={"a": "1"})
-    assert answer.refusal == (409, "Conflict")
-    assert f"UID in precondition: some-other-uid, UID in object meta: {created.metadata['uid']}" in answer["message"]
+    response = await api.bind("p", NODE, uid="some-other-uid", annotations={"a": "1"})
+    assert response.refusal == (409, "Conflict")
+    assert f"UID in precondition: some-other-uid, UID in object meta: {created.metadata['uid']}" in response["message"]
     assert (await api.get(f"{api.pods}/p")).body == created.body
 
 
@@ -67,18 +67,18 @@ async def test_another_version_is_a_conflict(api: KubeApi) -> None:
     assert (await api.bind("p", NODE, resourceVersion=created.version)).refusal == (409, "Conflict")
 
 
-async def test_a_pod_that_is_gone(api: KubeApi) -> None:
-    answer = await api.bind("p", NODE)
-    assert answer.refusal == (404, "NotFound")
-    assert answer["message"] == 'pods "p" not found'
+async def test_a_binding_of_a_missing_pod_is_not_found(api: KubeApi) -> None:
+    response = await api.bind("p", NODE)
+    assert response.refusal == (404, "NotFound")
+    assert response["message"] == 'pods "p" not found'
 
 
-async def test_a_pod_that_is_being_deleted(api: KubeApi) -> None:
+async def test_a_pod_that_is_being_deleted_is_not_bound(api: KubeApi) -> None:
     await api.create_pod("p", metadata={"finalizers": ["example.com/wait"]})
     await api.delete(f"{api.pods}/p")
-    answer = await api.bind("p", NODE)
-    assert answer.refusal == (409, "Conflict")
-    assert "pod p is being deleted, cannot be assigned to a host" in answer["message"]
+    response = await api.bind("p", NODE)
+    assert response.refusal == (409, "Conflict")
+    assert "pod p is being deleted, cannot be assigned to a host" in response["message"]
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ async def test_a_pod_that_is_being_deleted(api: KubeApi) -> None:
         ),
     ],
 )
-async def test_a_binding_that_cannot_be(
+async def test_an_invalid_binding_is_refused(
     api: KubeApi, sent: dict[str, Any], refusal: tuple[int, str], message: str
 ) -> None:
     await api.create_pod("p")
-    answer = await api.post(f"{api.pods}/p/binding", sent)
-    assert answer.refusal == refusal
-    assert message in answer["message"]
+    response = await api.post(f"{api.pods}/p/binding", sent)
+    assert response.refusal == refusal
+    assert message in response["message"]

@@ -1,4 +1,4 @@
-"""Events: what people read with ``describe``."""
+"""Events, which users read with ``kubectl describe``."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def _event(api: KubeApi, name: str, **parts: Any) -> dict[str, Any]:
     }
 
 
-async def test_an_event_comes_back_as_it_was_written(api: KubeApi) -> None:
+async def test_an_event_is_returned_as_it_was_written(api: KubeApi) -> None:
     sent = _event(api, "p.1")
-    answer = await api.post(api.events, sent)
-    assert answer.code == 201
-    assert {name: answer[name] for name in sent if name != "metadata"} == {
+    response = await api.post(api.events, sent)
+    assert response.code == 201
+    assert {name: response[name] for name in sent if name != "metadata"} == {
         name: value for name, value in sent.items() if name != "metadata"
     }
 
 
-async def test_an_event_is_found_by_what_it_is_about(api: KubeApi) -> None:
+async def test_an_event_is_found_by_its_object(api: KubeApi) -> None:
     await api.post(api.events, _event(api, "p.1"))
     other = {"kind": "Pod", "namespace": api.namespace, "name": "q"}
     await api.post(api.events, _event(api, "q.1", involvedObject=other))
@@ -42,12 +42,12 @@ async def test_an_event_is_found_by_what_it_is_about(api: KubeApi) -> None:
 
 async def test_the_count_of_an_event_is_patched(api: KubeApi) -> None:
     await api.post(api.events, _event(api, "p.1"))
-    answer = await api.patch(f"{api.events}/p.1", {"count": 2, "lastTimestamp": "2026-01-01T12:01:00Z"})
-    assert (answer["count"], answer["lastTimestamp"]) == (2, "2026-01-01T12:01:00Z")
+    response = await api.patch(f"{api.events}/p.1", {"count": 2, "lastTimestamp": "2026-01-01T12:01:00Z"})
+    assert (response["count"], response["lastTimestamp"]) == (2, "2026-01-01T12:01:00Z")
 
 
-async def test_an_event_lives_in_the_namespace_of_what_it_is_about(api: KubeApi) -> None:
+async def test_an_event_must_be_in_the_namespace_of_its_object(api: KubeApi) -> None:
     elsewhere = {"kind": "Pod", "namespace": "default", "name": "p"}
-    answer = await api.post(api.events, _event(api, "p.1", involvedObject=elsewhere))
-    assert answer.refusal == (422, "Invalid")
-    assert answer["details"]["causes"][0]["field"] == "involvedObject.namespace"
+    response = await api.post(api.events, _event(api, "p.1", involvedObject=elsewhere))
+    assert response.refusal == (422, "Invalid")
+    assert response["details"]["causes"][0]["field"] == "involvedObject.namespace"

@@ -1,4 +1,4 @@
-"""Leases: what an election of leaders leans on."""
+"""Leases, by which leaders are elected."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ SPEC = {
 
 
 async def _lease(api: KubeApi) -> dict[str, Any]:
-    answer = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": SPEC})
-    assert answer.code == 201, answer.body
-    body: dict[str, Any] = answer.body
+    response = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": SPEC})
+    assert response.code == 201, response.body
+    body: dict[str, Any] = response.body
     return body
 
 
-async def test_a_lease_comes_back_as_it_was_written(api: KubeApi) -> None:
+async def test_a_lease_is_returned_as_it_was_written(api: KubeApi) -> None:
     created = await _lease(api)
     assert (created["kind"], created["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
     assert created["spec"] == SPEC
     assert (await api.get(f"{api.leases}/leader")).body == created
 
 
-async def test_of_two_who_renew_from_one_version_one_wins(api: KubeApi) -> None:
+async def test_only_one_of_two_renewals_from_the_same_version_succeeds(api: KubeApi) -> None:
     created = await _lease(api)
     first = await api.put(f"{api.leases}/leader", created | {"spec": SPEC | {"holderIdentity": "b"}})
     assert first["spec"]["holderIdentity"] == "b"
@@ -41,18 +41,18 @@ async def test_of_two_who_renew_from_one_version_one_wins(api: KubeApi) -> None:
     assert (await api.get(f"{api.leases}/leader"))["spec"]["holderIdentity"] == "b"
 
 
-async def test_of_two_who_create_one_wins(api: KubeApi) -> None:
+async def test_only_one_of_two_creations_succeeds(api: KubeApi) -> None:
     await _lease(api)
-    answer = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": SPEC})
-    assert answer.refusal == (409, "AlreadyExists")
-    assert answer["message"] == 'leases.coordination.k8s.io "leader" already exists'
+    response = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": SPEC})
+    assert response.refusal == (409, "AlreadyExists")
+    assert response["message"] == 'leases.coordination.k8s.io "leader" already exists'
 
 
 async def test_replacing_a_lease_needs_its_version(api: KubeApi) -> None:
     await _lease(api)
-    answer = await api.put(f"{api.leases}/leader", {"metadata": {"name": "leader"}, "spec": SPEC})
-    assert answer.refusal == (422, "Invalid")
-    assert answer["details"]["causes"][0]["field"] == "metadata.resourceVersion"
+    response = await api.put(f"{api.leases}/leader", {"metadata": {"name": "leader"}, "spec": SPEC})
+    assert response.refusal == (422, "Invalid")
+    assert response["details"]["causes"][0]["field"] == "metadata.resourceVersion"
 
 
 async def test_a_holder_can_be_cleared(api: KubeApi) -> None:
@@ -70,16 +70,16 @@ async def test_a_holder_can_be_cleared(api: KubeApi) -> None:
         pytest.param({"leaseTransitions": -1}, (422, "Invalid"), id="transitions-are-counted"),
     ],
 )
-async def test_a_lease_that_cannot_be(api: KubeApi, spec: dict[str, Any], refusal: tuple[int, str]) -> None:
-    answer = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": SPEC | spec})
-    assert answer.refusal == refusal
+async def test_an_invalid_lease_is_refused(api: KubeApi, spec: dict[str, Any], refusal: tuple[int, str]) -> None:
+    response = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": SPEC | spec})
+    assert response.refusal == refusal
 
 
-async def test_a_lease_goes_at_once(api: KubeApi) -> None:
+async def test_a_lease_is_deleted_at_once(api: KubeApi) -> None:
     created = await _lease(api)
-    answer = await api.delete(f"{api.leases}/leader")
-    assert (answer.code, answer["status"]) == (200, "Success")
-    assert answer["details"] == {
+    response = await api.delete(f"{api.leases}/leader")
+    assert (response.code, response["status"]) == (200, "Success")
+    assert response["details"] == {
         "name": "leader",
         "group": "coordination.k8s.io",
         "kind": "leases",

@@ -15,20 +15,20 @@ async def _pods(api: KubeApi, *names: str) -> None:
         await api.create_pod(name, metadata={"labels": {"name": name}})
 
 
-async def test_a_list_is_in_the_order_of_names_and_carries_a_version(api: KubeApi) -> None:
+async def test_a_list_is_sorted_by_name_and_has_a_version(api: KubeApi) -> None:
     await _pods(api, "c", "a", "b")
-    answer = await api.get(api.pods)
-    assert (answer["kind"], answer["apiVersion"]) == ("PodList", "v1")
-    assert answer.names == ["a", "b", "c"]
-    newest = max(int(item["metadata"]["resourceVersion"]) for item in answer["items"])
-    assert int(answer.version) >= newest
-    assert "continue" not in answer.metadata
+    response = await api.get(api.pods)
+    assert (response["kind"], response["apiVersion"]) == ("PodList", "v1")
+    assert response.names == ["a", "b", "c"]
+    newest = max(int(item["metadata"]["resourceVersion"]) for item in response["items"])
+    assert int(response.version) >= newest
+    assert "continue" not in response.metadata
 
 
 async def test_an_empty_list_has_no_items_but_a_version(api: KubeApi) -> None:
-    answer = await api.get(api.pods)
-    assert answer["items"] == []
-    assert int(answer.version) > 0
+    response = await api.get(api.pods)
+    assert response["items"] == []
+    assert int(response.version) > 0
 
 
 async def test_pages_show_one_state_of_the_cluster(api: KubeApi) -> None:
@@ -63,30 +63,30 @@ async def test_pages_over_all_namespaces_and_with_a_selector(api: KubeApi) -> No
     assert second.names == ["c"]
 
 
-async def test_a_page_whose_history_is_gone_is_410_and_offers_to_go_on(api: KubeApi) -> None:
+async def test_a_page_whose_history_is_gone_is_410_with_a_token_to_go_on(api: KubeApi) -> None:
     if api.compact is None:
         pytest.skip("this API server's history cannot be compacted: GAS_API_COMPACT is not set")
     await _pods(api, "a", "b", "c")
     first = await api.get(api.pods, limit="2")
     await api.create_pod("d")
     await api.compact()
-    answer = await api.get(api.pods, limit="2", **{"continue": first.metadata["continue"]})
-    assert answer.refusal == (410, "Expired")
-    assert "continue parameter is too old" in answer["message"]
-    rest = await api.get(api.pods, **{"continue": answer.metadata["continue"]})
+    response = await api.get(api.pods, limit="2", **{"continue": first.metadata["continue"]})
+    assert response.refusal == (410, "Expired")
+    assert "continue parameter is too old" in response["message"]
+    rest = await api.get(api.pods, **{"continue": response.metadata["continue"]})
     assert rest.names == ["c", "d"]
 
 
-async def test_a_token_that_is_none_is_a_bad_request(api: KubeApi) -> None:
-    answer = await api.get(api.pods, limit="2", **{"continue": "garbage"})
-    assert answer.refusal == (400, "BadRequest")
+async def test_an_invalid_token_is_a_bad_request(api: KubeApi) -> None:
+    response = await api.get(api.pods, limit="2", **{"continue": "garbage"})
+    assert response.refusal == (400, "BadRequest")
 
 
-async def test_a_limit_is_a_number(api: KubeApi) -> None:
+async def test_a_limit_must_be_a_number(api: KubeApi) -> None:
     assert (await api.get(api.pods, limit="many")).refusal == (400, "BadRequest")
 
 
-async def test_the_token_tells_version_and_last_name(api: KubeApi) -> None:
+async def test_the_token_contains_version_and_last_name(api: KubeApi) -> None:
     await _pods(api, "a", "b")
     token = (await api.get(api.pods, limit="1")).metadata["continue"]
     fields = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
@@ -94,14 +94,14 @@ async def test_the_token_tells_version_and_last_name(api: KubeApi) -> None:
     assert fields["start"].endswith("a\0")
 
 
-async def test_any_version_will_do_and_then_there_are_no_pages(api: KubeApi) -> None:
+async def test_a_list_of_any_version_has_no_pages(api: KubeApi) -> None:
     await _pods(api, "a", "b", "c")
     await api.get(api.pods)
-    answer = await api.get(api.pods, limit="2", resourceVersion="0")
-    assert "continue" not in answer.metadata
+    response = await api.get(api.pods, limit="2", resourceVersion="0")
+    assert "continue" not in response.metadata
 
 
-async def test_an_older_version_exactly(api: KubeApi) -> None:
+async def test_a_list_of_exactly_an_older_version(api: KubeApi) -> None:
     await _pods(api, "a")
     before = await api.get(api.pods)
     await _pods(api, "b")
@@ -111,9 +111,9 @@ async def test_an_older_version_exactly(api: KubeApi) -> None:
     assert at_least.names == ["a", "b"]
 
 
-async def test_a_version_of_the_future_does_not_come(api: KubeApi) -> None:
-    answer = await api.get(api.pods, resourceVersion="999999999")
-    assert answer.refusal == (504, "Timeout")
+async def test_a_future_version_is_refused(api: KubeApi) -> None:
+    response = await api.get(api.pods, resourceVersion="999999999")
+    assert response.refusal == (504, "Timeout")
 
 
 @pytest.mark.parametrize(
@@ -166,5 +166,5 @@ async def test_field_selectors(api: KubeApi, selector: str, names: list[str]) ->
         pytest.param({"labelSelector": "color red"}, id="no-operator"),
     ],
 )
-async def test_a_selector_that_cannot_be_read_is_a_bad_request(api: KubeApi, query: dict[str, str]) -> None:
+async def test_an_invalid_selector_is_a_bad_request(api: KubeApi, query: dict[str, str]) -> None:
     assert (await api.get(api.pods, **query)).refusal == (400, "BadRequest")

@@ -13,7 +13,7 @@ TILES, MEMORY = "gpu.intel.com/tiles", "gpu.intel.com/memory.max"
 
 @pytest.fixture
 async def node(api: KubeApi) -> AsyncIterator[str]:
-    """The path of a node that has tiles and a label."""
+    """Return the path of a node that has tiles and a label."""
     name = f"node-of-{api.namespace}"
     resources = {"cpu": "8", TILES: "2"}
     made = {
@@ -32,10 +32,10 @@ async def test_metadata_and_resources_change_in_one_write(api: KubeApi, node: st
         "metadata": {"labels": {"a": None, "b": "2"}, "annotations": {"c": "3"}},
         "status": {"capacity": amounts, "allocatable": amounts},
     }
-    answer = await api.patch(f"{node}/status", change, content_type)
-    assert answer.code == 200, answer.body
+    response = await api.patch(f"{node}/status", change, content_type)
+    assert response.code == 200, response.body
     after = await api.get(node)
-    assert after.body == answer.body
+    assert after.body == response.body
     assert (after.metadata["labels"], after.metadata["annotations"]) == ({"b": "2"}, {"c": "3"})
     assert after["status"]["capacity"] == after["status"]["allocatable"] == {"cpu": "8", MEMORY: "8589934592"}
 
@@ -47,14 +47,14 @@ async def test_a_write_that_is_refused_changes_neither(api: KubeApi, node: str) 
     assert (await api.get(node)).body == before.body
 
 
-async def test_the_spec_stays(api: KubeApi, node: str) -> None:
-    answer = await api.patch(f"{node}/status", {"spec": {"unschedulable": True}, "metadata": {"labels": {"b": "2"}}})
-    assert answer.code == 200, answer.body
-    assert "unschedulable" not in answer["spec"]
-    assert answer.metadata["labels"] == {"a": "1", "b": "2"}
+async def test_the_spec_of_a_node_is_not_changed(api: KubeApi, node: str) -> None:
+    response = await api.patch(f"{node}/status", {"spec": {"unschedulable": True}, "metadata": {"labels": {"b": "2"}}})
+    assert response.code == 200, response.body
+    assert "unschedulable" not in response["spec"]
+    assert response.metadata["labels"] == {"a": "1", "b": "2"}
 
 
-async def test_the_node_itself_takes_no_resources(api: KubeApi, node: str) -> None:
+async def test_a_patch_of_the_node_itself_does_not_change_resources(api: KubeApi, node: str) -> None:
     change = [{"op": "replace", "path": "/status/capacity/gpu.intel.com~1tiles", "value": "9"}]
-    answer = await api.patch(node, change, JSON)
-    assert answer["status"]["capacity"] == {"cpu": "8", TILES: "2"}
+    response = await api.patch(node, change, JSON)
+    assert response["status"]["capacity"] == {"cpu": "8", TILES: "2"}

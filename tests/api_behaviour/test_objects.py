@@ -9,18 +9,18 @@ import pytest
 from tests.api_behaviour.client import KubeApi, pod
 
 
-async def test_a_created_pod_has_what_the_server_adds(api: KubeApi) -> None:
-    answer = await api.post(api.pods, pod("p", metadata={"labels": {"a": "b"}}))
-    assert answer.code == 201
-    assert (answer["kind"], answer["apiVersion"]) == ("Pod", "v1")
-    assert answer.metadata["namespace"] == api.namespace
-    assert answer.metadata["labels"] == {"a": "b"}
-    assert answer.metadata["uid"]
-    assert int(answer.version) > 0
-    assert answer.metadata["creationTimestamp"].endswith("Z")
-    assert answer["status"]["phase"] == "Pending"
-    assert "conditions" not in answer["status"]
-    spec = answer["spec"]
+async def test_a_created_pod_has_the_servers_defaults(api: KubeApi) -> None:
+    response = await api.post(api.pods, pod("p", metadata={"labels": {"a": "b"}}))
+    assert response.code == 201
+    assert (response["kind"], response["apiVersion"]) == ("Pod", "v1")
+    assert response.metadata["namespace"] == api.namespace
+    assert response.metadata["labels"] == {"a": "b"}
+    assert response.metadata["uid"]
+    assert int(response.version) > 0
+    assert response.metadata["creationTimestamp"].endswith("Z")
+    assert response["status"]["phase"] == "Pending"
+    assert "conditions" not in response["status"]
+    spec = response["spec"]
     assert spec["schedulerName"] == "default-scheduler"
     assert spec["terminationGracePeriodSeconds"] == 30
     assert spec["restartPolicy"] == "Always"
@@ -28,7 +28,7 @@ async def test_a_created_pod_has_what_the_server_adds(api: KubeApi) -> None:
     assert "nodeName" not in spec
 
 
-async def test_reading_answers_what_creating_answered(api: KubeApi) -> None:
+async def test_reading_returns_the_same_as_creating(api: KubeApi) -> None:
     created = await api.create_pod("p")
     assert (await api.get(f"{api.pods}/p")).body == created.body
 
@@ -38,19 +38,19 @@ async def test_a_status_sent_with_a_new_pod_is_dropped(api: KubeApi) -> None:
     assert created["status"]["phase"] == "Pending"
 
 
-async def test_a_generated_name_begins_as_asked(api: KubeApi) -> None:
+async def test_a_generated_name_begins_with_the_given_prefix(api: KubeApi) -> None:
     nameless = pod("p") | {"metadata": {"generateName": "worker-"}}
     names = {(await api.post(api.pods, nameless)).metadata["name"] for _ in range(3)}
     assert len(names) == 3
     assert all(name.startswith("worker-") and len(name) == len("worker-") + 5 for name in names)
 
 
-async def test_a_name_can_be_taken_once(api: KubeApi) -> None:
+async def test_a_name_can_be_used_only_once(api: KubeApi) -> None:
     await api.create_pod("p")
-    answer = await api.post(api.pods, pod("p"))
-    assert answer.refusal == (409, "AlreadyExists")
-    assert answer["message"] == 'pods "p" already exists'
-    assert answer["details"] == {"name": "p", "kind": "pods"}
+    response = await api.post(api.pods, pod("p"))
+    assert response.refusal == (409, "AlreadyExists")
+    assert response["message"] == 'pods "p" already exists'
+    assert response["details"] == {"name": "p", "kind": "pods"}
 
 
 async def test_a_recreated_pod_is_another_pod(api: KubeApi) -> None:
@@ -61,24 +61,24 @@ async def test_a_recreated_pod_is_another_pod(api: KubeApi) -> None:
     assert int(second.version) > int(first.version)
 
 
-async def test_what_is_not_there_is_not_found(api: KubeApi) -> None:
-    answer = await api.get(f"{api.pods}/missing")
-    assert answer.refusal == (404, "NotFound")
-    assert answer["message"] == 'pods "missing" not found'
+async def test_a_missing_object_is_not_found(api: KubeApi) -> None:
+    response = await api.get(f"{api.pods}/missing")
+    assert response.refusal == (404, "NotFound")
+    assert response["message"] == 'pods "missing" not found'
     assert (await api.get("/api/v1/nodes/no-such-node"))["message"] == 'nodes "no-such-node" not found'
     lease = await api.get(f"{api.leases}/missing")
     assert lease["message"] == 'leases.coordination.k8s.io "missing" not found'
 
 
-async def test_a_namespace_must_be_there(api: KubeApi) -> None:
-    answer = await api.post("/api/v1/namespaces/no-such-namespace/pods", pod("p"))
-    assert answer.refusal == (404, "NotFound")
-    assert answer["message"] == 'namespaces "no-such-namespace" not found'
+async def test_a_namespace_must_exist(api: KubeApi) -> None:
+    response = await api.post("/api/v1/namespaces/no-such-namespace/pods", pod("p"))
+    assert response.refusal == (404, "NotFound")
+    assert response["message"] == 'namespaces "no-such-namespace" not found'
 
 
-async def test_body_and_path_name_one_namespace(api: KubeApi) -> None:
-    answer = await api.post(api.pods, pod("p", metadata={"namespace": "other"}))
-    assert answer.refusal == (400, "BadRequest")
+async def test_body_and_path_must_name_the_same_namespace(api: KubeApi) -> None:
+    response = await api.post(api.pods, pod("p", metadata={"namespace": "other"}))
+    assert response.refusal == (400, "BadRequest")
 
 
 @pytest.mark.parametrize(
@@ -114,26 +114,26 @@ async def test_an_unreadable_object_is_a_bad_request(api: KubeApi, body: Any) ->
     ],
 )
 async def test_an_invalid_pod_is_refused_with_the_field(api: KubeApi, sent: Any, field: str) -> None:
-    answer = await api.post(api.pods, sent)
-    assert answer.refusal == (422, "Invalid")
-    assert field in {cause["field"] for cause in answer["details"]["causes"]}
-    assert field in answer["message"]
+    response = await api.post(api.pods, sent)
+    assert response.refusal == (422, "Invalid")
+    assert field in {cause["field"] for cause in response["details"]["causes"]}
+    assert field in response["message"]
 
 
 async def test_annotations_may_hold_256_kib(api: KubeApi) -> None:
-    answer = await api.post(api.pods, pod("p", metadata={"annotations": {"a": "b" * (262_144 - 1)}}))
-    assert answer.code == 201
+    response = await api.post(api.pods, pod("p", metadata={"annotations": {"a": "b" * (262_144 - 1)}}))
+    assert response.code == 201
 
 
-async def test_replacing_needs_the_newest_version_when_it_names_one(api: KubeApi) -> None:
+async def test_replacing_requires_the_newest_version_if_it_names_one(api: KubeApi) -> None:
     stale = (await api.create_pod("p")).body
     replaced = await api.put(f"{api.pods}/p", stale | {"metadata": stale["metadata"] | {"labels": {"a": "1"}}})
     assert replaced.code == 200
     assert int(replaced.version) > int(stale["metadata"]["resourceVersion"])
 
-    answer = await api.put(f"{api.pods}/p", stale)
-    assert answer.refusal == (409, "Conflict")
-    assert answer["message"] == (
+    response = await api.put(f"{api.pods}/p", stale)
+    assert response.refusal == (409, "Conflict")
+    assert response["message"] == (
         'Operation cannot be fulfilled on pods "p": the object has been modified; '
         "please apply your changes to the latest version and try again"
     )
@@ -147,11 +147,11 @@ async def test_replacing_another_uid_is_a_conflict(api: KubeApi) -> None:
     assert (await api.put(f"{api.pods}/p", other)).refusal == (409, "Conflict")
 
 
-async def test_replacing_what_is_not_there_creates_no_pod(api: KubeApi) -> None:
+async def test_replacing_a_missing_pod_creates_nothing(api: KubeApi) -> None:
     assert (await api.put(f"{api.pods}/p", pod("p"))).refusal == (404, "NotFound")
 
 
-async def test_writing_the_same_again_is_no_new_version(api: KubeApi) -> None:
+async def test_an_equal_object_gets_no_new_version(api: KubeApi) -> None:
     created = await api.create_pod("p", metadata={"annotations": {"a": "1"}})
     same = await api.patch(f"{api.pods}/p", {"metadata": {"annotations": {"a": "1"}}})
     assert same.version == created.version
@@ -163,7 +163,7 @@ async def test_unknown_paths_and_wrong_methods(api: KubeApi) -> None:
         assert response.status == 404
 
 
-async def test_namespaces_separate_pods_of_one_name(api: KubeApi) -> None:
+async def test_pods_of_the_same_name_can_exist_in_different_namespaces(api: KubeApi) -> None:
     mine = await api.create_pod("same")
     other = f"{api.namespace}-2"
     await api.post("/api/v1/namespaces", {"metadata": {"name": other}})
@@ -178,7 +178,7 @@ async def test_namespaces_separate_pods_of_one_name(api: KubeApi) -> None:
     await api.delete(f"/api/v1/namespaces/{other}/pods/same")
 
 
-async def test_a_node_is_allocatable_as_far_as_its_capacity_unless_told(api: KubeApi) -> None:
+async def test_a_nodes_allocatable_defaults_to_its_capacity(api: KubeApi) -> None:
     name = f"{api.namespace}-node"
     node = {"metadata": {"name": name}, "status": {"capacity": {"gpu.intel.com/i915": 2, "memory": "5Gi"}}}
     created = await api.post("/api/v1/nodes", node)
@@ -196,7 +196,7 @@ async def test_a_node_is_allocatable_as_far_as_its_capacity_unless_told(api: Kub
     assert (await api.get(f"/api/v1/nodes/{name}")).code == 404
 
 
-async def test_the_health_paths_say_ok(api: KubeApi) -> None:
+async def test_the_health_paths_return_ok(api: KubeApi) -> None:
     for path in ("/healthz", "/livez", "/readyz"):
         async with api.session.get(path) as response:
             assert (response.status, await response.text()) == (200, "ok")

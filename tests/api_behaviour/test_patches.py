@@ -1,4 +1,4 @@
-"""The three types of patch."""
+"""The three patch formats."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ DESCHEDULE = "gpu.aware.scheduling/deschedule-pod"
 
 
 async def _patched(api: KubeApi, patch: Any, content_type: str) -> dict[str, Any]:
-    """A pod with annotations a and b and label l, after the patch."""
+    """Patch a pod that has the annotations a and b and the label l."""
     await api.create_pod("p", metadata={"annotations": {"a": "1", "b": "2"}, "labels": {"l": "1"}})
-    answer = await api.patch(f"{api.pods}/p", patch, content_type)
-    assert answer.code == 200, answer.body
-    assert answer.body == (await api.get(f"{api.pods}/p")).body
-    return answer.metadata
+    response = await api.patch(f"{api.pods}/p", patch, content_type)
+    assert response.code == 200, response.body
+    assert response.body == (await api.get(f"{api.pods}/p")).body
+    return response.metadata
 
 
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
@@ -29,7 +29,7 @@ async def test_maps_merge_and_null_removes(api: KubeApi, content_type: str) -> N
 
 
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
-async def test_a_map_goes_with_null_or_with_its_last_entry(api: KubeApi, content_type: str) -> None:
+async def test_a_map_is_removed_by_null_or_with_its_last_entry(api: KubeApi, content_type: str) -> None:
     metadata = await _patched(api, {"metadata": {"annotations": None, "labels": {"l": None}}}, content_type)
     assert "annotations" not in metadata
     assert "labels" not in metadata
@@ -96,8 +96,8 @@ async def test_json_patch(api: KubeApi, operations: list[Any], annotations: str)
 )
 async def test_a_json_patch_that_does_not_apply_changes_nothing(api: KubeApi, operations: list[Any]) -> None:
     created = await api.create_pod("p", metadata={"annotations": {"a": "1"}, "labels": {"l": "1"}})
-    answer = await api.patch(f"{api.pods}/p", operations, JSON)
-    assert answer.refusal == (422, "Invalid")
+    response = await api.patch(f"{api.pods}/p", operations, JSON)
+    assert response.refusal == (422, "Invalid")
     assert (await api.get(f"{api.pods}/p")).body == created.body
 
 
@@ -106,15 +106,17 @@ async def test_conditions_merge_by_type_in_a_strategic_patch_and_are_replaced_by
     path = f"{api.pods}/p/status"
     await api.patch(path, {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, MERGE)
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
-    answer = await api.patch(path, {"status": {"conditions": [scheduled]}}, STRATEGIC)
-    assert {condition["type"] for condition in answer["status"]["conditions"]} == {"Ready", "PodScheduled"}
-    answer = await api.patch(path, {"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}}, STRATEGIC)
-    assert {(c["type"], c["status"]) for c in answer["status"]["conditions"]} == {
+    response = await api.patch(path, {"status": {"conditions": [scheduled]}}, STRATEGIC)
+    assert {condition["type"] for condition in response["status"]["conditions"]} == {"Ready", "PodScheduled"}
+    response = await api.patch(
+        path, {"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}}, STRATEGIC
+    )
+    assert {(c["type"], c["status"]) for c in response["status"]["conditions"]} == {
         ("Ready", "False"),
         ("PodScheduled", "True"),
     }
-    answer = await api.patch(path, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, MERGE)
-    assert [condition["type"] for condition in answer["status"]["conditions"]] == ["Ready"]
+    response = await api.patch(path, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, MERGE)
+    assert [condition["type"] for condition in response["status"]["conditions"]] == ["Ready"]
 
 
 async def test_a_status_patch_changes_status_and_labels_but_no_spec(api: KubeApi) -> None:
@@ -124,16 +126,16 @@ async def test_a_status_patch_changes_status_and_labels_but_no_spec(api: KubeApi
         "spec": {"nodeName": "n"},
         "status": {"phase": "Running"},
     }
-    answer = await api.patch(f"{api.pods}/p/status", patch)
-    assert answer["status"]["phase"] == "Running"
-    assert answer.metadata["annotations"] == {"a": "1"}
-    assert "nodeName" not in answer["spec"]
+    response = await api.patch(f"{api.pods}/p/status", patch)
+    assert response["status"]["phase"] == "Running"
+    assert response.metadata["annotations"] == {"a": "1"}
+    assert "nodeName" not in response["spec"]
 
 
 async def test_a_patch_of_the_pod_leaves_its_status_alone(api: KubeApi) -> None:
     await api.create_pod("p")
-    answer = await api.patch(f"{api.pods}/p", {"status": {"phase": "Running"}})
-    assert answer["status"]["phase"] == "Pending"
+    response = await api.patch(f"{api.pods}/p", {"status": {"phase": "Running"}})
+    assert response["status"]["phase"] == "Pending"
 
 
 @pytest.mark.parametrize(
@@ -147,16 +149,16 @@ async def test_a_patch_of_the_pod_leaves_its_status_alone(api: KubeApi) -> None:
 )
 async def test_the_spec_of_a_pod_does_not_change(api: KubeApi, spec: dict[str, Any]) -> None:
     await api.create_pod("p")
-    answer = await api.patch(f"{api.pods}/p", {"spec": spec}, STRATEGIC)
-    assert answer.refusal == (422, "Invalid")
-    assert "pod updates may not change fields other than" in answer["message"]
+    response = await api.patch(f"{api.pods}/p", {"spec": spec}, STRATEGIC)
+    assert response.refusal == (422, "Invalid")
+    assert "pod updates may not change fields other than" in response["message"]
 
 
 async def test_the_image_of_a_container_may_change(api: KubeApi) -> None:
     await api.create_pod("p")
     change = {"spec": {"containers": [{"name": "c", "image": "example/c:2"}]}}
-    answer = await api.patch(f"{api.pods}/p", change, STRATEGIC)
-    assert answer["spec"]["containers"][0]["image"] == "example/c:2"
+    response = await api.patch(f"{api.pods}/p", change, STRATEGIC)
+    assert response["spec"]["containers"][0]["image"] == "example/c:2"
 
 
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
@@ -165,9 +167,9 @@ async def test_the_uid_in_a_patch_is_a_precondition(api: KubeApi, content_type: 
     path, change = f"{api.pods}/p", {"labels": {"a": "1"}}
     right = {"metadata": {"uid": created.metadata["uid"], **change}}
     assert (await api.patch(path, right, content_type)).metadata["labels"] == {"a": "1"}
-    answer = await api.patch(path, {"metadata": {"uid": "other", **change}}, content_type)
-    assert answer.refusal == (422, "Invalid")
-    assert answer["details"]["causes"][0]["field"] == "metadata.uid"
+    response = await api.patch(path, {"metadata": {"uid": "other", **change}}, content_type)
+    assert response.refusal == (422, "Invalid")
+    assert response["details"]["causes"][0]["field"] == "metadata.uid"
 
 
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
@@ -190,11 +192,13 @@ async def test_the_version_in_a_patch_is_a_precondition(api: KubeApi, content_ty
         pytest.param({"metadata": {"annotations": {"a": 1}}}, MERGE, (422, "Invalid"), id="an-annotation-is-a-text"),
     ],
 )
-async def test_a_patch_that_cannot_be(api: KubeApi, body: Any, content_type: str, refusal: tuple[int, str]) -> None:
+async def test_an_invalid_patch_is_refused(
+    api: KubeApi, body: Any, content_type: str, refusal: tuple[int, str]
+) -> None:
     created = await api.create_pod("p")
     assert (await api.patch(f"{api.pods}/p", body, content_type)).refusal == refusal
     assert (await api.get(f"{api.pods}/p")).body == created.body
 
 
-async def test_a_patch_of_a_pod_that_is_gone(api: KubeApi) -> None:
+async def test_a_patch_of_a_missing_pod_is_not_found(api: KubeApi) -> None:
     assert (await api.patch(f"{api.pods}/p", {})).refusal == (404, "NotFound")

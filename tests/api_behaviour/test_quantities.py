@@ -37,21 +37,21 @@ async def test_limits_of_init_containers_become_requests_too(api: KubeApi) -> No
         pytest.param("0.5Gi", "512Mi", id="half-a-gibibyte"),
     ],
 )
-async def test_quantities_are_answered_in_one_form(api: KubeApi, written: Any, answered: str) -> None:
+async def test_quantities_are_returned_in_canonical_form(api: KubeApi, written: Any, answered: str) -> None:
     created = await api.create_pod("p", limits={I915: 1, MEMORY: written})
     assert created["spec"]["containers"][0]["resources"]["limits"][MEMORY] == answered
 
 
-async def test_cpu_and_memory_may_be_fractions_and_requested_without_a_limit(api: KubeApi) -> None:
+async def test_cpu_and_memory_may_be_fractions_and_need_no_limit(api: KubeApi) -> None:
     created = await api.create_pod("p", requests={"cpu": "0.5", "memory": "1Gi"})
     assert created["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "500m", "memory": "1Gi"}}
 
 
 @pytest.mark.parametrize("written", ["abc", "1.2.3", "5 Gi", "1Xi"])
-async def test_what_is_no_quantity_is_a_bad_request(api: KubeApi, written: str) -> None:
-    answer = await api.post(api.pods, pod("p", limits={I915: written}))
-    assert answer.refusal == (400, "BadRequest")
-    assert "quantities must match the regular expression" in answer["message"]
+async def test_an_invalid_quantity_is_a_bad_request(api: KubeApi, written: str) -> None:
+    response = await api.post(api.pods, pod("p", limits={I915: written}))
+    assert response.refusal == (400, "BadRequest")
+    assert "quantities must match the regular expression" in response["message"]
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ async def test_what_is_no_quantity_is_a_bad_request(api: KubeApi, written: str) 
 async def test_extended_resources_are_whole_and_not_overcommitted(
     api: KubeApi, amounts: dict[str, Any], message: str
 ) -> None:
-    answer = await api.post(api.pods, pod("p", **amounts))
-    assert answer.refusal == (422, "Invalid")
-    assert message in [cause["message"] for cause in answer["details"]["causes"]]
+    response = await api.post(api.pods, pod("p", **amounts))
+    assert response.refusal == (422, "Invalid")
+    assert message in [cause["message"] for cause in response["details"]["causes"]]
 
 
 async def test_a_node_has_whole_amounts_of_extended_resources(api: KubeApi) -> None:
     node = {"metadata": {"name": f"{api.namespace}-n"}, "status": {"allocatable": {I915: "1.5"}}}
-    answer = await api.post("/api/v1/nodes", node)
-    assert answer.refusal == (422, "Invalid")
-    assert answer["details"]["causes"][0]["field"] == f"status.allocatable.{I915}"
+    response = await api.post("/api/v1/nodes", node)
+    assert response.refusal == (422, "Invalid")
+    assert response["details"]["causes"][0]["field"] == f"status.allocatable.{I915}"

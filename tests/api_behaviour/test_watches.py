@@ -1,4 +1,4 @@
-"""Watches: what is seen from where on, selections, bookmarks, the end of history."""
+"""Watches: their start, selections, bookmarks, and the end of history."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_watch_resumes_where_another_ended(api: KubeApi) -> None:
 
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}], ids=["without-a-version", "from-any-version"])
-async def test_without_a_version_a_watch_begins_with_what_is_there(api: KubeApi, query: dict[str, str]) -> None:
+async def test_a_watch_without_a_version_begins_with_the_existing_objects(api: KubeApi, query: dict[str, str]) -> None:
     await api.create_pod("a")
     await api.create_pod("b")
     await api.patch(f"{api.pods}/b", {"metadata": {"labels": {"x": "y"}}})
@@ -59,7 +59,7 @@ async def test_without_a_version_a_watch_begins_with_what_is_there(api: KubeApi,
         assert following == [("ADDED", "c")]
 
 
-async def test_a_quiet_watch_answers_at_once_and_ends_when_its_time_is_over(api: KubeApi) -> None:
+async def test_a_quiet_watch_responds_at_once_and_ends_after_its_time(api: KubeApi) -> None:
     version = (await api.get(api.pods)).version
     async with api.watch(api.pods, resourceVersion=version, timeoutSeconds="1") as events:
         assert await events.rest() == []
@@ -97,7 +97,7 @@ async def test_a_selected_watch_sees_pods_enter_and_leave_by_field(api: KubeApi)
         assert await events.seen(3) == [("ADDED", "p"), ("MODIFIED", "p"), ("DELETED", "p")]
 
 
-async def test_bookmarks_move_a_quiet_watch_on_and_come_only_when_asked_for(api: KubeApi) -> None:
+async def test_bookmarks_advance_a_quiet_watch_and_are_sent_only_on_request(api: KubeApi) -> None:
     version = (await api.get(api.pods)).version
     query = {"resourceVersion": version, "timeoutSeconds": "4", "fieldSelector": "metadata.name=quiet"}
     async with (
@@ -126,7 +126,7 @@ async def test_a_version_whose_history_is_gone_is_an_error_event(api: KubeApi) -
     assert status["message"].startswith(f"too old resource version: {version} (")
 
 
-async def test_after_the_end_of_history_a_new_list_and_watch_go_on(api: KubeApi) -> None:
+async def test_a_new_list_and_watch_work_after_the_history_is_gone(api: KubeApi) -> None:
     if api.compact is None:
         pytest.skip("this API server's history cannot be compacted: GAS_API_COMPACT is not set")
     await api.create_pod("a")
@@ -138,13 +138,13 @@ async def test_after_the_end_of_history_a_new_list_and_watch_go_on(api: KubeApi)
         assert await events.seen(1) == [("ADDED", "b")]
 
 
-async def test_a_version_that_is_no_number_is_refused(api: KubeApi) -> None:
-    answer = await api.get(api.pods, watch="true", resourceVersion="abc")
-    assert answer.refusal == (500, "")
-    assert "Invalid value" in answer["message"]
+async def test_a_version_must_be_a_number(api: KubeApi) -> None:
+    response = await api.get(api.pods, watch="true", resourceVersion="abc")
+    assert response.refusal == (500, "")
+    assert "Invalid value" in response["message"]
 
 
-async def test_other_kinds_are_watched_alike(api: KubeApi) -> None:
+async def test_other_kinds_are_watched_in_the_same_way(api: KubeApi) -> None:
     name = f"{api.namespace}-node"
     version = (await api.get("/api/v1/nodes")).version
     selector = f"metadata.name={name}"

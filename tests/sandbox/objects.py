@@ -1,4 +1,4 @@
-"""Pods and nodes as these tests need them, and patience."""
+"""Pods and nodes for tests, and waiting for a state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gas.sandbox.api.client import ApiClient
 I915 = "gpu.intel.com/i915"
 PODS = "/api/v1/namespaces/default/pods"
 PATIENCE = 20
-"""Seconds after which something that should have happened will not."""
+"""Seconds after which a test gives up waiting."""
 
 
 def pod(name: str, *, annotations: dict[str, str] | None = None, cards: int = 1, **spec: Any) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def node(name: str, cards: int = 1, **labels: str) -> dict[str, Any]:
 
 
 async def until(client: ApiClient, name: str, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """The pod once ``holds`` is true of it."""
+    """Return the pod as soon as ``holds`` is true of it."""
 
     async def now() -> dict[str, Any]:
         return await client.get(f"{PODS}/{name}")
@@ -38,7 +38,7 @@ async def until(client: ApiClient, name: str, holds: Callable[[dict[str, Any]], 
 async def until_true(
     look: Callable[[], Awaitable[dict[str, Any]]], holds: Callable[[dict[str, Any]], object]
 ) -> dict[str, Any]:
-    """What ``look`` answers once ``holds`` is true of it."""
+    """Return the result of ``look`` as soon as ``holds`` is true of it."""
     async with asyncio.timeout(PATIENCE):
         while True:
             if holds(found := await look()):

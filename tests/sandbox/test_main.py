@@ -33,7 +33,7 @@ def _started(arguments: Sequence[str | Path], directory: Path) -> subprocess.Pop
 
 @pytest.fixture
 def temporary() -> Iterator[Path]:
-    """A directory with a path short enough for unix sockets, so that the sandbox uses it for everything."""
+    """Make a directory with a path short enough for unix sockets, so that the sandbox uses it for everything."""
     with TemporaryDirectory(prefix="gas-") as directory:
         yield Path(directory)
 

@@ -1,4 +1,4 @@
-"""The extender as a process of the sandbox: what is said when it does not start, or ends by itself."""
+"""Programs as processes of the sandbox: errors when they do not start or end by themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gas.sandbox.programs import FlagOfTheSandbox, ProcessEnded, running_child, 
         ("--version", 0, "gas-extender 0."),
     ],
 )
-async def test_it_answers_for_its_flags_itself(
+async def test_the_extender_reports_its_own_flag_errors(
     server: ApiServer, tmp_path: Path, flag: str, exit_code: int, sentence: str
 ) -> None:
     with pytest.raises(ProcessEnded) as ended:
@@ -38,26 +38,26 @@ async def test_flags_that_the_sandbox_sets_are_refused(server: ApiServer, tmp_pa
             pytest.fail("it is not running")
 
 
-async def test_its_end_is_told_with_what_it_wrote(server: ApiServer, tmp_path: Path) -> None:
+async def test_the_end_of_the_extender_is_reported_with_its_last_output(server: ApiServer, tmp_path: Path) -> None:
     async with running_extender(tmp_path, server.url, []) as extender:
         os.kill(extender.child.process.pid, signal.SIGKILL)
         with pytest.raises(ProcessEnded, match=r"the extender ended with exit code -9\. Its last output:\n."):
             await extender.child.until_it_ends()
 
 
-async def test_it_is_stopped_when_the_block_ends(server: ApiServer, tmp_path: Path) -> None:
+async def test_the_extender_is_stopped_when_the_block_ends(server: ApiServer, tmp_path: Path) -> None:
     async with running_extender(tmp_path, server.url, []) as extender:
         assert extender.child.process.returncode is None
     assert extender.child.process.returncode == 0
 
 
 def _program(directory: Path, *lines: str) -> dict[str, str]:
-    """The environment in which ``python -m program`` runs these lines."""
+    """Return the environment in which ``python -m program`` runs these lines."""
     (directory / "program.py").write_text("\n".join(lines))
     return {"PYTHONPATH": str(directory), "WORD": "heard"}
 
 
-async def test_one_that_ends_by_itself_is_told_with_the_last_lines_that_it_wrote(tmp_path: Path) -> None:
+async def test_a_program_that_ends_by_itself_is_reported_with_its_last_output(tmp_path: Path) -> None:
     lines = ["import os, sys", "for n in range(9): print(n, os.environ['WORD'], sys.argv[1])", "sys.exit(3)"]
     environment = _program(tmp_path, *lines)
     async with running_child("the program", "program", ["--x"], tmp_path / "log", environment=environment) as child:
@@ -68,7 +68,7 @@ async def test_one_that_ends_by_itself_is_told_with_the_last_lines_that_it_wrote
     assert told == [f"{n} heard --x" for n in range(4, 9)]
 
 
-async def test_one_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "STOP_SECONDS", 0.2)
     deaf = ["import signal, time", "signal.signal(signal.SIGTERM, signal.SIG_IGN)", "print('deaf', flush=True)"]
     environment = _program(tmp_path, *deaf, "while True: time.sleep(1)")

@@ -50,26 +50,31 @@ def _details(kind: Kind, name: str, subresource: str = "") -> dict[str, Any]:
 
 
 def not_found(kind: Kind, name: str) -> ApiFailure:
+    """Return the 404 for a missing object."""
     return ApiFailure(404, "NotFound", f'{kind.qualified} "{name}" not found', _details(kind, name))
 
 
 def already_exists(kind: Kind, name: str) -> ApiFailure:
+    """Return the 409 for an object whose name is taken."""
     message = f'{kind.qualified} "{name}" already exists'
     return ApiFailure(409, "AlreadyExists", message, _details(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str, subresource: str = "") -> ApiFailure:
+    """Return the 409 for an object that a request cannot change now."""
     what = f"{kind.qualified}/{subresource}" if subresource else kind.qualified
     message = f'Operation cannot be fulfilled on {what} "{name}": {why}'
     return ApiFailure(409, "Conflict", message, _details(kind, name, subresource))
 
 
 def modified(kind: Kind, name: str) -> ApiFailure:
+    """Return the 409 for an object that has changed since the client read it."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(kind, name, why)
 
 
 def bad_request(message: str) -> ApiFailure:
+    """Return the 400 for a request that cannot be decoded."""
     return ApiFailure(400, "BadRequest", message)
 
 
@@ -93,29 +98,35 @@ def rejected_patch() -> ApiFailure:
 
 
 def unsupported_media_type() -> ApiFailure:
+    """Return the 415 for an unknown patch format."""
     return ApiFailure(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def no_such_path() -> ApiFailure:
+    """Return the 404 for an unknown path."""
     return ApiFailure(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def method_not_allowed() -> ApiFailure:
+    """Return the 405 for a method that the path does not have."""
     message = "the server does not allow this method on the requested resource"
     return ApiFailure(405, "MethodNotAllowed", message, {})
 
 
 def unauthorized() -> ApiFailure:
+    """Return the 401 for an unknown token."""
     return ApiFailure(401, "Unauthorized", "Unauthorized")
 
 
 def too_large_version(asked: int, current: int) -> ApiFailure:
+    """Return the 504 for a version that does not exist yet."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
     return ApiFailure(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
 
 def expired_list() -> ApiFailure:
+    """Return the 410 for a list of a version whose history is gone."""
     return ApiFailure(410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
@@ -129,4 +140,5 @@ def expired_page(token: str) -> ApiFailure:
 
 
 def expired_watch(asked: int, oldest: int) -> ApiFailure:
+    """Return the 410 for a watch from a version whose history is gone."""
     return ApiFailure(410, "Expired", f"too old resource version: {asked} ({oldest})")

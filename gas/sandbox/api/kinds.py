@@ -27,6 +27,7 @@ class Kind:
 
     @property
     def api_version(self) -> str:
+        """Return ``v1`` or ``GROUP/v1``."""
         return f"{self.group}/v1" if self.group else "v1"
 
     @property

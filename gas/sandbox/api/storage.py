@@ -74,6 +74,7 @@ class Storage:
         return self._version
 
     def get(self, plural: str, key: str) -> Stored | None:
+        """Return an object, None if there is none."""
         return self._objects.get(plural, {}).get(key)
 
     def put(self, plural: str, key: str, value: Value) -> Stored:

@@ -241,7 +241,7 @@ def _name(item: dict[str, Any]) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    """``Expected `int`, got `str` - at `$.spec.priority` `` -> ``expected `int`, got `str` at spec.priority``."""
+    """Turn ``Expected `int`, got `str` - at `$.spec.priority` `` into ``expected … at `spec.priority` ``."""
     text = str(error).replace(" - at `$.", " at `")
     return f"{text[:1].lower()}{text[1:]}"
 

@@ -35,7 +35,7 @@ class InsidePod:
 
 @dataclass(slots=True)
 class PodHistory:
-    """What has happened to a pod. Times are seconds since the start of the demo, None if it has not happened yet.
+    """The events of one pod so far. Times are seconds since the start of the demo, None for events still to come.
 
     name           of the pod, after its namespace unless that is ``default``
     asks_for_gpus  whether a container requests a GPU resource

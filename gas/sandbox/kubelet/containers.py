@@ -72,7 +72,7 @@ def _seconds(pod: dict[str, Any], annotation: str, container: str, otherwise: fl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerDevices:
-    """What device plugins added to a container.
+    """Everything that device plugins added to a container.
 
     device_nodes  path in the container -> path on the host
     mounts        path in the container -> path on the host, for files and directories

@@ -1,4 +1,4 @@
-"""The sandbox's API server on a thread of its own, for callers that have no event loop."""
+"""The sandbox's API server on its own thread, for callers without an event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ApiServerThread:
-    """A running server and the loop it runs on. ``server.url`` may be read from anywhere."""
+    """A running server and its event loop. ``server.url`` may be read from any thread."""
 
     server: ApiServer
     loop: asyncio.AbstractEventLoop
@@ -26,7 +26,7 @@ class ApiServerThread:
         return self.server.url
 
     def call(self, function: Callable[[ApiServer], Result]) -> Result:
-        """Do something with the server on its own thread, and wait for the result."""
+        """Call a function with the server on the server's thread, and return its result."""
 
         async def called() -> Result:
             return function(self.server)
@@ -45,7 +45,7 @@ class ApiServerThread:
 
 @contextmanager
 def api_server_thread(make: Callable[[], ApiServer] = ApiServer) -> Iterator[ApiServerThread]:
-    """A server that runs while the block does. ``make`` is called on its thread."""
+    """Run a server as long as the block. ``make`` is called on its thread."""
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         thread = threading.Thread(target=loop.run_forever, name="sandbox-api-server")

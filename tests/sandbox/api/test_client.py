@@ -1,4 +1,4 @@
-"""A copy that follows the API server through everything."""
+"""Mirrors that follow the API server, and events that are counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODES = "/api/v1/nodes"
 
 
 class _Followed:
-    """A mirror of the nodes at work, and what it told."""
+    """Run a mirror of the nodes, and record what it reports."""
 
     def __init__(self, client: ApiClient) -> None:
         self.told: list[str] = []
@@ -50,7 +50,7 @@ def _names(mirror: Mirror) -> list[str]:
     return sorted(value["metadata"]["name"] for value in mirror.objects.values())
 
 
-async def test_it_has_what_was_there_and_every_change_after(client: ApiClient, followed: _Followed) -> None:
+async def test_a_mirror_has_existing_objects_and_follows_every_change(client: ApiClient, followed: _Followed) -> None:
     await followed.mirror.complete.wait()
     await client.post(NODES, node("a"))
     await client.post(NODES, node("b"))
@@ -60,7 +60,7 @@ async def test_it_has_what_was_there_and_every_change_after(client: ApiClient, f
     assert _names(followed.mirror) == ["a"]
 
 
-async def test_what_changed_while_the_server_was_away_is_told_after(
+async def test_a_mirror_reports_changes_that_happened_while_the_server_was_away(
     server: ApiServer, client: ApiClient, followed: _Followed
 ) -> None:
     for name in ("stays", "goes", "changes"):
@@ -96,7 +96,7 @@ async def _record(recorder: EventRecorder, about: dict[str, Any], *messages: str
         await recorder.record(about, "Warning", "FailedScheduling", message)
 
 
-async def test_the_same_again_is_counted_and_another_is_new(client: ApiClient) -> None:
+async def test_a_repeated_event_is_counted_and_a_different_one_is_new(client: ApiClient) -> None:
     created = await client.post(PODS, pod("p"))
     await _record(EventRecorder(client, "default-scheduler"), created, "no", "no", "no", "other")
     assert await _told(client) == [("no", 3), ("other", 1)]
@@ -105,7 +105,7 @@ async def test_the_same_again_is_counted_and_another_is_new(client: ApiClient) -
     assert event["source"] == {"component": "default-scheduler"}
 
 
-async def test_a_pod_that_is_gone_is_forgotten(client: ApiClient) -> None:
+async def test_events_of_a_pod_that_is_gone_are_forgotten(client: ApiClient) -> None:
     created = await client.post(PODS, pod("p"))
     recorder = EventRecorder(client, "default-scheduler")
     await _record(recorder, created, "no")
@@ -114,7 +114,7 @@ async def test_a_pod_that_is_gone_is_forgotten(client: ApiClient) -> None:
     assert await _told(client) == [("no", 1), ("no", 1)]
 
 
-async def test_an_event_that_somebody_removed_is_written_anew_the_next_time(client: ApiClient) -> None:
+async def test_a_removed_event_is_written_again_the_next_time(client: ApiClient) -> None:
     created = await client.post(PODS, pod("p"))
     recorder = EventRecorder(client, "default-scheduler")
     await _record(recorder, created, "no")

@@ -1,4 +1,4 @@
-"""The server as tests use it: going away, coming back, interceptions, a thread of its own."""
+"""The API server as tests use it: pauses, interceptions, bookmarks, its own thread."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_pause_ends_watches_refuses_connections_and_keeps_the_state(
     assert await client.get(f"{PODS}/p") == created
 
 
-async def test_history_has_a_window() -> None:
+async def test_history_is_limited() -> None:
     async with ApiServer(history=3) as server, ApiClient(server.url) as client:
         first = server.api.create(NODES, None, node("n0"))
         for number in range(1, 5):
@@ -44,7 +44,7 @@ async def test_history_has_a_window() -> None:
         assert refused.value.code == 410
 
 
-async def test_bookmarks_come_at_intervals() -> None:
+async def test_bookmarks_are_sent_at_intervals() -> None:
     async with (
         ApiServer(bookmark_seconds=0.05) as server,
         ApiClient(server.url) as client,
@@ -57,7 +57,7 @@ async def test_bookmarks_come_at_intervals() -> None:
             assert event.value["metadata"]["resourceVersion"] == str(stored.version)
 
 
-async def test_an_interception_may_answer_instead(server: ApiServer, client: ApiClient) -> None:
+async def test_an_interception_can_return_a_failure(server: ApiServer, client: ApiClient) -> None:
     async def broken(access: Access) -> ApiFailure | None:
         if (access.verb, access.resource, access.name) == ("create", "pods/binding", "p"):
             return ApiFailure(500, "InternalError", "etcdserver: request timed out")
@@ -70,7 +70,7 @@ async def test_an_interception_may_answer_instead(server: ApiServer, client: Api
     assert "nodeName" not in (await client.get(f"{PODS}/p"))["spec"]
 
 
-async def test_an_interception_may_take_its_time(server: ApiServer, client: ApiClient) -> None:
+async def test_an_interception_can_delay_a_request(server: ApiServer, client: ApiClient) -> None:
     open_door = asyncio.Event()
 
     async def wait(_access: Access) -> ApiFailure | None:

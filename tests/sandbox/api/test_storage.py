@@ -15,7 +15,7 @@ def _value(text: str) -> dict[str, Any]:
     return {"metadata": {"name": "n"}, "text": text}
 
 
-def test_versions_are_counted_over_all_kinds() -> None:
+def test_all_kinds_share_one_version_counter() -> None:
     storage = Storage()
     assert storage.put("pods", "a", _value("1")).version == 1
     assert storage.put("nodes", "a", _value("1")).version == 2
@@ -23,14 +23,14 @@ def test_versions_are_counted_over_all_kinds() -> None:
     assert storage.version == 3
 
 
-def test_writing_the_same_is_no_write() -> None:
+def test_an_equal_value_writes_nothing() -> None:
     storage = Storage()
     storage.put("pods", "a", _value("1"))
     assert storage.put("pods", "a", _value("1")).version == 1
     assert storage.version == 1
 
 
-def test_history_older_than_the_window_is_gone() -> None:
+def test_history_before_the_window_is_not_available() -> None:
     storage = Storage(history=2)
     for text in "123":
         storage.put("pods", "a", _value(text))
@@ -45,7 +45,7 @@ def test_history_older_than_the_window_is_gone() -> None:
         storage.objects("pods", 2)
 
 
-def test_listeners_hear_of_writes_until_they_leave() -> None:
+def test_listeners_are_called_after_each_write_until_they_are_removed() -> None:
     storage, heard = Storage(), []
     leave = storage.listen(lambda: heard.append(storage.version))
     storage.put("pods", "a", _value("1"))
@@ -60,7 +60,7 @@ def test_listeners_hear_of_writes_until_they_leave() -> None:
     st.lists(st.tuples(st.sampled_from(["pods", "nodes"]), st.sampled_from("abc"), st.sampled_from("12-"))),
     st.integers(0, 30),
 )
-def test_an_older_state_is_what_a_list_said_then(writes: list[tuple[str, str, str]], back: int) -> None:
+def test_an_older_state_equals_the_list_at_that_version(writes: list[tuple[str, str, str]], back: int) -> None:
     storage = Storage()
     states: dict[int, list[bytes]] = {0: []}
     for kind, key, text in writes:

@@ -1,4 +1,4 @@
-"""Files of nodes and pods as these tests need them."""
+"""Files with nodes and pods for tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AMOUNTS = {"cpu": "8", "gpu.intel.com/i915": "20", "gpu.intel.com/memory.max": "
 
 
 def node(name: str, **spec: Any) -> Object:
-    """Two cards of 8 GB."""
+    """Return a node with two cards of 8 GB each."""
     return {
         "kind": "Node",
         "metadata": {"name": name, "labels": {"gpu.intel.com/gpu-numbers": "0.1"}},
@@ -22,7 +22,7 @@ def node(name: str, **spec: Any) -> Object:
 
 
 def pod(name: str | None, gigabytes: int = 5, *, annotations: dict[str, str] | None = None, **spec: Any) -> Object:
-    """One container that wants one card with so much memory; 0: no card."""
+    """Return a pod whose container requests one card and this amount of memory; with 0 it requests no card."""
     amounts = {"gpu.intel.com/i915": 1, "gpu.intel.com/memory.max": f"{gigabytes}G"} if gigabytes else {}
     metadata = {"namespace": "default", "annotations": annotations or {}} | ({"name": name} if name else {})
     container = {"name": "main", "image": "example/main:1", "resources": {"limits": amounts}}

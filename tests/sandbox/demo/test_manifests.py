@@ -95,7 +95,7 @@ def test_documents_lists_and_typed_lists_are_all_read_in_order(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_json_is_read_as_well(tmp_path: Path, indent: int | None) -> None:
+def test_json_is_read_too(tmp_path: Path, indent: int | None) -> None:
     file = write(tmp_path / "dump.json", node("n1"), pod("p1"))
     if indent:
         file.write_text(f"\n# {indent}\n{file.read_text()}")
@@ -109,12 +109,14 @@ def test_json_is_read_as_well(tmp_path: Path, indent: int | None) -> None:
         pytest.param("17", "document 1: expected a Kubernetes object, found 17", id="a number"),
         pytest.param("- 1\n- two", "document 1: expected a Kubernetes object, found a list", id="a list"),
         pytest.param("a: 1", "document 1: expected an object with a kind, found nothing", id="no kind"),
-        pytest.param("kind: [a]", "document 1: expected an object with a kind, found a list", id="a kind that is none"),
-        pytest.param("kind: List\nitems: 3", "document 1: expected a list in items, found 3", id="items are no list"),
+        pytest.param("kind: [a]", "document 1: expected an object with a kind, found a list", id="kind is a list"),
+        pytest.param(
+            "kind: List\nitems: 3", "document 1: expected a list in items, found 3", id="items are not a list"
+        ),
         pytest.param(
             "kind: List\nitems: [5]",
             "document 1, items[0]: expected an object with a kind, found 5",
-            id="an item is no object",
+            id="an item is not an object",
         ),
         pytest.param(
             "kind: List\nitems: [{kind: Pod, metadata: {name: a}, spec: {containers: [{name: 3}]}}]",

@@ -29,7 +29,7 @@ async def inside(annotations: dict[str, str], init: dict[str, ContainerDevices],
     return inside_pod(pod, containers)
 
 
-async def test_one_container() -> None:
+async def test_the_devices_of_one_container() -> None:
     found = await inside({"gas-container-cards": "card2"}, {}, main=given(2, mask="0,1"))
     assert found == InsidePod(cards="card2", devices="card2 renderD130 ZE_AFFINITY_MASK=0,1", as_decided=True)
 

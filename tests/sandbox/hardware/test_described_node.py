@@ -1,4 +1,4 @@
-"""The fake cards of a node that a file describes."""
+"""Fake cards for a node from a manifest."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_what_the_plugin_reads_from_the_cards_is_what_the_example_says(name: str
     assert missing_fields(node, bare) == []
 
 
-def test_cards_of_xe_have_their_memory_from_outside_since_sysfs_does_not_say_it() -> None:
+def test_the_memory_of_xe_cards_is_overridden_because_sysfs_does_not_show_it() -> None:
     hardware = hardware_of(described({"gpu-numbers": "1.4"}, **{"xe": "4", "tiles": "4", "memory.max": "16G"}))
     assert hardware.memory_override == 8_000_000_000
     assert hardware.shared_dev_num == 2
     assert [(gpu.card, gpu.model.tiles, gpu.model.memory) for gpu in hardware.gpus] == [(1, 2, None), (4, 2, None)]
 
 
-def test_the_memory_of_a_card_of_i915_is_that_of_its_tiles() -> None:
+def test_the_memory_of_an_i915_card_is_split_over_its_tiles() -> None:
     hardware = hardware_of(described({"gpu-numbers": "0"}, **{"i915": "1", "tiles": "2", "memory.max": "16G"}))
     (gpu,) = hardware.gpus
     assert (gpu.model.driver, gpu.model.tiles, gpu.model.memory) == ("i915", 2, 8_000_000_000)

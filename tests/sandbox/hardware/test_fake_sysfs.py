@@ -31,7 +31,7 @@ MODELS = [ARC_A770, ARC_B580, FLEX_140, FLEX_170, MAX_1100, MAX_1550, MAX_1550_X
 
 @pytest.mark.parametrize("count", [1, 2, 16])
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.device_id}-{model.driver}")
-def test_every_model_in_every_number_is_read_back(tmp_path: Path, model: Model, count: int) -> None:
+def test_every_model_in_any_number_is_read_back(tmp_path: Path, model: Model, count: int) -> None:
     gpus = fake_gpus(model, count, numa_nodes=min(count, 2), per_board=2)
     write_tree(tmp_path, gpus)
     scan = read_gpus(tmp_path)
@@ -54,7 +54,7 @@ def test_every_model_in_every_number_is_read_back(tmp_path: Path, model: Model, 
     assert len({gpu.pci_address for gpu in scan.gpus}) == count
 
 
-def test_numa_nodes_come_in_blocks_and_boards_share_three_folders() -> None:
+def test_numa_nodes_are_blocks_and_boards_share_three_directories() -> None:
     gpus = fake_gpus(FLEX_140, 8, numa_nodes=2, per_board=2)
     assert [gpu.numa_node for gpu in gpus] == [0, 0, 0, 0, 1, 1, 1, 1]
     assert [len({gpu.pci_path[:level] for gpu in gpus}) for level in (1, 3, 4)] == [4, 4, 8]
@@ -65,14 +65,14 @@ def test_models_can_be_mixed(tmp_path: Path) -> None:
     assert [gpu.driver for gpu in read_gpus(tmp_path).gpus] == ["i915"] * 3 + ["xe"] * 2
 
 
-def test_virtual_functions_stand_beside_the_physical_one() -> None:
+def test_virtual_functions_are_added_to_the_physical_function() -> None:
     (physical,) = fake_gpus(FLEX_170, 1)
     first, *virtual = with_virtual_functions(physical, 2, first=5)
     assert first == replace(physical, virtual_functions=2)
     assert [(gpu.card, gpu.pci_address) for gpu in virtual] == [(5, "0000:90:00.1"), (6, "0000:90:00.2")]
 
 
-def test_a_card_can_go_and_come_back(tmp_path: Path) -> None:
+def test_a_card_can_be_removed_and_added_again(tmp_path: Path) -> None:
     gpus = fake_gpus(FLEX_170, 2)
     write_tree(tmp_path, gpus)
     before = read_gpus(tmp_path)
@@ -91,7 +91,7 @@ def test_every_link_stays_inside_the_tree(tmp_path: Path) -> None:
     assert (card_directory(root, fake_gpus(MAX_1550, 1)[0]) / "device/vendor").read_text() == "0x8086\n"
 
 
-def test_the_tree_says_that_it_is_fake(tmp_path: Path) -> None:
+def test_the_tree_is_marked_as_fake(tmp_path: Path) -> None:
     assert fake_tree_warning(tmp_path) is None
     write_tree(tmp_path, ())
     assert fake_tree_warning(tmp_path) == (
@@ -99,7 +99,7 @@ def test_the_tree_says_that_it_is_fake(tmp_path: Path) -> None:
     )
 
 
-def test_device_nodes_can_be_real_ones(tmp_path: Path) -> None:
+def test_device_nodes_can_be_character_devices(tmp_path: Path) -> None:
     try:
         os.mknod(tmp_path / "probe", stat.S_IFCHR | 0o600, os.makedev(1, 3))
     except PermissionError:

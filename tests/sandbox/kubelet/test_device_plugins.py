@@ -1,4 +1,4 @@
-"""How the sandbox's kubelet fares with plugins that go away."""
+"""Device plugins that go away while kubelet calls them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESOURCE = "example.com/card"
 
 
 class _EndsInTheMiddle(DevicePluginServicer):
-    """Its watch ends while it is asked, and it never answers."""
+    """A plugin whose watch ends during a call, and which never responds."""
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
@@ -45,7 +45,7 @@ class _EndsInTheMiddle(DevicePluginServicer):
         raise AssertionError
 
 
-async def test_a_plugin_that_ends_while_it_is_asked_costs_that_call_and_nothing_more() -> None:
+async def test_a_plugin_that_ends_during_a_call_fails_only_that_call() -> None:
     with TemporaryDirectory(prefix="gas-") as name:
         directory = Path(name)
         reported, lost = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""What only the sandbox's kubelet does; what it shares with a real one is in tests/kubelet_behaviour."""
+"""Behaviour of the sandbox's kubelet alone. Behaviour that it shares with kubelet is in tests/kubelet_behaviour."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def until_allocatable(client: ApiClient, name: str, amount: str) -> None:
     )
 
 
-async def test_it_takes_over_a_node_that_is_there(client: ApiClient, root: Path) -> None:
+async def test_kubelet_takes_over_an_existing_node(client: ApiClient, root: Path) -> None:
     await client.post("/api/v1/nodes", node("n", labels="stay"))
     kubelet = Kubelet(client, "n", root, pace=_PACE)
     async with running(kubelet), registered(kubelet, "card0", "card1"):
@@ -67,7 +67,7 @@ async def test_it_takes_over_a_node_that_is_there(client: ApiClient, root: Path)
     assert (await client.get("/api/v1/nodes/n"))["metadata"]["labels"] == {"labels": "stay"}
 
 
-async def test_what_a_container_was_given_can_be_seen(client: ApiClient, root: Path) -> None:
+async def test_the_devices_of_a_container_can_be_inspected(client: ApiClient, root: Path) -> None:
     kubelet = Kubelet(client, "n", root, pace=_PACE)
     async with running(kubelet), registered(kubelet, "card0") as plugin:
         plugin.answer.envs["CARDS"] = "0"
@@ -83,7 +83,7 @@ async def test_what_a_container_was_given_can_be_seen(client: ApiClient, root: P
         assert container.devices.cdi_devices == ("gpu=card0",)
 
 
-async def test_after_a_reboot_pods_with_devices_have_failed(client: ApiClient, root: Path) -> None:
+async def test_pods_with_devices_fail_after_a_reboot(client: ApiClient, root: Path) -> None:
     containers = Containers()
     kubelet = Kubelet(client, "n", root, containers=containers, pace=_PACE)
     async with running(kubelet), registered(kubelet, "card0"):
@@ -100,7 +100,9 @@ async def test_after_a_reboot_pods_with_devices_have_failed(client: ApiClient, r
         assert phase(again) == "Running"
 
 
-async def test_pods_end_and_go_while_the_api_server_is_away(server: ApiServer, client: ApiClient, root: Path) -> None:
+async def test_pods_end_and_are_removed_although_the_api_server_was_away(
+    server: ApiServer, client: ApiClient, root: Path
+) -> None:
     async with running(Kubelet(client, "n", root, pace=_PACE)):
         await client.post(PODS, pod("p", cards=0, nodeName="n", annotations={RUN_SECONDS: "0.2"}))
         await until(client, "p", lambda value: phase(value) == "Running")
@@ -110,7 +112,7 @@ async def test_pods_end_and_go_while_the_api_server_is_away(server: ApiServer, c
         await until(client, "p", lambda value: phase(value) == "Succeeded")
 
 
-async def test_a_pod_that_is_deleted_before_kubelet_knows_it_goes(client: ApiClient, root: Path) -> None:
+async def test_a_pod_that_is_deleted_before_kubelet_learns_of_it_is_removed(client: ApiClient, root: Path) -> None:
     await client.post(PODS, pod("p", cards=0, nodeName="n"))
     await client.delete(f"{PODS}/p")
     async with running(Kubelet(client, "n", root, pace=_PACE)):
@@ -128,7 +130,7 @@ def _was_restarted(value: dict[str, Any]) -> bool:
 NAMES = ("first", "second", "third")
 
 
-async def test_every_pod_that_runs_on_keeps_its_devices() -> None:
+async def test_running_pods_keep_their_devices_through_a_restart_of_kubelet() -> None:
     async with sandbox_node(*fake_gpus(FLEX_170, 3)) as node, node.running_plugin():
         for card, name in enumerate(NAMES):
             pod = pod_json(container(i915=1), name=name, annotations=decided(f"card{card}", ts=card))

@@ -1,4 +1,4 @@
-"""An extender that answers what a test wants, over TLS with client certificates."""
+"""An extender for tests, over TLS with client certificates, which responds with what the test sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Refuse = Callable[[str, str], str | None]
 
 @dataclass
 class ScriptedExtender:
-    """Keeps what it was asked; ``refuse`` (pod, node) says why not, or None."""
+    """Records its requests. ``refuse`` takes the names of pod and node; it returns a reason or None."""
 
     client: ApiClient
     refuse: Refuse = lambda _pod, _node: None
@@ -54,7 +54,7 @@ class ScriptedExtender:
 
 @asynccontextmanager
 async def serving(extender: ScriptedExtender, directory: Path, *, ignorable: bool) -> AsyncIterator[ExtenderAddress]:
-    """The address of the extender while the block runs."""
+    """Serve the extender as long as the block and yield its address."""
     authority = Authority()
     trusted, client = authority.write(directory), authority.write_client(directory)
     server = authority.write_server(directory)

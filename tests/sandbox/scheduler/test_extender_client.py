@@ -1,4 +1,4 @@
-"""What the scheduler takes for a failure of the extender."""
+"""The scheduler's requests to the extender, and failures of the extender."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ async def _filter(address: ExtenderAddress) -> Filtered:
         return await ExtenderClient(address, session).filter(pod("p"), ["a", "b"])
 
 
-async def test_nodes_that_pass_and_reasons_for_the_rest(scripted: ScriptedExtender, address: ExtenderAddress) -> None:
+async def test_filter_returns_passing_nodes_and_reasons_for_the_others(
+    scripted: ScriptedExtender, address: ExtenderAddress
+) -> None:
     scripted.refuse = lambda _pod, node: "card0 is disabled" if node == "b" else None
     assert await _filter(address) == Filtered(("a",), {"b": "card0 is disabled"})
 
@@ -41,22 +43,22 @@ async def test_nodes_that_pass_and_reasons_for_the_rest(scripted: ScriptedExtend
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        pytest.param({"url": "https://127.0.0.1:1"}, "failed filter with extender at URL", id="nobody-listens"),
-        pytest.param({"path": "/nothing-here"}, "code 404", id="another-status-than-200"),
+        pytest.param({"url": "https://127.0.0.1:1"}, "failed filter with extender at URL", id="connection-refused"),
+        pytest.param({"path": "/nothing-here"}, "code 404", id="status-404"),
         pytest.param({"error": "not the leader"}, "not the leader", id="its-own-error"),
         pytest.param({"error": 5}, "cannot be decoded", id="response-of-another-form"),
-        pytest.param({"stranger": True}, "CERTIFICATE_VERIFY_FAILED", id="a-server-of-another-authority"),
+        pytest.param({"other-authority": True}, "CERTIFICATE_VERIFY_FAILED", id="a-server-of-another-authority"),
     ],
 )
-async def test_failures(
+async def test_unusable_responses_are_failures(
     scripted: ScriptedExtender, address: ExtenderAddress, tmp_path: Path, change: dict[str, Any], sentence: str
 ) -> None:
     if "url" in change:
         address = replace(address, url=change["url"])
     if "path" in change:
         address = replace(address, url=address.url + change["path"])
-    if "stranger" in change:
-        address = replace(address, authority=Authority().write(tmp_path, "stranger"))
+    if "other-authority" in change:
+        address = replace(address, authority=Authority().write(tmp_path, "other-authority"))
     scripted.filter_error = change.get("error", "")
     with pytest.raises(ExtenderFailed, match=sentence):
         await _filter(address)
@@ -66,12 +68,14 @@ async def test_failures(
     ("value", "asked"),
     [
         pytest.param(pod("p"), True, id="a-container-asks"),
-        pytest.param(pod("p", cards=0), False, id="nobody-asks"),
+        pytest.param(pod("p", cards=0), False, id="no-container-asks"),
         pytest.param(
             pod("p", cards=0, initContainers=pod("i")["spec"]["containers"]), True, id="an-init-container-asks"
         ),
     ],
 )
-async def test_whom_the_extender_manages(address: ExtenderAddress, value: dict[str, Any], asked: bool) -> None:
+async def test_the_extender_manages_pods_that_request_a_managed_resource(
+    address: ExtenderAddress, value: dict[str, Any], asked: bool
+) -> None:
     async with aiohttp.ClientSession() as session:
         assert ExtenderClient(address, session).manages(value) is asked

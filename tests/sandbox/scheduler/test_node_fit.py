@@ -29,7 +29,9 @@ ALWAYS = "Always"
         pytest.param([(3, None), (1, ALWAYS)], [1], 3, id="but-not-beside-the-one-after-it"),
     ],
 )
-def test_what_a_pod_takes_of_a_node(init: list[tuple[int, str | None]], app: list[int], total: int) -> None:
+def test_requests_of_a_pod_are_added_up_as_in_kubernetes(
+    init: list[tuple[int, str | None]], app: list[int], total: int
+) -> None:
     containers = [_container(amount) for amount in app]
     inits = [_container(amount, **({"restartPolicy": policy} if policy else {})) for amount, policy in init]
     assert pod_requests({"spec": {"containers": containers, "initContainers": inits}}) == {I915: total}
@@ -57,9 +59,9 @@ def test_what_a_pod_takes_of_a_node(init: list[tuple[int, str | None]], app: lis
         pytest.param(pod("p", nodeSelector={"disk": "ssd"}), node("n", 3, disk="ssd"), [], id="the-label"),
     ],
 )
-def test_why_a_node_cannot_take_a_pod(wanted: dict[str, Any], on_node: dict[str, Any], reasons: list[str]) -> None:
+def test_reasons_against_a_node(wanted: dict[str, Any], on_node: dict[str, Any], reasons: list[str]) -> None:
     assert reasons_against(wanted, on_node, {I915: Decimal(2)}) == reasons
 
 
-def test_pods_of_a_node_add_up() -> None:
+def test_requests_of_all_pods_of_a_node_are_added_up() -> None:
     assert requested_together([pod("a", cards=1), pod("b", cards=2), pod("c", cards=0)]) == {I915: 3}

@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""The order in which pods are tried."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _queue(*pods: str) -> SchedulingQueue:
     return queue
 
 
-def test_pods_come_in_their_order() -> None:
+def test_pods_are_due_in_order_of_arrival() -> None:
     queue = _queue("a", "b")
     assert queue.due(0) == "a"
     queue.remove("a")
@@ -22,7 +22,7 @@ def test_pods_come_in_their_order() -> None:
     assert queue.next_turn() is None
 
 
-def test_a_refused_pod_waits_for_a_change_and_its_pause() -> None:
+def test_a_refused_pod_waits_for_a_change_and_for_its_backoff() -> None:
     queue = _queue("a")
     queue.refuse("a", 10, queue.wakes)
     assert queue.due(100) is None
@@ -31,14 +31,14 @@ def test_a_refused_pod_waits_for_a_change_and_its_pause() -> None:
     assert queue.due(11) == "a"
 
 
-def test_a_refused_pod_is_not_forgotten() -> None:
+def test_a_refused_pod_is_tried_again_after_a_long_time_without_changes() -> None:
     queue = _queue("a")
     queue.refuse("a", 10, queue.wakes)
     assert queue.next_turn() == 310
     assert queue.due(310) == "a"
 
 
-def test_a_change_during_the_attempt_counts() -> None:
+def test_a_change_during_an_attempt_makes_the_pod_due_again() -> None:
     queue = _queue("a")
     wakes = queue.wakes
     queue.wake()
@@ -46,7 +46,7 @@ def test_a_change_during_the_attempt_counts() -> None:
     assert queue.due(11) == "a"
 
 
-def test_the_pause_doubles_up_to_the_longest() -> None:
+def test_the_backoff_doubles_up_to_the_longest() -> None:
     queue, turns = _queue("a"), []
     for _ in range(4):
         queue.fail("a", 0)
@@ -54,14 +54,14 @@ def test_the_pause_doubles_up_to_the_longest() -> None:
     assert turns == [1, 2, 4, 4]
 
 
-def test_adding_again_keeps_the_pause() -> None:
+def test_adding_a_pod_again_keeps_its_backoff() -> None:
     queue = _queue("a")
     queue.fail("a", 0)
     queue.add("a")
     assert queue.due(0) is None
 
 
-def test_a_pod_that_went_during_its_attempt_does_not_come_back() -> None:
+def test_a_pod_that_was_removed_during_its_attempt_stays_removed() -> None:
     queue = _queue("a")
     queue.remove("a")
     queue.refuse("a", 0, queue.wakes)

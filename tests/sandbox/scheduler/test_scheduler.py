@@ -1,4 +1,4 @@
-"""The scheduler loop with an extender that does as it is told."""
+"""The scheduler loop with a scripted extender."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 @pytest.fixture
 def ignorable(request: pytest.FixtureRequest) -> bool:
-    """Whether the scheduler may do without the extender; tests that mean it say so."""
+    """Return whether the extender is ignorable. Tests about that override it."""
     return bool(getattr(request, "param", False))
 
 
 @pytest.fixture
 async def extender(client: ApiClient, tmp_path: Path, ignorable: bool) -> AsyncIterator[ScriptedExtender]:
-    """An extender, with a scheduler at work that asks it."""
+    """Run a scheduler with an extender."""
     extender = ScriptedExtender(client)
     async with serving(extender, tmp_path, ignorable=ignorable) as address:
         queue = SchedulingQueue(first=0.02, longest=0.05)
@@ -58,7 +58,7 @@ async def _event(client: ApiClient, name: str, reason: str) -> dict[str, Any]:
     return event
 
 
-async def test_the_extender_is_asked_and_binds(client: ApiClient, extender: ScriptedExtender) -> None:
+async def test_the_extender_filters_and_binds(client: ApiClient, extender: ScriptedExtender) -> None:
     await client.post(NODES, node("n1"))
     created = await client.post(PODS, pod("p"))
     bound = await until(client, "p", _node)
@@ -96,7 +96,7 @@ async def test_nodes_whose_sum_is_too_small_are_not_offered(client: ApiClient, e
     assert extender.filters[-1]["NodeNames"] == ["big", "small"]
 
 
-async def test_the_most_free_node_is_taken(client: ApiClient, extender: ScriptedExtender) -> None:
+async def test_the_node_with_the_largest_free_share_is_chosen(client: ApiClient, extender: ScriptedExtender) -> None:
     await client.post(NODES, node("a", 2))
     await client.post(NODES, node("b", 4))
     for name in ("p1", "p2", "p3"):
@@ -105,7 +105,7 @@ async def test_the_most_free_node_is_taken(client: ApiClient, extender: Scripted
     assert [bind["Node"] for bind in extender.binds] == ["b", "a", "b"]
 
 
-async def test_a_pod_that_fits_nowhere_is_told_why(client: ApiClient, extender: ScriptedExtender) -> None:
+async def test_a_pod_that_fits_no_node_gets_condition_and_event(client: ApiClient, extender: ScriptedExtender) -> None:
     extender.refuse = lambda _pod, _node: "no card has 5.0 GB of memory.max free"
     for name, cards in (("n1", 1), ("n2", 1), ("n3", 0)):
         await client.post(NODES, node(name, cards))
@@ -122,7 +122,9 @@ async def test_a_pod_that_fits_nowhere_is_told_why(client: ApiClient, extender: 
     assert {event["type"] for event in told["items"]} == {"Warning"}
 
 
-async def test_a_waiting_pod_is_placed_when_another_goes(client: ApiClient, extender: ScriptedExtender) -> None:
+async def test_a_waiting_pod_is_scheduled_when_another_is_deleted(
+    client: ApiClient, extender: ScriptedExtender
+) -> None:
     await client.post(NODES, node("n1", 1))
     await client.post(PODS, pod("first"))
     await until(client, "first", _node)
@@ -132,7 +134,7 @@ async def test_a_waiting_pod_is_placed_when_another_goes(client: ApiClient, exte
     assert _node(await until(client, "second", _node)) == "n1"
 
 
-async def test_a_waiting_pod_is_placed_when_another_succeeds(client: ApiClient, extender: ScriptedExtender) -> None:
+async def test_a_waiting_pod_is_scheduled_when_another_succeeds(client: ApiClient, extender: ScriptedExtender) -> None:
     await client.post(NODES, node("n1", 1))
     await client.post(PODS, pod("first"))
     await until(client, "first", _node)
@@ -142,7 +144,7 @@ async def test_a_waiting_pod_is_placed_when_another_succeeds(client: ApiClient, 
     assert _node(await until(client, "second", _node)) == "n1"
 
 
-async def test_a_waiting_pod_is_tried_again_when_a_node_changes_and_not_before(
+async def test_a_waiting_pod_is_tried_again_only_when_a_node_changes(
     client: ApiClient, extender: ScriptedExtender
 ) -> None:
     extender.refuse = lambda _pod, _node: "no"
@@ -157,7 +159,7 @@ async def test_a_waiting_pod_is_tried_again_when_a_node_changes_and_not_before(
     assert _node(await until(client, "p", _node)) == "n1"
 
 
-async def test_a_failed_bind_is_told_and_tried_again(client: ApiClient, extender: ScriptedExtender) -> None:
+async def test_a_failed_bind_is_reported_and_tried_again(client: ApiClient, extender: ScriptedExtender) -> None:
     extender.bind_error = "not the leader"
     await client.post(NODES, node("n1", 1))
     await client.post(PODS, pod("p"))
@@ -166,7 +168,7 @@ async def test_a_failed_bind_is_told_and_tried_again(client: ApiClient, extender
     assert _node(await until(client, "p", _node)) == "n1"
 
 
-async def test_a_failed_filter_is_told_and_tried_again(client: ApiClient, extender: ScriptedExtender) -> None:
+async def test_a_failed_filter_is_reported_and_tried_again(client: ApiClient, extender: ScriptedExtender) -> None:
     extender.filter_error = "not ready"
     await client.post(NODES, node("n1", 1))
     await client.post(PODS, pod("p"))
@@ -176,9 +178,7 @@ async def test_a_failed_filter_is_told_and_tried_again(client: ApiClient, extend
 
 
 @pytest.mark.parametrize("ignorable", [True], indirect=True)
-async def test_an_extender_that_may_be_ignored_is_ignored_when_it_fails(
-    client: ApiClient, extender: ScriptedExtender
-) -> None:
+async def test_an_ignorable_extender_is_ignored_when_it_fails(client: ApiClient, extender: ScriptedExtender) -> None:
     extender.filter_error = extender.bind_error = "not ready"
     await client.post(NODES, node("n1", 1))
     await client.post(PODS, pod("p"))
@@ -187,7 +187,7 @@ async def test_an_extender_that_may_be_ignored_is_ignored_when_it_fails(
     assert len(extender.filters) == len(extender.binds) == 1
 
 
-async def test_other_schedulers_pods_gated_and_deleted_ones_are_left_alone(
+async def test_pods_of_other_schedulers_gated_pods_and_deleted_pods_are_ignored(
     client: ApiClient, extender: ScriptedExtender
 ) -> None:
     await client.post(PODS, pod("other", schedulerName="other"))
@@ -206,7 +206,7 @@ async def test_other_schedulers_pods_gated_and_deleted_ones_are_left_alone(
 
 
 class _SlowToSee(ApiClient):
-    """Every event of a watch comes late."""
+    """Delay every event of a watch."""
 
     @asynccontextmanager
     async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
@@ -220,7 +220,7 @@ async def _late(events: AsyncIterator[WatchEvent]) -> AsyncIterator[WatchEvent]:
         yield event
 
 
-async def test_a_pod_just_bound_counts_before_the_watch_shows_it(
+async def test_a_bound_pod_counts_before_the_watch_shows_it(
     server: ApiServer, client: ApiClient, tmp_path: Path
 ) -> None:
     await client.post(NODES, node("n1", 1))
@@ -236,7 +236,7 @@ async def test_a_pod_just_bound_counts_before_the_watch_shows_it(
     assert [bind["PodName"] for bind in extender.binds] == ["p"]
 
 
-async def test_scheduling_goes_on_after_the_api_server_was_away(
+async def test_scheduling_continues_after_the_api_server_was_away(
     server: ApiServer, client: ApiClient, extender: ScriptedExtender
 ) -> None:
     await client.post(NODES, node("n1", 2))

@@ -1,4 +1,4 @@
-"""The sentence of a pod that waits."""
+"""The sentence that says why a pod waits."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from gas.sandbox.scheduler.scheduler import waiting_sentence
                      "1 Insufficient b.", id="two-reasons-of-one-node"),
     ],
 )  # fmt: skip
-def test_the_sentence(nodes: int, reasons: list[str], sentence: str) -> None:
+def test_reasons_are_counted_in_one_sentence(nodes: int, reasons: list[str], sentence: str) -> None:
     assert waiting_sentence(nodes, reasons) == sentence
 
 
-def test_an_event_holds_1024_characters() -> None:
+def test_an_event_is_shortened_to_1024_characters() -> None:
     assert event_note("x" * 1024) == "x" * 1024
     assert event_note("x" * 1025) == "x" * 1020 + " ..."
