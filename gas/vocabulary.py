@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from gas.amounts import TILES, Amounts
@@ -248,6 +249,57 @@ class Vocabularies:
     def facts(self, node: Node) -> NodeFacts:
         """Return what a node says about its cards in all vocabularies together."""
         return merged_facts([facts for each in self._all if (facts := each.nodes.facts(node)) is not None])
+
+    @cached_property
+    def resources(self) -> tuple[str, ...]:
+        """All resources that give cards to a container, by full name."""
+        return tuple(dict.fromkeys(resource for each in self._all for resource in each.devices.resources))
+
+    def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
+        """Return how many device ids of which of `resources` a card is offered with."""
+        return {name: ids for each in self._all for name, ids in each.devices.ids_per_card(card, options).items()}
+
+    def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
+        """Return all resources that give a container access to every card of the node."""
+        return tuple(
+            dict.fromkeys(name for each in self._all for name in each.devices.monitoring_resources(split=split))
+        )
+
+    def monitoring_of(self, card: CardFacts, *, split: bool) -> tuple[str, ...]:
+        """Return which of `monitoring_resources` give access to a card."""
+        found = (each.devices.monitoring_resource(card, split=split) for each in self._all)
+        return tuple(dict.fromkeys(name for name in found if name is not None))
+
+    def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
+        """Return what a node with these cards says of them in all vocabularies together."""
+        described = [each.devices.describe(cards, options) for each in self._all]
+        return NodeDescription(
+            labels={name: text for each in described for name, text in each.labels.items()},
+            annotations={name: text for each in described for name, text in each.annotations.items()},
+            resources={name: amount for each in described for name, amount in each.resources.items()},
+        )
+
+    def owns_label(self, name: str) -> bool:
+        """Return whether a node label is one that `describe` writes."""
+        return any(each.devices.owns_label(name) for each in self._all)
+
+    def owns_annotation(self, name: str) -> bool:
+        """Return the same for a node annotation."""
+        return any(each.devices.owns_annotation(name) for each in self._all)
+
+    def owns_resource(self, name: str) -> bool:
+        """Return the same for a resource in the node's status."""
+        return any(each.devices.owns_resource(name) for each in self._all)
+
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+        """Return the variables that a container with these cards gets in the vocabulary that its pod speaks."""
+        vocabulary = self.spoken_by(pod)
+        return vocabulary.devices.environment(pod, container, cards) if vocabulary else {}
+
+    def after_allocate(self, pod: Pod) -> Mapping[str, str]:
+        """Return the annotations to write on a pod once its containers have got their cards."""
+        vocabulary = self.spoken_by(pod)
+        return vocabulary.devices.after_allocate(pod) if vocabulary else {}
 
     def spoken_by(self, pod: Pod) -> Vocabulary | None:
         """Return the first vocabulary that a pod is written in, None if it asks for no cards in any."""

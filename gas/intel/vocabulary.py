@@ -8,6 +8,7 @@ from dataclasses import replace
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.card_facts import CardFacts
 from gas.intel import names
+from gas.intel.affinity_mask import AFFINITY_MASK, container_mask
 from gas.intel.inventory import read_node
 from gas.intel.need import read_booked_need, read_need
 from gas.intel.node_description import (
@@ -111,7 +112,8 @@ class IntelDevices:
         return name in SUMMED_RESOURCES
 
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
-        return {}
+        mask = container_mask(pod, container, cards)
+        return {} if mask is None else {AFFINITY_MASK: mask}
 
     def after_allocate(self, pod: Pod) -> Mapping[str, str]:
         return {}

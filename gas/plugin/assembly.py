@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 
 from gas.card_facts import Scan
 from gas.cluster.connection import ApiServer
-from gas.intel.names import COUNT_RESOURCES
 from gas.plugin.cluster_side import ClusterSide
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.cdi_file import cdi_text, write_cdi_file
@@ -24,10 +23,10 @@ from gas.plugin.devices.container_answer import (
 )
 from gas.plugin.devices.device_ids import DeviceId
 from gas.plugin.devices.device_lists import device_lists, monitored, monitoring_resources
-from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
+from gas.plugin.devices.requests import AllocateRequest, PreferredRequest, short_name
 from gas.plugin.discovery.fake_tree import fake_tree_warning
 from gas.plugin.discovery.rescan import Scanner
-from gas.plugin.discovery.sysfs import read_gpus
+from gas.plugin.discovery.sysfs import DRIVERS, read_gpus
 from gas.plugin.environment import Environment
 from gas.plugin.files.kept_file import KeptFile
 from gas.plugin.flags import Flags, WriteNode
@@ -37,9 +36,9 @@ from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.kubelet.registration import Registration, State
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import feature_text, remove_feature_file, write_feature_file
-from gas.plugin.node.node_description import describe_node
 from gas.plugin.readiness import Readiness
-from gas.vocabulary import DeviceOptions
+from gas.vocabularies import DEFAULT
+from gas.vocabulary import DeviceOptions, Vocabularies
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +52,25 @@ class Plugin:
     api  None with --resource-manager=false: then no pod is looked up, and kubelet's choice stands
     """
 
-    def __init__(self, api: ApiServer | None, flags: Flags, environment: Environment, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        api: ApiServer | None,
+        flags: Flags,
+        environment: Environment,
+        metrics: Metrics,
+        vocabularies: Vocabularies = DEFAULT,
+    ) -> None:
         self._flags = flags
-        self._environment = environment
+        self._vocabularies = vocabularies
+        self._options = DeviceOptions(
+            shared_dev_num=flags.shared_dev_num, pci_grouping_level=environment.pci_grouping_level
+        )
         self._metrics = metrics
         self._presentation = Presentation(
             host_root=PurePosixPath(flags.prefix.absolute()), by_path=flags.by_path, cdi=flags.cdi
         )
         self._kubelet: SocketIdentity | None = None
-        self._resources = PodResources(flags.kubelet_dir / "pod-resources" / "kubelet.sock")
+        self._resources = PodResources(flags.kubelet_dir / "pod-resources" / "kubelet.sock", vocabularies.resources)
         self.scanner = Scanner(
             partial(
                 read_gpus,
@@ -79,6 +88,7 @@ class Plugin:
                 flags,
                 metrics,
                 self._resources,
+                vocabularies,
                 gpus=lambda: self.scanner.scan.gpus,
                 presentation=self._presentation,
             )
@@ -89,8 +99,10 @@ class Plugin:
         self._nfd_file = KeptFile(flags.nfd_file, write_feature_file) if flags.write_node is WriteNode.NFD else None
         node_writer = self.cluster.node_writer if self.cluster is not None else None
         self._writers = [each for each in (self._cdi_file, self._nfd_file, node_writer) if each is not None]
-        servers = [self._card_server(resource) for resource in COUNT_RESOURCES]
-        servers += [self._monitoring_server(resource) for resource in monitoring_resources(flags.monitoring)]
+        servers = [self._card_server(resource) for resource in vocabularies.resources]
+        servers += [
+            self._monitoring_server(resource) for resource in monitoring_resources(vocabularies, flags.monitoring)
+        ]
         self.registrations = {
             server: Registration(
                 server,
@@ -129,10 +141,9 @@ class Plugin:
 
     def _scanned(self, scan: Scan) -> None:
         """Publish the cards, which have changed: to kubelet, the node, the CDI file and the NFD file."""
-        flags = self._flags
         if self._cdi_file is not None:
             self._cdi_file.want(cdi_text(scan.gpus, self._presentation))
-        lists = device_lists(scan.gpus, shared_dev_num=flags.shared_dev_num, monitoring=flags.monitoring)
+        lists = device_lists(scan.gpus, self._vocabularies, self._options, self._flags.monitoring)
         for server in self.registrations:
             server.show(lists.get(server.resource, ()))
         logger.info(
@@ -143,10 +154,7 @@ class Plugin:
                 "unhealthy": ",".join(str(gpu.card) for gpu in scan.gpus if not gpu.healthy),
             },
         )
-        description = describe_node(
-            scan,
-            DeviceOptions(shared_dev_num=flags.shared_dev_num, pci_grouping_level=self._environment.pci_grouping_level),
-        )
+        description = self._vocabularies.describe(scan.gpus, self._options)
         if self.cluster is not None and self.cluster.node_writer is not None:
             self.cluster.node_writer.want(description)
         if self._nfd_file is not None:
@@ -168,7 +176,7 @@ class Plugin:
             prefer=prefer,
             allocate=allocate,
             fallback=self._plain_answer,
-            on_reply=partial(self._count_reply, resource),
+            on_reply=partial(self._count_reply, short_name(resource)),
         )
 
     def _monitoring_server(self, resource: str) -> DeviceServer:
@@ -176,7 +184,7 @@ class Plugin:
             resource,
             allocate=self._monitoring_answer,
             fallback=self._monitoring_answer,
-            on_reply=partial(self._count_reply, resource),
+            on_reply=partial(self._count_reply, short_name(resource)),
         )
 
     async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
@@ -186,7 +194,7 @@ class Plugin:
         return container_answer(request.resource, gpus_of(request.ids, self.scanner.scan.gpus), self._presentation)
 
     def _monitoring_answer(self, request: AllocateRequest) -> ContainerAnswer:
-        gpus = monitored(self.scanner.scan.gpus, self._flags.monitoring).get(request.resource, ())
+        gpus = monitored(self.scanner.scan.gpus, self._vocabularies, self._flags.monitoring).get(request.resource, ())
         return monitoring_answer(gpus, self._presentation)
 
     def _count_reply(self, resource: str, method: str, outcome: Outcome, seconds: float) -> None:
@@ -207,7 +215,7 @@ class Plugin:
             if held:
                 writer.hold()
             else:
-                writer.go_on()
+                writer.resume()
 
     def _warn_of_fake_tree(self) -> None:
         if (warning := fake_tree_warning(self._flags.prefix)) is None:
@@ -223,13 +231,14 @@ class Plugin:
         metrics.scan_problems.set_function(lambda: len(scanner.scan.problems))
         metrics.totals.scans = lambda: scanner.finished
         metrics.totals.registrations = lambda: {
-            server.resource: registration.registrations for server, registration in self.registrations.items()
+            short_name(server.resource): registration.registrations
+            for server, registration in self.registrations.items()
         }
-        for driver in COUNT_RESOURCES:
+        for driver in DRIVERS:
             for state, healthy in (("healthy", True), ("unhealthy", False)):
                 metrics.cards.labels(driver, state).set_function(partial(self._count, driver, healthy=healthy))
         for server, registration in self.registrations.items():
-            metrics.registered.labels(server.resource).set_function(partial(_is_watched, registration))
+            metrics.registered.labels(short_name(server.resource)).set_function(partial(_is_watched, registration))
 
     def _count(self, driver: str, *, healthy: bool) -> int:
         return sum(gpu.driver == driver and gpu.healthy is healthy for gpu in self.scanner.scan.gpus)

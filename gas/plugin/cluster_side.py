@@ -21,14 +21,15 @@ from gas.plugin.devices.container_answer import Presentation
 from gas.plugin.flags import Flags, WriteNode
 from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.matching.allocator import Allocator
-from gas.plugin.matching.given_masks import GivenMasks
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
+from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.node_writer import NodeWriter
 from gas.plugin.receipts.receipt_writer import ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind
+from gas.vocabulary import Vocabularies
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class ClusterSide:
         flags: Flags,
         metrics: Metrics,
         resources: PodResources,
+        vocabularies: Vocabularies,
         *,
         gpus: Callable[[], Collection[CardFacts]],
         presentation: Presentation,
@@ -59,7 +61,7 @@ class ClusterSide:
         self._node = flags.node_name
         self._resources = resources
         self.events = Events(api, component="gas-plugin", instance=flags.node_name)
-        self.pods = GpuPods(self._pods_changed)
+        self.pods = GpuPods(vocabularies, self._pods_changed)
         self.matcher = Matcher(self.pods)
         self.pod_watch = Watch(api, paths.pods(), NodePod, self.pods, field_selector=f"spec.nodeName={flags.node_name}")
         self._resolver = PodResolver(
@@ -67,11 +69,12 @@ class ClusterSide:
             resources,
             is_watching=lambda: self.pod_watch.synced.is_set() and self.pod_watch.refused is None,
         )
-        masks = GivenMasks()
+        environments = IssuedEnvironments(vocabularies)
         self.allocator = Allocator(
             self.matcher,
             self._resolver,
-            masks,
+            environments,
+            vocabularies,
             metrics,
             gpus=gpus,
             policy=flags.allocation_policy,
@@ -82,16 +85,17 @@ class ClusterSide:
             self.pods,
             self.matcher,
             resources,
-            masks,
+            environments,
             partial(patch_pod_annotations, api),
+            vocabularies=vocabularies,
             last_call=lambda: self.allocator.last_call,
             on_receipt=self._report_receipt,
-            on_mask=self._report_mask,
+            on_wrong_environment=self._report_wrong_environment,
         )
         self.node_writer: NodeWriter | None = None
         self._node_watch: Watch[Node] | None = None
         if flags.write_node is WriteNode.PATCH:
-            self.node_writer = NodeWriter(partial(patch_node_status, api, flags.node_name))
+            self.node_writer = NodeWriter(partial(patch_node_status, api, flags.node_name), vocabularies)
             self._node_watch = Watch(
                 api, paths.nodes(), Node, self.node_writer, field_selector=f"metadata.name={flags.node_name}"
             )
@@ -124,7 +128,7 @@ class ClusterSide:
         self._resolver.pods_changed()
 
     def _allocated(self) -> None:
-        self.receipts.look_soon()
+        self.receipts.compare_soon()
 
     def _report_receipt(self, pod: GpuPod, receipt: Receipt) -> None:
         """Count and log the receipt, and post an event on the pod."""
@@ -141,11 +145,11 @@ class ClusterSide:
         severity: Literal["Normal", "Warning"] = "Warning" if is_mismatch else "Normal"
         self._post_on_pod(pod, severity, _REASONS[receipt.kind], receipt.sentence)
 
-    def _report_mask(self, pod: GpuPod, sentence: str) -> None:
-        """Count and log the wrong mask, and post an event on the pod."""
+    def _report_wrong_environment(self, pod: GpuPod, sentence: str) -> None:
+        """Count and log variables that are wrong, and post an event on the pod."""
         self._metrics.tile_mismatches.inc()
         logger.warning("%s", sentence, extra={"pod": pod.key})
-        self._post_on_pod(pod, "Warning", "GPUTileMismatch", sentence)
+        self._post_on_pod(pod, "Warning", "GPUEnvironmentMismatch", sentence)
 
     def _post_on_pod(self, pod: GpuPod, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         namespace, _, name = pod.key.partition("/")

@@ -17,6 +17,8 @@ from gas.plugin.flags import Flags
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import remove_feature_file
 from gas.plugin.node.node_writer import clear_node
+from gas.vocabularies import KNOWN
+from gas.vocabulary import Vocabularies
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ async def uninstall(flags: Flags) -> int:
 async def _clear_node(flags: Flags) -> None:
     api = await _connect(flags)
     try:
-        is_there = await clear_node(api, flags.node_name)
+        is_there = await clear_node(api, flags.node_name, Vocabularies(KNOWN))
     finally:
         await api.close()
     if is_there:

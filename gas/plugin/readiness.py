@@ -37,7 +37,7 @@ class Readiness:
 
     def _missing(self) -> Collection[str]:
         return [
-            registration.trouble or f"kubelet does not watch {server.resource_name} yet"
+            registration.trouble or f"kubelet does not watch {server.resource} yet"
             for server, registration in self._resources.items()
             if server.devices is not None and registration.state is not State.WATCHED
         ]

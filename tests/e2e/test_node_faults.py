@@ -162,13 +162,13 @@ def test_a_mask_of_other_tiles_than_decided_is_told(gpu_node: GpuNode) -> None:
     other = str(1 - int(tile))
     gpu_node.api.merge(f"{PODS}/edited", {"metadata": {"annotations": {"gas-container-tiles": f"{card}:gt{other}"}}})
     aside.rename(socket)
-    (told,) = wait_for("its event", lambda: event_messages(gpu_node.api, "edited", "GPUTileMismatch"))
-    assert told == f"container 'main' was given {MASK}={tile}, but for {card}:gt{other} it should be {other}"
+    (told,) = wait_for("its event", lambda: event_messages(gpu_node.api, "edited", "GPUEnvironmentMismatch"))
+    assert told == f"container 'main' was given {MASK}={tile} instead of {MASK}={other}"
     assert gpu_node.node.environment(edited, "main")[MASK] == tile
     gpu_node.api.merge(f"{PODS}/edited", {"metadata": {"annotations": {"gas-container-tiles": decided}}})
     gpu_node.settled()
     assert gpu_node.plugin.metric("gas_plugin_tile_mismatches_total") == 1
-    assert not event_messages(gpu_node.api, "right", "GPUTileMismatch")
+    assert not event_messages(gpu_node.api, "right", "GPUEnvironmentMismatch")
 
 
 def test_cards_that_go_away_or_lose_a_device_node_are_not_given_until_they_are_back(gpu_node: GpuNode) -> None:
@@ -226,7 +226,7 @@ def test_without_permission_to_patch_the_node_cards_are_given_out_all_the_same(g
     gpu_node.start_plugin(BOTH, "--shared-dev-num=2", account=gpu_node.account(rules))
     said = wait_for("the sentence", lambda: [line for line in log(gpu_node) if "cannot write the labels" in line])
     assert 'give its role the verb "patch" on resource "nodes/status"' in said[0]
-    assert "which are given out all the same" in said[0]
+    assert "which are handed out anyway" in said[0]
     gpu_node.start_extender()
     gpu_node.create(pod("stranger", container(i915=1)), node=gpu_node.node.name)
     (stranger,) = gpu_node.running(["stranger"])

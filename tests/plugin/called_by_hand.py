@@ -9,14 +9,15 @@ from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.match import Match, Preference
 from gas.plugin.matching.matcher import Matcher
-from tests.plugin.pods_for_plugin import ids
+from gas.vocabularies import DEFAULT
+from tests.plugin.pods_for_plugin import I915, ids
 
 
 class Node:
     """A node's plugin, without a kubelet: calls are made by hand."""
 
     def __init__(self, *pods: NodePod) -> None:
-        self.pods = GpuPods()
+        self.pods = GpuPods(DEFAULT)
         self.matcher = Matcher(self.pods)
         self.now = 100.0
         self.pods.replaced(list(pods))
@@ -27,13 +28,13 @@ class Node:
         available: Ids,
         must_include: Ids = NO_IDS,
         listing: Listing | None = None,
-        resource: str = "i915",
+        resource: str = I915,
     ) -> Preference:
         offered = tuple(sorted(available | must_include))
         request = PreferredRequest(resource=resource, offered=offered, must_include=must_include, size=size)
         return self.matcher.prefer(request, listing=listing)
 
-    def allocate(self, *texts: str, resource: str = "i915") -> Match:
+    def allocate(self, *texts: str, resource: str = I915) -> Match:
         self.now += 10
         return self.matcher.allocate(AllocateRequest(resource=resource, ids=ids(*texts)), now=self.now)
 
@@ -42,4 +43,4 @@ def named(match: Match) -> tuple[str, str, str] | None:
     """Return (pod, container, confidence); None without a target."""
     if (target := match.target) is None:
         return None
-    return target.pod.trimmed.metadata.name, target.demand.container, str(match.confidence)
+    return target.pod.raw.metadata.name, target.demand.container, str(match.confidence)

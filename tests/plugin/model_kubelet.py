@@ -16,6 +16,7 @@ from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
 from gas.plugin.matching.match import Match
 from gas.plugin.matching.matcher import Matcher
+from gas.vocabularies import DEFAULT
 
 
 @dataclass
@@ -80,7 +81,7 @@ class Kubelet:
     def listing(self) -> Listing:
         listing: dict[str, dict[str, dict[str, Ids]]] = {}
         for uid, pod in self.pods.items():
-            seen = gpu_pod(pod)
+            seen = gpu_pod(pod, DEFAULT)
             assert seen is not None
             names = [each.name for each in pod.spec.init_containers or () if each.restart_policy == "Always"]
             names += [each.name for each in pod.spec.containers or ()]
@@ -98,7 +99,7 @@ class Kubelet:
     def admit(self, pod: NodePod, plugin: Plugin) -> Iterator[Handed | None]:
         """Yields None after GetPreferredAllocation, and what was handed out after Allocate. A pod for which there is
         too little is dropped."""
-        seen = gpu_pod(pod)
+        seen = gpu_pod(pod, DEFAULT)
         assert seen is not None
         self.pods[pod.uid] = pod
         held = self.held.setdefault(pod.uid, {})

@@ -22,6 +22,8 @@ from gas.sandbox.api.server import ApiServer
 from gas.sandbox.hardware.fake_sysfs import FakeGpu, write_tree
 from gas.sandbox.kubelet.containers import ContainerDevices, Containers, KubeletPace
 from gas.sandbox.kubelet.kubelet import Kubelet
+from gas.vocabularies import DEFAULT
+from gas.vocabulary import Vocabularies
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.scripted_kubelet import eventually
 
@@ -49,7 +51,12 @@ class SandboxNode:
 
     @asynccontextmanager
     async def running_plugin(
-        self, *flags: str, environment: Environment | None = None, watched: bool = True, api_url: str | None = None
+        self,
+        *flags: str,
+        environment: Environment | None = None,
+        watched: bool = True,
+        api_url: str | None = None,
+        vocabularies: Vocabularies = DEFAULT,
     ) -> AsyncIterator[Plugin]:
         """A plugin while the block runs; ``watched``: it begins when kubelet has all cards in its books.
 
@@ -60,7 +67,7 @@ class SandboxNode:
         self.metrics = Metrics("1")
         kubeconfig = write_kubeconfig(self.directory / "kubeconfig", api_url or self.server.url, token="plugin")
         api = await connect(str(kubeconfig), explicit=True) if parsed.resource_manager else None
-        plugin = Plugin(api, parsed, environment or Environment(), self.metrics)
+        plugin = Plugin(api, parsed, environment or Environment(), self.metrics, vocabularies)
         task = asyncio.create_task(plugin.run())
         try:
             if watched:

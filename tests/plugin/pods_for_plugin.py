@@ -11,7 +11,11 @@ from gas.objects import NodePod
 from gas.plugin.devices.device_ids import DeviceId
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import GpuPod, gpu_pod
+from gas.vocabularies import DEFAULT
 from tests.builders import pod_json
+
+I915 = "gpu.intel.com/i915"
+XE = "gpu.intel.com/xe"
 
 
 def node_pod(*containers: Any, created: str = "", started: bool = False, **fields: Any) -> NodePod:
@@ -26,7 +30,7 @@ def node_pod(*containers: Any, created: str = "", started: bool = False, **field
 
 def seen(*containers: Any, **fields: Any) -> GpuPod:
     """The same as the plugin keeps it."""
-    pod = gpu_pod(node_pod(*containers, **fields))
+    pod = gpu_pod(node_pod(*containers, **fields), DEFAULT)
     assert pod is not None
     return pod
 

@@ -18,6 +18,7 @@ from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.node.node_writer import clear_node
 from gas.sandbox.api.routes import Access
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
+from gas.vocabularies import DEFAULT
 from tests.builders import container, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, sandbox_node, soon
@@ -244,8 +245,8 @@ class TestMismatches:
             # The second gets its own when the watch has shown by then that kubelet is done with the first.
             wrong = sum(mask != own for mask, own in zip(masks, "01", strict=True))
             await eventually(lambda: node.count("tile_mismatches_total") == wrong)
-            sentence = "container 'main' was given ZE_AFFINITY_MASK=1, but for card0:gt0 it should be 0"
-            await eventually(lambda: node.events("a") == [("GPUTileMismatch", sentence)])
+            sentence = "container 'main' was given ZE_AFFINITY_MASK=1 instead of ZE_AFFINITY_MASK=0"
+            await eventually(lambda: node.events("a") == [("GPUEnvironmentMismatch", sentence)])
             assert sentence in [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
             assert node.count("mismatches_total") == 0
             assert "gas-allocated-cards" not in node.annotations("a")
@@ -331,7 +332,7 @@ class TestTheNode:
                 await soon(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
             kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", node.server.url, token="plugin")
             api = await connect(str(kubeconfig), explicit=True)
-            assert await clear_node(api, NODE)
+            assert await clear_node(api, NODE, DEFAULT)
             await api.close()
             assert list(node.node()["metadata"]["labels"]) == ["kubernetes.io/hostname"]
             assert not {"millicores", "memory.max", "tiles"} & node.allocatable().keys()

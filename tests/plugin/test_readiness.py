@@ -26,7 +26,7 @@ class Scans:
 class Resource:
     """``devices`` is None before its first card, and empty when it has lost its last."""
 
-    resource_name: str
+    resource: str
     devices: tuple[Device, ...] | None = CARDS
     state: State = State.WATCHED
     trouble: str | None = None

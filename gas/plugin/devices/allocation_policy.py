@@ -41,16 +41,18 @@ def preferred_ids(
     return tuple(chosen)
 
 
-def ids_for_cards(cards: Iterable[Card], request: PreferredRequest) -> tuple[DeviceId, ...]:
-    """Return the ids kubelet insists on, then one free id of each other card that has one; at most ``size``."""
+def ids_for_cards(cards: Iterable[Card], per_card: int, request: PreferredRequest) -> tuple[DeviceId, ...]:
+    """Return the ids kubelet insists on, then free ids of these cards, ``per_card`` of each; at most ``size``."""
     ids = sorted(request.must_include)
-    wanted = dict.fromkeys(cards)
+    wanted = dict.fromkeys(cards, per_card)
     for id_ in ids:
-        wanted.pop(id_.card, None)
-    first: dict[Card, DeviceId] = {}
-    for id_ in sorted(id_ for id_ in request.available if id_.card in wanted):
-        first.setdefault(id_.card, id_)
-    ids += [first[card] for card in wanted if card in first]
+        if id_.card in wanted:
+            wanted[id_.card] -= 1
+    free: dict[Card, list[DeviceId]] = {}
+    for id_ in sorted(id_ for id_ in request.available if id_.card in wanted and id_ not in request.must_include):
+        free.setdefault(id_.card, []).append(id_)
+    for card, number in wanted.items():
+        ids += free.get(card, [])[: max(number, 0)]
     return tuple(ids[: request.size])
 
 

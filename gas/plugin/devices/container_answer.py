@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from gas.card_facts import CardFacts
 from gas.errors import GasError
 from gas.plugin.devices.device_ids import DeviceId
+from gas.plugin.devices.requests import short_name
 
 CDI_KIND = "gpu.intel.com/card"
 """Kind of our CDI devices; their names are those of the cards: ``gpu.intel.com/card=card0``."""
@@ -114,7 +115,7 @@ def container_answer(
         device_nodes=card_nodes(gpus, presentation),
         mounts=by_path_mounts(gpus, presentation),
         cdi=() if as_annotation else cdi,
-        annotations={f"cdi.k8s.io/gas-plugin_{resource}": ",".join(cdi)} if cdi and as_annotation else {},
+        annotations={f"cdi.k8s.io/gas-plugin_{short_name(resource)}": ",".join(cdi)} if cdi and as_annotation else {},
     )
 
 

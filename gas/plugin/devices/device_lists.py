@@ -1,4 +1,4 @@
-"""What kubelet is told of: a list of devices for every resource that this node has."""
+"""The devices that kubelet is shown: a list for every resource that this node has."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gas.card_facts import CardFacts
-from gas.intel.names import COUNT_RESOURCES
 from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId
+from gas.vocabulary import DeviceOptions, Vocabularies
 
 
 class Monitoring(StrEnum):
-    """Which resources give access to all cards of the node, for programs that only watch them."""
+    """Which resources give access to all cards of the node, for programs that only observe them."""
 
     NONE = "none"
-    ONE = "one"  # `monitoring`: cards of both drivers
-    SPLIT = "split"  # `i915_monitoring` and `xe_monitoring`
+    ONE = "one"  # one for all cards
+    SPLIT = "split"  # one for each driver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One device as kubelet sees it.
 
-    numa_node  kubelet's topology hint; None: it fits every NUMA node
+    numa_node  kubelet's topology hint; None if it fits every NUMA node
     """
 
     id: str
@@ -32,49 +32,44 @@ class Device:
 
 
 DeviceLists = Mapping[str, tuple[Device, ...]]
-"""Resource without prefix -> its devices, in natural order of their ids. A resource that is missing has no card."""
+"""The devices of each resource, in natural order of their ids. A resource that is missing has no card."""
 
 
-def device_lists(gpus: Collection[CardFacts], *, shared_dev_num: int, monitoring: Monitoring) -> DeviceLists:
-    """The devices of each driver's resource, and of the monitoring resources that were asked for.
+def device_lists(
+    gpus: Collection[CardFacts], vocabularies: Vocabularies, options: DeviceOptions, monitoring: Monitoring
+) -> DeviceLists:
+    """Return the devices of each resource of cards, and of the monitoring resources that are switched on.
 
-    shared_dev_num  ids per card, at least 1
-
-    An unhealthy card keeps its ids, as kubelet then knows which containers have them. Monitoring is healthy while
+    An unhealthy card keeps its ids, so that kubelet knows which containers have them. Monitoring is healthy while
     any of its cards is. Source: contract P2.3 to P2.6.
     """
     lists: dict[str, tuple[Device, ...]] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.card):
-        lists[gpu.driver] = lists.get(gpu.driver, ()) + tuple(
-            Device(id=str(DeviceId(gpu.card, slot)), healthy=gpu.healthy, numa_node=gpu.numa_node)
-            for slot in range(shared_dev_num)
-        )
-    for resource, watched in monitored(gpus, monitoring).items():
+        for resource, ids in vocabularies.ids_per_card(gpu, options).items():
+            lists[resource] = lists.get(resource, ()) + tuple(
+                Device(id=str(DeviceId(gpu.card, slot)), healthy=gpu.healthy, numa_node=gpu.numa_node)
+                for slot in range(ids)
+            )
+    for resource, watched in monitored(gpus, vocabularies, monitoring).items():
         lists[resource] = (Device(id=ALL_CARDS, healthy=any(gpu.healthy for gpu in watched)),)
     return lists
 
 
-def monitoring_resources(monitoring: Monitoring) -> tuple[str, ...]:
-    """All monitoring resources that there can be, without prefix."""
-    match monitoring:
-        case Monitoring.NONE:
-            return ()
-        case Monitoring.ONE:
-            return ("monitoring",)
-        case Monitoring.SPLIT:
-            return tuple(f"{driver}_monitoring" for driver in COUNT_RESOURCES)
+def monitoring_resources(vocabularies: Vocabularies, monitoring: Monitoring) -> tuple[str, ...]:
+    """Return all monitoring resources that there can be."""
+    if monitoring is Monitoring.NONE:
+        return ()
+    return vocabularies.monitoring_resources(split=monitoring is Monitoring.SPLIT)
 
 
-def monitored(gpus: Collection[CardFacts], monitoring: Monitoring) -> Mapping[str, tuple[CardFacts, ...]]:
-    """Monitoring resource without prefix -> the cards that it gives access to, in natural order."""
+def monitored(
+    gpus: Collection[CardFacts], vocabularies: Vocabularies, monitoring: Monitoring
+) -> Mapping[str, tuple[CardFacts, ...]]:
+    """Return the cards that each monitoring resource gives access to, in natural order."""
     by_resource: dict[str, tuple[CardFacts, ...]] = {}
+    if monitoring is Monitoring.NONE:
+        return by_resource
     for gpu in sorted(gpus, key=lambda gpu: gpu.card):
-        match monitoring:
-            case Monitoring.NONE:
-                continue
-            case Monitoring.ONE:
-                resource = "monitoring"
-            case Monitoring.SPLIT:
-                resource = f"{gpu.driver}_monitoring"
-        by_resource[resource] = (*by_resource.get(resource, ()), gpu)
+        for resource in vocabularies.monitoring_of(gpu, split=monitoring is Monitoring.SPLIT):
+            by_resource[resource] = (*by_resource.get(resource, ()), gpu)
     return by_resource

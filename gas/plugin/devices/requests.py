@@ -11,7 +11,7 @@ from gas.plugin.devices.device_ids import DeviceId, Ids
 class AllocateRequest:
     """Allocate: kubelet has chosen these ids for one container.
 
-    resource  name without prefix
+    resource  full name: ``gpu.intel.com/i915``
     ids       the ids of cards; empty for a monitoring resource
     """
 
@@ -27,7 +27,7 @@ class AllocateRequest:
 class PreferredRequest:
     """GetPreferredAllocation: kubelet asks which ids one container should get.
 
-    resource      name without prefix
+    resource      full name: ``gpu.intel.com/i915``
     offered       the ids to choose from, each once, in kubelet's order
     must_include  ids that the container gets in any case: those that the pod's init containers had
     size          how many ids the container gets, including ``must_include``
@@ -53,3 +53,8 @@ class PreferredRequest:
 
 
 Call = PreferredRequest | AllocateRequest
+
+
+def short_name(resource: str) -> str:
+    """Return a resource's name as metrics and logs state it: ``i915`` for ``gpu.intel.com/i915``."""
+    return resource.rpartition("/")[2]

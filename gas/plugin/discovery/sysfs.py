@@ -13,10 +13,12 @@ from pathlib import Path, PurePosixPath
 
 from gas.card_facts import MOST_MEMORY, CardFacts, Scan
 from gas.cards import Card, MalformedCard
-from gas.intel.names import COUNT_RESOURCES
 from gas.plugin.discovery.pci_ids import parse_pci_id
 from gas.plugin.discovery.sysfs_files import UnreadableFile, entries, is_there, link_target, read_number, read_text
 from gas.quoted import listed, quoted
+
+DRIVERS = ("i915", "xe")
+"""The kernel drivers of the cards that sysfs describes."""
 
 _INTEL = "0x8086"
 _MOST_NUMA_NODES = 1024
@@ -156,12 +158,12 @@ class _CardReader:
         return pci_id
 
     def _driver(self) -> str | None:
-        """The driver, which is the name of the card's resource too; None when it is none of ours."""
+        """Return the card's driver; None if it is not one of `DRIVERS`."""
         if (target := link_target(self._device / "driver")) is None:
             raise UnreadableFile("device/driver is no link: the card has no driver")
-        if (driver := PurePosixPath(target).name) in COUNT_RESOURCES:
+        if (driver := PurePosixPath(target).name) in DRIVERS:
             return driver
-        self.tell(f"expected driver {' or '.join(COUNT_RESOURCES)}, found {quoted(driver)}; the card is left out")
+        self.tell(f"expected driver {' or '.join(DRIVERS)}, found {quoted(driver)}; the card is left out")
         return None
 
     def _is_left_to_the_host(self) -> bool:

@@ -60,10 +60,10 @@ class KeptFile:
         self._look.set()
 
     def hold(self) -> None:
-        """Write nothing until `go_on`: another program keeps the file."""
+        """Write nothing until `resume`: another program keeps the file."""
         self._held = True
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._held = False
         self._look.set()
 

@@ -14,7 +14,6 @@ import grpc
 from grpc import aio
 
 from gas.errors import GasError
-from gas.intel.names import PREFIX
 from gas.plugin.devices.container_answer import ContainerAnswer
 from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId, known_ids
 from gas.plugin.devices.device_lists import Device
@@ -89,7 +88,7 @@ class CallTracker:
 class DeviceServer:
     """One resource's device plugin. It serves from `open` to `close`, which may alternate any number of times.
 
-    resource  name without prefix
+    resource  full name: ``gpu.intel.com/i915``
     prefer    returns the ids that a container should get; it may ask kubelet for its PodResources meanwhile. None:
               kubelet is told not to ask
     allocate  returns what a container gets with its ids
@@ -123,11 +122,6 @@ class DeviceServer:
         self._calls = CallTracker(clock)
         self._serving: tuple[aio.Server, PluginSocket] | None = None
         self._ending: asyncio.Task[None] | None = None
-
-    @property
-    def resource_name(self) -> str:
-        """The resource's full name: ``gpu.intel.com/i915``."""
-        return PREFIX + self.resource
 
     @property
     def prefers(self) -> bool:
@@ -214,7 +208,7 @@ class DeviceServer:
                         ids = [str(id_) for id_ in await self._prefer(request)]
         except Exception:
             outcome = Outcome.FELL_BACK
-            logger.exception("no preference for a container of %s: kubelet chooses its devices", self.resource_name)
+            logger.exception("no preference for a container of %s: kubelet chooses its devices", self.resource)
         self._on_reply("GetPreferredAllocation", outcome, time.perf_counter() - started)
         return api.ContainerPreferredAllocationResponse(deviceIDs=ids)
 
@@ -234,11 +228,11 @@ class DeviceServer:
             except Exception as error:
                 is_expected = isinstance(error, GasError)
                 if not is_expected:
-                    logger.exception(_FALLBACK, self.resource_name)
+                    logger.exception(_FALLBACK, self.resource)
                 reply = _allocate_message(self._fallback(request))
                 outcome = Outcome.FELL_BACK
                 if is_expected:
-                    logger.warning(f"{_FALLBACK}: %s", self.resource_name, error)
+                    logger.warning(f"{_FALLBACK}: %s", self.resource, error)
             return reply
         finally:
             self._on_reply("Allocate", outcome, time.perf_counter() - started)
@@ -283,13 +277,11 @@ class _Service(DevicePluginServicer):
         try:
             return api.AllocateResponse(container_responses=map(self._server.allocated, request.container_requests))
         except GasError as error:
-            logger.error(
-                "a container of %s gets nothing, so kubelet ends its pod: %s", self._server.resource_name, error
-            )
+            logger.error("a container of %s gets nothing, so kubelet ends its pod: %s", self._server.resource, error)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             raise  # never reached: abort raises
         except Exception as error:
-            logger.exception("a container of %s gets nothing, so kubelet ends its pod", self._server.resource_name)
+            logger.exception("a container of %s gets nothing, so kubelet ends its pod", self._server.resource)
             await context.abort(grpc.StatusCode.INTERNAL, f"no devices could be given: {error!r}")
             raise  # never reached: abort raises
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +17,6 @@ from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[impor
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 from grpc import aio
 
-from gas.intel.names import PREFIX
 from gas.plugin.devices.device_ids import Ids, known_ids
 from gas.plugin.kubelet_api import podresources_v1_pb2 as api
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
@@ -25,8 +24,8 @@ from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerSt
 logger = logging.getLogger(__name__)
 
 ContainerIds = Mapping[str, Mapping[str, Ids]]
-"""The ids of one pod, by container and by resource without prefix; monitoring resources are left out. Ordinary init
-containers never appear; every other container does, even while it has no ids."""
+"""The ids of one pod, by container and by resource. Ordinary init containers never appear; every other container does,
+even while it has no ids."""
 
 Listing = Mapping[str, ContainerIds]
 """Pods by ``namespace/name``. Empty while kubelet has just started and lists nothing."""
@@ -62,11 +61,13 @@ class PodResources:
 
     Pods are kept encoded: an entry that has not changed since the last list is not decoded again.
 
-    socket   normally /var/lib/kubelet/pod-resources/kubelet.sock
-    timeout  seconds for one reply
+    socket     normally /var/lib/kubelet/pod-resources/kubelet.sock
+    resources  the resources whose ids listings have; those of other plugins are left out
+    timeout    seconds for one reply
     """
 
-    def __init__(self, socket: Path, *, timeout: float = TIMEOUT) -> None:
+    def __init__(self, socket: Path, resources: Container[str], *, timeout: float = TIMEOUT) -> None:
+        self._resources = resources
         self._timeout = timeout
         self._channel = aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
         self._kubelet = PodResourcesListerStub(self._channel)
@@ -88,7 +89,7 @@ class PodResources:
         if pods is None:
             return None
         # Kubelet lists pods in any order, and hardly any has changed since the last list.
-        self._entries = {encoded: self._entries.get(encoded) or _Entry(encoded) for encoded in pods}
+        self._entries = {encoded: self._entries.get(encoded) or _Entry(encoded, self._resources) for encoded in pods}
         return _LazyListing(self._entries.values())
 
     async def pod(self, namespace: str, name: str) -> ContainerIds | None:
@@ -105,10 +106,10 @@ class PodResources:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED or "disabled" in (error.details() or ""):
                 self._offers_get = False
             return None
-        return _container_ids(reply.pod_resources)
+        return _container_ids(reply.pod_resources, self._resources)
 
     async def allocatable(self) -> Mapping[str, frozenset[str]] | None:
-        """Return the ids that kubelet counts as healthy, by resource without prefix; None if the call fails."""
+        """Return the ids that kubelet counts as healthy, by resource; None if the call fails."""
         request = api.AllocatableResourcesRequest()
         reply = await self._attempt(lambda timeout: self._kubelet.GetAllocatableResources(request, timeout=timeout))
         return None if reply is None else _by_resource(reply.devices)
@@ -153,14 +154,15 @@ def _exceeds_rate_limit(error: aio.AioRpcError) -> bool:
 class _Entry:
     """One pod as kubelet lists it; its devices are decoded when they are first read."""
 
-    def __init__(self, encoded: bytes) -> None:
+    def __init__(self, encoded: bytes, resources: Container[str]) -> None:
         self._encoded = encoded
+        self._resources = resources
         pod = api.PodResources.FromString(encoded)
         self.key = f"{pod.namespace}/{pod.name}"
 
     @cached_property
     def containers(self) -> ContainerIds:
-        return _container_ids(api.PodResources.FromString(self._encoded))
+        return _container_ids(api.PodResources.FromString(self._encoded), self._resources)
 
 
 class _LazyListing(Mapping[str, ContainerIds]):
@@ -182,12 +184,12 @@ class _LazyListing(Mapping[str, ContainerIds]):
         return len(self._entries)
 
 
-def _container_ids(pod: api.PodResources) -> ContainerIds:
+def _container_ids(pod: api.PodResources, resources: Container[str]) -> ContainerIds:
     return {
         container.name: {
             resource: frozenset(ids)
             for resource, texts in _by_resource(container.devices).items()
-            if (ids := known_ids(texts))
+            if resource in resources and (ids := known_ids(texts))
         }
         for container in pod.containers
     }
@@ -197,8 +199,7 @@ def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset
     """Collect the ids of each resource; kubelet lists one several times, once for each NUMA node or even each id."""
     ids: dict[str, set[str]] = {}
     for entry in devices:
-        if entry.resource_name.startswith(PREFIX):
-            ids.setdefault(entry.resource_name.removeprefix(PREFIX), set()).update(entry.device_ids)
+        ids.setdefault(entry.resource_name, set()).update(entry.device_ids)
     return {resource: frozenset(texts) for resource, texts in ids.items()}
 
 

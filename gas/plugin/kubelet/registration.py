@@ -112,7 +112,7 @@ class Registration:
         """The sentence why kubelet does not have the resource now, once there was a try."""
         self.server = server
         self._kubelet = directory / KUBELET_SOCKET
-        self._path = directory / f"{server.resource_name.replace('/', '-')}.sock"
+        self._path = directory / f"{server.resource.replace('/', '-')}.sock"
         self._allocatable = allocatable
         self._on_kubelet = on_kubelet
         self._on_state = on_state
@@ -133,7 +133,7 @@ class Registration:
                 except GasError as error:
                     wrong = str(error)
                 except Exception as error:
-                    logger.exception("the registration of %s failed", self.server.resource_name)
+                    logger.exception("the registration of %s failed", self.server.resource)
                     wrong = repr(error)
                 finally:
                     await self.server.close()
@@ -149,7 +149,7 @@ class Registration:
         if socket.is_replaced():
             await self.server.close()
             await self._stand_back()
-            return f"the other plugin of {self.server.resource_name} has ended"
+            return f"the other plugin of {self.server.resource} has ended"
         return wrong
 
     async def _sockets_change(self, kubelet: SocketIdentity, socket: PluginSocket) -> str:
@@ -177,7 +177,7 @@ class Registration:
         request = api.RegisterRequest(
             version=API_VERSION,
             endpoint=socket.new_endpoint().name,
-            resource_name=self.server.resource_name,
+            resource_name=self.server.resource,
             options=options(self.server),
         )
         # A channel of its own pool connects at once; a shared one may still wait after an earlier failure.
@@ -186,7 +186,7 @@ class Registration:
             try:
                 await RegistrationStub(channel).Register(request, timeout=self._times.register)
             except aio.AioRpcError as error:
-                raise NotRegistered(self.server.resource_name, self._kubelet, error) from error
+                raise NotRegistered(self.server.resource, self._kubelet, error) from error
 
     async def _watch_ends(self) -> str:
         with suppress(TimeoutError):
@@ -194,16 +194,16 @@ class Registration:
                 while not self.server.streams:
                     await self.server.news()
         if not self.server.streams:
-            return f"kubelet does not ask for the devices of {self.server.resource_name}"
+            return f"kubelet does not ask for the devices of {self.server.resource}"
         self._enter(State.WATCHED)
         self.trouble = None
-        logger.info("kubelet watches the devices of %s", self.server.resource_name)
+        logger.info("kubelet watches the devices of %s", self.server.resource)
         started = asyncio.get_running_loop().time()
         while self.server.streams:
             await self.server.news()
         if asyncio.get_running_loop().time() - started > self._times.retry:
             self._backoff.reset()
-        return f"kubelet has stopped watching the devices of {self.server.resource_name}"
+        return f"kubelet has stopped watching the devices of {self.server.resource}"
 
     async def _books_lack_devices(self) -> str:
         """Kubelet's books follow what it is told with a delay, so one difference alone says nothing."""
@@ -216,12 +216,12 @@ class Registration:
                 lacking = self.server.healthy_ids - counted.get(self.server.resource, frozenset())
             if still := lacking & lacking_before:
                 some = ", ".join(sorted(still)[:3])
-                return f"kubelet's books lack {len(still)} device(s) of {self.server.resource_name}, such as {some}"
+                return f"kubelet's books lack {len(still)} device(s) of {self.server.resource}, such as {some}"
             lacking_before = lacking
 
     async def _stand_back(self) -> None:
         self._enter(State.STANDING_BACK)
-        self._report(f"another plugin serves {self.server.resource_name} on this node; waiting for its end")
+        self._report(f"another plugin serves {self.server.resource} on this node; waiting for its end")
         unanswered = 0
         while unanswered < 3:
             await asyncio.sleep(self._times.other)
@@ -240,7 +240,7 @@ class Registration:
 
     def _report(self, trouble: str) -> None:
         if trouble != self.trouble:
-            logger.warning("%s is not registered: %s", self.server.resource_name, trouble)
+            logger.warning("%s is not registered: %s", self.server.resource, trouble)
         self.trouble = trouble
 
 

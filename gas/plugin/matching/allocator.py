@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gas.card_facts import CardFacts
 from gas.daemon.logs import VERBOSE
-from gas.plugin.devices.affinity_mask import AFFINITY_MASK, mask_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.container_answer import ContainerAnswer, Presentation, container_answer, gpus_of
 from gas.plugin.devices.device_ids import DeviceId
-from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
-from gas.plugin.matching.given_masks import GivenMask, GivenMasks
+from gas.plugin.devices.requests import AllocateRequest, PreferredRequest, short_name
+from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments
 from gas.plugin.matching.match import Confidence, Match, why_other_cards
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
+from gas.vocabulary import Vocabularies
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 class Allocator:
     """Serves the calls for all card resources. It remembers no call; `Matcher` does.
 
-    matcher   records what containers get
-    resolver  finds the container of a GetPreferredAllocation call
-    masks     records each mask that a container got, or that it got none
-    gpus      returns the cards that this node has now
+    matcher       records what containers get
+    resolver      finds the container of a GetPreferredAllocation call
+    environments  records the variables that each container got
+    gpus          returns the cards that this node has now
 
     `last_call` is when kubelet last began or ended a call, by ``clock``: it must not be asked for a list right then.
     """
@@ -37,7 +37,8 @@ class Allocator:
         self,
         matcher: Matcher,
         resolver: PodResolver,
-        masks: GivenMasks,
+        environments: IssuedEnvironments,
+        vocabularies: Vocabularies,
         metrics: Metrics,
         *,
         gpus: Callable[[], Collection[CardFacts]],
@@ -49,7 +50,8 @@ class Allocator:
         self.last_call = float("-inf")
         self._matcher = matcher
         self._resolver = resolver
-        self._masks = masks
+        self._environments = environments
+        self._vocabularies = vocabularies
         self._metrics = metrics
         self._gpus = gpus
         self._policy = policy
@@ -72,20 +74,21 @@ class Allocator:
         return ids
 
     def allocate(self, request: AllocateRequest) -> ContainerAnswer:
-        """Return what a container gets with these ids, with the mask of its decided tiles. Raises NoSuchCards."""
+        """Return what a container gets with these ids, including its vocabulary's variables. Raises NoSuchCards."""
         self.last_call = self._clock()
         match = self._matcher.allocate(request, now=self.last_call)
         self._on_allocated()
         self._report(request, match)
         gpus = gpus_of(request.ids, self._gpus())
-        tiles_of = {gpu.card: gpu.tiles for gpu in gpus}
-        mask = mask_of(match.target.decided, tiles_of, match.target.hierarchy) if match.target else None
-        self._masks.add(request.resource, GivenMask(request.ids, tiles_of, mask, at=self.last_call))
-        env = {} if mask is None else {AFFINITY_MASK: mask}
+        env: Mapping[str, str] = {}
+        if (target := match.target) is not None:
+            env = self._vocabularies.environment(target.pod.raw, target.demand.container, gpus)
+        self._environments.add(request.resource, IssuedEnvironment(request.ids, gpus, env, at=self.last_call))
         return container_answer(request.resource, gpus, self._presentation, env=env)
 
     def _report(self, request: AllocateRequest, match: Match) -> None:
         """Count and log what a container got."""
+        resource = short_name(request.resource)
         decided = match.target.decided if match.target else None
         reason = match.doubt
         if match.target is None:
@@ -97,9 +100,9 @@ class Allocator:
         else:
             outcome, level = "otherwise", logging.WARNING
             reason = reason or why_other_cards(match)
-        self._metrics.allocations.labels(request.resource, outcome).inc()
+        self._metrics.allocations.labels(resource, outcome).inc()
         self._metrics.matches.labels(match.confidence.value).inc()
-        fields = {"resource": request.resource, "ids": _joined(sorted(request.ids)), "container": _name(match)}
+        fields = {"resource": resource, "ids": _joined(sorted(request.ids)), "container": _name(match)}
         if match.confidence is not Confidence.NONE:
             fields["confidence"] = match.confidence.value
         if decided is not None:

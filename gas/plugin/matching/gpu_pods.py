@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,17 +13,13 @@ from cachetools import TTLCache
 
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.decision.annotations import read_choice
-from gas.decision.names import TIMESTAMP, WRITTEN_ANNOTATIONS
+from gas.decision.names import TIMESTAMP
 from gas.decision.text import MalformedAnnotation
-from gas.intel.names import COUNT_RESOURCES, PREFIX
-from gas.intel.need import read_booked_need
-from gas.objects import NodeContainer, NodePod, ObjectMeta, Pod, PodSpec
+from gas.objects import Container, NodePod, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import PodNeed, Role
 from gas.plugin.kubelet.pod_resources import ContainerIds
-from gas.vocabulary import BadNeed
-
-HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
+from gas.vocabulary import BadNeed, Vocabularies
 
 GONE_FOR = 60.0
 """Seconds for which the name of a deleted pod is remembered: kubelet may be that far behind with its work."""
@@ -38,8 +35,9 @@ class Demand:
     """One container's demand for device ids of one resource: kubelet calls Allocate once for each.
 
     index     the container's place in the order in which kubelet starts them
-    resource  name without prefix: ``i915`` or ``xe``
+    resource  full name: ``gpu.intel.com/i915``
     count     how many device ids, at least 1
+    per_card  how many of them are of the same card, if the container gets its decided cards
     """
 
     index: int
@@ -47,6 +45,7 @@ class Demand:
     role: Role
     resource: str
     count: int
+    per_card: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,35 +54,33 @@ class GpuPod:
 
     demands      in the order of kubelet's calls, which may differ only within one container
     roles        of each container, in the order in which kubelet starts them
-    hierarchies  the ``ZE_FLAT_DEVICE_HIERARCHY`` of each container, None where it is not set
     need         None when it cannot be read; kubelet starts such a pod nevertheless
     decided      the annotated decision, one item per container; None when there is none or it is not valid
     trouble      why need or decision is None although something is annotated: a sentence, else empty
     timestamp    ``gas-ts``, nanoseconds since the epoch; None when there is none
     created      RFC 3339, UTC: sorts as text
     is_admitted  kubelet has written the pod's status, so all calls for it are over
-    trimmed      the pod's identity and the annotations that gas writes, nothing else
+    raw          the pod as the watch showed it
     """
 
     demands: tuple[Demand, ...]
     roles: tuple[Role, ...]
-    hierarchies: tuple[str | None, ...]
     need: PodNeed | None
     decided: Choice | None
     trouble: str
     timestamp: int | None
     created: str
     is_admitted: bool
-    trimmed: Pod
+    raw: NodePod
 
     @cached_property
     def uid(self) -> str:
-        return self.trimmed.uid
+        return self.raw.uid
 
     @cached_property
     def key(self) -> str:
         """``namespace/name``"""
-        return self.trimmed.key
+        return self.raw.key
 
     def decided_for(self, index: int) -> ContainerChoice | None:
         """Return the cards and tiles decided for a container; None when no decision is known."""
@@ -102,10 +99,15 @@ class GpuPods:
     """
 
     def __init__(
-        self, on_change: Callable[[], None] = lambda: None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        vocabularies: Vocabularies,
+        on_change: Callable[[], None] = lambda: None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.changes = 0
         """How often a GPU pod was added, changed or removed."""
+        self._vocabularies = vocabularies
         self._pods: dict[str, GpuPod] = {}
         self._keys: dict[str, str] = {}
         self._uids: dict[str, str] = {}
@@ -165,7 +167,7 @@ class GpuPods:
     def _learn(self, pod: NodePod) -> None:
         self._keys[pod.uid] = pod.key
         self._uids[pod.key] = pod.uid
-        seen = gpu_pod(pod)
+        seen = gpu_pod(pod, self._vocabularies)
         if seen is not None and (seen.is_admitted or pod.is_over):
             self._served.add(pod.uid)
         if seen is not None and not pod.is_over:
@@ -187,51 +189,55 @@ class GpuPods:
         self._served.discard(uid)
 
 
-def gpu_pod(pod: NodePod) -> GpuPod | None:
+def gpu_pod(pod: NodePod, vocabularies: Vocabularies) -> GpuPod | None:
     """Return what the plugin needs to know of a pod; None when it requests no cards."""
     started = [(container, _init_role(container)) for container in pod.spec.init_containers or ()]
     started += [(container, Role.APP) for container in pod.spec.containers or ()]
-    demands = tuple(
-        Demand(index, container.name, role, resource, count)
-        for index, (container, role) in enumerate(started)
-        for resource, count in _counts(container)
-    )
-    if not demands:
+    counts = [_counts(container, vocabularies.resources) for container, _ in started]
+    if not any(counts):
         return None
-    need, decided, trouble = _decision(pod)
+    need, decided, trouble = _decision(pod, vocabularies)
     return GpuPod(
-        demands=demands,
+        demands=tuple(
+            Demand(index, container.name, role, resource, count, _per_card(need, index, resource))
+            for index, (container, role) in enumerate(started)
+            for resource, count in counts[index].items()
+        ),
         roles=tuple(role for _, role in started),
-        hierarchies=tuple(_hierarchy(container) for container, _ in started),
         need=need,
         decided=decided,
         trouble=trouble,
         timestamp=_timestamp(pod),
         created=pod.metadata.creation_timestamp or "",
         is_admitted=pod.status is not None and (pod.status.start_time is not None or pod.status.phase == "Running"),
-        trimmed=_trimmed(pod),
+        raw=pod,
     )
 
 
-def _init_role(container: NodeContainer) -> Role:
+def _init_role(container: Container) -> Role:
     return Role.SIDECAR if container.restart_policy == "Always" else Role.INIT
 
 
-def _counts(container: NodeContainer) -> Iterator[tuple[str, int]]:
-    """Yield each resource that kubelet will ask for with the number of ids, which the API server does not limit."""
+def _counts(container: Container, resources: Iterable[str]) -> dict[str, int]:
+    """Return how many ids of each resource kubelet will ask for; the API server does not limit the number."""
     requests = (container.resources.requests if container.resources else None) or {}
-    for resource in COUNT_RESOURCES:
-        try:
-            count = parse_quantity(requests.get(PREFIX + resource, 0))
-        except MalformedQuantity:
-            continue
-        if count:
-            yield resource, count
+    counts: dict[str, int] = {}
+    for resource in resources:
+        if resource in requests:
+            with suppress(MalformedQuantity):
+                counts[resource] = parse_quantity(requests[resource])
+    return {resource: count for resource, count in counts.items() if count}
 
 
-def _decision(pod: Pod) -> tuple[PodNeed | None, Choice | None, str]:
+def _per_card(need: PodNeed | None, index: int, resource: str) -> int:
+    """Return how many ids of one card the container takes: the amount of the count resource in its need."""
+    amounts = dict(need.containers[index].per_card) if need is not None and need.containers else {}
+    return amounts.get(resource.rpartition("/")[2], 1)
+
+
+def _decision(pod: Pod, vocabularies: Vocabularies) -> tuple[PodNeed | None, Choice | None, str]:
     try:
-        need = read_booked_need(pod)
+        need = vocabularies.booked_need(pod)
     except BadNeed as bad:
         return None, None, f"its need cannot be read: {bad}"
     try:
@@ -240,23 +246,6 @@ def _decision(pod: Pod) -> tuple[PodNeed | None, Choice | None, str]:
         return need, None, f"its decision cannot be read: {malformed}"
 
 
-def _hierarchy(container: NodeContainer) -> str | None:
-    """Return the variable's value; the last one counts, as for the process in the container."""
-    return next((each.value for each in reversed(container.env or ()) if each.name == HIERARCHY), None)
-
-
 def _timestamp(pod: Pod) -> int | None:
     text = pod.annotations.get(TIMESTAMP, "")
     return int(text) if _NANOSECONDS.fullmatch(text) else None
-
-
-def _trimmed(pod: Pod) -> Pod:
-    return Pod(
-        metadata=ObjectMeta(
-            name=pod.metadata.name,
-            namespace=pod.metadata.namespace,
-            uid=pod.metadata.uid,
-            annotations={name: text for name, text in pod.annotations.items() if name in WRITTEN_ANNOTATIONS},
-        ),
-        spec=PodSpec(node_name=pod.node_name),
-    )

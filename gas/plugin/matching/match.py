@@ -35,11 +35,6 @@ class Target:
         """The cards, and the tiles of them, decided for the container; None when no decision is known."""
         return self.pod.decided_for(self.demand.index)
 
-    @property
-    def hierarchy(self) -> str | None:
-        """The container's ``ZE_FLAT_DEVICE_HIERARCHY``."""
-        return self.pod.hierarchies[self.demand.index]
-
     def __str__(self) -> str:
         return f"{self.pod.key}/{self.demand.container}"
 

@@ -114,8 +114,8 @@ class Matcher:
             self._reconcile(listing, waiting, settled_before=float("inf"))
         self._asked = self._find(request, listing or None, doubt)
         match = self._asked.match
-        decided = match.target.decided if match.target else None
-        ids = ids_for_cards(decided.cards, request) if decided else ()
+        target = match.target
+        ids = ids_for_cards(target.decided.cards, target.demand.per_card, request) if target and target.decided else ()
         spared = self._spared(request) if len(ids) < request.size else NO_IDS
         return Preference(ids, spared.difference(ids), match)
 
@@ -225,11 +225,11 @@ class Matcher:
     def _rank(self, candidate: _Candidate, call: Call) -> tuple[object, ...]:
         """Return a sort key that is smaller the likelier a candidate is; equals are containers of one pod, in order."""
         pod = candidate.progress.pod
-        decided = pod.decided_for(candidate.demand.index)
+        gets_its_cards = _gets_its_cards(candidate, call)
         return (
             candidate.progress is not self._current,
             not candidate.progress.is_usual(call),
-            _UNDECIDED if decided is None else _FITS if can_get(decided.cards, call) else _DOES_NOT_FIT,
+            _UNDECIDED if gets_its_cards is None else _FITS if gets_its_cards else _DOES_NOT_FIT,
             pod.timestamp is None,
             pod.timestamp or 0,
             pod.created,
@@ -263,8 +263,14 @@ def _is_certain_without(listing: Listing | None, progress: Progress) -> bool:
 
 
 def _is_expected(candidate: _Candidate, call: Call) -> bool:
-    decided = candidate.progress.pod.decided_for(candidate.demand.index)
-    return candidate.progress.is_usual(call) and (decided is None or can_get(decided.cards, call))
+    return candidate.progress.is_usual(call) and _gets_its_cards(candidate, call) is not False
+
+
+def _gets_its_cards(candidate: _Candidate, call: Call) -> bool | None:
+    """Return whether the container can get its decided cards; None if there is no decision."""
+    demand = candidate.demand
+    decided = candidate.progress.pod.decided_for(demand.index)
+    return None if decided is None else can_get(decided.cards, demand.per_card, call)
 
 
 def _doubt(listed: str, listing: Listing | None, unwatched: frozenset[str]) -> str:

@@ -66,15 +66,16 @@ class Progress:
     def promised_cards(self) -> Counter[Card]:
         """Count the ids of each card that the unserved demands need. Ids of an init container are used again."""
         staying: Counter[Card] = Counter()
-        passing: set[Card] = set()
+        passing: Counter[Card] = Counter()
         for demand in self.unserved():
             if (decided := self.pod.decided_for(demand.index)) is None:
                 continue
+            ids = Counter(dict.fromkeys(decided.cards, demand.per_card))
             if demand.role is Role.INIT:
-                passing.update(decided.cards)
+                passing |= ids
             else:
-                staying.update(decided.cards)
-        return staying | Counter(passing)
+                staying += ids
+        return staying | passing
 
     def init_container_ids(self) -> dict[int, Ids]:
         """Return the ids of each ordinary init container by its index; one whose ids are unknown is left out."""
@@ -162,12 +163,13 @@ def asks_as_much(demand: Demand, call: Call) -> bool:
     return demand.resource == call.resource and demand.count == call.size
 
 
-def can_get(cards: tuple[Card, ...], call: Call) -> bool:
-    """Return whether the container of this call can get, or gets, exactly these cards."""
-    offered = {id_.card for id_ in free_ids(call)}
-    if isinstance(call, PreferredRequest):
-        return offered.issuperset(cards) and {id_.card for id_ in call.must_include} <= set(cards)
-    return offered == set(cards)
+def can_get(cards: tuple[Card, ...], per_card: int, call: Call) -> bool:
+    """Return whether the container of this call can get, or gets, exactly these cards with so many ids of each."""
+    offered = Counter(id_.card for id_ in free_ids(call))
+    if not all(offered[card] >= per_card for card in cards):
+        return False
+    chosen = call.must_include if isinstance(call, PreferredRequest) else call.ids
+    return {id_.card for id_ in chosen} <= set(cards)
 
 
 def free_ids(call: Call) -> Ids:

@@ -1,8 +1,7 @@
-"""Everything that the plugin writes on its node, and the one patch that makes the node say it.
+"""The patch that brings a node's labels, annotations and resources in line with its cards.
 
-What is ours is known by its exact name (and numbered continuations), so that labels of others under the same prefix,
-such as links found by telemetry, stay. The annotation is ours even when somebody else wrote it: one that outlived the
-difference between the cards would be wrong.
+A vocabulary recognises what it writes by its exact name, so labels of other programs under the same prefix stay. An
+annotation of such a name is removed even if another program wrote it: an outdated one would be wrong.
 """
 
 from __future__ import annotations
@@ -10,42 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gas.amounts import MalformedQuantity, parse_quantity
-from gas.card_facts import Scan
-from gas.intel.vocabulary import INTEL
 from gas.objects import Node, NodeStatus, Quantity
-from gas.vocabulary import DeviceOptions, NodeDescription
+from gas.vocabulary import NodeDescription, Vocabularies
 
 MergePatch = Mapping[str, Mapping[str, Mapping[str, str | None]]]
-"""``{"metadata": {"labels": …, "annotations": …}, "status": {"capacity": …, "allocatable": …}}``; None takes away."""
+"""``{"metadata": {"labels": …, "annotations": …}, "status": {"capacity": …, "allocatable": …}}``; None removes."""
 
 
-NOTHING_OF_OURS = NodeDescription()
-"""A node from which everything of ours is taken."""
+def node_patch(node: Node, wanted: NodeDescription, vocabularies: Vocabularies) -> MergePatch | None:
+    """Return the changes that make the node match ``wanted``, outdated names removed; None when it matches.
 
-_WORDS = INTEL.devices
-
-
-def describe_node(scan: Scan, options: DeviceOptions) -> NodeDescription:
-    """Return what a node with these cards says; nothing when it has none."""
-    return _WORDS.describe(scan.gpus, options)
-
-
-def node_patch(node: Node, wanted: NodeDescription) -> MergePatch | None:
-    """What must change on the node, with everything of ours that it should not have taken away; None: nothing.
-
-    It is for the node's subresource ``status``, where kube-apiserver takes labels and annotations as well: cards and
-    what they have change in one write. Kubelet leaves resources alone that no device plugin has, and makes
-    ``allocatable`` of their ``capacity``; both are written, so that nobody waits for its next turn.
+    The patch is for the node's subresource ``status``. There kube-apiserver accepts labels and annotations too, so
+    cards and their amounts change in one write. Kubelet keeps resources that no device plugin has, and derives
+    ``allocatable`` from ``capacity``; both are written, so that the amounts need not wait for kubelet's next update.
     """
     metadata = {
-        "labels": _changes(node.labels, wanted.labels, _WORDS.owns_label),
-        "annotations": _changes(node.annotations, wanted.annotations, _WORDS.owns_annotation),
+        "labels": _changes(node.labels, wanted.labels, vocabularies.owns_label),
+        "annotations": _changes(node.annotations, wanted.annotations, vocabularies.owns_annotation),
     }
     amounts = {name: str(amount) for name, amount in wanted.resources.items()}
     found = node.status or NodeStatus()
     status = {
-        "capacity": _changes(_plain(found.capacity), amounts, _WORDS.owns_resource),
-        "allocatable": _changes(_plain(found.allocatable), amounts, _WORDS.owns_resource),
+        "capacity": _changes(_plain(found.capacity), amounts, vocabularies.owns_resource),
+        "allocatable": _changes(_plain(found.allocatable), amounts, vocabularies.owns_resource),
     }
     patch = {
         part: changed
@@ -55,16 +41,14 @@ def node_patch(node: Node, wanted: NodeDescription) -> MergePatch | None:
     return patch or None
 
 
-def _changes(
-    found: Mapping[str, str], wanted: Mapping[str, str], is_ours: Callable[[str], bool]
-) -> dict[str, str | None]:
+def _changes(found: Mapping[str, str], wanted: Mapping[str, str], owns: Callable[[str], bool]) -> dict[str, str | None]:
     changes: dict[str, str | None] = {name: value for name, value in wanted.items() if found.get(name) != value}
-    changes.update((name, None) for name in found if is_ours(name) and name not in wanted)
+    changes.update((name, None) for name in found if owns(name) and name not in wanted)
     return changes
 
 
 def _plain(resources: Mapping[str, Quantity] | None) -> dict[str, str]:
-    """The amounts as plain numbers, however they are written; what is none differs from every number."""
+    """Return the amounts as plain numbers. Unparsable amounts compare unequal, so they are rewritten."""
     return {name: _number(quantity) for name, quantity in (resources or {}).items()}
 
 

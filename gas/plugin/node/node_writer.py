@@ -1,4 +1,4 @@
-"""Keeps what the node says about its cards true, whoever changes it."""
+"""Keep the node's labels, annotations and resources in line with its cards, whoever changes them."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from gas.cluster.errors import Forbidden
 from gas.cluster.objects import get_node, patch_node_status
 from gas.errors import GasError
 from gas.objects import Node
-from gas.plugin.node.node_description import NOTHING_OF_OURS, MergePatch, node_patch
-from gas.vocabulary import NodeDescription
+from gas.plugin.node.node_description import MergePatch, node_patch
+from gas.vocabulary import NodeDescription, Vocabularies
 
 logger = logging.getLogger(__name__)
 
 PatchNode = Callable[[MergePatch], Awaitable[Node | None]]
-"""Writes the patch on this node; answers the node after it, None when there is no such node."""
+"""Patches this node and returns it; None if the node does not exist."""
 
 FORBIDDEN_PAUSE = 30.0
-"""Seconds between two tries while a rule is missing: somebody must act first."""
+"""Seconds between two attempts while an RBAC rule is missing: an administrator must act first."""
 
 PAUSE = 1.0
-"""Seconds between two writes, should something else write the same names again and again."""
+"""Seconds between two writes, in case another program keeps writing the same names."""
 
 
 class NodeWriter:
-    """Compares the node with what it should say, whenever either changes, and patches what differs.
+    """Compares the node with its description whenever either changes, and patches the difference.
 
-    Fed by a watch of this one node (``metadata.name=NAME``): it is a handler of `gas.cluster.watch.Watch`. Cards are
-    given out whether the node can be written or not.
+    It is the handler of a `gas.cluster.watch.Watch` of this one node (``metadata.name=NAME``). Cards are handed out
+    whether the node can be written or not.
 
-    writes   patches that were carried out
-    trouble  while the node cannot be written: the sentence that says why
+    writes   how many patches were applied
+    trouble  why the node cannot be written, as a sentence; None when it can
     """
 
     def __init__(
         self,
         patch_node: PatchNode,
+        vocabularies: Vocabularies,
         *,
         pause: float = PAUSE,
         forbidden_pause: float = FORBIDDEN_PAUSE,
@@ -48,6 +49,7 @@ class NodeWriter:
         self.writes = 0
         self.trouble: str | None = None
         self._patch_node = patch_node
+        self._vocabularies = vocabularies
         self._pause = pause
         self._forbidden_pause = forbidden_pause
         self._backoff = backoff or Backoff()
@@ -57,15 +59,16 @@ class NodeWriter:
         self._held = False
 
     def want(self, description: NodeDescription) -> None:
-        """What the node shall say from now on. Before the first call nothing is written."""
+        """Set the description that the node should match. Before the first call nothing is written."""
         self._wanted = description
         self._look.set()
 
     def hold(self) -> None:
-        """Write nothing until `go_on`: another plugin of this node describes it."""
+        """Write nothing until `resume`: another plugin of this node describes it."""
         self._held = True
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
+        """Write again, starting now."""
         self._held = False
         self._look.set()
 
@@ -81,13 +84,13 @@ class NodeWriter:
         self._node = None
 
     async def run(self) -> None:
-        """For ever, until cancelled."""
+        """Compare and write until cancelled."""
         while True:
             await self._look.wait()
             self._look.clear()
             if self._held or self._node is None or self._wanted is None:
                 continue
-            if (patch := node_patch(self._node, self._wanted)) is None:
+            if (patch := node_patch(self._node, self._wanted, self._vocabularies)) is None:
                 self.trouble = None
                 continue
             if (retry_after := await self._write(patch)) is not None:
@@ -95,12 +98,12 @@ class NodeWriter:
             await asyncio.sleep(self._pause if retry_after is None else retry_after)
 
     async def _write(self, patch: MergePatch) -> float | None:
-        """Write once. Seconds after which to try again, None when that is not needed."""
+        """Write once. Return the seconds after which to try again; None after a success."""
         try:
             self._node = await self._patch_node(patch)
         except GasError as error:
             sentence = (
-                f"cannot write the labels and resources of the node's cards, which are given out all the same: {error}"
+                f"cannot write the labels and resources of the node's cards, which are handed out anyway: {error}"
             )
             if sentence != self.trouble:
                 logger.error("%s", sentence)
@@ -109,17 +112,17 @@ class NodeWriter:
         self._backoff.reset()
         self.trouble = None
         self.writes += 1
-        logger.info("wrote what the node says about its cards", extra={"patch": patch})
+        logger.info("patched the node's labels and resources", extra={"patch": patch})
         return None
 
 
-async def clear_node(api: ApiServer, name: str) -> bool:
-    """Take everything that the plugin has written off the node, for good once no plugin runs on it.
+async def clear_node(api: ApiServer, name: str, vocabularies: Vocabularies) -> bool:
+    """Remove everything that the plugin has written on the node. A plugin that still runs there writes it again.
 
-    False: there is no such node. Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
+    Returns False if the node does not exist. Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
     """
     if (node := await get_node(api, name)) is None:
         return False
-    if (patch := node_patch(node, NOTHING_OF_OURS)) is None:
+    if (patch := node_patch(node, NodeDescription(), vocabularies)) is None:
         return True
     return await patch_node_status(api, name, patch) is not None

@@ -1,42 +1,43 @@
-"""Compares what kubelet has really given with what was decided, and never hides a difference."""
+"""Compare what kubelet really gave with the decisions, and report every difference."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from gas.cards import Card
 from gas.cluster.errors import Forbidden
 from gas.errors import GasError
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
-from gas.plugin.matching.given_masks import GivenMasks
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
+from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.matcher import SETTLED, Matcher
-from gas.plugin.receipts.receipts import Receipt, receipt
+from gas.plugin.receipts.receipts import Receipt, given_cards, receipt
+from gas.vocabulary import Vocabularies
 
 logger = logging.getLogger(__name__)
 
 INTERVAL = 3.0
-"""Seconds between two comparisons when kubelet gives nothing away."""
+"""Seconds between two comparisons while kubelet allocates nothing."""
 
 QUIET = 1.0
-"""Seconds since kubelet's last call before it is asked: see `gas.plugin.matching.matcher.Matcher`."""
+"""Seconds without a call of kubelet before it is asked for its list: see `gas.plugin.matching.matcher.Matcher`."""
 
 FORBIDDEN_PAUSE = 30.0
-"""Seconds between two tries while a rule is missing."""
+"""Seconds between two attempts while an RBAC rule is missing."""
 
 WRITE_AGAIN = 10.0
-"""Seconds after which a receipt is written anew if the watch has not shown it on the pod."""
+"""Seconds after which a receipt is written again if the watch has not shown it on the pod."""
 
 PatchPod = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool]]
-"""Writes annotations on the pod of this namespace, name and UID; False: it is gone."""
+"""Writes annotations on the pod of this namespace, name and UID; returns False if it is gone."""
 
 
 class _Compared(NamedTuple):
-    """What `gas.plugin.receipts.receipts.receipt` is made from: from the same comes the same."""
+    """The arguments of `gas.plugin.receipts.receipts.receipt`: equal arguments give equal receipts."""
 
     pod: GpuPod
     listed: ContainerIds
@@ -54,27 +55,28 @@ class _Compared(NamedTuple):
 class ReceiptWriter:
     """Asks kubelet every few seconds, and soon after each Allocate, who has what; corrects matching; writes receipts.
 
-    masks       the masks of tiles that containers were given
-    last_call   when kubelet last called, by ``clock``
-    on_receipt  called once for each receipt that is missing on a pod, before it is written
-    on_mask     called once for each container that was given another mask than it should have, with the sentence
+    environments          the variables that containers were given
+    last_call             returns when kubelet last called, by ``clock``
+    on_receipt            called once for each receipt that is missing on a pod, before it is written
+    on_wrong_environment  called once for each container with wrong variables, with a sentence about them
 
-    written   receipts that were written
-    finished  comparisons that came to their end
-    trouble   while receipts cannot be written: the sentence that says why
+    written   how many receipts were written
+    finished  how many comparisons were finished
+    trouble   why receipts cannot be written, as a sentence; None when they can
     """
 
     def __init__(
         self,
         pods: GpuPods,
-        matching: Matcher,
+        matcher: Matcher,
         resources: PodResources,
-        masks: GivenMasks,
+        environments: IssuedEnvironments,
         patch_pod: PatchPod,
         *,
+        vocabularies: Vocabularies,
         last_call: Callable[[], float],
         on_receipt: Callable[[GpuPod, Receipt], None] = lambda _pod, _receipt: None,
-        on_mask: Callable[[GpuPod, str], None] = lambda _pod, _sentence: None,
+        on_wrong_environment: Callable[[GpuPod, str], None] = lambda _pod, _sentence: None,
         interval: float = INTERVAL,
         quiet: float = QUIET,
         clock: Callable[[], float] = time.monotonic,
@@ -83,83 +85,92 @@ class ReceiptWriter:
         self.finished = 0
         self.trouble: str | None = None
         self._pods = pods
-        self._matcher = matching
+        self._matcher = matcher
         self._resources = resources
-        self._masks = masks
+        self._environments = environments
+        self._vocabularies = vocabularies
         self._patch_pod = patch_pod
         self._last_call = last_call
         self._on_receipt = on_receipt
-        self._on_mask = on_mask
+        self._on_wrong_environment = on_wrong_environment
         self._interval = interval
         self._quiet = quiet
         self._clock = clock
-        self._look_soon = asyncio.Event()
-        self._told: dict[str, Receipt] = {}
+        self._compare_now = asyncio.Event()
+        self._reported: dict[str, Receipt] = {}
         self._sent: dict[str, tuple[GpuPod, float]] = {}
         self._not_before = float("-inf")
         self._correct: dict[str, _Compared] = {}
 
-    def look_soon(self) -> None:
-        """Something was given away."""
-        self._look_soon.set()
+    def compare_soon(self) -> None:
+        """Compare as soon as kubelet pauses, since it has allocated something."""
+        self._compare_now.set()
 
     async def run(self) -> None:
-        """For ever, until cancelled."""
+        """Compare and write until cancelled."""
         while True:
             if (pause := self._last_call() + self._quiet - self._clock()) > 0:
                 await asyncio.sleep(pause)
                 continue
-            self._look_soon.clear()
+            self._compare_now.clear()
             try:
-                await self.look()
+                await self.compare()
             except Exception:
-                logger.exception("what kubelet has given could not be compared with what was decided")
+                logger.exception("kubelet's list could not be compared with the decisions")
             try:
                 async with asyncio.timeout(self._interval):
-                    await self._look_soon.wait()
+                    await self._compare_now.wait()
             except TimeoutError:
                 continue
 
-    async def look(self) -> None:
-        """Compare once, and write the receipts that are missing."""
+    async def compare(self) -> None:
+        """Compare once, and write the annotations that are missing on pods."""
         seen = {pod.uid: pod for pod in self._pods}
         asked = self._clock()
         if not (listing := await self._resources.pods()):
-            return  # kubelet is away, or has just started and says nothing
+            return  # kubelet does not reply, or has just started and lists nothing
         self._matcher.learn(listing, asked=asked)
-        self._compare_masks(seen, listing, asked=asked)
+        self._check_environments(seen, listing, asked=asked)
         missing = self._missing(seen, listing)
         self._forget(missing)
         for pod, found in missing:
-            if self._told.get(pod.uid) != found:
-                self._told[pod.uid] = found
+            if self._reported.get(pod.uid) != found:
+                self._reported[pod.uid] = found
                 self._on_receipt(pod, found)
-            if self._clock() >= self._not_before and not self._is_on_its_way(pod):
-                await self._write(pod, found)
+            if self._may_write(pod):
+                annotations = {annotation: text or None for annotation, text in found.annotations.items()}
+                self.written += await self._write(pod, annotations)
+        for pod, own in self._unmarked(seen, listing):
+            if self._may_write(pod):
+                await self._write(pod, own)
         self.finished += 1
 
-    def _compare_masks(self, seen: Mapping[str, GpuPod], listing: Listing, *, asked: float) -> None:
+    def _check_environments(self, seen: Mapping[str, GpuPod], listing: Listing, *, asked: float) -> None:
         pods = [pod for uid in seen if (pod := self._pods.get(uid)) is not None]
-        for pod, sentence in self._masks.compare(pods, listing, asked=asked):
-            self._on_mask(pod, sentence)
+        for pod, sentence in self._environments.compare(pods, listing, asked=asked):
+            self._on_wrong_environment(pod, sentence)
         if len(pods) == len(self._pods) and not self._matcher.unwatched_pods(listing):
-            self._masks.forget_before(asked - SETTLED)
+            self._environments.forget_before(asked - SETTLED)
 
     def _forget(self, missing: Collection[tuple[GpuPod, Receipt]]) -> None:
-        """Pods that are gone are told of no more; of those that have their receipt nothing is on its way."""
-        for uid in [uid for uid in self._told if self._pods.get(uid) is None]:
-            del self._told[uid]
+        """Forget reports about pods that are gone, and writes to pods that have their receipt."""
+        for uid in [uid for uid in self._reported if self._pods.get(uid) is None]:
+            del self._reported[uid]
         uids = {pod.uid for pod, _ in missing}
-        for uid in [uid for uid in self._sent if uid not in uids]:
+        for uid in [uid for uid, (pod, _) in self._sent.items() if uid not in uids and self._pods.get(uid) is not pod]:
             del self._sent[uid]
 
-    def _is_on_its_way(self, pod: GpuPod) -> bool:
-        """Whether it was written, and the watch has not shown the pod since."""
+    def _may_write(self, pod: GpuPod) -> bool:
+        """Return whether writing is not forbidden, and no write to the pod waits to be shown by the watch."""
         sent = self._sent.get(pod.uid)
-        return sent is not None and sent[0] is pod and self._clock() < sent[1] + WRITE_AGAIN
+        is_pending = sent is not None and sent[0] is pod and self._clock() < sent[1] + WRITE_AGAIN
+        return self._clock() >= self._not_before and not is_pending
 
     def _missing(self, seen: Mapping[str, GpuPod], listing: Listing) -> list[tuple[GpuPod, Receipt]]:
-        """Only pods that are now as they were before kubelet was asked: what it says may be older than a change."""
+        """Return the receipts that are missing on pods that have not changed since kubelet was asked.
+
+        Of the others kubelet's list may be out of date.
+        """
         missing: list[tuple[GpuPod, Receipt]] = []
         before, self._correct = self._correct, {}
         for uid, pod in seen.items():
@@ -174,19 +185,27 @@ class ReceiptWriter:
                 self._correct[uid] = compared
         return missing
 
-    async def _write(self, pod: GpuPod, found: Receipt) -> None:
+    def _unmarked(self, seen: Mapping[str, GpuPod], listing: Listing) -> Iterator[tuple[GpuPod, dict[str, str]]]:
+        """Yield pods whose containers have got their cards, with the annotations that their vocabulary now expects."""
+        for uid, pod in seen.items():
+            annotations = self._vocabularies.after_allocate(pod.raw)
+            absent = {name: text for name, text in annotations.items() if pod.raw.annotations.get(name) != text}
+            if absent and self._pods.get(uid) is pod and given_cards(pod, listing.get(pod.key, {}), {}) is not None:
+                yield pod, absent
+
+    async def _write(self, pod: GpuPod, annotations: Mapping[str, str | None]) -> bool:
+        """Write annotations on a pod. Returns whether that succeeded."""
         namespace, _, name = pod.key.partition("/")
-        annotations = {annotation: text or None for annotation, text in found.annotations.items()}
         try:
             await self._patch_pod(namespace, name, pod.uid, annotations)
         except GasError as error:
-            sentence = f"cannot write on pods which cards they were given: {error}"
+            sentence = f"cannot write on pods which cards they got: {error}"
             if sentence != self.trouble:
                 logger.error("%s", sentence, extra={"pod": pod.key})
             self.trouble = sentence
             if isinstance(error, Forbidden):
                 self._not_before = self._clock() + FORBIDDEN_PAUSE
-            return
+            return False
         self._sent[pod.uid] = pod, self._clock()
         self.trouble = None
-        self.written += 1
+        return True

@@ -1,4 +1,4 @@
-"""Receipts: what kubelet has really given to a pod, where that is not what was decided."""
+"""Receipts: the cards that kubelet really gave to a pod, where they differ from the decision."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.quoted import quoted
 
-_MOST_TOLD = 3
-"""Containers that one sentence names."""
+_MOST_NAMED = 3
+"""Containers that one sentence names at most."""
 
 
 class ReceiptKind(StrEnum):
+    """Why a receipt is written."""
+
     MISMATCH = "mismatch"  # kubelet gave other cards than decided
-    ADOPTED = "adopted"  # the pod has cards, and nothing was or could be decided for it
-    REPAIRED = "repaired"  # an earlier receipt on the pod says something else
+    ADOPTED = "adopted"  # the pod has cards, and there is no decision for it
+    REPAIRED = "repaired"  # an earlier receipt on the pod is wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What is to be written on a pod.
+    """The receipt to write on a pod.
 
-    annotations  in the form of ``gas-container-cards``; an empty text takes an annotation away
+    annotations  in the form of ``gas-container-cards``; an empty text removes an annotation
     sentence     for the event and the log
     """
 
@@ -44,26 +46,26 @@ Cards = frozenset[Card]
 
 
 def receipt(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, Cards]) -> Receipt | None:
-    """The receipt that is missing on a pod, or None when what is written on it is true, or not all is known yet.
+    """Return the receipt that is missing on a pod; None if its annotations are true or not all is known yet.
 
-    listed           what kubelet's PodResources says of the pod, asked for after the pod was seen
-    init_containers  by their place, what ordinary init containers were given. Kubelet does not tell, so a place that
-                     is missing keeps what was decided for it
+    listed           the pod's entry in kubelet's list, requested after the watch showed the pod
+    init_containers  the cards that ordinary init containers got, by container index. Kubelet does not list them, so
+                     one that is missing here keeps its decided cards
 
-    None while kubelet hands out, which is until it has written the pod's status and every app container and
+    Returns None while kubelet still hands out: until it has written the pod's status and every app container and
     sidecar has as many devices as it wants. A container with two ids of one card counts as having that card.
     """
-    given = _given(pod, listed, init_containers)
+    given = given_cards(pod, listed, init_containers)
     if not given:
         return None
     decided = pod.decided
     apps = sum(role is not Role.APP for role in pod.roles)
-    places = {ALLOCATED_INIT_CARDS: range(apps), ALLOCATED_CARDS: range(apps, len(pod.roles))}
-    is_damaged = _is_damaged(pod, places)
+    groups = {ALLOCATED_INIT_CARDS: range(apps), ALLOCATED_CARDS: range(apps, len(pod.roles))}
+    is_damaged = _is_damaged(pod, groups)
     annotations = {
         name: _text(group, given, decided)
-        for name, group in places.items()
-        if is_damaged or _is_other(given, group, pod.trimmed.annotations.get(name, ""), decided)
+        for name, group in groups.items()
+        if is_damaged or _differs(given, group, pod.raw.annotations.get(name, ""), decided)
     }
     if not annotations:
         return None
@@ -71,39 +73,39 @@ def receipt(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, Car
     return Receipt(kind, annotations, _sentence(kind, pod, given, decided))
 
 
-def _given(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, Cards]) -> dict[int, Cards] | None:
-    """By container what it was given, as far as it is known; None while that is not final."""
+def given_cards(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, Cards]) -> dict[int, Cards] | None:
+    """Return the cards that containers got, by container index and as far as known; None while that is not final."""
     if not pod.is_admitted:
         return None
     given: dict[int, Cards] = {}
-    for want in pod.demands:
-        if want.role is Role.INIT:
-            if want.index in init_containers:
-                given[want.index] = init_containers[want.index]
+    for demand in pod.demands:
+        if demand.role is Role.INIT:
+            if demand.index in init_containers:
+                given[demand.index] = init_containers[demand.index]
             continue
-        ids = listed.get(want.container, {}).get(want.resource, NO_IDS)
-        if len(ids) != want.count:
+        ids = listed.get(demand.container, {}).get(demand.resource, NO_IDS)
+        if len(ids) != demand.count:
             return None
-        given[want.index] = given.get(want.index, frozenset()) | {id_.card for id_ in ids}
+        given[demand.index] = given.get(demand.index, frozenset()) | {id_.card for id_ in ids}
     return given
 
 
-def _is_damaged(pod: GpuPod, places: Mapping[str, range]) -> bool:
-    """Whether a receipt is written that the extender does not believe, or would not if it could read the pod's need."""
-    texts = {name: text for name in places if (text := pod.trimmed.annotations.get(name))}
+def _is_damaged(pod: GpuPod, groups: Mapping[str, range]) -> bool:
+    """Return whether the pod has a receipt that the extender rejects, or would if it could read the pod's need."""
+    texts = {name: text for name in groups if (text := pod.raw.annotations.get(name))}
     try:
         if pod.need is not None:
-            read_receipt(pod.trimmed, pod.need)
-        return any(len(parse_container_cards(text)) != len(places[name]) for name, text in texts.items())
+            read_receipt(pod.raw, pod.need)
+        return any(len(parse_container_cards(text)) != len(groups[name]) for name, text in texts.items())
     except MalformedAnnotation:
         return True
 
 
-def _is_other(given: Mapping[int, Cards], group: range, text: str, decided: Choice | None) -> bool:
-    """Whether a container of the group was given other cards than its receipt says, or the decision without one.
+def _differs(given: Mapping[int, Cards], group: range, text: str, decided: Choice | None) -> bool:
+    """Return whether a container of the group got other cards than its receipt states, or without one its decision.
 
-    It is the text that is compared, not what the extender makes of it: for a container with fewer cards than it asks
-    for that is more than what was handed out.
+    The text is compared, not the extender's reading of it: for a container with fewer cards than it requests that
+    includes more than it got.
     """
     if text:
         stated = [frozenset(cards) for cards in parse_container_cards(text)]
@@ -117,13 +119,13 @@ def _cards(choice: Choice | None, index: int) -> Cards:
 
 
 def _text(group: range, given: Mapping[int, Cards], decided: Choice | None) -> str:
-    """Cards in the order decided, as far as they are those; empty when no container of the group has any."""
-    places: list[list[Card]] = []
+    """Return the annotation, with decided cards in their decided order; empty if no container of the group has any."""
+    containers: list[list[Card]] = []
     for index in group:
         order = decided.containers[index].cards if decided else ()
         cards = given.get(index, frozenset(order))
-        places.append([card for card in order if card in cards] + sorted(cards.difference(order)))
-    return format_container_cards(places) if any(places) else ""
+        containers.append([card for card in order if card in cards] + sorted(cards.difference(order)))
+    return format_container_cards(containers) if any(containers) else ""
 
 
 def _kind(pod: GpuPod, given: Mapping[int, Cards], decided: Choice | None) -> ReceiptKind:
@@ -135,25 +137,25 @@ def _kind(pod: GpuPod, given: Mapping[int, Cards], decided: Choice | None) -> Re
 
 
 def _sentence(kind: ReceiptKind, pod: GpuPod, given: Mapping[int, Cards], decided: Choice | None) -> str:
-    names = {want.index: quoted(want.container) for want in pod.demands}
+    names = {demand.index: quoted(demand.container) for demand in pod.demands}
     if kind is ReceiptKind.MISMATCH and decided is not None:
-        other = {index: cards for index, cards in given.items() if cards != _cards(decided, index)}
-        told = [
+        differing = {index: cards for index, cards in given.items() if cards != _cards(decided, index)}
+        clauses = [
             f"container {names[index]} got {_listed(cards)} instead of {_listed(_cards(decided, index))}"
-            for index, cards in other.items()
+            for index, cards in differing.items()
         ]
-        return f"kubelet gave other cards than decided: {_joined(told)}"
-    told = [f"container {names[index]} has {_listed(cards)}" for index, cards in given.items()]
+        return f"kubelet gave other cards than decided: {_joined(clauses)}"
+    clauses = [f"container {names[index]} has {_listed(cards)}" for index, cards in given.items()]
     if kind is ReceiptKind.REPAIRED:
-        return f"the receipt on the pod was wrong: {_joined(told)}, as decided"
-    why = pod.trouble or "nothing was decided for the pod"
-    return f"{why}; kubelet gave it cards by itself: {_joined(told)}"
+        return f"the receipt on the pod was wrong: {_joined(clauses)}, as decided"
+    why = pod.trouble or "there is no decision for the pod"
+    return f"{why}; kubelet chose its cards: {_joined(clauses)}"
 
 
 def _listed(cards: Cards) -> str:
     return ", ".join(map(str, sorted(cards))) or "no card"
 
 
-def _joined(told: list[str]) -> str:
-    more = f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
-    return "; ".join(told[:_MOST_TOLD]) + more
+def _joined(clauses: list[str]) -> str:
+    more = f"; and {len(clauses) - _MOST_NAMED} more" if len(clauses) > _MOST_NAMED else ""
+    return "; ".join(clauses[:_MOST_NAMED]) + more

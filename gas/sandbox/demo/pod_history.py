@@ -10,8 +10,8 @@ from typing import Any
 from gas.cards import Card, MalformedCard
 from gas.decision import names
 from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
+from gas.intel.affinity_mask import AFFINITY_MASK
 from gas.intel.names import PREFIX as RESOURCE_PREFIX
-from gas.plugin.devices.affinity_mask import AFFINITY_MASK
 from gas.sandbox.kubelet.containers import ContainerDevices, Containers
 
 Object = dict[str, Any]

@@ -17,9 +17,11 @@ from gas.errors import GasError
 from gas.intel import names
 from gas.intel.inventory import read_node
 from gas.objects import Node
-from gas.plugin.node.node_description import NOTHING_OF_OURS, node_patch
+from gas.plugin.node.node_description import node_patch
 from gas.sandbox.api.patches import merge_patched
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, Model, fake_gpus
+from gas.vocabularies import DEFAULT
+from gas.vocabulary import NodeDescription
 
 Object = Mapping[str, Any]
 
@@ -63,7 +65,9 @@ def hardware_of(node: Object) -> Hardware:
 
 def bare_node(node: Object) -> dict[str, Any]:
     """Return the node without everything that its plugin and its kubelet will write on it."""
-    bare: dict[str, Any] = merge_patched(node, node_patch(msgspec.convert(node, Node), NOTHING_OF_OURS) or {})
+    bare: dict[str, Any] = merge_patched(
+        node, node_patch(msgspec.convert(node, Node), NodeDescription(), DEFAULT) or {}
+    )
     for amounts in bare.get("status", {}).values():
         for count in _COUNTS:
             amounts.pop(count, None)

@@ -103,7 +103,7 @@ def test_cards_differ_as_long_as_they_suffice(policy: AllocationPolicy, request:
 def test_the_ids_for_cards_are_never_more_than_requested() -> None:
     cards = (Card(0), Card(1), Card(2))
 
-    assert ids_for_cards(cards, asked("card0-0 card1-0 card2-0", 2)) == known_ids(["card0-0", "card1-0"])
+    assert ids_for_cards(cards, 1, asked("card0-0 card1-0 card2-0", 2)) == known_ids(["card0-0", "card1-0"])
 
 
 def test_as_many_ids_are_spared_as_are_promised_and_free() -> None:

@@ -40,7 +40,7 @@ def test_an_error_about_no_card_at_all_is_a_sentence_too() -> None:
 
 # contract P1.4, P3.6
 def test_a_container_gets_the_device_nodes_of_its_cards() -> None:
-    answer = container_answer("i915", [gpu(1)], Presentation(), env={"ZE_AFFINITY_MASK": "0"})
+    answer = container_answer("gpu.intel.com/i915", [gpu(1)], Presentation(), env={"ZE_AFFINITY_MASK": "0"})
     assert answer.device_nodes == (
         DeviceNode("/dev/dri/card1", "/dev/dri/card1"),
         DeviceNode("/dev/dri/renderD129", "/dev/dri/renderD129"),
@@ -53,7 +53,7 @@ def test_a_container_gets_the_device_nodes_of_its_cards() -> None:
 # contract P1.13
 def test_only_paths_of_the_host_have_the_prefix() -> None:
     presentation = Presentation(host_root=PurePosixPath("/tmp/tree"))
-    answer = container_answer("i915", [gpu(0, by_path=("pci-0-card",))], presentation)
+    answer = container_answer("gpu.intel.com/i915", [gpu(0, by_path=("pci-0-card",))], presentation)
     assert answer.device_nodes[0] == DeviceNode("/tmp/tree/dev/dri/card0", "/dev/dri/card0")
     assert answer.mounts == (Mount("/tmp/tree/dev/dri/by-path/pci-0-card", "/dev/dri/by-path/pci-0-card"),)
 
@@ -71,33 +71,35 @@ LINKS = ["/dev/dri/by-path/pci-0000:00:00.0-card", "/dev/dri/by-path/pci-0000:00
     ],
 )
 def test_by_path(by_path: ByPath, expected: list[str]) -> None:
-    answer = container_answer("i915", [gpu(0)], Presentation(by_path=by_path))
+    answer = container_answer("gpu.intel.com/i915", [gpu(0)], Presentation(by_path=by_path))
     assert answer.mounts == tuple(Mount(path, path) for path in expected)
 
 
 @pytest.mark.parametrize("by_path", ByPath)
 def test_without_links_nothing_is_mounted(by_path: ByPath) -> None:
-    assert container_answer("i915", [gpu(0, by_path=())], Presentation(by_path=by_path)).mounts == ()
+    assert container_answer("gpu.intel.com/i915", [gpu(0, by_path=())], Presentation(by_path=by_path)).mounts == ()
 
 
 def test_cdi_names_come_beside_device_nodes() -> None:
-    answer = container_answer("i915", [gpu(0), gpu(3)], Presentation(cdi=Cdi.NAMES))
+    answer = container_answer("gpu.intel.com/i915", [gpu(0), gpu(3)], Presentation(cdi=Cdi.NAMES))
     assert answer.cdi == ("gpu.intel.com/card=card0", "gpu.intel.com/card=card3")
-    assert answer.device_nodes == container_answer("i915", [gpu(0), gpu(3)], Presentation()).device_nodes
+    assert answer.device_nodes == container_answer("gpu.intel.com/i915", [gpu(0), gpu(3)], Presentation()).device_nodes
     assert not answer.annotations
 
 
 def test_cdi_annotations_of_two_resources_do_not_collide() -> None:
     presentation = Presentation(cdi=Cdi.ANNOTATIONS)
-    i915 = container_answer("i915", [gpu(0), gpu(3)], presentation)
+    i915 = container_answer("gpu.intel.com/i915", [gpu(0), gpu(3)], presentation)
     assert i915.annotations == {"cdi.k8s.io/gas-plugin_i915": "gpu.intel.com/card=card0,gpu.intel.com/card=card3"}
     assert not i915.cdi
-    assert set(i915.annotations).isdisjoint(container_answer("xe", [gpu(1, "xe")], presentation).annotations)
+    assert set(i915.annotations).isdisjoint(
+        container_answer("gpu.intel.com/xe", [gpu(1, "xe")], presentation).annotations
+    )
 
 
 @pytest.mark.parametrize("cdi", [Cdi.NAMES, Cdi.ANNOTATIONS])
 def test_a_card_without_device_nodes_is_no_cdi_device(cdi: Cdi) -> None:
-    answer = container_answer("i915", [gpu(0, device_nodes=())], Presentation(cdi=cdi))
+    answer = container_answer("gpu.intel.com/i915", [gpu(0, device_nodes=())], Presentation(cdi=cdi))
     assert not answer.cdi
     assert not answer.annotations
 

@@ -1,30 +1,47 @@
 from __future__ import annotations
 
-from gas.plugin.devices.device_lists import Device, Monitoring, device_lists, monitored, monitoring_resources
+from collections.abc import Collection
+
+from gas.card_facts import CardFacts
+from gas.plugin.devices.device_lists import (
+    Device,
+    DeviceLists,
+    Monitoring,
+    device_lists,
+    monitored,
+    monitoring_resources,
+)
+from gas.vocabularies import DEFAULT
+from gas.vocabulary import DeviceOptions
 from tests.plugin.linked_gpus import linked_gpu as gpu
+from tests.plugin.pods_for_plugin import I915, XE
+
+
+def lists_of(gpus: Collection[CardFacts], *, shared_dev_num: int, monitoring: Monitoring) -> DeviceLists:
+    return device_lists(gpus, DEFAULT, DeviceOptions(shared_dev_num=shared_dev_num), monitoring)
 
 
 # contract P2.3
 def test_each_card_has_as_many_ids_as_containers_may_share_it() -> None:
-    lists = device_lists([gpu(10), gpu(2)], shared_dev_num=2, monitoring=Monitoring.NONE)
+    lists = lists_of([gpu(10), gpu(2)], shared_dev_num=2, monitoring=Monitoring.NONE)
     assert {resource: [device.id for device in devices] for resource, devices in lists.items()} == {
-        "i915": ["card2-0", "card2-1", "card10-0", "card10-1"]
+        I915: ["card2-0", "card2-1", "card10-0", "card10-1"]
     }
 
 
 # contract P2.1
 def test_a_node_with_cards_of_both_drivers_offers_both() -> None:
-    lists = device_lists([gpu(0), gpu(1, "xe")], shared_dev_num=1, monitoring=Monitoring.NONE)
-    assert lists == {"i915": (Device(id="card0-0", healthy=True),), "xe": (Device(id="card1-0", healthy=True),)}
+    lists = lists_of([gpu(0), gpu(1, "xe")], shared_dev_num=1, monitoring=Monitoring.NONE)
+    assert lists == {I915: (Device(id="card0-0", healthy=True),), XE: (Device(id="card1-0", healthy=True),)}
 
 
 def test_a_resource_without_any_card_is_missing() -> None:
-    assert device_lists([], shared_dev_num=4, monitoring=Monitoring.ONE) == {}
+    assert lists_of([], shared_dev_num=4, monitoring=Monitoring.ONE) == {}
 
 
 def test_every_id_of_an_unhealthy_card_is_unhealthy_and_stays() -> None:
-    lists = device_lists([gpu(0, healthy=False), gpu(1)], shared_dev_num=2, monitoring=Monitoring.NONE)
-    assert [(device.id, device.healthy) for device in lists["i915"]] == [
+    lists = lists_of([gpu(0, healthy=False), gpu(1)], shared_dev_num=2, monitoring=Monitoring.NONE)
+    assert [(device.id, device.healthy) for device in lists[I915]] == [
         ("card0-0", False),
         ("card0-1", False),
         ("card1-0", True),
@@ -34,36 +51,37 @@ def test_every_id_of_an_unhealthy_card_is_unhealthy_and_stays() -> None:
 
 # contract P2.4
 def test_topology_hints_carry_the_numa_node() -> None:
-    lists = device_lists([gpu(0, numa_node=1), gpu(1, numa_node=None)], shared_dev_num=1, monitoring=Monitoring.NONE)
-    assert [device.numa_node for device in lists["i915"]] == [1, None]
+    lists = lists_of([gpu(0, numa_node=1), gpu(1, numa_node=None)], shared_dev_num=1, monitoring=Monitoring.NONE)
+    assert [device.numa_node for device in lists[I915]] == [1, None]
 
 
 # contract P2.5
 def test_monitoring_is_one_id_for_all_cards() -> None:
-    lists = device_lists([gpu(0), gpu(1, "xe", numa_node=1)], shared_dev_num=3, monitoring=Monitoring.ONE)
-    assert lists["monitoring"] == (Device(id="all", healthy=True, numa_node=None),)
+    lists = lists_of([gpu(0), gpu(1, "xe", numa_node=1)], shared_dev_num=3, monitoring=Monitoring.ONE)
+    assert lists["gpu.intel.com/monitoring"] == (Device(id="all", healthy=True, numa_node=None),)
 
 
 # contract P2.5
 def test_split_monitoring_is_one_resource_per_driver() -> None:
     gpus = [gpu(2, "xe"), gpu(1), gpu(0)]
-    lists = device_lists(gpus, shared_dev_num=1, monitoring=Monitoring.SPLIT)
-    assert set(lists) == {"i915", "xe", "i915_monitoring", "xe_monitoring"}
+    lists = lists_of(gpus, shared_dev_num=1, monitoring=Monitoring.SPLIT)
+    assert set(lists) == {I915, XE, f"{I915}_monitoring", f"{XE}_monitoring"}
     assert {
-        resource: [each.card for each in watched] for resource, watched in monitored(gpus, Monitoring.SPLIT).items()
+        resource: [each.card for each in watched]
+        for resource, watched in monitored(gpus, DEFAULT, Monitoring.SPLIT).items()
     } == {
-        "i915_monitoring": [0, 1],
-        "xe_monitoring": [2],
+        f"{I915}_monitoring": [0, 1],
+        f"{XE}_monitoring": [2],
     }
 
 
 def test_monitoring_is_healthy_while_any_card_is() -> None:
     sick, well = gpu(0, healthy=False), gpu(1)
-    assert device_lists([sick, well], shared_dev_num=1, monitoring=Monitoring.ONE)["monitoring"][0].healthy
-    assert not device_lists([sick], shared_dev_num=1, monitoring=Monitoring.ONE)["monitoring"][0].healthy
+    assert lists_of([sick, well], shared_dev_num=1, monitoring=Monitoring.ONE)["gpu.intel.com/monitoring"][0].healthy
+    assert not lists_of([sick], shared_dev_num=1, monitoring=Monitoring.ONE)["gpu.intel.com/monitoring"][0].healthy
 
 
 def test_every_monitoring_resource_that_there_can_be_is_known_in_advance() -> None:
     gpus = [gpu(0), gpu(1, "xe")]
     for monitoring in Monitoring:
-        assert set(monitored(gpus, monitoring)) == set(monitoring_resources(monitoring))
+        assert set(monitored(gpus, DEFAULT, monitoring)) == set(monitoring_resources(DEFAULT, monitoring))

@@ -146,7 +146,7 @@ class TestTwoThatKeepTheSameFile:
             kept.want("two\n")
             await asyncio.sleep(0.1)
             assert file.read_text() == "another's\n"
-            kept.go_on()
+            kept.resume()
             await eventually(lambda: file.read_text() == "two\n")
 
     async def test_one_that_has_ended_does_not_write_any_more(self, tmp_path: Path) -> None:

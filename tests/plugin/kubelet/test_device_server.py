@@ -41,7 +41,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 @asynccontextmanager
 async def served(directory: Path, **parts: Any) -> AsyncIterator[tuple[DeviceServer, DevicePluginStub]]:
     """A server that shows HEALTHY, and kubelet's connection to it."""
-    server = DeviceServer("i915", **{"allocate": plain, "fallback": plain, "prefer": no_wish, **parts})
+    server = DeviceServer("gpu.intel.com/i915", **{"allocate": plain, "fallback": plain, "prefer": no_wish, **parts})
     server.show(HEALTHY)
     path = directory / "p.sock"
     await server.open(path)
@@ -98,7 +98,7 @@ async def test_a_resource_that_lost_its_cards_shows_an_empty_list(socket_directo
 
 
 def test_without_any_card_there_is_nothing_to_show() -> None:
-    server = DeviceServer("i915", allocate=plain, fallback=plain)
+    server = DeviceServer("gpu.intel.com/i915", allocate=plain, fallback=plain)
     shown = []
     for devices in ((), HEALTHY, ()):
         server.show(devices)
@@ -107,7 +107,7 @@ def test_without_any_card_there_is_nothing_to_show() -> None:
 
 
 def test_only_healthy_ids_may_be_given_away() -> None:
-    server = DeviceServer("i915", allocate=plain, fallback=plain)
+    server = DeviceServer("gpu.intel.com/i915", allocate=plain, fallback=plain)
     assert server.healthy_ids == frozenset()
     server.show((*HEALTHY, Device(id="card2-0", healthy=False)))
     assert server.healthy_ids == {"card0-0", "card1-0"}
@@ -156,7 +156,7 @@ async def test_a_preference_is_asked_with_kubelets_words_and_answered(socket_dir
     assert [list(each.deviceIDs) for each in answer.container_responses] == [["card1-0", "card0-1"]]
     assert asked == [
         PreferredRequest(
-            resource="i915",
+            resource="gpu.intel.com/i915",
             offered=known_ids(["card1-0", "card0-1", "card0-0"]),
             must_include=frozenset(known_ids(["card0-1"])),
             size=2,
@@ -212,7 +212,7 @@ async def test_a_container_gets_all_that_was_decided(socket_directory: Path) -> 
         cdi_devices=[api.CDIDevice(name="gpu.intel.com/card=card0")],
         annotations={"key": "value"},
     )
-    assert asked == [AllocateRequest(resource="i915", ids=frozenset(known_ids(["card0-0", "card0-1"])))]
+    assert asked == [AllocateRequest(resource="gpu.intel.com/i915", ids=frozenset(known_ids(["card0-0", "card0-1"])))]
 
 
 async def test_the_id_of_monitoring_is_no_card(socket_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -350,7 +350,7 @@ async def test_nothing_is_done_before_a_container_starts(socket_directory: Path)
 
 @pytest.mark.parametrize("turns", range(0, 60, 4))
 async def test_who_closes_can_be_cancelled_at_any_moment(socket_directory: Path, turns: int) -> None:
-    server = DeviceServer("i915", allocate=plain, fallback=plain)
+    server = DeviceServer("gpu.intel.com/i915", allocate=plain, fallback=plain)
     path = socket_directory / "p.sock"
     for more in range(4):
         await server.open(path)

@@ -17,6 +17,8 @@ from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import (
     PodResourcesListerServicer,
     add_PodResourcesListerServicer_to_server,
 )
+from gas.vocabularies import DEFAULT
+from tests.plugin.pods_for_plugin import I915
 from tests.plugin.scripted_kubelet import PATIENCE
 
 
@@ -82,7 +84,7 @@ async def served(path: Path, lister: Lister) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def asking(path: Path) -> AsyncIterator[PodResources]:
-    client = PodResources(path, timeout=PATIENCE)
+    client = PodResources(path, DEFAULT.resources, timeout=PATIENCE)
     try:
         yield client
     finally:
@@ -117,7 +119,7 @@ async def test_pods_and_containers_are_decoded(socket_directory: Path) -> None:
     path = socket_directory / "k.sock"
     async with served(path, lister), asking(path) as kubelet:
         assert await kubelet.pods() == {
-            "default/two": {"sidecar": {"i915": frozenset(known_ids(["card0-0", "card1-0"]))}, "without": {}},
+            "default/two": {"sidecar": {I915: frozenset(known_ids(["card0-0", "card1-0"]))}, "without": {}},
             "other/none": {},
         }
 
@@ -139,9 +141,9 @@ async def test_what_has_not_changed_is_not_decoded_again(socket_directory: Path)
         lister.pods = [pod("changes", "card3-0"), pod("comes", "card2-0"), pod("stays", "card0-0")]
         after = await kubelet.pods()
         assert after == {
-            "default/stays": {"c": {"i915": frozenset(known_ids(["card0-0"]))}},
-            "default/changes": {"c": {"i915": frozenset(known_ids(["card3-0"]))}},
-            "default/comes": {"c": {"i915": frozenset(known_ids(["card2-0"]))}},
+            "default/stays": {"c": {I915: frozenset(known_ids(["card0-0"]))}},
+            "default/changes": {"c": {I915: frozenset(known_ids(["card3-0"]))}},
+            "default/comes": {"c": {I915: frozenset(known_ids(["card2-0"]))}},
         }
         assert after["default/stays"] is known["default/stays"]
 
@@ -157,8 +159,9 @@ async def test_allocatable_ids_are_gathered_by_resource(socket_directory: Path) 
     path = socket_directory / "k.sock"
     async with served(path, lister), asking(path) as kubelet:
         assert await kubelet.allocatable() == {
-            "i915": frozenset({"card0-0", "card1-0"}),
-            "monitoring": frozenset({"all"}),
+            I915: frozenset({"card0-0", "card1-0"}),
+            "gpu.intel.com/monitoring": frozenset({"all"}),
+            "example.com/fpga": frozenset({"f0"}),
         }
 
 
@@ -182,7 +185,7 @@ async def test_an_error_is_none(socket_directory: Path) -> None:
 
 async def test_a_slow_answer_is_none(socket_directory: Path) -> None:
     path = socket_directory / "k.sock"
-    kubelet = PodResources(path, timeout=0.05)
+    kubelet = PodResources(path, DEFAULT.resources, timeout=0.05)
 
     class Slow(Lister):
         async def List(  # noqa: N802 -- kubelet's name
@@ -227,7 +230,7 @@ async def test_one_pod_can_be_asked_for(socket_directory: Path) -> None:
     lister.pods = [api.PodResources(namespace="default", name="one", containers=[container])]
     path = socket_directory / "k.sock"
     async with served(path, lister), asking(path) as kubelet:
-        assert await kubelet.pod("default", "one") == {"c": {"i915": frozenset(known_ids(["card1-0"]))}}
+        assert await kubelet.pod("default", "one") == {"c": {I915: frozenset(known_ids(["card1-0"]))}}
         assert await kubelet.pod("default", "other") is None
         assert await kubelet.pod("default", "one") is not None
 
@@ -258,7 +261,7 @@ async def test_it_is_not_asked_longer_than_the_timeout(socket_directory: Path) -
     lister = Lister()
     lister.too_often = 10**9
     path = socket_directory / "k.sock"
-    kubelet = PodResources(path, timeout=0.2)
+    kubelet = PodResources(path, DEFAULT.resources, timeout=0.2)
     async with served(path, lister):
         assert await asyncio.wait_for(kubelet.pods(), PATIENCE) is None
     await kubelet.close()

@@ -39,7 +39,7 @@ class Books:
 
     async def __call__(self) -> Mapping[str, frozenset[str]] | None:
         self.asked += 1
-        return {"i915": self.ids}
+        return {"gpu.intel.com/i915": self.ids}
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ async def kubelet_in(directory: Path) -> AsyncIterator[ScriptedKubelet]:
 
 
 def plugin(directory: Path, *devices: Device, times: Times = QUICK, books: Books | None = None) -> Registration:
-    server = DeviceServer("i915", allocate=nothing, fallback=nothing)
+    server = DeviceServer("gpu.intel.com/i915", allocate=nothing, fallback=nothing)
     server.show(devices)
     return Registration(server, directory, allocatable=books or does_not_say, times=times)
 
@@ -104,7 +104,7 @@ async def test_a_resource_is_registered_with_its_name_socket_and_options(socket_
 
 
 async def test_without_any_card_the_resource_is_not_registered(socket_directory: Path) -> None:
-    server = DeviceServer("i915", allocate=nothing, fallback=nothing)
+    server = DeviceServer("gpu.intel.com/i915", allocate=nothing, fallback=nothing)
     registration = Registration(server, socket_directory, allocatable=does_not_say, times=QUICK)
     async with kubelet_in(socket_directory) as kubelet, running(registration):
         await asyncio.sleep(5 * QUICK.look)
@@ -116,7 +116,7 @@ async def test_without_any_card_the_resource_is_not_registered(socket_directory:
 
 
 async def test_a_resource_that_lost_its_cards_stays_registered(socket_directory: Path) -> None:
-    server = DeviceServer("i915", allocate=nothing, fallback=nothing)
+    server = DeviceServer("gpu.intel.com/i915", allocate=nothing, fallback=nothing)
     server.show(CARDS)
     registration = Registration(server, socket_directory, allocatable=does_not_say, times=QUICK)
     async with kubelet_in(socket_directory) as kubelet, running(registration):
@@ -337,7 +337,7 @@ async def test_a_directory_in_which_no_socket_can_be_is_a_sentence(tmp_path: Pat
 
 async def test_each_kubelet_is_told_of_before_it_is_registered_with(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as kubelet:
-        server = DeviceServer("i915", allocate=nothing, fallback=nothing)
+        server = DeviceServer("gpu.intel.com/i915", allocate=nothing, fallback=nothing)
         server.show(CARDS)
         met: dict[SocketIdentity, int] = {}
 

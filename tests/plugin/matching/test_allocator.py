@@ -13,14 +13,15 @@ from gas.plugin.devices.device_ids import NO_IDS, Ids
 from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.allocator import Allocator
-from gas.plugin.matching.given_masks import GivenMasks
 from gas.plugin.matching.gpu_pods import GpuPods
+from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
+from gas.vocabularies import DEFAULT
 from tests.builders import container
 from tests.plugin.gpus import gpu
-from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, decided, ids, node_pod, slots
 
 ONE = container("c", i915=1)
 
@@ -42,25 +43,26 @@ class Node:
     """Four cards, a kubelet, and the pods that the watch has shown."""
 
     def __init__(self, kubelet: Kubelet, *pods: NodePod) -> None:
-        self.pods = GpuPods()
+        self.pods = GpuPods(DEFAULT)
         self.pods.replaced(list(pods))
         self.metrics = Metrics("1")
         matcher = Matcher(self.pods)
         self.allocator = Allocator(
             matcher,
             PodResolver(matcher, kubelet, is_watching=lambda: True),
-            GivenMasks(),
+            IssuedEnvironments(DEFAULT),
+            DEFAULT,
             self.metrics,
             gpus=lambda: [gpu(card) for card in range(4)],
         )
 
     async def prefer(self, offered: Ids | None = None) -> list[str]:
         ids = slots(4) if offered is None else offered
-        request = PreferredRequest(resource="i915", offered=tuple(sorted(ids)), must_include=NO_IDS, size=1)
+        request = PreferredRequest(resource=I915, offered=tuple(sorted(ids)), must_include=NO_IDS, size=1)
         return list(map(str, await self.allocator.prefer(request)))
 
     def allocate(self, *texts: str) -> ContainerAnswer:
-        return self.allocator.allocate(AllocateRequest(resource="i915", ids=ids(*texts)))
+        return self.allocator.allocate(AllocateRequest(resource=I915, ids=ids(*texts)))
 
 
 A = node_pod(ONE, name="a", annotations=decided("card2", ts=1))

@@ -7,16 +7,20 @@ from typing import Any
 import pytest
 
 from gas.cards import Card
+from gas.intel.vocabulary import INTEL
 from gas.objects import NodePod
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
 from gas.plugin.kubelet.pod_resources import ContainerIds
-from gas.plugin.matching.gpu_pods import Demand, GpuPods
+from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
+from gas.vocabularies import DEFAULT
+from gas.vocabulary import Vocabularies
 from tests.builders import container
-from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, seen
+from tests.made_up import MADE_UP, SLICE
+from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, XE, decided, ids, node_pod, seen
 
 ONE = container("c", i915=1)
-HAS_CARD: ContainerIds = {"c": {"i915": ids("card0-0")}}
+HAS_CARD: ContainerIds = {"c": {I915: ids("card0-0")}}
 
 
 def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
@@ -28,10 +32,10 @@ def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
     )
 
     assert pod.demands == (
-        Demand(0, "init", Role.INIT, "i915", 1),
-        Demand(1, "side", Role.SIDECAR, "i915", 3),
-        Demand(2, "app", Role.APP, "i915", 2),
-        Demand(4, "late", Role.APP, "i915", 1),
+        Demand(0, "init", Role.INIT, I915, 1),
+        Demand(1, "side", Role.SIDECAR, I915, 3),
+        Demand(2, "app", Role.APP, I915, 2),
+        Demand(4, "late", Role.APP, I915, 1),
     )
 
 
@@ -46,7 +50,7 @@ def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
     ],
 )
 def test_a_pod_that_wants_no_card_is_only_known_by_name(containers: list[dict[str, Any]]) -> None:
-    pods = GpuPods()
+    pods = GpuPods(DEFAULT)
     pods.changed(node_pod(*containers, name="web"))
 
     assert list(pods) == []
@@ -57,7 +61,7 @@ def test_a_pod_that_wants_no_card_is_only_known_by_name(containers: list[dict[st
 def test_a_pod_that_asks_for_both_resources_is_served_with_what_the_original_decided() -> None:
     pod = seen(container("c", i915=1, xe=2), annotations=decided("card0,card1"))
 
-    assert [(want.resource, want.count) for want in pod.demands] == [("i915", 1), ("xe", 2)]
+    assert [(want.resource, want.count) for want in pod.demands] == [(I915, 1), (XE, 2)]
     assert pod.decided_for(0) == ContainerChoice((Card(0), Card(1)))
     assert pod.trouble == ""
 
@@ -120,18 +124,6 @@ def test_gas_ts_is_a_number(text: str, timestamp: int | None) -> None:
     assert seen(container("c", i915=1), annotations=decided("card0", ts=text)).timestamp == timestamp
 
 
-def test_the_hierarchy_is_each_containers_own() -> None:
-    composite = container("a", i915=1) | {
-        "env": [
-            {"name": "ZE_FLAT_DEVICE_HIERARCHY", "value": "FLAT"},
-            {"name": "ZE_FLAT_DEVICE_HIERARCHY", "value": "COMPOSITE"},
-            {"name": "OTHER", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-        ]
-    }
-
-    assert seen(composite, container("b", i915=1)).hierarchies == ("COMPOSITE", None)
-
-
 @pytest.mark.parametrize(
     ("fields", "is_admitted"),
     [
@@ -144,17 +136,17 @@ def test_a_pod_is_admitted_when_kubelet_says_anything_about_it(fields: dict[str,
     assert seen(container("c", i915=1), **fields).is_admitted is is_admitted
 
 
-def test_what_is_kept_of_a_pod_is_little() -> None:
-    pod = seen(container("c", i915=1), annotations=decided("card0") | {"note": "x" * 1000}, labels={"a": "b"})
+def test_the_number_of_ids_of_one_card_is_the_amount_of_the_count_resource_in_the_need() -> None:
+    made_up = {"name": "c", "resources": {"requests": {SLICE: "3"}}}
+    pod = gpu_pod(node_pod(made_up), Vocabularies([INTEL, MADE_UP]))
 
-    assert pod.trimmed.annotations == decided("card0")
-    assert pod.trimmed.metadata.labels is None
-    assert pod.trimmed.spec.containers is None
+    assert pod is not None
+    assert pod.demands == (Demand(0, "c", Role.APP, SLICE, 3, per_card=3),)
 
 
 class TestWatch:
     def test_an_ended_pod_is_dropped(self) -> None:
-        pods = GpuPods()
+        pods = GpuPods(DEFAULT)
         pods.changed(node_pod(container(i915=1), uid="u"))
         pods.changed(node_pod(container(i915=1), uid="u", phase="Failed"))
 
@@ -162,7 +154,7 @@ class TestWatch:
         assert pods.has_seen("default/pod")
 
     def test_a_deleted_pod_is_forgotten(self) -> None:
-        pods = GpuPods()
+        pods = GpuPods(DEFAULT)
         pods.changed(node_pod(container(i915=1), uid="u"))
         pods.deleted(node_pod(container(i915=1), uid="u"))
 
@@ -183,7 +175,7 @@ class TestWatch:
     def test_a_pod_deleted_a_moment_ago_is_not_new(
         self, gone: NodePod, containers: ContainerIds, *, is_new: bool
     ) -> None:
-        pods = GpuPods()
+        pods = GpuPods(DEFAULT)
         assert pods.is_unwatched("default/pod", containers)
         pods.changed(gone)
         assert not pods.is_unwatched("default/pod", containers)
@@ -195,7 +187,7 @@ class TestWatch:
 
     def test_which_is_remembered_for_a_minute(self) -> None:
         now = 1000.0
-        pods = GpuPods(clock=lambda: now)
+        pods = GpuPods(DEFAULT, clock=lambda: now)
         gone = node_pod(ONE, started=True)
         pods.changed(gone)
         pods.deleted(gone)
@@ -206,14 +198,14 @@ class TestWatch:
         assert pods.is_unwatched("default/pod", HAS_CARD)
 
     def test_the_end_of_an_older_pod_of_that_name_means_nothing(self) -> None:
-        pods = GpuPods()
+        pods = GpuPods(DEFAULT)
         pods.changed(node_pod(ONE, uid="first", started=True))
         pods.changed(node_pod(ONE, uid="second"))
         pods.deleted(node_pod(ONE, uid="first", started=True))
         assert not pods.is_unwatched("default/pod", WITHOUT_DEVICES)
 
     def test_what_a_complete_list_does_not_have_is_gone(self) -> None:
-        pods = GpuPods()
+        pods = GpuPods(DEFAULT)
         pods.changed(node_pod(container(i915=1), uid="u", name="old"))
         pods.changed(node_pod(container("c"), uid="w", name="web"))
         pods.replaced([node_pod(container(i915=1), uid="v", name="new")])
@@ -223,7 +215,7 @@ class TestWatch:
         assert not pods.has_seen("default/web")
 
     def test_a_recreated_pod_is_another_pod(self) -> None:
-        pods = GpuPods()
+        pods = GpuPods(DEFAULT)
         pods.changed(node_pod(container(i915=1), uid="first"))
         pods.changed(node_pod(container(i915=2), uid="second"))
         pods.deleted(node_pod(container(i915=1), uid="first"))
@@ -234,7 +226,7 @@ class TestWatch:
 
     def test_every_event_is_told(self) -> None:
         told: list[int] = []
-        pods = GpuPods(lambda: told.append(len(pods)))
+        pods = GpuPods(DEFAULT, lambda: told.append(len(pods)))
         pods.replaced([node_pod(container(i915=1), uid="a")])
         pods.changed(node_pod(container(i915=1), uid="b"))
         pods.deleted(node_pod(container(i915=1), uid="b"))
@@ -242,7 +234,7 @@ class TestWatch:
         assert told == [1, 2, 1]
 
     def test_changes_are_counted_of_pods_that_want_cards_alone(self) -> None:
-        pods = GpuPods()
+        pods = GpuPods(DEFAULT)
         wanting, other = node_pod(container(i915=1), uid="u"), node_pod(container("c"), uid="w", name="web")
         counted = []
         for event in (pods.changed, pods.changed, pods.deleted, pods.deleted):

@@ -13,7 +13,7 @@ from gas.plugin.kubelet.pod_resources import ContainerIds, Listing
 from gas.plugin.matching.match import Confidence
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
-from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, XE, decided, ids, node_pod, slots
 
 ONE = container("c", i915=1)
 
@@ -74,7 +74,7 @@ class TestPrefer:
         assert Node(later).prefer(1, slots(2)).spared == ids("card0-0")
 
     def test_nothing_is_wished_for_a_pod_of_the_other_resource(self) -> None:
-        preference = Node(node_pod(ONE, annotations=decided("card0"))).prefer(1, slots(2), resource="xe")
+        preference = Node(node_pod(ONE, annotations=decided("card0"))).prefer(1, slots(2), resource=XE)
 
         assert preference.match.target is None
         assert preference.ids == ()
@@ -223,7 +223,7 @@ class TestListing:
     def test_a_pod_that_has_its_devices_is_not_it(self) -> None:
         """As after a restart of the plugin: pods that still pull their images have no status yet."""
         node = Node(*self.PODS)
-        node.matcher.learn({"default/a": {"c": {"i915": ids("card0-0")}}}, asked=node.now)
+        node.matcher.learn({"default/a": {"c": {I915: ids("card0-0")}}}, asked=node.now)
 
         assert named(node.prefer(1, ids("card1-0")).match) == ("b", "c", "alone")
 
@@ -232,7 +232,7 @@ class TestListing:
         node.prefer(1, slots(2))
         assert named(node.allocate("card0-0")) == ("a", "c", "guessed")
 
-        node.matcher.learn({"default/b": {"c": {"i915": ids("card0-0")}}, "default/a": {"c": {}}}, asked=node.now + 5)
+        node.matcher.learn({"default/b": {"c": {I915: ids("card0-0")}}, "default/a": {"c": {}}}, asked=node.now + 5)
 
         assert named(node.prefer(1, ids("card1-0")).match) == ("a", "c", "guessed")  # its card is not free any more
 

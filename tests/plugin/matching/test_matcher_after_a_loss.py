@@ -8,7 +8,7 @@ from gas.cards import Card
 from gas.plugin.kubelet.pod_resources import Listing
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
-from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots
 
 ONE = container("c", i915=1)
 TWO = node_pod(container("x", i915=1), container("y", i915=1), name="two", annotations=decided("card0|card1", ts=5))
@@ -61,7 +61,7 @@ def test_other_ids_in_the_listing_are_believed() -> None:
     node.allocate("card0-0")
     node.allocate("card1-0")
 
-    node.matcher.learn({"default/a": {"c": {"i915": ids("card1-0")}, "d": {}}}, asked=node.now)
+    node.matcher.learn({"default/a": {"c": {I915: ids("card1-0")}, "d": {}}}, asked=node.now)
 
     assert named(node.prefer(1, ids("card0-0", "card2-0")).match) == ("a", "d", "known")
 
@@ -86,7 +86,7 @@ def test_of_pods_with_a_status_the_one_that_has_no_devices_is_asked_for_again() 
         *(node_pod(ONE, name=name, annotations=decided(card, ts=ts), phase="Running")
           for name, card, ts in (("has", "card0", 1), ("lost", "card1", 2)))
     )  # fmt: skip
-    listing: Listing = {"default/has": {"c": {"i915": ids("card0-0")}}, "default/lost": {"c": {}}}
+    listing: Listing = {"default/has": {"c": {I915: ids("card0-0")}}, "default/lost": {"c": {}}}
 
     assert named(node.prefer(1, ids("card0-1", "card1-0"), listing=listing).match) == ("lost", "c", "known")
 
@@ -96,7 +96,7 @@ def test_a_listing_makes_sure_of_a_pod_that_was_begun_as_a_guess() -> None:
     node = Node(*(node_pod(*both, name=name, annotations=decided("card0|card1")) for name in "ab"))
     node.prefer(1, slots(2))
     node.allocate("card0-0")
-    listing: Listing = {"default/a": {"x": {"i915": ids("card0-0")}, "y": {}}}
+    listing: Listing = {"default/a": {"x": {I915: ids("card0-0")}, "y": {}}}
 
     assert named(node.prefer(1, ids("card1-0")).match) == ("a", "y", "guessed")
     assert named(node.prefer(1, ids("card1-0"), listing=listing).match) == ("a", "y", "known")
@@ -115,7 +115,7 @@ def test_what_a_guessed_init_container_had_is_told_once_a_listing_confirms_the_p
     node.allocate("card0-0")
     assert node.matcher.init_container_cards("u") == {}
 
-    node.matcher.learn({"default/u": {"c": {"i915": ids("card0-0")}}}, asked=node.now)
+    node.matcher.learn({"default/u": {"c": {I915: ids("card0-0")}}}, asked=node.now)
 
     assert node.matcher.init_container_cards("u") == {0: {Card(0), Card(1)}}
 

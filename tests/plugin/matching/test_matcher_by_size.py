@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.plugin.matching.gpu_pods import GpuPods
+from gas.vocabularies import DEFAULT
 from tests.builders import container
 from tests.plugin.model_kubelet import Handed, Kubelet, Plugin
-from tests.plugin.pods_for_plugin import decided, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, decided, node_pod, slots
 
 SHAPES: list[dict[str, Any]] = [
     {"containers": [1], "init": []},
@@ -43,8 +44,8 @@ def test_pods_of_different_sizes_get_their_cards_in_any_order_without_a_listing(
                 annotations=decided("|".join(map(",".join, apps)), init="|".join(map(",".join, init)), ts=ts[number]),
             )
         )
-    kubelet = Kubelet({"i915": slots(10)}, chance)
-    plugin = Plugin(GpuPods(), None)
+    kubelet = Kubelet({I915: slots(10)}, chance)
+    plugin = Plugin(GpuPods(DEFAULT), None)
     plugin.pods.replaced(pods)
 
     handed: list[Handed] = []

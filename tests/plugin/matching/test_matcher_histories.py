@@ -17,14 +17,16 @@ from gas.cards import Card
 from gas.objects import NodePod, PodStatus
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy
+from gas.plugin.devices.requests import short_name
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods, gpu_pod
 from gas.plugin.matching.match import Confidence
+from gas.vocabularies import DEFAULT
 from tests.builders import container
 from tests.plugin.model_kubelet import Handed, Kubelet, Plugin
-from tests.plugin.pods_for_plugin import decided, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, XE, decided, node_pod, slots
 
 COUNTS = (0, 1, 1, 1, 1, 2, 2, 3)
-RESOURCES = ("i915", "xe")
+RESOURCES = (I915, XE)
 
 
 class NodeLife(RuleBasedStateMachine):
@@ -45,8 +47,8 @@ class NodeLife(RuleBasedStateMachine):
     def start(self, cards: int, shared: int, policy: AllocationPolicy, seed: int) -> None:
         self.chance = random.Random(seed)
         own = {
-            "i915": slots(cards, shared),
-            "xe": frozenset(id_._replace(card=Card(id_.card + 10)) for id_ in slots(2, shared)),
+            I915: slots(cards, shared),
+            XE: frozenset(id_._replace(card=Card(id_.card + 10)) for id_ in slots(2, shared)),
         }
         self.kubelet = Kubelet(own, self.chance)
         self.policy = policy
@@ -61,7 +63,7 @@ class NodeLife(RuleBasedStateMachine):
         self._new_plugin()
 
     def _new_plugin(self) -> None:
-        pods = GpuPods()
+        pods = GpuPods(DEFAULT)
         self.plugin = Plugin(pods, self.kubelet if self.has_listing else None, self.policy, self.watch)
         self.watch.clear()
         pods.replaced(list(self.api.values()))
@@ -81,7 +83,7 @@ class NodeLife(RuleBasedStateMachine):
         undecided = 0
         for uid in {*self.kubelet.held, *self.untouched}:
             pod = self.api.get(uid) or self.kubelet.pods[uid]
-            seen = gpu_pod(pod)
+            seen = gpu_pod(pod, DEFAULT)
             assert seen is not None
             is_over = uid not in self.untouched and uid != self.admitting
             if seen.decided is not None and not is_over:
@@ -97,7 +99,7 @@ class NodeLife(RuleBasedStateMachine):
     @rule(pods=st.integers(1, 6))
     def pods_are_bound(self, pods: int) -> None:
         for _ in range(pods):
-            resource = self.chance.choice((*RESOURCES, "i915"))
+            resource = self.chance.choice((*RESOURCES, I915))
             if not self.one_by_one or not (self.untouched or self.calls):
                 self._bind(resource, is_decided=self.chance.random() < 0.8)
 
@@ -184,7 +186,7 @@ class NodeLife(RuleBasedStateMachine):
 
     def _check(self, handed: Handed) -> None:
         uid = handed.pod.uid
-        seen = gpu_pod(handed.pod)
+        seen = gpu_pod(handed.pod, DEFAULT)
         assert seen is not None
         if handed.match.confidence is Confidence.KNOWN:
             assert handed.match.target is not None
@@ -206,7 +208,7 @@ class NodeLife(RuleBasedStateMachine):
             self.excused.update(uid for uid in waiting if missing[uid].keys() & short.keys())
 
     def _still_needed(self, uid: str, resource: str) -> Counter[Card]:
-        seen = gpu_pod(self.api[uid])
+        seen = gpu_pod(self.api[uid], DEFAULT)
         if seen is None or seen.decided is None:
             return Counter()
         held = {id_ for want, ids in self.kubelet.held.get(uid, {}).items() if want.resource == resource for id_ in ids}
@@ -293,7 +295,7 @@ class ManyWithoutListing(NodeLife):
 
 
 def _container(name: str, resource: str, size: int, *, always: bool = False) -> dict[str, Any]:
-    return container(name, always=always, **({resource: size} if size else {}))
+    return container(name, always=always, **({short_name(resource): size} if size else {}))
 
 
 def _with_status(pod: NodePod, phase: str) -> NodePod:

@@ -12,9 +12,10 @@ from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
 from gas.plugin.matching.match import Confidence
 from gas.plugin.matching.matcher import Matcher
+from gas.vocabularies import DEFAULT
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
-from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots
 
 ONE = container("c", i915=1)
 TWO = node_pod(container("x", i915=1), container("y", i915=1), name="two", annotations=decided("card0|card1", ts=5))
@@ -135,7 +136,7 @@ class TestInitContainers:
             annotations=decided("card1|card0", init="card2|card2"),
         )  # fmt: skip
         node = Node(pod)
-        listing: Listing = {"default/pod": {"s": {"i915": ids("card2-0")}, "a": {"i915": ids("card1-0")}, "b": {}}}
+        listing: Listing = {"default/pod": {"s": {I915: ids("card2-0")}, "a": {I915: ids("card1-0")}, "b": {}}}
         node.matcher.learn(listing, asked=node.now)
 
         preference = node.prefer(1, ids("card0-0"))
@@ -194,7 +195,7 @@ class TestPool:
             annotations=decided("card1,card2", init="card0,card1|card0"),
         )  # fmt: skip
         node = Node(pod)
-        node.matcher.learn({"default/pod": {"s": {"i915": ids("card0-0")}, "a": {}}}, asked=node.now)
+        node.matcher.learn({"default/pod": {"s": {I915: ids("card0-0")}, "a": {}}}, asked=node.now)
 
         assert named(node.prefer(2, slots(3) - ids("card0-0"), ids("card1-0")).match) == ("pod", "a", "alone")
 
@@ -282,10 +283,10 @@ def test_pods_are_gone_over_only_when_the_watch_has_shown_something() -> None:
             self.times += 1
             return super().__iter__()
 
-    pods = Counted()
+    pods = Counted(DEFAULT)
     matcher = Matcher(pods)
     pods.replaced([TWO])
-    request = PreferredRequest(resource="i915", offered=tuple(slots(3)), must_include=NO_IDS, size=1)
+    request = PreferredRequest(resource=I915, offered=tuple(slots(3)), must_include=NO_IDS, size=1)
     for _ in range(3):
         matcher.prefer(request)
     assert pods.times == 1

@@ -16,8 +16,9 @@ from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.match import Match
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
+from gas.vocabularies import DEFAULT
 from tests.builders import container
-from tests.plugin.pods_for_plugin import WITHOUT_DEVICES, decided, ids, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, decided, ids, node_pod, slots
 from tests.plugin.scripted_kubelet import PATIENCE
 
 ONE = container("c", i915=1)
@@ -49,14 +50,14 @@ class Kubelet(PodResources):
         return self._entry(name) if name in self.names else None
 
     def _entry(self, name: str) -> ContainerIds:
-        return {"c": {"i915": ids(self.given[name])}} if name in self.given else WITHOUT_DEVICES
+        return {"c": {I915: ids(self.given[name])}} if name in self.given else WITHOUT_DEVICES
 
 
 class Node:
     """Four cards, a kubelet, and the pods that the watch has shown."""
 
     def __init__(self, kubelet: Kubelet, *pods: NodePod, watches: bool = True) -> None:
-        self.pods = GpuPods(self._pods_changed)
+        self.pods = GpuPods(DEFAULT, self._pods_changed)
         self.resolver = PodResolver(Matcher(self.pods), kubelet, is_watching=lambda: watches)
         self.pods.replaced(list(pods))
 
@@ -64,14 +65,14 @@ class Node:
         self.resolver.pods_changed()
 
     async def match(self) -> Match:
-        request = PreferredRequest(resource="i915", offered=tuple(sorted(slots(4))), must_include=NO_IDS, size=1)
+        request = PreferredRequest(resource=I915, offered=tuple(sorted(slots(4))), must_include=NO_IDS, size=1)
         preference = await asyncio.wait_for(self.resolver.resolve(request), PATIENCE)
         return preference.match
 
     async def resolved(self) -> tuple[str, str]:
         """Return the pod's name, "none" without one, and the match's doubt."""
         match = await self.match()
-        return (match.target.pod.trimmed.metadata.name if match.target else "none"), match.doubt
+        return (match.target.pod.raw.metadata.name if match.target else "none"), match.doubt
 
 
 @pytest.fixture

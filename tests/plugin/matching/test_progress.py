@@ -10,7 +10,7 @@ from gas.plugin.devices.device_ids import Ids
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.progress import Progress
 from tests.builders import container
-from tests.plugin.pods_for_plugin import decided, ids, seen
+from tests.plugin.pods_for_plugin import I915, decided, ids, seen
 
 POD = seen(container("c", i915=1), container("d", i915=1))
 NOTHING_YET: ContainerIds = {"c": {}, "d": {}}
@@ -27,7 +27,7 @@ class LooksCounted(dict[str, Mapping[str, Ids]]):
 
 def test_what_is_settled_and_the_same_is_not_looked_at_again() -> None:
     progress = Progress(POD)
-    listed = LooksCounted(c={"i915": ids("card0-0")}, d={})
+    listed = LooksCounted(c={I915: ids("card0-0")}, d={})
     progress.reconcile(listed, is_settled=True)
     looks = listed.looks
     progress.reconcile(listed, is_settled=True)
@@ -46,7 +46,7 @@ def test_an_answer_noted_since_is_held_against_the_same_list() -> None:
 
 def test_a_pod_that_the_watch_shows_anew_is_held_against_the_same_list() -> None:
     progress = Progress(POD)
-    listed: ContainerIds = {"c": {"i915": ids("card0-0")}, "e": {"i915": ids("card1-0")}}
+    listed: ContainerIds = {"c": {I915: ids("card0-0")}, "e": {I915: ids("card1-0")}}
     progress.reconcile(listed, is_settled=True)
     progress.pod = seen(container("c", i915=1), container("e", i915=1))
     progress.reconcile(listed, is_settled=True)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from gas.card_facts import CardFacts, Scan
 from gas.intel.inventory import read_node
 from gas.objects import Node
-from gas.plugin.node.node_description import NOTHING_OF_OURS, describe_node, node_patch
+from gas.plugin.node.node_description import node_patch
 from gas.sandbox.api.patches import merge_patched
+from gas.vocabularies import DEFAULT
 from gas.vocabulary import DeviceOptions, NodeDescription
-from tests.plugin.gpus import gpu, scan
+from tests.plugin.gpus import gpu
 
 GPU = "gpu.intel.com/"
 FOREIGN = {"gpu.intel.com/xe-links": "0.0-1.0", "telemetry.aware.scheduling.p/gas-disable-card0": "true", "zone": "a"}
@@ -40,12 +41,13 @@ def decoded(node: Mapping[str, Any]) -> Node:
 
 def written(before: Mapping[str, Any], wanted: NodeDescription) -> dict[str, Any]:
     """The node after the patch."""
-    patch = node_patch(decoded(before), wanted)
+    patch = node_patch(decoded(before), wanted, DEFAULT)
     after: dict[str, Any] = merge_patched(before, patch or {})
-    assert node_patch(decoded(after), wanted) is None
+    assert node_patch(decoded(after), wanted, DEFAULT) is None
     return after
 
 
+NOTHING = NodeDescription()
 WANTED = NodeDescription(
     labels={GPU + "gpu-numbers": "0.1"},
     annotations={"gas-card-capacity": "card0=tiles:1;card1=tiles:2"},
@@ -57,13 +59,13 @@ AS_WANTED = node(WANTED.labels, WANTED.annotations, {GPU + "tiles": "3", GPU + "
 class TestPatch:
     def test_a_node_that_says_nothing_yet(self) -> None:
         amounts = {GPU + "tiles": "3", GPU + "memory.max": "8589934592"}
-        assert node_patch(decoded({"metadata": {"name": "n"}}), WANTED) == {
+        assert node_patch(decoded({"metadata": {"name": "n"}}), WANTED, DEFAULT) == {
             "metadata": {"labels": WANTED.labels, "annotations": WANTED.annotations},
             "status": {"capacity": amounts, "allocatable": amounts},
         }
 
     def test_a_node_that_says_it_all_in_whatever_form_of_amounts(self) -> None:
-        assert node_patch(decoded(AS_WANTED), WANTED) is None
+        assert node_patch(decoded(AS_WANTED), WANTED, DEFAULT) is None
 
     @pytest.mark.parametrize("field", ["capacity", "allocatable"])
     @pytest.mark.parametrize(
@@ -77,13 +79,13 @@ class TestPatch:
     def test_only_what_differs_is_patched(self, field: str, found: dict[str, str]) -> None:
         before = node(WANTED.labels, WANTED.annotations, {GPU + "tiles": "3", GPU + "memory.max": "8Gi"})
         before["status"][field] = found
-        assert node_patch(decoded(before), WANTED) == {"status": {field: {GPU + "tiles": "3"}}}
+        assert node_patch(decoded(before), WANTED, DEFAULT) == {"status": {field: {GPU + "tiles": "3"}}}
 
     def test_labels_and_annotations_that_differ(self) -> None:
         before = node(
             {GPU + "gpu-numbers": "0"}, {"gas-card-capacity": "card0=tiles:9"}, AS_WANTED["status"]["capacity"]
         )
-        assert node_patch(decoded(before), WANTED) == {
+        assert node_patch(decoded(before), WANTED, DEFAULT) == {
             "metadata": {"labels": WANTED.labels, "annotations": WANTED.annotations}
         }
 
@@ -93,7 +95,7 @@ class TestPatch:
     )
     def test_labels_of_ours_that_are_not_needed_any_more_go(self, name: str) -> None:
         before = node({**WANTED.labels, GPU + name: "Z1"}, WANTED.annotations, AS_WANTED["status"]["capacity"])
-        assert node_patch(decoded(before), WANTED) == {"metadata": {"labels": {GPU + name: None}}}
+        assert node_patch(decoded(before), WANTED, DEFAULT) == {"metadata": {"labels": {GPU + name: None}}}
 
     @pytest.mark.parametrize(
         "name",
@@ -112,16 +114,16 @@ class TestPatch:
     )
     def test_labels_of_others_stay(self, name: str) -> None:
         before = node({**WANTED.labels, name: "x"}, WANTED.annotations, AS_WANTED["status"]["capacity"])
-        assert node_patch(decoded(before), WANTED) is None
-        assert node_patch(decoded(node({name: "x"})), NOTHING_OF_OURS) is None
+        assert node_patch(decoded(before), WANTED, DEFAULT) is None
+        assert node_patch(decoded(node({name: "x"})), NOTHING, DEFAULT) is None
 
     def test_resources_of_kubelet_and_others_stay(self) -> None:
         others = {GPU + "i915": "2", GPU + "xe": "0", GPU + "monitoring": "1", "cpu": "8", "tiles": "4"}
-        assert node_patch(decoded(node(resources=others)), NOTHING_OF_OURS) is None
+        assert node_patch(decoded(node(resources=others)), NOTHING, DEFAULT) is None
 
     def test_annotations_of_others_stay(self) -> None:
         others = {"gas-released": "1", "gas-card-capacity2": "x", "gas-card": "y"}
-        assert node_patch(decoded(node(annotations=others)), NOTHING_OF_OURS) is None
+        assert node_patch(decoded(node(annotations=others)), NOTHING, DEFAULT) is None
 
     def test_everything_of_ours_can_be_taken_off(self) -> None:
         before = node(
@@ -130,7 +132,7 @@ class TestPatch:
             {"cpu": "8", GPU + "i915": "2", GPU + "tiles": "3", GPU + "millicores": "2k"},
         )
         rest = node(FOREIGN, {"note": "x"}, {"cpu": "8", GPU + "i915": "2"})
-        assert written(before, NOTHING_OF_OURS) == rest
+        assert written(before, NOTHING) == rest
 
 
 gpus = st.lists(st.integers(0, 300), unique=True, max_size=40).flatmap(
@@ -163,7 +165,7 @@ class TestTheExtenderReadsWhatWasWritten:
         scan = Scan(gpus=gpus)
         after = written(
             node(FOREIGN, resources=kubelets(scan, shared_dev_num)),
-            describe_node(scan, DeviceOptions(shared_dev_num=shared_dev_num, pci_grouping_level=level)),
+            DEFAULT.describe(scan.gpus, DeviceOptions(shared_dev_num=shared_dev_num, pci_grouping_level=level)),
         )
         after["metadata"]["labels"] = {
             name: value for name, value in after["metadata"]["labels"].items() if name not in FOREIGN
@@ -179,7 +181,7 @@ class TestTheExtenderReadsWhatWasWritten:
     @given(gpus.filter(bool), st.integers(1, 3), st.data())
     def test_the_same_pci_groups(self, gpus: tuple[CardFacts, ...], level: int, data: st.DataObject) -> None:
         one = data.draw(st.sampled_from(gpus))
-        labels = describe_node(Scan(gpus=gpus), DeviceOptions(shared_dev_num=1, pci_grouping_level=level)).labels
+        labels = DEFAULT.describe(gpus, DeviceOptions(shared_dev_num=1, pci_grouping_level=level)).labels
         disable = {f"telemetry.aware.scheduling.p/gas-disable-{one.card}": "PCI_GROUP"}
         facts = read_node(decoded(node({**labels, **disable})))
         assert facts.inventory.disabled == {
@@ -191,11 +193,11 @@ class TestTheExtenderReadsWhatWasWritten:
         self, before: tuple[CardFacts, ...], after: tuple[CardFacts, ...], level: int
     ) -> None:
         def describe(gpus: tuple[CardFacts, ...]) -> NodeDescription:
-            return describe_node(Scan(gpus=gpus), DeviceOptions(shared_dev_num=2, pci_grouping_level=level))
+            return DEFAULT.describe(gpus, DeviceOptions(shared_dev_num=2, pci_grouping_level=level))
 
         fresh = written(node(FOREIGN), describe(after))
         assert written(written(node(FOREIGN), describe(before)), describe(after)) == fresh
-        assert written(fresh, NOTHING_OF_OURS) == node(FOREIGN)
+        assert written(fresh, NOTHING) == node(FOREIGN)
 
 
 def kubelets(scan: Scan, shared_dev_num: int) -> dict[str, str]:
@@ -217,4 +219,4 @@ def numa_groups(gpus: tuple[CardFacts, ...]) -> tuple[tuple[int, ...], ...] | No
 
 
 def test_a_node_without_cards_says_nothing() -> None:
-    assert describe_node(scan(), DeviceOptions(shared_dev_num=1, pci_grouping_level=2)) == NOTHING_OF_OURS
+    assert DEFAULT.describe((), DeviceOptions(shared_dev_num=1, pci_grouping_level=2)) == NOTHING

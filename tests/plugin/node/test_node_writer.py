@@ -19,12 +19,12 @@ from gas.cluster.objects import patch_node_status
 from gas.cluster.watch import Watch
 from gas.errors import GasError
 from gas.objects import Node
-from gas.plugin.node.node_description import NOTHING_OF_OURS
 from gas.plugin.node.node_writer import NodeWriter, clear_node
 from gas.sandbox.api.kinds import NODES
 from gas.sandbox.api.patches import MERGE_PATCH
 from gas.sandbox.api.routes import Access
 from gas.sandbox.api.server import ApiServer
+from gas.vocabularies import DEFAULT
 from gas.vocabulary import NodeDescription
 from tests.cluster.scripted_server import until, write_kubeconfig
 
@@ -33,7 +33,7 @@ SOON = Backoff(0.001, 0.001)
 WANTED = NodeDescription(labels={GPU + "gpu-numbers": "0.1"}, resources={GPU + "tiles": 2})
 FOREIGN = {"zone": "a", GPU + "xe-links": "0.0-1.0"}
 
-CANNOT_WRITE = "cannot write the labels and resources of the node's cards, which are given out all the same"
+CANNOT_WRITE = "cannot write the labels and resources of the node's cards, which are handed out anyway"
 
 
 def decoded(**node: object) -> Node:
@@ -52,7 +52,7 @@ class Cluster:
 
     def writer(self) -> NodeWriter:
         patch = partial(patch_node_status, self.connection, "n1")
-        return NodeWriter(patch, pause=0.001, forbidden_pause=0.001, backoff=SOON)
+        return NodeWriter(patch, DEFAULT, pause=0.001, forbidden_pause=0.001, backoff=SOON)
 
     @asynccontextmanager
     async def running(self, writer: NodeWriter) -> AsyncIterator[Watch[Node]]:
@@ -155,7 +155,7 @@ async def test_another_description_takes_the_place_of_the_first(cluster: Cluster
     writer.want(WANTED)
     async with cluster.running(writer):
         await until(lambda: writer.writes == 1)
-        writer.want(NOTHING_OF_OURS)
+        writer.want(NodeDescription())
         await until(lambda: writer.writes == 2)
     assert cluster.labels == FOREIGN
     assert cluster.node["status"]["capacity"] == {"cpu": "8"}
@@ -170,7 +170,7 @@ async def test_while_it_is_held_nothing_is_written_and_all_of_it_when_it_goes_on
         cluster.patch({"metadata": {"labels": {GPU + "gpu-numbers": "7"}}})
         await asyncio.sleep(0.05)
         assert (writer.writes, writer.trouble) == (0, None)
-        writer.go_on()
+        writer.resume()
         await until(lambda: writer.writes == 1)
         assert cluster.node["metadata"]["labels"][GPU + "gpu-numbers"] == "0.1"
 
@@ -242,7 +242,7 @@ async def test_a_write_that_fails_is_tried_again(failure: GasError) -> None:
             status={"capacity": {GPU + "tiles": "2"}, "allocatable": {GPU + "tiles": "2"}},
         )
 
-    writer = NodeWriter(patch, pause=0.001, forbidden_pause=0.001, backoff=SOON)
+    writer = NodeWriter(patch, DEFAULT, pause=0.001, forbidden_pause=0.001, backoff=SOON)
     writer.want(WANTED)
     writer.replaced([decoded(metadata={"name": "n1"})])
     running = asyncio.create_task(writer.run())
@@ -258,7 +258,7 @@ async def test_a_node_deleted_under_our_hands_is_no_fault() -> None:
     async def patch(_patch: object) -> Node | None:
         return None
 
-    writer = NodeWriter(patch, pause=0.001, backoff=SOON)
+    writer = NodeWriter(patch, DEFAULT, pause=0.001, backoff=SOON)
     writer.want(WANTED)
     writer.changed(decoded(metadata={"name": "n1"}))
     running = asyncio.create_task(writer.run())
@@ -281,15 +281,15 @@ class TestClearing:
         )
         async with cluster.running(writer):
             await until(lambda: writer.writes)
-        assert await clear_node(cluster.connection, "n1")
+        assert await clear_node(cluster.connection, "n1", DEFAULT)
         assert cluster.labels == FOREIGN
         assert not cluster.node["metadata"].get("annotations")
         assert cluster.node["status"] == before["status"]
 
     async def test_a_node_that_has_nothing_of_ours_is_not_written(self, cluster: Cluster) -> None:
         version = cluster.version
-        assert await clear_node(cluster.connection, "n1")
+        assert await clear_node(cluster.connection, "n1", DEFAULT)
         assert cluster.version == version
 
     async def test_a_node_that_is_not_there(self, cluster: Cluster) -> None:
-        assert not await clear_node(cluster.connection, "n2")
+        assert not await clear_node(cluster.connection, "n2", DEFAULT)

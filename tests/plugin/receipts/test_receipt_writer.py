@@ -14,18 +14,23 @@ import pytest
 from gas.cards import Card
 from gas.cluster.errors import Forbidden
 from gas.errors import GasError
+from gas.intel.vocabulary import INTEL
 from gas.objects import NodePod
 from gas.plugin.devices.device_ids import NO_IDS
 from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
-from gas.plugin.matching.given_masks import GivenMask, GivenMasks
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
+from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments
 from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.receipts import receipt_writer
 from gas.plugin.receipts.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, receipt
+from gas.vocabularies import DEFAULT
+from gas.vocabulary import Vocabularies
 from tests.builders import container
-from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots
+from tests.made_up import ASSIGNED, MADE_UP, SLICE
+from tests.plugin.gpus import gpu
+from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots
 from tests.plugin.scripted_kubelet import eventually
 
 ONE = container("c", i915=1)
@@ -41,7 +46,8 @@ class Kubelet(PodResources):
     before_answer called with each question
     """
 
-    def __init__(self, **given: str) -> None:
+    def __init__(self, resource: str = I915, /, **given: str) -> None:
+        self.resource = resource
         self.given: dict[str, str] | None = given
         self.asked = 0
         self.before_answer: Callable[[], None] = lambda: None
@@ -51,11 +57,11 @@ class Kubelet(PodResources):
         self.before_answer()
         if self.given is None:
             return None
-        return {f"default/{name}": _entry(text) for name, text in self.given.items()}
+        return {f"default/{name}": _entry(self.resource, text) for name, text in self.given.items()}
 
 
-def _entry(text: str) -> ContainerIds:
-    return {"c": {"i915": ids(*text.split(","))} if text else {}}
+def _entry(resource: str, text: str) -> ContainerIds:
+    return {"c": {resource: ids(*text.split(","))} if text else {}}
 
 
 class Pods:
@@ -76,29 +82,37 @@ class Pods:
 
 
 class Node:
-    """A writer whose clock stands still; ``told`` are the pods and sentences of receipts, ``told_masks`` of masks."""
+    """A writer whose clock stands still. ``told`` has the pods and sentences of receipts."""
 
-    def __init__(self, kubelet: Kubelet, *pods: NodePod, interval: float = 3600.0, quiet: float = 0.0) -> None:
+    def __init__(
+        self,
+        kubelet: Kubelet,
+        *pods: NodePod,
+        interval: float = 3600.0,
+        quiet: float = 0.0,
+        vocabularies: Vocabularies = DEFAULT,
+    ) -> None:
         self.kubelet = kubelet
         self.api = Pods()
-        self.pods = GpuPods()
+        self.pods = GpuPods(vocabularies)
         self.node_pods = pods
         self.pods.replaced(list(pods))
         self.matcher = Matcher(self.pods)
-        self.masks = GivenMasks()
+        self.environments = IssuedEnvironments(vocabularies)
         self.now = 1000.0
         self.last_call = float("-inf")
         self.told: list[tuple[str, str]] = []
-        self.told_masks: list[tuple[str, str]] = []
+        self.told_environments: list[tuple[str, str]] = []
         self.writer = ReceiptWriter(
             self.pods,
             self.matcher,
             kubelet,
-            self.masks,
+            self.environments,
             self.api.patch,
+            vocabularies=vocabularies,
             last_call=lambda: self.last_call,
             on_receipt=self._tell,
-            on_mask=lambda pod, sentence: self.told_masks.append((pod.key, sentence)),
+            on_wrong_environment=lambda pod, sentence: self.told_environments.append((pod.key, sentence)),
             interval=interval,
             quiet=quiet,
             clock=lambda: self.now,
@@ -106,7 +120,8 @@ class Node:
 
     def given(self, id_: str, mask: str) -> None:
         """Now, to a container with one card of two tiles."""
-        self.masks.add("i915", GivenMask(ids(id_), {Card(0): 2}, mask, at=self.now))
+        env = {"ZE_AFFINITY_MASK": mask}
+        self.environments.add(I915, IssuedEnvironment(ids(id_), [gpu(0, tiles=2)], env, at=self.now))
 
     def _tell(self, pod: GpuPod, found: Receipt) -> None:
         self.told.append((pod.key, found.sentence))
@@ -124,7 +139,7 @@ class Node:
 
 async def test_a_difference_is_told_and_written_on_its_pod_alone() -> None:
     node = Node(Kubelet(a="card1-0", b="card0-0"), A, B)
-    await node.writer.look()
+    await node.writer.compare()
     assert node.api.patched == [("a", RECEIPT)]
     assert [key for key, _ in node.told] == ["default/a"]
     assert (node.writer.written, node.writer.finished) == (1, 1)
@@ -132,29 +147,29 @@ async def test_a_difference_is_told_and_written_on_its_pod_alone() -> None:
 
 async def test_until_the_watch_shows_it_a_receipt_is_neither_written_nor_told_again() -> None:
     node = Node(Kubelet(a="card1-0"), A)
-    await node.writer.look()
+    await node.writer.compare()
     node.now += WRITE_AGAIN - 0.1
-    await node.writer.look()
+    await node.writer.compare()
     assert len(node.api.patched) == len(node.told) == 1
 
 
 async def test_a_receipt_that_the_watch_never_shows_is_written_again_but_told_once() -> None:
     node = Node(Kubelet(a="card1-0"), A)
-    await node.writer.look()
+    await node.writer.compare()
     node.now += WRITE_AGAIN
-    await node.writer.look()
+    await node.writer.compare()
     assert len(node.api.patched) == 2
     assert len(node.told) == 1
 
 
 async def test_a_receipt_that_somebody_took_away_is_written_at_once() -> None:
     node = Node(Kubelet(a="card1-0"), A)
-    await node.writer.look()
+    await node.writer.compare()
     node.pods.changed(node_pod(ONE, name="a", started=True, annotations=decided("card0") | RECEIPT))
-    await node.writer.look()
+    await node.writer.compare()
     assert len(node.api.patched) == 1
     node.pods.changed(A)
-    await node.writer.look()
+    await node.writer.compare()
     assert len(node.api.patched) == 2
 
 
@@ -168,31 +183,31 @@ async def test_pods_are_compared_only_when_they_or_their_devices_have_changed(mo
     monkeypatch.setattr(receipt_writer, "receipt", counted)
     node = Node(Kubelet(a="card0-0", b="card0-1"), A, B)
     for _ in range(3):
-        await node.writer.look()
+        await node.writer.compare()
     assert compared == ["default/a", "default/b"]
     node.pods.changed(A)
     node.kubelet.given = {"a": "card0-0", "b": "card0-2"}
-    await node.writer.look()
+    await node.writer.compare()
     assert compared[2:] == ["default/a", "default/b"]
 
 
 async def test_a_kubelet_that_changes_its_mind_later_is_found_out() -> None:
     node = Node(Kubelet(a="card0-0", b="card0-1"), A, B)
-    await node.writer.look()
-    await node.writer.look()
+    await node.writer.compare()
+    await node.writer.compare()
     assert node.told == []
     node.kubelet.given = {"a": "card0-0", "b": "card1-0"}
-    await node.writer.look()
-    await node.writer.look()
+    await node.writer.compare()
+    await node.writer.compare()
     assert node.api.patched == [("b", RECEIPT)]
 
 
 async def test_another_difference_is_told_too() -> None:
     node = Node(Kubelet(a="card1-0"), A)
-    await node.writer.look()
+    await node.writer.compare()
     node.kubelet.given = {"a": "card2-0"}
     node.now += WRITE_AGAIN
-    await node.writer.look()
+    await node.writer.compare()
     assert [annotations for _, annotations in node.api.patched] == [RECEIPT, {"gas-allocated-cards": "card2"}]
     assert len(node.told) == 2
 
@@ -200,7 +215,7 @@ async def test_another_difference_is_told_too() -> None:
 async def test_a_receipt_that_says_nothing_true_is_taken_away() -> None:
     forged = {"gas-allocated-init-cards": "card7"}
     node = Node(Kubelet(a="card0-0"), node_pod(ONE, name="a", started=True, annotations=decided("card0") | forged))
-    await node.writer.look()
+    await node.writer.compare()
     ((_, annotations),) = node.api.patched
     assert annotations["gas-allocated-init-cards"] is None
 
@@ -211,7 +226,7 @@ async def test_a_receipt_that_says_nothing_true_is_taken_away() -> None:
 async def test_nothing_is_compared_while_kubelet(given: dict[str, str] | None) -> None:
     node = Node(Kubelet(), A)
     node.kubelet.given = given
-    await node.writer.look()
+    await node.writer.compare()
     assert node.told == []
     assert node.writer.finished == 0
 
@@ -221,7 +236,7 @@ async def test_a_pod_that_changes_while_kubelet_is_asked_waits_for_the_next_comp
     node = Node(Kubelet(a="card1-0"), A)
     other = node_pod(ONE, name="a", uid="other", started=True, annotations=decided("card1"))
     node.kubelet.before_answer = lambda: node.pods.replaced([other])
-    await node.writer.look()
+    await node.writer.compare()
     assert node.told == []
 
 
@@ -231,32 +246,32 @@ async def test_a_pod_in_the_middle_waits() -> None:
     pod = node_pod(container("c"), name="a", init=init, started=True, annotations=decided("", init="card0|card0"))
     node = Node(Kubelet(a=""), pod)
     offered = tuple(sorted(slots(2)))
-    request = PreferredRequest(resource="i915", offered=offered, must_include=NO_IDS, size=1)
+    request = PreferredRequest(resource=I915, offered=offered, must_include=NO_IDS, size=1)
     node.matcher.prefer(request, listing={"default/a": {"c": {}}})
-    node.matcher.allocate(AllocateRequest(resource="i915", ids=ids("card1-0")), now=node.now)
-    await node.writer.look()
+    node.matcher.allocate(AllocateRequest(resource=I915, ids=ids("card1-0")), now=node.now)
+    await node.writer.compare()
     assert node.told == []
-    node.matcher.allocate(AllocateRequest(resource="i915", ids=ids("card1-0")), now=node.now)
-    await node.writer.look()
+    node.matcher.allocate(AllocateRequest(resource=I915, ids=ids("card1-0")), now=node.now)
+    await node.writer.compare()
     assert [key for key, _ in node.told] == ["default/a"]
 
 
 async def test_matching_learns_what_kubelet_says() -> None:
     waiting = node_pod(ONE, name="a", annotations=decided("card0"))
     node = Node(Kubelet(a="card1-0"), waiting)
-    await node.writer.look()
-    request = PreferredRequest(resource="i915", offered=tuple(sorted(slots(2))), must_include=NO_IDS, size=1)
+    await node.writer.compare()
+    request = PreferredRequest(resource=I915, offered=tuple(sorted(slots(2))), must_include=NO_IDS, size=1)
     assert node.matcher.prefer(request).match.target is None
 
 
 async def test_what_cannot_be_written_is_a_trouble_and_tried_again() -> None:
     node = Node(Kubelet(a="card1-0"), A)
     node.api.refuses = GasError("the API server is away")
-    await node.writer.look()
-    assert node.writer.trouble == "cannot write on pods which cards they were given: the API server is away"
+    await node.writer.compare()
+    assert node.writer.trouble == "cannot write on pods which cards they got: the API server is away"
     assert len(node.told) == 1
     node.api.refuses = None
-    await node.writer.look()
+    await node.writer.compare()
     assert node.api.patched == [("a", RECEIPT)]
     assert node.writer.trouble is None
 
@@ -264,38 +279,38 @@ async def test_what_cannot_be_written_is_a_trouble_and_tried_again() -> None:
 async def test_the_same_trouble_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     node = Node(Kubelet(a="card1-0", b="card1-0"), A, B)
     node.api.refuses = GasError("the API server is away")
-    await node.writer.look()
-    await node.writer.look()
+    await node.writer.compare()
+    await node.writer.compare()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 async def test_while_a_rule_is_missing_differences_are_told_and_writing_rests() -> None:
     node = Node(Kubelet(a="card1-0", b="card1-0"), A, B)
     node.api.refuses = Forbidden("Forbidden", "a webhook does not like it")
-    await node.writer.look()
-    await node.writer.look()
+    await node.writer.compare()
+    await node.writer.compare()
     assert node.api.tries == 1
     assert len(node.told) == 2
     node.now += FORBIDDEN_PAUSE
     node.api.refuses = None
-    await node.writer.look()
+    await node.writer.compare()
     assert len(node.api.patched) == 2
 
 
 async def test_of_pods_that_are_gone_nothing_is_kept() -> None:
     node = Node(Kubelet(a="card1-0"), A)
-    await node.writer.look()
+    await node.writer.compare()
     gone = [weakref.ref(pod) for pod in node.pods]
     node.pods.replaced([])
-    await node.writer.look()
+    await node.writer.compare()
     gc.collect()
     assert [pod() for pod in gone] == [None]
     node.pods.replaced([A])
-    await node.writer.look()
+    await node.writer.compare()
     assert len(node.told) == 2
 
 
-class TestMasks:
+class TestEnvironments:
     """Answers to pods with a tile each of ``card0``; that of a is the mask of b."""
 
     @pytest.fixture
@@ -312,50 +327,50 @@ class TestMasks:
         return node
 
     async def test_the_mask_of_another_pod_is_told_once(self, node: Node) -> None:
-        await node.writer.look()
-        await node.writer.look()
-        sentence = "container 'c' was given ZE_AFFINITY_MASK=1, but for card0:gt0 it should be 0"
-        assert node.told_masks == [("default/a", sentence)]
+        await node.writer.compare()
+        await node.writer.compare()
+        sentence = "container 'c' was given ZE_AFFINITY_MASK=1 instead of ZE_AFFINITY_MASK=0"
+        assert node.told_environments == [("default/a", sentence)]
         assert node.told == []
 
     async def test_what_kubelet_does_not_say_yet_is_told_later(self, node: Node) -> None:
         node.kubelet.given = None
-        await node.writer.look()
+        await node.writer.compare()
         node.now += 60
         node.kubelet.given = {"a": "card0-0"}
-        await node.writer.look()
-        assert [key for key, _ in node.told_masks] == ["default/a"]
+        await node.writer.compare()
+        assert [key for key, _ in node.told_environments] == ["default/a"]
 
     async def test_so_is_that_of_a_pod_that_the_watch_has_not_shown(self, node: Node) -> None:
         late = Node(node.kubelet)
         late.given("card0-0", "1")
         late.now += 60
-        await late.writer.look()
+        await late.writer.compare()
         late.pods.replaced(list(node.node_pods))
-        await late.writer.look()
-        assert [key for key, _ in late.told_masks] == ["default/a"]
+        await late.writer.compare()
+        assert [key for key, _ in late.told_environments] == ["default/a"]
 
     async def test_of_what_no_container_has_nothing_is_kept(self, node: Node) -> None:
         """As from ordinary init containers and refused pods: another plugin may have answered for these ids since."""
         node.kubelet.given = {"b": "card0-1"}
         node.now += SETTLED
-        await node.writer.look()
+        await node.writer.compare()
         node.kubelet.given = {"a": "card0-0"}
-        await node.writer.look()
-        assert node.told_masks == []
+        await node.writer.compare()
+        assert node.told_environments == []
 
     async def test_an_answer_given_while_kubelet_was_asked_waits_for_the_next_comparison(self, node: Node) -> None:
         """The ids were another's in that list."""
         node.kubelet.before_answer = lambda: node.given("card0-0", "0")
-        await node.writer.look()
-        assert node.told_masks == []
+        await node.writer.compare()
+        assert node.told_environments == []
 
 
 async def test_after_an_allocate_it_looks_soon() -> None:
     node = Node(Kubelet(a="card0-0"), A)
     async with node.running():
         await eventually(lambda: node.writer.finished == 1)
-        node.writer.look_soon()
+        node.writer.compare_soon()
         await eventually(lambda: node.writer.finished == 2)
 
 
@@ -388,3 +403,44 @@ async def test_what_nobody_expected_does_not_end_it(caplog: pytest.LogCaptureFix
     async with node.running():
         await eventually(lambda: node.writer.finished)
     assert "could not be compared" in caplog.text
+
+
+class TestAfterAllocate:
+    """A vocabulary may expect an annotation on pods that have got their cards."""
+
+    VOCABULARIES = Vocabularies([INTEL, MADE_UP])
+
+    def pod(self, **annotations: str) -> NodePod:
+        made_up = {"name": "c", "resources": {"requests": {SLICE: "1"}}}
+        return node_pod(made_up, name="a", uid="u", started=True, annotations=decided("card0") | annotations)
+
+    def node(self, pod: NodePod, given: str) -> Node:
+        return Node(Kubelet(SLICE, a=given), pod, vocabularies=self.VOCABULARIES)
+
+    async def test_it_is_written_once_the_pod_has_its_cards(self) -> None:
+        node = self.node(self.pod(), "card0-0")
+        await node.writer.compare()
+        await node.writer.compare()
+        assert node.api.patched == [("a", {ASSIGNED: "true"})]
+        assert (node.told, node.writer.written) == ([], 0)
+
+    async def test_not_before(self) -> None:
+        node = self.node(self.pod(), "")
+        await node.writer.compare()
+        assert node.api.patched == []
+
+    async def test_not_again_when_the_watch_shows_it(self) -> None:
+        node = self.node(self.pod(), "card0-0")
+        await node.writer.compare()
+        node.pods.changed(self.pod(**{ASSIGNED: "true"}))
+        await node.writer.compare()
+        assert len(node.api.patched) == 1
+
+    async def test_a_receipt_comes_first(self) -> None:
+        node = self.node(self.pod(), "card1-0")
+        await node.writer.compare()
+        assert node.api.patched == [("a", RECEIPT)]
+        node.now += WRITE_AGAIN
+        node.pods.changed(self.pod(**RECEIPT))
+        await node.writer.compare()
+        assert node.api.patched[1:] == [("a", {ASSIGNED: "true"})]

@@ -19,8 +19,9 @@ from gas.placement.need import Role
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import GpuPod, gpu_pod
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind, receipt
+from gas.vocabularies import DEFAULT
 from tests.builders import container
-from tests.plugin.pods_for_plugin import decided, ids, node_pod, seen
+from tests.plugin.pods_for_plugin import I915, XE, decided, ids, node_pod, seen
 
 ONE = container("c", i915=1)
 TWO = container("d", i915=2)
@@ -34,7 +35,7 @@ FOO = {"resources": {"requests": {"gpu.intel.com/i915": "1", "gpu.intel.com/foo"
 
 def listed(**containers: str) -> ContainerIds:
     """``listed(c="card0-0,card1-0")``"""
-    return {name: {"i915": ids(*texts.split(","))} if texts else {} for name, texts in containers.items()}
+    return {name: {I915: ids(*texts.split(","))} if texts else {} for name, texts in containers.items()}
 
 
 def cards(*numbers: int) -> frozenset[Card]:
@@ -107,7 +108,7 @@ TRUE = [
             started=True,
             annotations={"gas-allocated-cards": "|card1"},
         ),
-        {"c": {}, "d": {"xe": ids("card1-0")}},
+        {"c": {}, "d": {XE: ids("card1-0")}},
         {},
         id="a-need-that-cannot-be-read-and-has-its-receipt",
     ),
@@ -182,13 +183,13 @@ WRITTEN = [
         Receipt(
             ReceiptKind.ADOPTED,
             {"gas-allocated-cards": "card1"},
-            "nothing was decided for the pod; kubelet gave it cards by itself: container 'c' has card1",
+            "there is no decision for the pod; kubelet chose its cards: container 'c' has card1",
         ),
         id="adopted",
     ),
     pytest.param(
         seen(container("c", i915=1, xe=1), started=True, annotations=decided("card1")),
-        {"c": {"i915": ids("card0-0"), "xe": ids("card1-0")}},
+        {"c": {I915: ids("card0-0"), XE: ids("card1-0")}},
         {},
         Receipt(
             ReceiptKind.MISMATCH,
@@ -204,7 +205,7 @@ WRITTEN = [
         Receipt(
             ReceiptKind.ADOPTED,
             {"gas-allocated-init-cards": "card1|card2", "gas-allocated-cards": "card1"},
-            "nothing was decided for the pod; kubelet gave it cards by itself: container 'i' has card1;"
+            "there is no decision for the pod; kubelet chose its cards: container 'i' has card1;"
             " container 's' has card2; container 'c' has card1",
         ),
         id="adopted-with-init-containers",
@@ -216,7 +217,7 @@ WRITTEN = [
         Receipt(
             ReceiptKind.ADOPTED,
             {"gas-allocated-init-cards": "card1"},
-            "nothing was decided for the pod; kubelet gave it cards by itself: container 'i' has card1",
+            "there is no decision for the pod; kubelet chose its cards: container 'i' has card1",
         ),
         id="adopted-for-its-init-container-alone",
     ),
@@ -228,7 +229,7 @@ WRITTEN = [
             ReceiptKind.MISMATCH,
             {"gas-allocated-cards": "card1"},
             "its decision cannot be read: annotation gas-container-cards: expected 1 container(s)"
-            " between '|', found 2; kubelet gave it cards by itself: container 'c' has card1",
+            " between '|', found 2; kubelet chose its cards: container 'c' has card1",
         ),
         id="a-decision-that-cannot-be-read",
     ),
@@ -239,7 +240,7 @@ WRITTEN = [
         Receipt(
             ReceiptKind.ADOPTED,
             {"gas-allocated-cards": "card1"},
-            "nothing was decided for the pod; kubelet gave it cards by itself: container 'c' has card1",
+            "there is no decision for the pod; kubelet chose its cards: container 'c' has card1",
         ),
         id="an-amount-that-no-card-can-have",
     ),
@@ -251,13 +252,13 @@ WRITTEN = [
             started=True,
             annotations=decided("card0") | {"gas-allocated-init-cards": "card0"},
         ),
-        {"s": {"i915": ids("card2-0")}, "c": {}, "d": {"xe": ids("card1-0")}},
+        {"s": {I915: ids("card2-0")}, "c": {}, "d": {XE: ids("card1-0")}},
         {},
         Receipt(
             ReceiptKind.ADOPTED,
             {"gas-allocated-init-cards": "|card2", "gas-allocated-cards": "|card1"},
             "its need cannot be read: container 'c', 'gpu.intel.com/i915': expected a whole number, found '1.5';"
-            " kubelet gave it cards by itself: container 's' has card2; container 'd' has card1",
+            " kubelet chose its cards: container 's' has card2; container 'd' has card1",
         ),
         id="a-need-that-cannot-be-read",
     ),
@@ -296,12 +297,12 @@ WRITTEN = [
     ),
     pytest.param(
         seen(*(container(f"c{n}", i915=1) for n in range(5)), started=True),
-        {f"c{n}": {"i915": ids(f"card{n}-0")} for n in range(5)},
+        {f"c{n}": {I915: ids(f"card{n}-0")} for n in range(5)},
         {},
         Receipt(
             ReceiptKind.ADOPTED,
             {"gas-allocated-cards": "card0|card1|card2|card3|card4"},
-            "nothing was decided for the pod; kubelet gave it cards by itself: container 'c0' has card0;"
+            "there is no decision for the pod; kubelet chose its cards: container 'c0' has card0;"
             " container 'c1' has card1; container 'c2' has card2; and 2 more",
         ),
         id="a-sentence-names-a-few",
@@ -335,10 +336,10 @@ def test_the_extenders_books_hold_what_kubelet_gave(
     other = [",".join(f"card{number}" for number in chance.sample(range(13), len(own))) for _, own in given_cards]
     annotations = decided("|".join(other[start:]), init="|".join(other[:start])) if is_decided else {}
     pod = node_pod(*containers[start:], init=tuple(containers[:start]), annotations=annotations, started=True)
-    if (kept := gpu_pod(pod)) is None:
+    if (kept := gpu_pod(pod, DEFAULT)) is None:
         return
     listing = {
-        f"c{at}": {"i915": ids(*(f"card{number}-0" for number in own))} if own else {}
+        f"c{at}": {I915: ids(*(f"card{number}-0" for number in own))} if own else {}
         for at, (role, own) in enumerate(given_cards)
         if role is not Role.INIT
     }
@@ -354,7 +355,7 @@ def test_the_extenders_books_hold_what_kubelet_gave(
     after = _with_annotations(pod, answer.annotations if answer else {})
 
     need = read_booked_need(after)
-    kept_after = gpu_pod(after)
+    kept_after = gpu_pod(after, DEFAULT)
     assert kept_after is not None
     believed = read_receipt(after, need) or kept_after.decided
     if believed is None:
@@ -367,7 +368,7 @@ def test_the_extenders_books_hold_what_kubelet_gave(
 
 def test_the_books_hold_the_card_of_a_pod_with_an_amount_that_no_card_can_have() -> None:
     pod = node_pod(ONE | FOO, started=True)
-    kept = gpu_pod(pod)
+    kept = gpu_pod(pod, DEFAULT)
     assert kept is not None
     answer = receipt(kept, listed(c="card1-0"), {})
     assert answer is not None

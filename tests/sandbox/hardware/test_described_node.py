@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gas.plugin.discovery.sysfs import read_gpus
-from gas.plugin.node.node_description import describe_node
 from gas.sandbox.__main__ import EXAMPLES
 from gas.sandbox.demo.manifests import read_manifests
 from gas.sandbox.hardware.described_node import AmbiguousDriver, bare_node, hardware_of, missing_fields
 from gas.sandbox.hardware.fake_sysfs import write_tree
+from gas.vocabularies import DEFAULT
 from gas.vocabulary import DeviceOptions
 
 NODES = {node.name: node.as_object() for node in read_manifests(EXAMPLES / "nodes" / "cluster.yaml").nodes}
@@ -32,7 +32,7 @@ def test_what_the_plugin_reads_from_the_cards_is_what_the_example_says(name: str
     hardware = hardware_of(node)
     write_tree(tmp_path, hardware.gpus)
     scan = read_gpus(tmp_path, memory_override=hardware.memory_override)
-    written = describe_node(scan, DeviceOptions(shared_dev_num=hardware.shared_dev_num, pci_grouping_level=0))
+    written = DEFAULT.describe(scan.gpus, DeviceOptions(shared_dev_num=hardware.shared_dev_num, pci_grouping_level=0))
     counted = {f"gpu.intel.com/{gpu.driver}" for gpu in scan.gpus}
     amounts = {**written.resources, **dict.fromkeys(counted, hardware.shared_dev_num * len(scan.gpus))}
     bare = bare_node(node)

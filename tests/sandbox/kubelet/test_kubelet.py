@@ -137,7 +137,7 @@ async def test_running_pods_keep_their_devices_through_a_restart_of_kubelet() ->
             await node.got(node.create(pod))
         await node.stop_kubelet()
         await node.start_kubelet()
-        resources = PodResources(node.kubelet_dir / "pod-resources/kubelet.sock")
+        resources = PodResources(node.kubelet_dir / "pod-resources/kubelet.sock", ["gpu.intel.com/i915"])
         listing: Listing | None = None
         try:
             for _ in range(250):

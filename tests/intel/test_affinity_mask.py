@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gas.plugin.devices.affinity_mask import affinity_mask
+from gas.intel.affinity_mask import affinity_mask, container_mask
 from tests.builders import container
-from tests.plugin.pods_for_plugin import decided, seen
+from tests.plugin.gpus import gpu
+from tests.plugin.pods_for_plugin import decided, node_pod
 
 FLAT, COMPOSITE, COMBINED = "FLAT", "COMPOSITE", "COMBINED"
 
@@ -38,12 +39,50 @@ def test_mask(tiles: list[tuple[int, ...]], tiles_of_cards: list[int], hierarchy
 
 def test_a_container_does_not_get_the_mask_of_the_one_after_it() -> None:
     """Parts of the annotation are counted with the empty ones."""
-    pod = seen(
+    pod = node_pod(
         container("a", i915=1),
         container("b", i915=1, tiles=1),
         annotations=decided("card0|card1", tiles="|card1:gt1"),
     )
 
-    masks = [affinity_mask(given.tiles, [2], None) for index in (0, 1) if (given := pod.decided_for(index))]
+    masks = [container_mask(pod, name, [gpu(card, tiles=2)]) for card, name in enumerate("ab")]
 
     assert masks == [None, "1"]
+
+
+def test_the_hierarchy_is_each_containers_own() -> None:
+    composite = container("a", i915=1, tiles=1) | {
+        "env": [
+            {"name": "ZE_FLAT_DEVICE_HIERARCHY", "value": "FLAT"},
+            {"name": "ZE_FLAT_DEVICE_HIERARCHY", "value": "COMPOSITE"},
+            {"name": "OTHER", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        ]
+    }
+    pod = node_pod(
+        composite,
+        container("b", i915=1, tiles=1),
+        annotations=decided("card0|card1", tiles="card0:gt1|card1:gt1"),
+    )
+
+    assert [container_mask(pod, name, [gpu(card, tiles=2)]) for card, name in enumerate("ab")] == ["0.1", "1"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "cards"),
+    [
+        pytest.param({}, [0], id="no-decision"),
+        pytest.param(decided("card0", tiles="card0:gt1"), [1], id="other-cards-than-decided"),
+        pytest.param(decided("card0", tiles="card0:gt1"), [0, 1], id="more-cards-than-decided"),
+        pytest.param(decided("card0|card0", tiles="card0:gt1"), [0], id="a-decision-that-cannot-be-read"),
+    ],
+)
+def test_there_is_no_mask(annotations: dict[str, str], cards: list[int]) -> None:
+    pod = node_pod(container("a", i915=1, tiles=1), annotations=annotations)
+
+    assert container_mask(pod, "a", [gpu(card, tiles=2) for card in cards]) is None
+
+
+def test_a_need_that_cannot_be_read_gets_no_mask() -> None:
+    pod = node_pod(container("a", i915="1.5", tiles=1), annotations=decided("card0", tiles="card0:gt1"))
+
+    assert container_mask(pod, "a", [gpu(0, tiles=2)]) is None

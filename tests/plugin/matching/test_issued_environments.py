@@ -1,4 +1,4 @@
-"""Which masks are told to be others than decided, once kubelet's list shows whose they are."""
+"""Variables are compared with the decision once kubelet's list shows which container has them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from gas.cards import Card
 from gas.plugin.kubelet.pod_resources import Listing
-from gas.plugin.matching.given_masks import GivenMask, GivenMasks
 from gas.plugin.matching.gpu_pods import GpuPod
+from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments
+from gas.vocabularies import DEFAULT
 from tests.builders import container
-from tests.plugin.pods_for_plugin import decided, ids, seen
-
-NO_MASK = "container 'c' was given no ZE_AFFINITY_MASK"
+from tests.plugin.gpus import gpu
+from tests.plugin.pods_for_plugin import I915, decided, ids, seen
 
 
 def pod(cards: str = "", tiles: str = "", *, hierarchy: str = "", **fields: Any) -> GpuPod:
@@ -23,23 +22,24 @@ def pod(cards: str = "", tiles: str = "", *, hierarchy: str = "", **fields: Any)
     return seen(wanting, name="a", annotations=decided(cards, tiles=tiles) if cards else {}, **fields)
 
 
-def given(mask: str | None, *texts: str, tiles: int = 2, at: float = 1.0) -> GivenMask:
+def given(mask: str | None, *texts: str, tiles: int = 2, at: float = 1.0) -> IssuedEnvironment:
     of = ids(*texts or ("card0-0",))
-    return GivenMask(of, {id_.card: tiles for id_ in of}, mask, at)
+    env = {} if mask is None else {"ZE_AFFINITY_MASK": mask}
+    return IssuedEnvironment(of, [gpu(id_.card, tiles=tiles) for id_ in sorted(of)], env, at)
 
 
 def listing(*texts: str) -> Listing:
-    return {"default/a": {"c": {"i915": ids(*texts or ("card0-0",))}}}
+    return {"default/a": {"c": {I915: ids(*texts or ("card0-0",))}}}
 
 
-def told(masks: GivenMasks, pod: GpuPod, listed: Listing, *, asked: float = 10.0) -> list[str]:
+def told(masks: IssuedEnvironments, pod: GpuPod, listed: Listing, *, asked: float = 10.0) -> list[str]:
     return [sentence for _, sentence in masks.compare([pod], listed, asked=asked)]
 
 
-def masks_after(*answers: GivenMask) -> GivenMasks:
-    masks = GivenMasks()
+def masks_after(*answers: IssuedEnvironment) -> IssuedEnvironments:
+    masks = IssuedEnvironments(DEFAULT)
     for answer in answers:
-        masks.add("i915", answer)
+        masks.add(I915, answer)
     return masks
 
 
@@ -54,54 +54,54 @@ def masks_after(*answers: GivenMask) -> GivenMasks:
         pytest.param(
             pod("card0", "card0:gt0"),
             given("1"),
-            ["container 'c' was given ZE_AFFINITY_MASK=1, but for card0:gt0 it should be 0"],
+            ["container 'c' was given ZE_AFFINITY_MASK=1 instead of ZE_AFFINITY_MASK=0"],
             id="the-mask-of-another-pod",
         ),
         pytest.param(
             pod("card0", "card0:gt1", hierarchy="COMPOSITE"),
             given("1"),
-            ["container 'c' was given ZE_AFFINITY_MASK=1, but for card0:gt1 it should be 0.1"],
+            ["container 'c' was given ZE_AFFINITY_MASK=1 instead of ZE_AFFINITY_MASK=0.1"],
             id="that-of-a-pod-with-another-hierarchy",
         ),
         pytest.param(
             pod("card0", "card0:gt1"),
             given(None),
-            [f"{NO_MASK}, but for card0:gt1 it should be 1"],
+            ["container 'c' was given no ZE_AFFINITY_MASK instead of ZE_AFFINITY_MASK=1"],
             id="taken-for-a-pod-without-tiles",
         ),
         pytest.param(
             pod("card0"),
             given("1"),
-            ["container 'c' was given ZE_AFFINITY_MASK=1, but no tiles of card0 were decided for it"],
+            ["container 'c' was given ZE_AFFINITY_MASK=1 instead of no ZE_AFFINITY_MASK"],
             id="taken-for-a-pod-with-tiles",
         ),
         pytest.param(
             pod(),
             given("1"),
-            ["container 'c' was given ZE_AFFINITY_MASK=1, but no tiles of card0 were decided for it"],
+            ["container 'c' was given ZE_AFFINITY_MASK=1 instead of no ZE_AFFINITY_MASK"],
             id="nothing-decided-and-a-mask",
         ),
         pytest.param(
             pod("card1", "card1:gt1"),
             given(None),
-            [f"{NO_MASK}: it has card0, and card1:gt1 was decided for it"],
+            ["container 'c' can use all tiles of card0, but card1:gt1 was decided"],
             id="other-cards-with-all-of-their-tiles",
         ),
         pytest.param(
             pod("card0", "card0:gt2"),
             given(None),
-            [f"{NO_MASK}: it has card0, and card0:gt2 was decided for it"],
+            ["container 'c' can use all tiles of card0, but card0:gt2 was decided"],
             id="a-tile-that-the-card-does-not-have",
         ),
         pytest.param(
             pod("card0", "card0:gt1"),
             given(None, tiles=1),
-            [f"{NO_MASK}: it has card0, and card0:gt1 was decided for it"],
+            ["container 'c' can use all tiles of card0, but card0:gt1 was decided"],
             id="a-second-tile-of-a-card-that-shows-one",
         ),
     ],
 )
-def test_what_is_told(decision: GpuPod, answer: GivenMask, sentences: list[str]) -> None:
+def test_what_is_told(decision: GpuPod, answer: IssuedEnvironment, sentences: list[str]) -> None:
     assert told(masks_after(answer), decision, listing()) == sentences
 
 
@@ -111,7 +111,7 @@ def test_each_answer_is_told_of_once() -> None:
 
 
 def test_of_what_was_answered_before_this_process_nothing_is_said() -> None:
-    assert told(GivenMasks(), pod("card0", "card0:gt1"), listing()) == []
+    assert told(IssuedEnvironments(DEFAULT), pod("card0", "card0:gt1"), listing()) == []
 
 
 def test_the_last_answer_for_an_id_counts() -> None:
@@ -134,7 +134,8 @@ def test_an_answer_given_after_kubelet_was_asked_is_not_in_that_list() -> None:
 
 def test_cards_are_compared_as_they_were_when_they_were_given() -> None:
     """One that has gone since has no tiles any more."""
-    answer = GivenMask(ids("card0-0", "card1-0"), {Card(0): 2, Card(1): 4}, "0,4", at=1.0)
+    gpus = [gpu(0, tiles=2), gpu(1, tiles=4)]
+    answer = IssuedEnvironment(ids("card0-0", "card1-0"), gpus, {"ZE_AFFINITY_MASK": "0,4"}, at=1.0)
     wanting = container("c", i915=2, tiles=1)
     both = seen(wanting, name="a", annotations=decided("card0,card1", tiles="card0:gt0,card1:gt2"))
     assert told(masks_after(answer), both, listing("card0-0", "card1-0")) == []
