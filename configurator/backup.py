@@ -98,8 +98,9 @@ class Backup:
             raise
         return replace(self, directory=directory)
 
-    def mark_complete(self) -> None:
-        self._write_record(complete=True)
+    def mark(self, *, complete: bool) -> None:
+        """Record whether the run came to its end. The next run takes back one that did not. Raises OSError."""
+        self._write_record(complete=complete)
 
     def remove(self) -> None:
         """It is no backup any more, at once. Raises ConfiguratorError when it stays one."""

@@ -194,8 +194,9 @@ class _Planner:
         elif certificate is not None or key is not None:
             present, absent = paths if certificate is not None else reversed(paths)
             raise ConfiguratorError(
-                f"{present} is there without {absent}: bring both from the machine where the configurator ran first, "
-                "or move the one away, which makes a new authority"
+                f"{present} exists, {absent} does not: copy both from the machine where the configurator first ran; "
+                "if a run with --undo was stopped, run that again with the same -b; or move the file away, and a new "
+                "authority is made"
             )
         if pair is None:
             pair = mint_authority(self._now)

@@ -151,12 +151,18 @@ def _undo(flags: Flags, say: Say) -> None:
 def _bring_back(backup: Backup, flags: Flags, say: Say) -> None:
     made = backup.undoing()
     try:
-        commit(made, manifests=flags.manifest.parent)
+        # If this run is killed half-way, the next one finds an incomplete run and takes back the rest.
+        commit(made, manifests=flags.manifest.parent, start=lambda: backup.mark(complete=False))
     except NotPutBack as error:
         raise NotPutBack(
             f"{error}. They are as they were before {backup.directory.name}, the other files are not: mend what stands "
             "against it and run the same again"
         ) from error
+    except BaseException:
+        if backup.complete:
+            with contextlib.suppress(OSError):
+                backup.mark(complete=True)
+        raise
     for directory in reversed(backup.directories):
         with contextlib.suppress(OSError):  # somebody else has put something there
             directory.rmdir()

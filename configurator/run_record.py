@@ -52,7 +52,7 @@ class RunRecord:
     def finish(self) -> None:
         """Everything is changed. Raises ConfiguratorError or OSError; then the run is still under way."""
         if self._is_one:
-            self._under_way.mark_complete()
+            self._under_way.mark(complete=True)
             return
         if self._kept is not None:
             self._kept = self._kept.publish(self._now)

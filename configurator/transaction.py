@@ -51,12 +51,14 @@ def commit(
     *,
     manifests: Path,
     directories: Sequence[Path] = (),
+    start: Callable[[], None] = lambda: None,
     finish: Callable[[], None] = lambda: None,
 ) -> None:
     """Make the changes in this order, the directories before them.
 
     manifests    the directory whose files kubelet runs
     directories  to make, outer ones first; private where only secrets go
+    start        called when everything is staged, before the first change; if it fails, nothing is changed
     finish       called when everything is changed; if it fails, everything is put back
 
     Raises NotPutBack when some of the files could not be put back after a fault; ConfiguratorError, or whatever stopped
@@ -73,6 +75,7 @@ def commit(
         for change in changes:
             _stage(change, manifests, staged)
         with _unstopped():
+            start()
             _rename_all(staged, finish)
         made.clear()
     except OSError as error:

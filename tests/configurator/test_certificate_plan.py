@@ -478,7 +478,9 @@ class TestWhatIsThereAlready:
     def test_authority_without_its_key_is_not_replaced_by_guess(self, files: ControlPlaneFiles) -> None:
         files.run()
         (files.own / "ca.key").unlink()
-        with pytest.raises(ConfiguratorError, match=r"ca\.crt is there without .*ca\.key: bring both"):
+        with pytest.raises(
+            ConfiguratorError, match=r"ca\.crt exists, .*ca\.key does not: copy both .* run with --undo was stopped"
+        ):
             files.run()
 
     def test_authority_from_another_control_plane_node_is_used(self, files: ControlPlaneFiles, tmp_path: Path) -> None:

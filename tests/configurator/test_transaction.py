@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def test_fault_at_any_step_leaves_everything_as_it_was(
                 changes,
                 manifests=files.manifests,
                 directories=missing_directories(changes),
-                finish=backup.mark_complete,
+                finish=partial(backup.mark, complete=True),
             )
         except (ConfiguratorError, KeyboardInterrupt):
             backup.remove()
@@ -208,6 +209,39 @@ def test_death_at_any_step_of_taking_back_is_mended_when_it_is_said_again(
     assert dies(files, step, at, "--undo")
     files.run("--undo")
     assert files.state() == before
+
+
+def test_a_run_after_an_undo_that_was_killed_finishes_it_first(files: ControlPlaneFiles) -> None:
+    """Killed around the removal of the authority, also between its key and its certificate."""
+    origin = files.settings()
+    certificate, key = files.own / "ca.crt", files.own / "ca.key"
+    halves = 0
+    for at in range(8, 11):
+        files.run()
+        assert dies(files, "unlink", at, "--undo")
+        halves += certificate.exists() and not key.exists()
+        said = files.run()
+        assert "cut short; what it had changed was taken back first" in said
+        assert certificate.exists()
+        assert key.exists()
+        files.run("--undo")
+        assert files.settings() == origin
+    assert halves == 1
+
+
+@pytest.mark.parametrize("at", [1, 2], ids=["at the record", "at the manifest"])
+@pytest.mark.parametrize("fault", [disk_is_full, interrupt])
+def test_an_undo_that_fails_leaves_the_backup_of_a_complete_run(
+    files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None], at: int
+) -> None:
+    files.run()
+    before = files.settings()
+    with monkeypatch.context() as patched:
+        Faults(patched, "rename", fault).at = at
+        with pytest.raises((ConfiguratorError, KeyboardInterrupt)):
+            files.run("--undo")
+    assert files.settings() == before
+    assert files.run() == "nothing to change"
 
 
 @pytest.mark.parametrize(("step", "at"), [("unlink", 21), ("unlink", 22), ("rmdir", 4), ("rmdir", 10)])
