@@ -236,6 +236,6 @@ class DetailedNode(Node, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the condition ``Ready`` is ``True``."""
+        """True if the condition ``Ready`` is ``True``."""
         conditions = (self.status.conditions if self.status is not None else None) or ()
         return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)

@@ -1,4 +1,4 @@
-"""Kubernetes objects for tests: a call names only what the case is about."""
+"""Kubernetes objects for tests: a call states only what the case is about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _uids = itertools.count(1)
 
 
 def container(name: str = "main", *, always: bool = False, **requests: int | str) -> dict[str, Any]:
-    """A container; ``i915=1`` asks for gpu.intel.com/i915, ``memory_max`` is memory.max, ``always`` makes a sidecar."""
+    """Return a container; ``i915=1`` asks for gpu.intel.com/i915, and ``memory_max`` stands for memory.max.
+
+    always  whether it is a sidecar
+    """
     built: dict[str, Any] = {"name": name}
     if requests:
         resources = {_resource(key): value for key, value in requests.items()}
@@ -40,7 +43,7 @@ def pod_json(
     phase: str = "Pending",
     deleting: bool = False,
 ) -> dict[str, Any]:
-    """A pod as JSON holds it."""
+    """Return a pod as JSON."""
     metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": uid or f"uid-{next(_uids)}"}
     if annotations is not None:
         metadata["annotations"] = dict(annotations)
@@ -57,7 +60,7 @@ def pod_json(
 
 
 def pod(*containers: Mapping[str, Any], **fields: Any) -> Pod:
-    """The same, decoded."""
+    """Return the same object, decoded."""
     return msgspec.convert(pod_json(*containers, **fields), Pod)
 
 
@@ -69,7 +72,7 @@ def node_json(
     annotations: Mapping[str, str] | None = None,
     **allocatable: int | str,
 ) -> dict[str, Any]:
-    """A node as JSON holds it: ``cards`` of them (or the text of the label), and its sums of resources.
+    """Return a node as JSON; ``cards`` is how many it has, or the text of the label.
 
     Without any resource each card has one i915, 1000 millicores and 8 GB of memory.max.
     """
@@ -94,5 +97,5 @@ def node_json(
 
 
 def node(name: str = "node-1", **fields: Any) -> Node:
-    """The same, decoded."""
+    """Return the same object, decoded."""
     return msgspec.convert(node_json(name, **fields), Node)

@@ -63,7 +63,7 @@ AMOUNTS = st.dictionaries(st.sampled_from(["i915", "millicores", "tiles"]), st.i
         (MAX_AMOUNT, MAX_AMOUNT),
     ],
 )
-def test_a_quantity_means_what_kubernetes_says(written: str | float, amount: int) -> None:
+def test_a_quantity_means_the_same_as_in_kubernetes(written: str | float, amount: int) -> None:
     assert parse_quantity(written) == amount
 
 
@@ -108,7 +108,7 @@ TOO_LARGE = "expected at most 2^63-1"
         pytest.param(1e30, TOO_LARGE, id="1e30-as-number"),
     ],
 )
-def test_what_is_no_amount_is_refused_with_the_reason(written: str | float, reason: str) -> None:
+def test_other_texts_are_refused_with_the_reason(written: str | float, reason: str) -> None:
     with pytest.raises(MalformedQuantity) as refused:
         parse_quantity(written)
     assert refused.value.reason == reason
@@ -122,7 +122,7 @@ def test_any_text_is_an_amount_or_refused(text: str) -> None:
         assert 0 <= parse_quantity(text) <= MAX_AMOUNT
 
 
-def test_the_callers_decimal_context_has_no_say() -> None:
+def test_the_callers_decimal_context_does_not_matter() -> None:
     with localcontext() as context:
         context.prec, context.rounding, context.Emax = 2, ROUND_UP, 3
         assert parse_quantity("1.23456789012345678E") == 1_234_567_890_123_456_780
@@ -135,7 +135,7 @@ def test_every_amount_reads_as_it_prints(amount: int) -> None:
 
 
 @given(AMOUNTS, AMOUNTS)
-def test_taking_away_what_was_added_changes_nothing(amounts: dict[str, int], more: dict[str, int]) -> None:
+def test_take_away_undoes_add(amounts: dict[str, int], more: dict[str, int]) -> None:
     books = dict(amounts)
     add(books, sorted_amounts(more))
     assert books == {name: amounts.get(name, 0) + more.get(name, 0) for name in amounts | more}
@@ -175,5 +175,5 @@ def test_an_amount_in_words(name: str, amount: int, words: str) -> None:
         (-3_000_000_000, "-3.0"),
     ],
 )
-def test_gigabytes_are_plain_decimals_that_never_read_as_nothing(amount: int, text: str) -> None:
+def test_gigabytes_are_plain_decimals_that_never_round_to_zero(amount: int, text: str) -> None:
     assert gigabytes(amount) == text

@@ -33,7 +33,7 @@ def test_a_card_reads_as_it_prints(number: int) -> None:
         pytest.param("renderD128", id="another-device"),
     ],
 )
-def test_what_is_no_card_name_is_refused(text: str) -> None:
+def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(MalformedCard, match="expected a card name such as card0, found") as refused:
         Card.parse(text)
     assert refused.value.text == text
@@ -49,7 +49,7 @@ def test_cards_sort_in_natural_order() -> None:
     assert sorted(map(Card.parse, ["card10", "card2", "card0"])) == [Card(0), Card(2), Card(10)]
 
 
-def test_a_card_prints_its_name_wherever_text_is_made() -> None:
+def test_a_card_prints_its_name() -> None:
     card = Card(3)
     assert (str(card), f"{card}", "%s" % card, repr(card)) == ("card3", "card3", "card3", "Card(3)")  # noqa: UP031 - log records are made this way
 

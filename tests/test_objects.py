@@ -1,4 +1,4 @@
-"""The fields of Kubernetes objects, as they come over the wire."""
+"""The fields of Kubernetes objects as the API server sends them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_pod_is_over_when_its_containers_have_ended_for_good(phase: str, over:
         pytest.param(b"{}", id="no-metadata"),
         pytest.param(b'{"metadata": []}', id="metadata-is-a-list"),
         pytest.param(b'{"metadata": {"labels": {"a": 1}}}', id="label-is-a-number"),
-        pytest.param(b'{"metadata": {}, "spec": {"containers": {}}}', id="containers-are-no-list"),
+        pytest.param(b'{"metadata": {}, "spec": {"containers": {}}}', id="containers-are-a-map"),
         pytest.param(
             b'{"metadata": {}, "spec": {"containers": [{"resources": {"requests": {"a": []}}}]}}',
             id="amount-is-a-list",

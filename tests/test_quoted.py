@@ -1,4 +1,4 @@
-"""Foreign text inside our sentences."""
+"""Text of others inside messages."""
 
 from __future__ import annotations
 

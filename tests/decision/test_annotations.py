@@ -1,4 +1,4 @@
-"""The decision and the receipt, as they are written on a pod."""
+"""The decision and the receipt as annotations of a pod."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ WRITTEN = [
         need(INIT, NONE, NONE),
         [gets(0), gets(), gets()],
         {"gas-container-cards": "|", "gas-init-container-cards": "card0"},
-        id="only-an-init-container-beside-two-apps",
+        id="only-an-init-container-wants-cards-beside-two-apps",
     ),
     pytest.param(
         need(TILED_INIT, wants("app", 1, tiles=1)),
@@ -131,10 +131,10 @@ def test_nothing_is_written_on_a_pod_that_wants_no_cards() -> None:
             {"gas-container-cards": "", "gas-init-container-cards": ""},
             id="empty-texts-where-only-an-init-container-wants-cards",
         ),
-        pytest.param(need(NONE), {"gas-init-container-cards": "card0"}, id="a-pod-that-wants-none"),
+        pytest.param(need(NONE), {"gas-init-container-cards": "card0"}, id="a-pod-that-wants-no-cards"),
     ],
 )
-def test_without_our_annotations_there_is_no_decision(need: PodNeed, annotations: Mapping[str, str]) -> None:
+def test_without_the_annotations_there_is_no_decision(need: PodNeed, annotations: Mapping[str, str]) -> None:
     assert read_choice(annotated(annotations), need) is None
 
 
@@ -192,7 +192,7 @@ def test_without_our_annotations_there_is_no_decision(need: PodNeed, annotations
         ),
     ],
 )
-def test_an_incomplete_decision_counts(
+def test_an_incomplete_decision_is_accepted(
     need: PodNeed, annotations: Mapping[str, str], expected: list[ContainerChoice]
 ) -> None:
     assert read_choice(annotated(annotations), need) == Choice(tuple(expected))
@@ -211,22 +211,28 @@ TILED = wants("main", 1, tiles=2)
         pytest.param(need(TWO), "card0", "expected 2 card(s) for container 'two', found 1", id="too-few-cards"),
         pytest.param(need(ONE), "card0,card1", "expected 1 card(s) for container 'one', found 2", id="too-many-cards"),
         pytest.param(
-            need(ONE, NONE), "card0|card1", "expected 0 card(s) for container 'none', found 1", id="cards-nobody-wants"
+            need(ONE, NONE),
+            "card0|card1",
+            "expected 0 card(s) for container 'none', found 1",
+            id="cards-that-the-container-does-not-want",
         ),
         pytest.param(need(TWO), "card0,card0", "container 'two' has a card more than once", id="a-card-twice"),
         pytest.param(need(ONE), "gpu0", "expected card names as in card0,card1||card2, found 'gpu0'", id="no-card"),
         pytest.param(
-            need(NONE), "card0", "expected 0 card(s) for container 'none', found 1", id="cards-for-a-pod-without"
+            need(NONE),
+            "card0",
+            "expected 0 card(s) for container 'none', found 1",
+            id="cards-for-a-pod-that-wants-none",
         ),
     ],
 )
-def test_cards_that_cannot_be_believed(need: PodNeed, cards: str, sentence: str) -> None:
+def test_invalid_cards_are_refused(need: PodNeed, cards: str, sentence: str) -> None:
     with pytest.raises(MalformedAnnotation) as refused:
         read_choice(annotated({"gas-container-cards": cards}), need)
     assert str(refused.value) == f"annotation gas-container-cards: {sentence}"
 
 
-def test_init_containers_cards_that_cannot_be_believed() -> None:
+def test_invalid_cards_of_init_containers_are_refused() -> None:
     annotations = {"gas-container-cards": "card0", "gas-init-container-cards": "card0|card1"}
     with pytest.raises(MalformedAnnotation) as refused:
         read_choice(annotated(annotations), need(INIT, ONE))
@@ -247,16 +253,16 @@ def test_init_containers_cards_that_cannot_be_believed() -> None:
         pytest.param(need(TILED), "card0:gt0+gt1|", "expected 1 container(s) between '|', found 2",
                      id="too-many-containers"),
         pytest.param(need(TILED), "none", "expected tiles of cards as in card0:gt0+gt1, found 'none'", id="malformed"),
-        pytest.param(need(ONE), "card0:gt0", "container 'one' needs no tiles, but has some", id="tiles-nobody-wants"),
+        pytest.param(need(ONE), "card0:gt0", "container 'one' needs no tiles, but has some", id="tiles-not-wanted"),
     ],
 )  # fmt: skip
-def test_tiles_that_cannot_be_believed(need: PodNeed, tiles: str, sentence: str) -> None:
+def test_invalid_tiles_are_refused(need: PodNeed, tiles: str, sentence: str) -> None:
     with pytest.raises(MalformedAnnotation) as refused:
         read_choice(annotated({"gas-container-cards": "card0", "gas-container-tiles": tiles}), need)
     assert str(refused.value) == f"annotation gas-container-tiles: {sentence}"
 
 
-def test_every_card_is_booked_with_the_tiles_needed_whatever_number_is_written() -> None:
+def test_every_card_is_booked_with_the_tiles_that_the_pod_needs() -> None:
     main = need(wants("main", 2, tiles=2))
     annotations = {"gas-container-cards": "card0,card1", "gas-container-tiles": "card0:gt1,card1:gt0"}
     choice = read_choice(annotated(annotations), main)
@@ -288,7 +294,7 @@ def test_every_card_is_booked_with_the_tiles_needed_whatever_number_is_written()
         ),
     ],
 )
-def test_one_tile_for_two_containers_that_run_together_cannot_be_believed(
+def test_one_tile_for_two_containers_that_run_together_is_refused(
     need: PodNeed, annotations: Mapping[str, str], blamed: str
 ) -> None:
     with pytest.raises(MalformedAnnotation) as refused:
@@ -318,13 +324,13 @@ DECIDED = {"gas-container-cards": "card0,card1|card2"}
             need(TWO, ONE),
             DECIDED | {"gas-allocated-cards": "card3|card5"},
             [gets(0, 1, 3), gets(5)],
-            id="fewer-cards-than-asked-for-free-none-of-those-decided",
+            id="fewer-cards-than-asked-for-free-no-decided-card",
         ),
         pytest.param(
             need(TWO, ONE),
             DECIDED | {"gas-allocated-cards": "card1|card2"},
             [gets(0, 1), gets(2)],
-            id="one-of-the-cards-decided-is-all-of-them",
+            id="one-of-the-decided-cards-keeps-all-of-them",
         ),
         pytest.param(
             need(wants("main", 2, tiles=1)),
@@ -341,7 +347,7 @@ DECIDED = {"gas-container-cards": "card0,card1|card2"}
             need(ContainerNeed("both", 1, (("i915", 2), ("xe", 1)))),
             {"gas-container-cards": "card0", "gas-allocated-cards": "card0,card1,card2"},
             [gets(0, 1, 2)],
-            id="a-container-of-the-originals-has-cards-of-both-drivers",
+            id="a-container-that-the-original-placed-has-cards-of-both-drivers",
         ),
         pytest.param(need(ONE), {"gas-allocated-cards": "card3"}, [gets(3)], id="without-a-decision"),
         pytest.param(
@@ -385,7 +391,7 @@ DECIDED = {"gas-container-cards": "card0,card1|card2"}
                 "gas-allocated-init-cards": "|card3",
             },
             [gets(1), gets(3), gets(0)],
-            id="an-init-container-that-the-node-has-forgotten-keeps-the-decision",
+            id="an-ended-init-container-keeps-the-decision",
         ),
         pytest.param(
             need(wants("main", 2, tiles=1)),
@@ -399,7 +405,7 @@ DECIDED = {"gas-container-cards": "card0,card1|card2"}
         ),
     ],
 )
-def test_the_node_has_the_last_word(
+def test_the_receipt_decides_which_cards_a_pod_has(
     need: PodNeed, annotations: Mapping[str, str], expected: list[ContainerChoice]
 ) -> None:
     assert read_receipt(annotated(annotations), need) == Choice(tuple(expected))
@@ -427,10 +433,14 @@ def test_without_a_receipt_there_is_none(need: PodNeed, annotations: Mapping[str
         pytest.param("|card1|", "expected 1 to 2 card(s) for container 'two', found 0", id="none-of-two"),
         pytest.param("card0||", "expected 1 card(s) for container 'one', found 0", id="none-of-one"),
         pytest.param("card0,card1,card2|card1|", "expected 1 to 2 card(s) for container 'two', found 3", id="too-many"),
-        pytest.param("card0|card1|card2", "expected 0 card(s) for container 'none', found 1", id="nobody-wants-it"),
+        pytest.param(
+            "card0|card1|card2",
+            "expected 0 card(s) for container 'none', found 1",
+            id="for-a-container-that-wants-none",
+        ),
     ],
 )
-def test_a_receipt_that_cannot_be_believed(text: str, sentence: str) -> None:
+def test_an_invalid_receipt_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(MalformedAnnotation) as refused:
         read_receipt(annotated({"gas-allocated-cards": text}), need(TWO, ONE, NONE))
     assert str(refused.value) == f"annotation gas-allocated-cards: {sentence}"
@@ -443,15 +453,15 @@ def test_a_receipt_that_cannot_be_believed(text: str, sentence: str) -> None:
         pytest.param("card0,card1|card2", "expected 0 to 1 card(s) for container 'init', found 2", id="too-many"),
     ],
 )
-def test_an_init_containers_receipt_that_cannot_be_believed(text: str, sentence: str) -> None:
+def test_an_invalid_receipt_of_an_init_container_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(MalformedAnnotation) as refused:
         read_receipt(annotated({"gas-allocated-init-cards": text}), need(INIT, SIDECAR, ONE))
     assert str(refused.value) == f"annotation gas-allocated-init-cards: {sentence}"
 
 
 @given(st.data())
-def test_no_receipt_frees_a_card_but_for_another_one(data: st.DataObject) -> None:
-    """A container holds as many cards as it asks for, or more, whatever anybody writes."""
+def test_a_receipt_frees_a_card_only_for_another_one(data: st.DataObject) -> None:
+    """A container always holds at least as many cards as it asks for."""
     wanted = need(TWO, ONE)
     place = st.lists(st.sampled_from(["card0", "card1", "card2", "card3"]), max_size=3).map(",".join)
     text = data.draw(st.lists(place, min_size=2, max_size=2).map("|".join))
@@ -464,7 +474,7 @@ def test_no_receipt_frees_a_card_but_for_another_one(data: st.DataObject) -> Non
         assert len(set(own.cards)) == len(own.cards) >= container.count
 
 
-def test_old_annotations_of_ours_are_put_out_of_force() -> None:
+def test_outdated_annotations_are_emptied() -> None:
     old = {
         "gas-ts": "1",
         "gas-container-cards": "card9",
@@ -488,7 +498,7 @@ def test_old_annotations_of_ours_are_put_out_of_force() -> None:
     assert read_receipt(pending, need(ONE)) is None
 
 
-def test_nothing_is_stale_on_a_new_pod() -> None:
+def test_a_new_pod_has_no_outdated_annotations() -> None:
     assert stale_annotations(annotated({"app": "x"}), {}) == {}
 
 
@@ -520,7 +530,7 @@ def test_any_annotations_are_read_or_refused_in_one_short_sentence(annotations: 
 
 
 def sentence_about(read: Callable[[Pod, PodNeed], Choice | None], hostile: Pod, need: PodNeed) -> str:
-    """The sentence with which the annotations are refused; empty when they are not."""
+    """Return the sentence that refuses the annotations, or an empty text."""
     try:
         choice = read(hostile, need)
     except MalformedAnnotation as malformed:

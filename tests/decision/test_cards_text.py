@@ -55,7 +55,7 @@ def test_a_malformed_text_is_refused(text: str, found: str) -> None:
     assert refused.value.annotation == "gas-allocated-cards"
 
 
-def test_a_text_that_nobody_wrote_in_earnest_is_not_even_read() -> None:
+def test_an_overlong_text_is_refused_unread() -> None:
     with pytest.raises(MalformedAnnotation, match="expected at most 65536 characters, found 262144"):
         parse_container_cards("|" * 262_144)
     assert len(parse_container_cards("|" * 65_536)) == 65_537

@@ -71,6 +71,6 @@ def test_a_malformed_text_is_refused(text: str) -> None:
     assert len(sentence) < 200
 
 
-def test_a_text_that_nobody_wrote_in_earnest_is_not_even_read() -> None:
+def test_an_overlong_text_is_refused_unread() -> None:
     with pytest.raises(MalformedAnnotation, match="annotation x: expected at most 65536 characters, found 262144"):
         parse_container_tiles("|" * 262_144, "x")

@@ -1,4 +1,4 @@
-"""The node annotation for cards that are not alike."""
+"""The node annotation ``gas-card-capacity``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPECTED = (
 @pytest.mark.parametrize(
     ("text", "capacity"),
     [
-        pytest.param("", {}, id="empty-says-nothing"),
+        pytest.param("", {}, id="empty"),
         pytest.param(
             "card0=memory.max:8000000000,millicores:1000;card1=memory.max:16000000000",
             {Card(0): {"memory.max": 8 * 10**9, "millicores": 1000}, Card(1): {"memory.max": 16 * 10**9}},
@@ -34,7 +34,7 @@ EXPECTED = (
         pytest.param("card0=gpu.intel.com/i915:1", {Card(0): {"i915": 1}}, id="full-resource-name"),
     ],
 )
-def test_what_the_annotation_lists(text: str, capacity: object) -> None:
+def test_the_annotation_lists_amounts_by_card(text: str, capacity: object) -> None:
     problems: list[str] = []
     assert parse_card_capacity(text, problems) == capacity
     assert not problems
@@ -59,17 +59,17 @@ def test_what_the_annotation_lists(text: str, capacity: object) -> None:
             "card0=i915:1,i915:2",
             {Card(0): {"i915": 1}},
             "annotation gas-card-capacity: 'i915 of card0' is listed more than once",
-            id="resource-twice-the-first-counts",
+            id="of-a-resource-named-twice-the-first-is-used",
         ),
         pytest.param(
             "card0=i915:1;card0=i915:2",
             {Card(0): {"i915": 1}},
             "annotation gas-card-capacity: 'card0' is listed more than once",
-            id="card-twice-the-first-counts",
+            id="of-a-card-named-twice-the-first-is-used",
         ),
     ],
 )
-def test_a_malformed_part_is_told_and_the_others_count(text: str, capacity: object, problem: str) -> None:
+def test_a_malformed_part_is_reported_and_the_others_are_used(text: str, capacity: object, problem: str) -> None:
     problems: list[str] = []
     assert parse_card_capacity(text, problems) == capacity
     assert [sentence.split(";")[0] for sentence in problems] == [problem]

@@ -16,7 +16,7 @@ LINKED_CARDS = (Card(2), Card(5), Card(10))
 TWO_TILES = dict.fromkeys(LINKED_CARDS, 2)
 
 
-def test_without_the_label_nothing_is_said_about_numa() -> None:
+def test_without_the_label_the_numa_groups_are_unknown() -> None:
     problems: list[str] = []
     assert read_numa_groups({}, CARDS, problems) is None
     assert not problems
@@ -121,7 +121,7 @@ def test_without_the_label_nothing_is_linked() -> None:
     assert read_links({}, LINKED_CARDS, TWO_TILES, []) == ()
 
 
-def test_links_of_cards_whose_tiles_are_not_announced_yet_are_no_problem() -> None:
+def test_links_of_cards_without_announced_tiles_are_ignored() -> None:
     problems: list[str] = []
     assert read_links({XE_LINKS: "0.0-1.0"}, LINKED_CARDS, dict.fromkeys(LINKED_CARDS, 0), problems) == ()
     assert not problems

@@ -1,4 +1,4 @@
-"""A node's object as placement sees it."""
+"""Reading a node's object into an inventory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def facts(
     allocatable: Mapping[str, Quantity] | None = None,
     card_capacity: str | None = None,
 ) -> NodeFacts:
-    """The facts of a node with these ``gpu.intel.com/`` labels (telemetry's in full) and resources."""
+    """Return the facts of a node with these ``gpu.intel.com/`` labels (telemetry's in full) and resources."""
     return read_node(
         Node(
             metadata=ObjectMeta(
@@ -113,8 +113,8 @@ def test_thousands_of_malformed_entries_are_one_problem() -> None:
         pytest.param({"i915": "2", "millicores": "2000"}, {"i915": 1, "millicores": 1000}, "", id="even-share"),
         pytest.param({"i915": 2, "memory.max": "16Gi"}, {"i915": 1, "memory.max": 2**33}, "", id="quantities"),
         pytest.param({"millicores": "5"}, {"millicores": 2}, "", id="integer-division"),
-        pytest.param({"i915": "1"}, {}, "", id="a-share-of-nothing-is-none"),
-        pytest.param({"i915": "0", "xe": "2"}, {"xe": 1}, "", id="zero-is-none"),
+        pytest.param({"i915": "1"}, {}, "", id="a-share-of-0-is-left-out"),
+        pytest.param({"i915": "0", "xe": "2"}, {"xe": 1}, "", id="zero-is-left-out"),
         pytest.param(
             {"i915_monitoring": "1", "xe_monitoring": "1", "monitoring": "2", "i915": "2"},
             {"i915": 1},
@@ -126,13 +126,13 @@ def test_thousands_of_malformed_entries_are_one_problem() -> None:
             {"i915": "2", "millicores": "many"},
             {"i915": 1},
             f"allocatable '{GPU}millicores': expected a quantity such as 5, 500k or 5Gi, found 'many'; it is ignored",
-            id="unreadable-is-left-out",
+            id="an-unreadable-amount-is-left-out",
         ),
         pytest.param(
             {"i915": "-2", "xe": "2"},
             {"xe": 1},
             f"allocatable '{GPU}i915': expected a number that is not negative, found '-2'; it is ignored",
-            id="negative-is-left-out",
+            id="a-negative-amount-is-left-out",
         ),
         pytest.param({"tiles": "512"}, {"tiles": 256}, "", id="many-tiles"),
         pytest.param(
@@ -152,7 +152,7 @@ def test_capacity_is_the_nodes_divided_by_its_cards(
     assert read.problems == ((problem,) if problem else ())
 
 
-def test_resources_of_others_are_not_ours() -> None:
+def test_resources_with_other_prefixes_are_ignored() -> None:
     node = Node(
         metadata=ObjectMeta(name="node", labels={GPU + "gpu-numbers": "0"}),
         status=NodeStatus(allocatable={"cpu": "1.5", "nvidia.com/gpu": "1", GPU + "i915": "1"}),
@@ -171,23 +171,23 @@ def test_resources_of_others_are_not_ours() -> None:
         pytest.param(
             "card1=memory.max:11",
             [{"i915": 1, "memory.max": 8}, {"i915": 1, "memory.max": 11}],
-            id="what-is-not-listed-keeps-the-even-share",
+            id="unlisted-cards-keep-the-even-share",
         ),
         pytest.param(
             "card0=i915:1,xe:0;card1=i915:0,xe:1",
             [{"i915": 1, "memory.max": 8}, {"xe": 1, "memory.max": 8}],
-            id="cards-of-two-drivers-0-is-none",
+            id="cards-of-two-drivers",
         ),
-        pytest.param("", [{"i915": 1, "memory.max": 8}] * 2, id="empty-says-nothing"),
+        pytest.param("", [{"i915": 1, "memory.max": 8}] * 2, id="empty"),
     ],
 )
-def test_an_annotation_tells_unlike_cards_apart(annotation: str, capacity: list[Mapping[str, int]]) -> None:
+def test_the_annotation_states_amounts_of_single_cards(annotation: str, capacity: list[Mapping[str, int]]) -> None:
     read = facts({"gpu-numbers": "0.1"}, {"i915": 2, "memory.max": 16}, annotation)
     assert list(read.inventory.capacity.values()) == capacity
     assert read.problems == ()
 
 
-def test_an_annotation_about_another_card_is_told_and_the_rest_counts() -> None:
+def test_an_annotation_about_another_card_is_reported_and_the_rest_is_used() -> None:
     read = facts({"gpu-numbers": "0"}, {"i915": 1}, "card7=i915:1;card0=i915:3")
     assert read.inventory.capacity == {Card(0): {"i915": 3}}
     assert read.problems == ("annotation gas-card-capacity: the node does not have 'card7'",)
@@ -239,11 +239,11 @@ def test_tiles_of_single_cards_count_for_links_and_telemetry() -> None:
     assert read.inventory.closed_tiles == {}
 
 
-def test_a_node_without_gpus_has_nothing_and_no_problem() -> None:
+def test_a_node_without_gpus_has_no_cards_and_no_problem() -> None:
     assert read_node(Node(metadata=ObjectMeta(name="node"))) == NodeFacts(inventory=Inventory(capacity={}))
 
 
-def test_gpus_without_a_label_that_names_them_are_told() -> None:
+def test_gpus_without_a_label_that_names_them_are_reported() -> None:
     assert facts({}, {"xe": 2}).problems == (
         f"{GPU}xe is allocatable, but neither label {GPU}gpu-numbers nor {GPU}cards names a card;"
         " pods get no card of this node",
@@ -274,7 +274,7 @@ LABELS = st.sampled_from(
     allocatable=st.dictionaries(st.sampled_from(["i915", "tiles", "x"]), TEXT | st.integers() | st.floats()),
     card_capacity=st.none() | TEXT | TEXT.map("card0=".__add__),
 )
-def test_no_node_is_refused_and_equal_nodes_have_equal_problems(
+def test_any_node_is_read_and_equal_nodes_have_equal_problems(
     labels: dict[str, str],
     more: dict[str, str],
     allocatable: dict[str, str | int | float],

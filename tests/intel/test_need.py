@@ -1,4 +1,4 @@
-"""What a pod needs."""
+"""Reading a pod's need."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refusal(*containers: Mapping[str, Any], **fields: Any) -> str:
     ("requests", "count", "per_card"),
     [
         pytest.param({"i915": 1}, 1, {"i915": 1}, id="one-card"),
-        pytest.param({"xe": 2}, 2, {"xe": 1}, id="the-count-itself-is-one-a-card"),
+        pytest.param({"xe": 2}, 2, {"xe": 1}, id="the-count-resource-is-one-for-each-card"),
         pytest.param(
             {"i915": 2, "millicores": 1000, "memory_max": "10G"},
             2,
@@ -47,9 +47,9 @@ def refusal(*containers: Mapping[str, Any], **fields: Any) -> str:
         ),
         pytest.param({"i915": 2, "millicores": 3}, 2, {"i915": 1, "millicores": 2}, id="rounded-up"),
         pytest.param({"i915": 3, "tiles": 6}, 3, {"i915": 1, "tiles": 2}, id="tiles-on-each-card"),
-        pytest.param({"i915": 1, "millicores": 0}, 1, {"i915": 1}, id="nothing-of-a-resource"),
+        pytest.param({"i915": 1, "millicores": 0}, 1, {"i915": 1}, id="zero-of-a-resource"),
         pytest.param({"i915": "2000m"}, 2, {"i915": 1}, id="quantity"),
-        pytest.param({"i915": 1, "xe": 0}, 1, {"i915": 1}, id="none-of-the-other-kind"),
+        pytest.param({"i915": 1, "xe": 0}, 1, {"i915": 1}, id="zero-of-the-other-kind"),
         pytest.param({"i915": 1, "example": 7}, 1, {"i915": 1, "example": 7}, id="any-prefixed-resource"),
         pytest.param(
             {"i915": 1, "i915_monitoring": 1, "xe_monitoring": 1, "monitoring": 1},
@@ -60,7 +60,7 @@ def refusal(*containers: Mapping[str, Any], **fields: Any) -> str:
         pytest.param({"i915": 1, "monitoring": "x"}, 1, {"i915": 1}, id="monitoring-is-never-read"),
         pytest.param({"monitoring": 1}, 0, {}, id="only-monitoring"),
         pytest.param({"millicores": 500}, 0, {}, id="without-a-count-no-cards"),
-        pytest.param({"i915": 0, "millicores": 500}, 0, {}, id="count-of-none"),
+        pytest.param({"i915": 0, "millicores": 500}, 0, {}, id="count-of-0"),
         pytest.param({}, 0, {}, id="no-requests"),
         pytest.param(
             {"i915": MAX_AMOUNT, "tiles": 1}, MAX_AMOUNT, {"i915": 1, "tiles": 1}, id="very-many-cards-cost-nothing"
@@ -73,7 +73,7 @@ def test_a_containers_need(requests: Mapping[str, int | str], count: int, per_ca
     assert read == PodNeed(containers=containers, count_resources=COUNT_RESOURCES)
 
 
-def test_resources_of_others_are_not_ours() -> None:
+def test_resources_with_other_prefixes_are_ignored() -> None:
     requests = {"cpu": "1.5", "nvidia.com/gpu": "1", "xgpu.intel.com/i915": "1", "gpu.intel.com/i915": "1"}
     plain = Container(name="main", resources=ResourceRequirements(requests=dict(requests)))
     read = read_need(Pod(metadata=ObjectMeta(), spec=PodSpec(containers=[plain])), NeedOptions())
@@ -159,12 +159,12 @@ ONE_CARD = container("main", i915=1)
         pytest.param("card0,card10", {0, 10}, id="two"),
         pytest.param(" card0 , card1 ", {0, 1}, id="blanks"),
         pytest.param("card0,card0", {0}, id="twice"),
-        pytest.param("gpu0,card1,,card01", {1}, id="what-is-no-card-names-none"),
+        pytest.param("gpu0,card1,,card01", {1}, id="entries-that-are-not-card-names-are-ignored"),
         pytest.param("", set[int](), id="empty"),
         pytest.param("none", set[int](), id="no-card-at-all"),
     ],
 )
-def test_allow_and_deny_lists_count_only_behind_their_flags(text: str, cards: set[int]) -> None:
+def test_allow_and_deny_lists_count_only_with_their_flags(text: str, cards: set[int]) -> None:
     named = frozenset(map(Card, cards))
     annotations = {"gas-allow": text, "gas-deny": text}
     off = need(ONE_CARD, annotations=annotations)
@@ -249,11 +249,11 @@ def test_same_gpu_is_refused(text: str, other: Mapping[str, Any], sentence: str)
         pytest.param(container("b", i915=1, monitoring=0), id="no-monitoring"),
     ],
 )
-def test_same_gpu_minds_only_what_is_asked_for(other: Mapping[str, Any]) -> None:
+def test_same_gpu_ignores_requests_of_0(other: Mapping[str, Any]) -> None:
     assert need(A, other, annotations={"gas-same-gpu": "a,b"}).same_card == {0, 1}
 
 
-def test_same_gpu_does_not_go_with_linked_cards() -> None:
+def test_same_gpu_cannot_be_combined_with_linked_cards() -> None:
     pair = container("a", i915=2, tiles=2)
     annotations = {"gas-same-gpu": "a,b", "gas-allocate-xelink": ""}
     assert refusal(pair, B | pair, annotations=annotations) == (
@@ -297,13 +297,13 @@ def test_linked_cards_are_refused(requests: Mapping[str, int], sentence: str) ->
     assert refusal(container("app"), init=init, annotations=annotations) == expected
 
 
-def test_wishes_of_a_pod_without_cards_are_not_looked_at() -> None:
+def test_annotations_of_a_pod_without_cards_are_ignored() -> None:
     annotations = {"gas-same-gpu": "x", "gas-allocate-xelink": "", "gas-allocate-single-numa": "", "gas-allow": ""}
     read = need(container("main", millicores=1), annotations=annotations, allowlist=True)
     assert read == PodNeed(containers=(ContainerNeed("main"),), count_resources=COUNT_RESOURCES)
 
 
-def test_what_a_bound_pod_takes_does_not_depend_on_its_wishes() -> None:
+def test_a_bound_pods_need_does_not_depend_on_its_annotations() -> None:
     annotations = {"gas-same-gpu": "x", "gas-allocate-xelink": "", "gas-allocate-single-numa": ""}
     bound = pod(ONE_CARD, annotations=annotations, node="node-1")
     assert read_booked_need(bound) == need(ONE_CARD)
@@ -319,7 +319,7 @@ def test_what_a_bound_pod_takes_does_not_depend_on_its_wishes() -> None:
         pytest.param({"i915": 2, "xe": 0, "millicores": 500}, 2, {"i915": 1, "millicores": 250}, id="no-xe"),
     ],
 )
-def test_of_a_bound_container_that_asks_for_both_kinds_xe_counts(
+def test_xe_counts_for_a_bound_container_that_asks_for_both_kinds(
     requests: Mapping[str, int], count: int, per_card: Mapping[str, int]
 ) -> None:
     expected = ContainerNeed("main", count, tuple(sorted(per_card.items())))
@@ -343,25 +343,25 @@ def test_an_unreadable_amount_of_a_bound_pod_is_refused() -> None:
     "containers",
     [
         pytest.param([container(i915=2, foo="20E", millicores=3)], id="beyond-2^63"),
-        pytest.param([container(i915=2, foo="much", millicores=3)], id="no-number"),
+        pytest.param([container(i915=2, foo="much", millicores=3)], id="not-a-number"),
         pytest.param([container(i915=2, foo="5E", millicores=3), container("other", foo="5E")], id="only-together"),
     ],
 )
 def test_an_amount_of_a_bound_pod_that_no_card_can_have_is_left_out(containers: list[dict[str, Any]]) -> None:
-    """Its node does not have that resource, or kubelet would not have started it; the card is its own all the same."""
+    """Its node does not have that resource, or kubelet would not have started it. The pod has its card anyway."""
     need = read_booked_need(pod(*containers))
     assert need.containers[0] == ContainerNeed("main", 2, (("i915", 1), ("millicores", 2)))
     with pytest.raises(BadNeed):
         read_need(pod(*containers), NeedOptions())
 
 
-def test_more_cards_than_can_be_told_are_refused_of_a_bound_pod_too() -> None:
+def test_too_many_cards_are_refused_for_a_bound_pod_too() -> None:
     with pytest.raises(BadNeed, match=r"more than 2\^63-1 of 'gpu.intel.com/i915'"):
         read_booked_need(pod(container(i915="5E"), container("other", i915="5E")))
 
 
 def sentence_about(hostile: Pod) -> str:
-    """The sentence with which the pod is refused; empty when it is not."""
+    """Return the sentence that refuses the pod, or an empty text."""
     try:
         read = read_need(hostile, NeedOptions(allowlist=True, denylist=True))
     except BadNeed as bad:

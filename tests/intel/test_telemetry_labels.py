@@ -1,4 +1,4 @@
-"""What telemetry labels do to cards and tiles."""
+"""The effect of telemetry labels on cards and tiles."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_labels_of_several_policies_add_up() -> None:
         pytest.param(
             {label("gas-prefer-gpu", "a"): "card9", label("gas-prefer-gpu", "b"): "card1"},
             Card(1),
-            id="unknown-card-gives-way-to-the-next",
+            id="an-unknown-card-is-skipped",
         ),
     ],
 )
@@ -71,7 +71,7 @@ def test_preferred_card(labels: Mapping[str, str], preferred: Card | None) -> No
     assert (telemetry.preferred_card, problems) == (preferred, [])
 
 
-def test_a_malformed_preferred_card_is_told_and_gives_way() -> None:
+def test_a_malformed_preferred_card_is_reported_and_ignored() -> None:
     telemetry, problems = read({label("gas-prefer-gpu", "a"): "2", label("gas-prefer-gpu", "b"): "card1"})
     assert telemetry.preferred_card == Card(1)
     assert problems == ["label gas-prefer-gpu of telemetry policy 'a': expected a card name such as card0, found '2'"]
@@ -126,7 +126,7 @@ def test_preferred_tiles(labels: Mapping[str, str], preferred: Mapping[int, tupl
     assert (telemetry.preferred_tiles, problems) == (preferred, [])
 
 
-def test_a_malformed_preferred_tile_is_told() -> None:
+def test_a_malformed_preferred_tile_is_reported() -> None:
     telemetry, problems = read({label("gas-tile-preferred-card0"): "1"})
     assert telemetry.preferred_tiles == {}
     assert problems == [
@@ -156,7 +156,7 @@ NOTHING = Telemetry(
         pytest.param("gas-" + "x" * 100_000, id="very-long"),
     ],
 )
-def test_a_label_that_looks_like_ours_and_is_not_is_told(name: str) -> None:
+def test_an_unknown_label_that_begins_with_gas_is_reported(name: str) -> None:
     telemetry, problems = read({label(name): "card0"})
     assert telemetry == NOTHING
     (problem,) = problems
@@ -172,10 +172,10 @@ def test_a_label_that_looks_like_ours_and_is_not_is_told(name: str) -> None:
         pytest.param("gas-disable-card0", id="no-namespace"),
         pytest.param("example.com/gas-disable-card0", id="another-namespace"),
         pytest.param("telemetry.aware.scheduling.policy", id="no-name"),
-        pytest.param(label("violating"), id="of-somebody-else"),
+        pytest.param(label("violating"), id="of-another-program"),
     ],
 )
-def test_other_labels_are_none_of_ours(name: str) -> None:
+def test_other_labels_are_ignored(name: str) -> None:
     assert read({name: "card0"}) == (NOTHING, [])
 
 

@@ -1,4 +1,4 @@
-"""Short ways to write nodes, pods and answers, so that a case shows only what it is about."""
+"""Short ways to write nodes, pods and results, so that a case shows only what it is about."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GB = 10**9
 
 
 def amounts(**of: int) -> dict[str, int]:
-    """``memory`` stands for ``memory.max``."""
+    """Return amounts; ``memory`` stands for ``memory.max``."""
     return {"memory.max" if name == "memory" else name: amount for name, amount in of.items()}
 
 
@@ -26,13 +26,13 @@ def cards(*numbers: int) -> frozenset[Card]:
 
 
 def node(*each: Mapping[str, int], like: int = 0, **rest: Any) -> Inventory:
-    """A node with these cards, numbered from 0; or with ``like`` cards, all as the only one given."""
+    """Return a node with these cards, numbered from 0, or with ``like`` cards that equal the only one given."""
     capacities = list(each) * like if like else list(each)
     return Inventory(capacity={Card(number): dict(has) for number, has in enumerate(capacities)}, **rest)
 
 
 def booked(*each: Mapping[str, int], tiles: Mapping[int, set[int]] | None = None) -> Usage:
-    """What is booked on card0, card1, …; and the tiles that are held, by card number."""
+    """Return what is booked on card0, card1 and so on, and the booked tiles by card number."""
     return Usage(
         amounts={Card(number): dict(has) for number, has in enumerate(each)},
         tiles={Card(number): frozenset(held) for number, held in (tiles or {}).items()},
@@ -40,7 +40,7 @@ def booked(*each: Mapping[str, int], tiles: Mapping[int, set[int]] | None = None
 
 
 def container(count: int = 1, role: Role = Role.APP, **of: int) -> ContainerNeed:
-    """A container that wants so many cards with these amounts of each, beside one ``i915``."""
+    """Return a container that wants this many cards with one ``i915`` and these amounts of each."""
     per_card = sorted_amounts(amounts(**{"i915": 1, **of})) if count else ()
     return ContainerNeed("container", count, per_card, role)
 
@@ -58,12 +58,12 @@ def pod(*containers: ContainerNeed, **rest: Any) -> PodNeed:
 
 
 def link(one: tuple[int, int], other: tuple[int, int]) -> Link:
-    """``link((0, 1), (2, 0))``: tile 1 of card0 and tile 0 of card2."""
+    """Return a link; ``link((0, 1), (2, 0))`` joins tile 1 of card0 and tile 0 of card2."""
     return Link(Tile(Card(one[0]), one[1]), Tile(Card(other[0]), other[1]))
 
 
 def given(answer: Choice | Refusal) -> str:
-    """The answer as people would write it: ``"0 | 1,2"``, with tiles ``"0:0+1 | 1:0"``, or the refusal's sentence."""
+    """Format a result: cards ``"0 | 1,2"``, with tiles ``"0:0+1 | 1:0"``, or the sentence of a refusal."""
     if isinstance(answer, Refusal):
         return str(answer)
     return " | ".join(

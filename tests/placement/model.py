@@ -1,6 +1,6 @@
-"""Two independent answers to hold ours against: everything that could be tried, and the original's way through it.
+"""Two independent models to check placement against: every possible choice, and the original's algorithm.
 
-Written for being obviously right on few cards, not for speed. Nothing of the code under test is used but its values.
+They are obviously right for few cards, not fast. They use nothing of the code under test but its values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def usable(need: PodNeed, inventory: Inventory, card: Card) -> bool:
 
 
 def moments(need: PodNeed) -> list[list[int]]:
-    """The containers that run at the same time, for every moment that matters."""
+    """Return the containers that run at the same time, for every moment that matters."""
     roles = [container.role for container in need.containers]
     running = [
         [at for at in range(position) if roles[at] is Role.SIDECAR] + [position]
@@ -101,7 +101,7 @@ def hands_of(need: PodNeed, inventory: Inventory, cards: Sequence[Card], positio
 def every_answer(
     need: PodNeed, inventory: Inventory, usage: Usage, order: Sequence[Card] | None = None
 ) -> Iterator[list[Hand]]:
-    """All that fits: the group that shares a card varies slowest, then the containers in their order."""
+    """Yield everything that fits; the containers that share a card vary slowest, then the others in their order."""
     cards = [card for card in (inventory.capacity if order is None else order) if usable(need, inventory, card)]
     positions = sorted(range(len(need.containers)), key=lambda at: (at not in need.same_card, at))
 
@@ -133,7 +133,7 @@ def hands_in(need: PodNeed, choice: Choice) -> list[Hand]:
 
 
 def original_order(cards: Sequence[Card], preferred: Card | None) -> list[Card]:
-    """The preferred card changes places with the first."""
+    """Swap the preferred card with the first one."""
     listed = list(cards)
     if preferred in listed:
         at = listed.index(preferred)
@@ -142,13 +142,13 @@ def original_order(cards: Sequence[Card], preferred: Card | None) -> list[Card]:
 
 
 class Original:
-    """The original's greedy walk, for pods of app containers: the list of candidates made anew for every card."""
+    """The original's first fit for pods of app containers; it makes the list of candidates anew for every card."""
 
     def __init__(self, need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | None) -> None:
         self.need, self.inventory, self.usage, self.balanced = need, inventory, usage, balanced
 
     def answer(self) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
-        """The cards with their tiles, container by container; None where it gives up."""
+        """Return the cards with their tiles, container by container, or None if it gives up."""
         groups: Sequence[Sequence[Card]] = [list(self.inventory.capacity)]
         if self.need.single_numa and self.inventory.numa_groups is not None:
             groups = self.inventory.numa_groups
@@ -264,7 +264,7 @@ class Original:
 
 
 def disjoint_while_together(need: PodNeed, choice: Choice) -> bool:
-    """No two containers that run at the same time hold the same tile."""
+    """Return whether no two containers that run at the same time hold the same tile."""
     for together in moments(need):
         for one, other in permutations(together, 2):
             tiles = [

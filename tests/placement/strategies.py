@@ -1,4 +1,4 @@
-"""Small nodes and pods of every kind, for properties."""
+"""Small nodes and pods of every kind, for property tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers card by card."""
+"""Sentences about each card of a node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CARD = amounts(i915=2, memory=8 * GB)
                 "card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed",
                 "card1: 8.0 of 8.0 GB of memory.max free, 5.0 needed",
             ),
-            id="a-sentence-a-card",
+            id="one-sentence-for-each-card",
         ),
         pytest.param(
             pod(container(memory=5 * GB)),
@@ -44,7 +44,7 @@ CARD = amounts(i915=2, memory=8 * GB)
             node(amounts(i915=9, millicores=9), amounts(i915=9)),
             booked(amounts(millicores=12)),
             ("card0: 0 of 9 millicores free, 7 needed", "card1: has no millicores"),
-            id="the-greatest-need-and-never-less-than-nothing-free",
+            id="the-largest-need-and-never-a-negative-amount-free",
         ),
         pytest.param(
             pod(container(memory=GB), allowed=cards(0, 1), denied=cards(1)),

@@ -1,4 +1,4 @@
-"""Init containers and sidecars: what is held when, and what kubelet hands on from ended init containers."""
+"""Init containers and sidecars: when they hold cards, and which devices kubelet reuses after init containers end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CARD = amounts(i915=10, millicores=1000)
             node(CARD),
             UNUSED,
             "0 | 0 | 0",
-            id="an-init-containers-card-is-free-again",
+            id="the-card-of-an-ended-init-container-is-free-again",
         ),
         pytest.param(
             pod(sidecar(millicores=600), init(millicores=500), container(millicores=300)),
@@ -36,43 +36,49 @@ CARD = amounts(i915=10, millicores=1000)
             node(CARD),
             UNUSED,
             "0 | 0 | 0",
-            id="not-beside-earlier-ones",
+            id="a-sidecar-does-not-run-beside-earlier-init-containers",
         ),
         pytest.param(
             pod(sidecar(millicores=600), container(millicores=500)),
             node(CARD, like=2),
             UNUSED,
             "1 | 0",
-            id="a-sidecar-keeps-its-card-app-containers-choose-first",
+            id="app-containers-choose-before-a-sidecar",
         ),
         pytest.param(
             pod(init(millicores=500), container(millicores=500)),
             node(CARD, like=3),
             booked(amounts(millicores=600)),
             "1 | 1",
-            id="the-init-container-gets-the-card-that-kubelet-will-hand-on",
+            id="the-init-container-gets-the-card-that-kubelet-will-reuse",
         ),
         pytest.param(
             pod(init(), container(millicores=600), container(millicores=600)),
             node(CARD, like=2),
             UNUSED,
             "0 | 0 | 1",
-            id="that-of-the-first-app-container",
+            id="which-is-that-of-the-first-app-container",
         ),
         pytest.param(
             pod(init(millicores=600), sidecar(millicores=600), container(millicores=600)),
             node(CARD, like=2),
             UNUSED,
             "1 | 1 | 0",
-            id="or-of-the-sidecar-that-starts-before-it",
+            id="or-that-of-a-sidecar-that-starts-before-it",
         ),
-        pytest.param(pod(init(2), container(2)), node(CARD, like=3), UNUSED, "0,1 | 0,1", id="all-of-several-cards"),
+        pytest.param(
+            pod(init(2), container(2)),
+            node(CARD, like=3),
+            UNUSED,
+            "0,1 | 0,1",
+            id="all-cards-of-the-init-container-are-reused",
+        ),
         pytest.param(
             pod(init(2), container(), container(2)),
             node(CARD, like=3),
             UNUSED,
             "0,1 | 0 | 0,1",
-            id="what-a-smaller-container-leaves-goes-to-the-next",
+            id="cards-that-a-smaller-container-leaves-go-to-the-next",
         ),
         pytest.param(
             pod(init(millicores=1000), container(millicores=500)),
@@ -86,7 +92,7 @@ CARD = amounts(i915=10, millicores=1000)
             node(amounts(i915=10, millicores=500, memory=5), CARD),
             UNUSED,
             "1 | 0",
-            id="a-pod-that-cannot-follow-is-placed-all-the-same",
+            id="a-pod-that-cannot-follow-the-reuse-is-placed-anyway",
         ),
         pytest.param(
             pod(init(2), sidecar(), container(), single_numa=True),
@@ -104,18 +110,18 @@ def test_init_containers(need: PodNeed, inventory: Inventory, usage: Usage, expe
 @pytest.mark.parametrize(
     ("pool", "given", "expected"),
     [
-        pytest.param((), (3,), True, id="an-empty-pool-leaves-the-choice"),
+        pytest.param((), (3,), True, id="any-cards-with-an-empty-pool"),
         pytest.param((1,), (1, 3), True, id="a-container-that-wants-more-gets-the-whole-pool"),
-        pytest.param((1,), (3,), False, id="and-nothing-instead-of-it"),
-        pytest.param((1, 2), (2,), True, id="one-that-wants-less-gets-some-of-it"),
-        pytest.param((1, 2), (3,), False, id="and-nothing-else"),
+        pytest.param((1,), (3,), False, id="and-no-other-cards-in-its-place"),
+        pytest.param((1, 2), (2,), True, id="a-container-that-wants-fewer-gets-some-of-the-pool"),
+        pytest.param((1, 2), (3,), False, id="and-no-other-card"),
     ],
 )
-def test_what_kubelet_hands_on(pool: tuple[int, ...], given: tuple[int, ...], expected: bool) -> None:
+def test_a_choice_follows_kubelets_reuse(pool: tuple[int, ...], given: tuple[int, ...], expected: bool) -> None:
     assert follows_reuse(cards(*pool), cards(*given)) is expected
 
 
-def test_init_containers_leave_their_cards_in_the_pool_and_others_take_theirs_out() -> None:
+def test_cards_of_init_containers_stay_in_the_pool_and_cards_of_others_leave_it() -> None:
     pool = pool_after(cards(), Role.INIT, cards(1, 2))
     assert pool == cards(1, 2)
     assert pool_after(pool, Role.INIT, cards(1, 2, 3)) == cards(1, 2, 3)

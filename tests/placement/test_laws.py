@@ -1,4 +1,4 @@
-"""What holds for every pod on every node."""
+"""Laws that hold for every pod on every node."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ law = settings(
     max_examples=250, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 Node = tuple[Inventory, Usage]
-balanced_resources = st.sampled_from([None, "millicores", "tiles", "i915", "nothing-of-ours"])
+balanced_resources = st.sampled_from([None, "millicores", "tiles", "i915", "unknown-resource"])
 
 
 def check(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> None:
-    """Everything that any choice must keep."""
+    """Assert every rule that a choice must keep."""
     hands = model.hands_in(need, choice)
     assert len(choice.containers) == len(need.containers)
     for container, one in zip(need.containers, choice.containers, strict=True):
@@ -44,7 +44,7 @@ def check(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> 
 
 
 def check_booking(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> None:
-    """What the choice is booked as is never more than was free."""
+    """Assert that the footprint of the choice is not larger than what was free."""
     held = footprint(need, choice)
     for card, amounts in held.amounts.items():
         booked = usage.amounts.get(card, {})
@@ -55,13 +55,13 @@ def check_booking(need: PodNeed, inventory: Inventory, usage: Usage, choice: Cho
 # contract E6.8, E6.9
 @law
 @given(node=nodes(), need=needs(), balanced=balanced_resources)
-def test_a_pod_is_placed_exactly_if_it_fits_in_some_way(node: Node, need: PodNeed, balanced: str | None) -> None:
+def test_a_pod_is_placed_if_and_only_if_it_fits(node: Node, need: PodNeed, balanced: str | None) -> None:
     agrees_with_brute_force(node, need, balanced)
 
 
 @law
 @given(node=nodes(linked=True), need=needs(linked=True), balanced=balanced_resources)
-def test_a_linked_pod_is_placed_exactly_if_it_fits_in_some_way(node: Node, need: PodNeed, balanced: str | None) -> None:
+def test_a_linked_pod_is_placed_if_and_only_if_it_fits(node: Node, need: PodNeed, balanced: str | None) -> None:
     agrees_with_brute_force(node, need, balanced)
 
 
@@ -88,14 +88,16 @@ def agrees_with_brute_force(node: Node, need: PodNeed, balanced: str | None) -> 
 # contract E6.7
 @law
 @given(node=nodes(), need=needs(init_containers=False), balanced=balanced_resources)
-def test_where_the_original_had_an_answer_it_is_ours(node: Node, need: PodNeed, balanced: str | None) -> None:
+def test_a_pod_that_the_original_places_gets_the_same_cards(node: Node, need: PodNeed, balanced: str | None) -> None:
     as_the_original(node, need, balanced)
 
 
 # contract E6.7
 @law
 @given(node=nodes(linked=True), need=needs(init_containers=False, linked=True), balanced=balanced_resources)
-def test_where_the_original_had_linked_cards_they_are_ours(node: Node, need: PodNeed, balanced: str | None) -> None:
+def test_a_linked_pod_that_the_original_places_gets_the_same_cards(
+    node: Node, need: PodNeed, balanced: str | None
+) -> None:
     as_the_original(node, need, balanced)
 
 
@@ -115,7 +117,7 @@ def as_the_original(node: Node, need: PodNeed, balanced: str | None) -> None:
 
 @law
 @given(node=nodes(), need=needs(init_containers=False))
-def test_what_only_the_search_finds_is_the_first_in_the_order_of_candidates(node: Node, need: PodNeed) -> None:
+def test_the_search_finds_the_first_choice_in_the_order_of_candidates(node: Node, need: PodNeed) -> None:
     inventory, usage = node
     if not need.wants_cards or model.Original(need, inventory, usage, None).answer() is not None:
         return
@@ -131,7 +133,9 @@ def test_what_only_the_search_finds_is_the_first_in_the_order_of_candidates(node
 # contract E6.8
 @law
 @given(node=nodes(), need=needs(), step_limit=st.integers(0, 6))
-def test_a_search_cut_short_never_says_that_a_pod_does_not_fit(node: Node, need: PodNeed, step_limit: int) -> None:
+def test_a_search_that_is_cut_short_never_reports_that_a_pod_does_not_fit(
+    node: Node, need: PodNeed, step_limit: int
+) -> None:
     inventory, usage = node
     answer = place(need, inventory, usage, step_limit=step_limit)
     if isinstance(answer, Choice):

@@ -1,4 +1,4 @@
-"""Which card comes first: natural order, the least used, the preferred one (contract E6.1 to E6.6)."""
+"""The order of cards: natural order, the least used, the preferred one (contract E6.1 to E6.6)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
             node(CARD, like=2),
             booked(amounts(memory=5 * GB)),
             "1",
-            id="two-cards-with-3-GB-free-are-no-card-with-5-GB",
+            id="two-cards-with-3-GB-free-are-not-one-card-with-5-GB",
         ),
         pytest.param(
             pod(container(memory=3 * GB)),
             node(CARD, like=2),
             booked(amounts(memory=5 * GB)),
             "0",
-            id="what-fits-exactly-fits",
+            id="an-exact-fit",
         ),
         pytest.param(
             pod(container(2), container(2)),
@@ -65,14 +65,14 @@ CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
             node(amounts(i915=1, millicores=0), CARD),
             UNUSED,
             "1",
-            id="nor-one-with-0-of-it",
+            id="a-need-of-0-does-not-fit-a-card-with-0-of-the-resource",
         ),
         pytest.param(
             pod(container(millicores=0)),
             node(CARD, like=2),
             booked(amounts(millicores=1001)),
             "1",
-            id="a-card-that-shrank-below-what-is-booked-has-no-room",
+            id="a-card-that-shrank-below-what-is-booked-is-full",
         ),
         pytest.param(pod(container(xe=1)), node(amounts(i915=1, xe=1)), UNUSED, "0", id="any-resource-name"),
         pytest.param(pod(container(), allowed=cards(1, 7)), node(CARD, like=3), UNUSED, "1", id="only-allowed-cards"),
@@ -94,13 +94,13 @@ def test_the_first_usable_card_with_room(need: PodNeed, inventory: Inventory, us
 @pytest.mark.parametrize(
     ("need", "usage", "expected"),
     [
-        pytest.param(pod(container(3)), UNUSED, "2,1,0", id="it-changes-places-with-the-first-card"),
-        pytest.param(pod(container(4)), UNUSED, "2,1,0,3", id="the-others-stay-where-they-are"),
+        pytest.param(pod(container(3)), UNUSED, "2,1,0", id="it-swaps-places-with-the-first-card"),
+        pytest.param(pod(container(4)), UNUSED, "2,1,0,3", id="the-other-cards-keep-their-places"),
         pytest.param(
             pod(container(millicores=500)),
             booked({}, {}, amounts(millicores=600)),
             "1",
-            id="a-full-one-is-passed-over-and-card0-keeps-the-place-it-lost",
+            id="a-full-preferred-card-is-skipped-and-card0-keeps-the-other-place",
         ),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_preferred_card_is_tried_first(need: PodNeed, usage: Usage, expected: 
             UNUSED,
             "millicores",
             False,
-            id="no-say-beside-a-balanced-resource",
+            id="ignored-with-a-balanced-resource",
         ),
         pytest.param(
             pod(container(0)),
@@ -154,7 +154,7 @@ def test_a_preferred_card_is_tried_first(need: PodNeed, usage: Usage, expected: 
         ),
     ],
 )
-def test_whether_the_pod_got_the_preferred_card(
+def test_a_choice_states_if_the_pod_got_the_preferred_card(
     need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | None, expected: bool
 ) -> None:
     choice = place(need, inventory, usage, balanced=balanced)
@@ -179,7 +179,7 @@ def test_whether_the_pod_got_the_preferred_card(
             UNUSED,
             "millicores",
             "0 | 1 | 1",
-            id="what-the-pod-took-so-far-counts",
+            id="amounts-that-the-pod-has-taken-so-far-count",
         ),
         pytest.param(
             pod(container(), container()),
@@ -195,7 +195,7 @@ def test_whether_the_pod_got_the_preferred_card(
             UNUSED,
             "millicores",
             "0",
-            id="the-preferred-card-has-no-say",
+            id="the-preferred-card-is-ignored",
         ),
         pytest.param(
             pod(container()),
@@ -203,7 +203,7 @@ def test_whether_the_pod_got_the_preferred_card(
             booked(amounts(tiles=1), amounts(tiles=2), amounts(tiles=2), tiles={0: {1}, 1: {0, 1}, 2: {0, 1}}),
             "tiles",
             "0",
-            id="of-closed-tiles-only-those-that-nobody-holds-count-again",
+            id="a-closed-tile-that-a-pod-holds-counts-once",
         ),
         pytest.param(
             pod(container()),

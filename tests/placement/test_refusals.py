@@ -1,4 +1,4 @@
-"""Every way to say no, word for word: these sentences are what users see."""
+"""Every refusal, word for word, as users see it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             booked(amounts(memory=4 * GB), amounts(memory=4 * GB)),
             "no-room",
             "no card has 5.0 GB of memory.max free",
-            id="one-resource-short-on-every-card-only-that-is-named",
+            id="only-the-resource-that-is-short-on-every-card-is-named",
         ),
         pytest.param(
             pod(container(memory=9 * GB)),
@@ -75,7 +75,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             booked(amounts(i915=10), FULL),
             "no-room",
             "no card has 1 i915 and 500 millicores free together",
-            id="the-count-resource-is-named-where-it-is-part-of-it",
+            id="the-count-resource-is-named-if-it-is-part-of-the-shortage",
         ),
         pytest.param(
             pod(container(millicores=500)),
@@ -91,7 +91,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             booked(amounts(i915=10, millicores=1000)),
             "no-room",
             "no card has 500 millicores free",
-            id="not-named-beside-another",
+            id="the-count-resource-is-not-named-beside-another",
         ),
         pytest.param(
             pod(container(2, millicores=500)),
@@ -139,7 +139,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             booked({}, FULL),
             "cards-disabled",
             "card0 is disabled by a telemetry label",
-            id="the-card-with-room-is-disabled",
+            id="the-only-card-that-fits-is-disabled",
         ),
         pytest.param(
             pod(container(millicores=500)),
@@ -155,7 +155,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             UNUSED,
             "cards-disabled",
             "card0 is disabled by a telemetry label",
-            id="of-the-disabled-ones-only-those-that-the-pod-could-use",
+            id="only-disabled-cards-that-the-pod-could-use-are-counted",
         ),
         pytest.param(
             pod(container(millicores=500)),
@@ -163,7 +163,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             booked(FULL, FULL),
             "no-room",
             "no card has 500 millicores free",
-            id="a-disabled-card-that-would-not-help-is-not-blamed",
+            id="a-disabled-card-that-would-not-help-is-not-named",
         ),
         pytest.param(
             pod(container(memory=5 * GB), allowed=cards(1)),
@@ -212,7 +212,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             booked({}, {}),
             "cards-disabled",
             "card1 is disabled by a telemetry label",
-            id="two-things-in-the-way-the-one-that-alone-would-help",
+            id="of-two-obstacles-the-one-that-alone-would-help",
         ),
         pytest.param(
             pod(container(millicores=500), allowed=cards(1)),
@@ -220,7 +220,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             booked({}, FULL),
             "allow-list",
             "no card in the allow list has 500 millicores free",
-            id="two-things-in-the-way-the-last-one-to-go",
+            id="of-two-obstacles-that-must-both-go-the-last-one",
         ),
         pytest.param(
             pod(container(2, millicores=500), single_numa=True),
@@ -294,7 +294,7 @@ def test_refusal(need: PodNeed, inventory: Inventory, usage: Usage, kind: str, s
     assert (refusal.kind, str(refusal)) == (kind, sentence)
 
 
-def test_refusals_that_others_give() -> None:
+def test_refusals_that_the_extender_gives() -> None:
     assert (UnknownNode().kind, str(UnknownNode())) == ("unknown-node", "the node is unknown")
     unreadable = UnreadableNeed("i915 and xe in one pod")
     assert (unreadable.kind, str(unreadable)) == ("unreadable-need", "i915 and xe in one pod")
@@ -307,7 +307,7 @@ def all_refusals(kind: type[Refusal] = Refusal) -> list[type[Refusal]]:
     return below if below else [kind]
 
 
-def test_every_reason_has_a_name_of_its_own() -> None:
+def test_every_refusal_has_its_own_kind() -> None:
     assert sorted(refusal.kind for refusal in all_refusals()) == [
         "allow-list",
         "cards-disabled",
@@ -327,7 +327,7 @@ def test_every_reason_has_a_name_of_its_own() -> None:
     ]
 
 
-def test_which_reasons_only_books_per_card_can_see() -> None:
+def test_only_some_refusals_need_books_per_card() -> None:
     assert {refusal.kind for refusal in all_refusals() if not refusal.per_card_books} == {
         "unknown-node",
         "unreadable-need",

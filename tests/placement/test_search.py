@@ -1,4 +1,4 @@
-"""What the greedy answer misses, the search finds; what it cannot know, it says."""
+"""The search finds what first fit misses, and reports when it was cut short."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def card(millicores: int) -> dict[str, int]:
             node(card(1000), card(400)),
             UNUSED,
             "1 | 0",
-            id="the-small-one-makes-way",
+            id="the-small-container-makes-way",
         ),
         pytest.param(
             pod(container(2, millicores=500), container(2, millicores=1000)),
             node(card(1000), card(1000), card(500), card(500)),
             UNUSED,
             "2,3 | 0,1",
-            id="with-both-its-cards",
+            id="a-container-with-two-cards-makes-way",
         ),
         pytest.param(
             pod(container(millicores=300), container(millicores=300), container(millicores=400)),
             node(card(1000), like=2),
             booked(amounts(millicores=300), amounts(millicores=700)),
             "0 | 1 | 0",
-            id="the-first-answer-in-the-order-of-candidates",
+            id="the-first-choice-in-the-order-of-candidates",
         ),
         pytest.param(
             pod(container(millicores=400), container(millicores=1000)),
             node(card(1000), card(400), card(400), card(1000), preferred_card=Card(3)),
             UNUSED,
             "3 | 0",
-            id="which-begins-with-the-preferred-card",
+            id="the-order-begins-with-the-preferred-card",
         ),
     ],
 )
@@ -53,23 +53,23 @@ def test_search(need: PodNeed, inventory: Inventory, usage: Usage, expected: str
     assert placed(need, inventory, usage) == expected
 
 
-def test_cards_that_nothing_tells_apart_cost_one_try() -> None:
+def test_interchangeable_cards_are_tried_once() -> None:
     need = pod(*[container(millicores=600)] * 9)
     answer = place(need, node(card(1000), like=8), UNUSED, step_limit=0)
-    assert isinstance(answer, NotTogether), "scraps of 400 on eight cards are seen without trying"
+    assert isinstance(answer, NotTogether), "remainders of 400 on eight cards are recognized without any step"
     unlike = [container(millicores=amount) for amount in (400, 350, 350, 300, 300, 300)]
     answer = place(pod(*unlike), node(card(500), card(500), card(500), card(500), card(399)), UNUSED, step_limit=9)
     assert isinstance(answer, NotTogether)
 
 
-def test_a_search_that_is_cut_short_says_so() -> None:
+def test_a_search_that_is_cut_short_is_reported() -> None:
     need = pod(container(millicores=400), container(millicores=1000))
     answer = place(need, node(card(1000), card(400)), UNUSED, step_limit=1)
     assert answer == SearchLimitHit(1)
     assert "may still fit" in str(answer)
 
 
-def test_a_pod_with_very_many_containers_is_no_trouble() -> None:
+def test_a_pod_may_have_very_many_containers() -> None:
     need = pod(*[container(millicores=1)] * 1200, container(millicores=500))
     inventory = node(amounts(i915=2000, millicores=1697), amounts(i915=2000, millicores=499))
     answer = placed(need, inventory).split(" | ")

@@ -25,7 +25,7 @@ def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
             node(CARD, like=4, numa_groups=TWO_GROUPS),
             booked({}, amounts(millicores=600)),
             "2 | 2,3",
-            id="the-pod-not-the-container-is-kept-together",
+            id="the-whole-pod-is-kept-together",
         ),
         pytest.param(
             pod(container(), single_numa=True),
@@ -49,21 +49,25 @@ def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
             id="a-node-without-groups-does-not-restrict",
         ),
         pytest.param(
-            pod(container(2)), node(CARD, like=2, numa_groups=groups((0,), (1,))), UNUSED, "0,1", id="only-if-wanted"
+            pod(container(2)),
+            node(CARD, like=2, numa_groups=groups((0,), (1,))),
+            UNUSED,
+            "0,1",
+            id="groups-do-not-matter-to-other-pods",
         ),
         pytest.param(
             pod(container(2), single_numa=True),
             node(CARD, like=4, numa_groups=TWO_GROUPS, preferred_card=Card(3)),
             UNUSED,
             "1,0",
-            id="a-preferred-card-of-another-group-has-changed-places-already",
+            id="a-preferred-card-of-another-group-has-swapped-places-already",
         ),
         pytest.param(
             pod(container(millicores=500), container(millicores=1000), single_numa=True),
             node(amounts(i915=2, millicores=1000), amounts(i915=2, millicores=500), CARD, CARD, numa_groups=TWO_GROUPS),
             UNUSED,
             "2 | 3",
-            id="greedy-in-every-group-before-any-search",
+            id="first-fit-in-every-group-before-any-search",
         ),
         pytest.param(
             pod(container(millicores=500), container(millicores=1000), single_numa=True),

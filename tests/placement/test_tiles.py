@@ -1,4 +1,4 @@
-"""Tiles: as many as asked, open, nobody else's (contract E8.7 to E8.11)."""
+"""The tiles of each card: as many as needed, open, and not of another pod (contract E8.7 to E8.11)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CARD = amounts(i915=10, tiles=4)
             node(CARD, closed_tiles={Card(0): frozenset({0})}),
             booked(amounts(tiles=1), tiles={0: {2}}),
             "0:1+3",
-            id="neither-closed-nor-held-ones",
+            id="no-closed-or-booked-tiles",
         ),
         pytest.param(
             pod(container(tiles=3)),
@@ -49,16 +49,16 @@ CARD = amounts(i915=10, tiles=4)
             node(CARD, closed_tiles={Card(0): frozenset({1})}),
             booked(amounts(tiles=1), tiles={0: {1}}),
             "0:0+2+3",
-            id="a-closed-tile-that-somebody-holds-counts-once",
+            id="a-closed-tile-that-a-pod-holds-counts-once",
         ),
         pytest.param(
             pod(container(tiles=1)),
             node(CARD, like=2),
             booked(amounts(tiles=1), tiles={0: {0, 1, 2, 3}}),
             "1:0",
-            id="a-card-whose-every-tile-is-held-is-full-whatever-its-amounts-say",
+            id="a-card-with-all-tiles-booked-is-full-in-spite-of-its-amounts",
         ),
-        pytest.param(pod(container(tiles=0)), node(CARD), UNUSED, "0", id="no-tiles-asked-none-given"),
+        pytest.param(pod(container(tiles=0)), node(CARD), UNUSED, "0", id="no-tiles-without-a-need-for-tiles"),
         pytest.param(
             pod(init(tiles=2), container(tiles=2), container(tiles=2)),
             node(CARD),
@@ -71,14 +71,14 @@ CARD = amounts(i915=10, tiles=4)
             node(CARD),
             UNUSED,
             "0:3 | 0:0+1+2 | 0:0+1+2",
-            id="but-none-of-a-sidecar-that-runs-beside-it",
+            id="an-init-container-takes-no-tile-of-a-sidecar-that-runs-beside-it",
         ),
         pytest.param(
             pod(init(tiles=4), sidecar(tiles=2), container(tiles=2)),
             node(CARD),
             UNUSED,
             "0:0+1+2+3 | 0:2+3 | 0:0+1",
-            id="a-sidecar-that-starts-later-is-no-hindrance",
+            id="a-sidecar-that-starts-later-does-not-matter",
         ),
     ],
 )
