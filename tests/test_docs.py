@@ -138,9 +138,9 @@ def test_the_reference_has_every_outcome_of_a_response_to_kubelet(outcome: Outco
 
 
 def test_pages_name_exactly_the_events_that_the_code_writes() -> None:
-    written = set(re.findall(r"\"(GPU[A-Z][A-Za-z]+|NoGPU[A-Za-z]+)\"", SOURCES))
+    written = set(re.findall(r"\"((?:No|Invalid)?GPU[A-Z][A-Za-z]+)\"", SOURCES))
     pages = [text for page, text in PAGES.items() if page != "CHANGELOG.md"]
-    named = {event for page in pages for event in re.findall(r"\b(?:No)?GPU[A-Z][a-z][A-Za-z]+\b", page)}
+    named = {event for page in pages for event in re.findall(r"\b(?:No|Invalid)?GPU[A-Z][a-z][A-Za-z]+\b", page)}
     assert written == named
 
 
