@@ -209,7 +209,7 @@ class Decider:
         now: float,
     ) -> PodRefusal:
         seen_by_cards = [
-            name for name, verdict in verdicts.items() if verdict.refusal and verdict.refusal.per_card_books
+            name for name, verdict in verdicts.items() if verdict.refusal and verdict.refusal.only_per_card
         ]
         details: dict[str, tuple[str, ...]] = {}
         for name in seen_by_cards[:MOST_NODES]:

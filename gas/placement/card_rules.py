@@ -45,7 +45,7 @@ class CardsDisabled(Refusal):
     """The pod would fit if the disabled cards were not disabled."""
 
     kind: ClassVar[str] = "cards-disabled"
-    per_card_books: ClassVar[bool] = True
+    only_per_card: ClassVar[bool] = True
 
     disabled: tuple[Card, ...]
 
@@ -59,7 +59,7 @@ class CardsDisabled(Refusal):
 class _ListInTheWay(Refusal):
     """The pod would fit without a list of cards that it names. ``short`` is what the usable cards lack."""
 
-    per_card_books: ClassVar[bool] = True
+    only_per_card: ClassVar[bool] = True
     where: ClassVar[str]
 
     short: Shortage | NotTogether

@@ -17,13 +17,13 @@ from gas.amounts import SortedAmounts, describe, is_bytes
 class Refusal:
     """A node's refusal of a pod; ``str()`` is the sentence for people.
 
-    kind            the reason's name in kebab-case, a label of metrics
-    per_card_books  whether only books per card show this reason; kube-scheduler, which adds up a node's cards, does not
-                    see it
+    kind           the reason's name in kebab-case, a label of metrics
+    only_per_card  True if only accounting per card finds this reason; kube-scheduler, which adds up a node's cards,
+                   does not
     """
 
     kind: ClassVar[str]
-    per_card_books: ClassVar[bool]
+    only_per_card: ClassVar[bool]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class UnknownNode(Refusal):
     """The extender does not know a node of that name."""
 
     kind: ClassVar[str] = "unknown-node"
-    per_card_books: ClassVar[bool] = False
+    only_per_card: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "the node is unknown"
@@ -42,7 +42,7 @@ class PreferredElsewhere(Refusal):
     """The pod fits, but another node can give it the card that telemetry prefers (contract E6.4)."""
 
     kind: ClassVar[str] = "preferred-elsewhere"
-    per_card_books: ClassVar[bool] = False
+    only_per_card: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "another node has the pod's preferred card free"
@@ -53,7 +53,7 @@ class UnreadableNeed(Refusal):
     """The pod's requests or annotations are invalid, so it fits nowhere. ``reason`` is the whole sentence."""
 
     kind: ClassVar[str] = "unreadable-need"
-    per_card_books: ClassVar[bool] = False
+    only_per_card: ClassVar[bool] = False
 
     reason: str
 
@@ -66,7 +66,7 @@ class NoCards(Refusal):
     """The node's labels name no card."""
 
     kind: ClassVar[str] = "no-cards"
-    per_card_books: ClassVar[bool] = False
+    only_per_card: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "the node has no known GPU card"
@@ -77,7 +77,7 @@ class ResourceNotOnNode(Refusal):
     """No card of the node has a resource that the pod names; not even a need of 0 fits there."""
 
     kind: ClassVar[str] = "resource-not-on-node"
-    per_card_books: ClassVar[bool] = False
+    only_per_card: ClassVar[bool] = False
 
     resource: str
 
@@ -90,7 +90,7 @@ class FewerCardsThanWanted(Refusal):
     """One container wants more different cards than the node has."""
 
     kind: ClassVar[str] = "fewer-cards-than-wanted"
-    per_card_books: ClassVar[bool] = True
+    only_per_card: ClassVar[bool] = True
 
     wanted: int
     cards: int
@@ -130,7 +130,7 @@ class NoRoom(Refusal):
     """The cards are too full, or too small."""
 
     kind: ClassVar[str] = "no-room"
-    per_card_books: ClassVar[bool] = True
+    only_per_card: ClassVar[bool] = True
 
     shortage: Shortage
 
@@ -147,7 +147,7 @@ class NotTogether(Refusal):
     """
 
     kind: ClassVar[str] = "not-together"
-    per_card_books: ClassVar[bool] = True
+    only_per_card: ClassVar[bool] = True
 
     containers: int
     amounts: SortedAmounts
@@ -164,7 +164,7 @@ class NoNumaGroup(Refusal):
     """
 
     kind: ClassVar[str] = "numa"
-    per_card_books: ClassVar[bool] = True
+    only_per_card: ClassVar[bool] = True
 
     short: Shortage | None
 
@@ -186,7 +186,7 @@ class NoLinkedPairs(Refusal):
     """
 
     kind: ClassVar[str] = "links"
-    per_card_books: ClassVar[bool] = True
+    only_per_card: ClassVar[bool] = True
 
     pairs: int
     amounts: SortedAmounts
@@ -203,7 +203,7 @@ class NoTimeLeft(Refusal):
     """The node was not evaluated: earlier nodes took all the time that one filter may take."""
 
     kind: ClassVar[str] = "no-time-left"
-    per_card_books: ClassVar[bool] = False
+    only_per_card: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "not evaluated: the time limit was reached on earlier nodes; it will be retried"
@@ -214,7 +214,7 @@ class SearchLimitHit(Refusal):
     """It is not known whether the pod fits: the search stopped before it had tried everything."""
 
     kind: ClassVar[str] = "search-limit-hit"
-    per_card_books: ClassVar[bool] = True
+    only_per_card: ClassVar[bool] = True
 
     steps: int
 

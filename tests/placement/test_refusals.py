@@ -327,8 +327,8 @@ def test_every_refusal_has_its_own_kind() -> None:
     ]
 
 
-def test_only_some_refusals_need_books_per_card() -> None:
-    assert {refusal.kind for refusal in all_refusals() if not refusal.per_card_books} == {
+def test_some_refusals_are_found_only_by_accounting_per_card() -> None:
+    assert {refusal.kind for refusal in all_refusals() if not refusal.only_per_card} == {
         "unknown-node",
         "unreadable-need",
         "no-cards",
@@ -336,7 +336,7 @@ def test_only_some_refusals_need_books_per_card() -> None:
         "preferred-elsewhere",
         "resource-not-on-node",
     }
-    assert SearchLimitHit.per_card_books
+    assert SearchLimitHit.only_per_card
 
 
 @pytest.mark.parametrize(
