@@ -1,4 +1,4 @@
-"""Generates the Python code of kubelet's gRPC services from the proto files beside it: ``make protos``.
+"""Generate the Python code of kubelet's gRPC services from the proto files beside it: ``make protos``.
 
 python -m scripts.kubelet_api           generate the code again from the proto files that lie there
 python -m scripts.kubelet_api --fetch   before that, fetch the proto files of RELEASE (needs Go)
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 RELEASE = "v0.34.4"
-"""Of the Go module k8s.io/kubelet, as Kubernetes 1.34 has it."""
+"""Release of the Go module k8s.io/kubelet, from Kubernetes 1.34."""
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("gas/plugin/kubelet_api")
@@ -26,7 +26,7 @@ PROTOS = {
     PACKAGE / "deviceplugin_v1beta1.proto": "pkg/apis/deviceplugin/v1beta1/api.proto",
     PACKAGE / "podresources_v1.proto": "pkg/apis/podresources/v1/api.proto",
 }
-"""Our file -> the file in the module. Both are called api.proto there, and protobuf knows files by their paths."""
+"""Our file -> the file in the module. There both are called api.proto, and protobuf identifies files by their paths."""
 
 
 class _Method(NamedTuple):
@@ -37,6 +37,7 @@ class _Method(NamedTuple):
 
 
 def main() -> None:
+    """Generate the code, from newly fetched proto files with --fetch."""
     parser = argparse.ArgumentParser(description="Generate the Python code of kubelet's gRPC services.")
     parser.add_argument("--fetch", action="store_true", help=f"fetch the proto files of k8s.io/kubelet {RELEASE} first")
     if parser.parse_args().fetch:
@@ -84,7 +85,7 @@ def generate(into: Path) -> None:
 
 
 def service_types(described: FileDescriptorProto) -> str:
-    """The types of the services, as asyncio sees them: gRPC's own generator writes none."""
+    """Return the type stubs of the services for asyncio, since gRPC's own generator writes none."""
     messages = Path(described.name).stem + "_pb2"
     package = Path(described.name).parent.as_posix().replace("/", ".")
     lines = [

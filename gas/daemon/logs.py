@@ -1,9 +1,9 @@
-"""Log lines on stderr: one event a line, with named fields, as text for people or as JSON for machines.
+"""Log lines on stderr: one event per line with named fields, as text for people or as JSON for machines.
 
-klog's ``-v N`` chooses how much is said:
+klog's ``-v N`` sets the verbosity:
 
     -v 0, 1   INFO      start, ready, bound pods, refused configuration; and every WARNING and ERROR
-    -v 2, 3   VERBOSE   why a pod waits, and the patch that wakes it
+    -v 2, 3   VERBOSE   why a pod waits, and the patch that makes kube-scheduler try it again
     -v 4 up   DEBUG     every decision
 
 Fields come from ``extra``: ``logger.info("bound", extra={"pod": "default/x", "node": "n1"})``.
@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
 VERBOSE = 15
-"""Between INFO and DEBUG; the level of ``-v 2``."""
+"""A level between INFO and DEBUG, which ``-v 2`` shows."""
 
 LogFormat = Literal["text", "json"]
 
@@ -30,9 +30,9 @@ _QUIET = ("asyncio", "hypercorn", "h2", "hpack", "kubernetes", "aiohttp", "grpc"
 
 
 def configure_logging(verbosity: int = 0, log_format: LogFormat = "text", stream: TextIO | None = None) -> None:
-    """Make everything that is logged from now on go to ``stream`` (stderr), in place of what was set up before.
+    """Send everything that is logged from now on to ``stream`` (stderr by default), instead of any earlier place.
 
-    Libraries are heard from WARNING on, whatever the verbosity: their chatter says nothing about decisions.
+    Libraries log from WARNING on, whatever the verbosity: their other messages say nothing about decisions.
     """
     logging.addLevelName(VERBOSE, "VERBOSE")
     handler = logging.StreamHandler(stream or sys.stderr)
@@ -43,17 +43,17 @@ def configure_logging(verbosity: int = 0, log_format: LogFormat = "text", stream
 
 
 def logging_level(verbosity: int) -> int:
-    """klog's ``-v N`` as a level of the logging module."""
+    """Return the level of the logging module for klog's ``-v N``."""
     if verbosity >= 4:
         return logging.DEBUG
     return VERBOSE if verbosity >= 2 else logging.INFO
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-05-04T03:02:01.123Z INFO gas.extender.bind bound pod=default/x node=n1``.
+    """Formatter for lines such as ``2026-05-04T03:02:01.123Z INFO gas.extender.bind bound pod=default/x node=n1``.
 
-    A traceback follows on indented lines, so that every line that begins with a time is one of ours: whatever pods,
-    nodes or clients are called, no text of theirs can begin a line or hide one.
+    A traceback follows on indented lines. Text from outside is escaped, so that no name of a pod, node or client can
+    begin a line or hide one: every line that begins with a time is a log line of this program.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -66,7 +66,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: ``time``, ``level``, ``logger``, ``message``, any ``traceback``, the fields."""
+    """Formatter for one JSON object per line: time, level, logger, message, traceback if any, and the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, Any] = {
@@ -83,7 +83,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def escaped(text: str) -> str:
-    """The text with everything that could move the cursor, begin a line or turn the reading direction made visible."""
+    """Escape the characters that could move the cursor, begin a line or change the reading direction."""
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 

@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command line of gas-configurator."""
 
 from __future__ import annotations
 
@@ -40,14 +40,18 @@ def test_flags_of_the_original_with_one_dash() -> None:
     [
         pytest.param(["-cert=x"], "-cert and -key belong together", id="half a pair"),
         pytest.param(["--serving-cert=x"], "belong together: name all three", id="a third of the serving pair"),
-        pytest.param(["--client-ca=x"], "which is missing", id="an authority of nothing"),
-        pytest.param(["-cert=x", "-key=y", "--client-ca=z", "--cluster-ca"], "name one of them", id="two wishes"),
-        pytest.param(["--undo", "--dry-run"], "--undo cannot be combined with", id="undo to look at"),
+        pytest.param(["--client-ca=x"], "which is missing", id="an authority without a certificate"),
+        pytest.param(
+            ["-cert=x", "-key=y", "--client-ca=z", "--cluster-ca"],
+            "name one of them",
+            id="two ways to get a client certificate",
+        ),
+        pytest.param(["--undo", "--dry-run"], "--undo cannot be combined with", id="undo as a preview"),
         pytest.param(["--undo", "-b=/dev/null"], "needs the directory of the backups", id="undo of nothing"),
         pytest.param(["--url=http://x"], "expected https://HOST:PORT", id="an address without TLS"),
         pytest.param(["--url=https://x:9001/path"], "nothing after it", id="an address with a path"),
         pytest.param(["--url=https://a b:9001"], "expected https://HOST:PORT", id="an address with a space"),
-        pytest.param(["--url=https://x:99999"], "expected https://HOST:PORT", id="a port that cannot be"),
+        pytest.param(["--url=https://x:99999"], "expected https://HOST:PORT", id="a port over the highest"),
         pytest.param(["--san=a,,b"], "with commas between them", id="an empty name"),
         pytest.param(["--san=a\nb"], "with commas between them", id="a name of two lines"),
         pytest.param(["--secret=name"], "NAMESPACE/NAME", id="a Secret without namespace"),
@@ -57,21 +61,23 @@ def test_flags_of_the_original_with_one_dash() -> None:
         pytest.param(["--secret=a/b..c"], "NAMESPACE/NAME", id="a name that no API server takes"),
         pytest.param([f"--secret=a/{'b' * 254}"], "NAMESPACE/NAME", id="a name that is too long"),
         pytest.param(["--kubernetes-version=1.21"], "a release of Kubernetes from 1.22 on", id="an old release"),
-        pytest.param(["--kubernetes-version=new"], "a release of Kubernetes such as", id="no release"),
-        pytest.param(["-m="], "expected a path", id="no path"),
+        pytest.param(
+            ["--kubernetes-version=new"], "a release of Kubernetes such as", id="a version that is not a release"
+        ),
+        pytest.param(["-m="], "expected a path", id="an empty path"),
         pytest.param(["--color=red"], "auto, always or never", id="another colour"),
         pytest.param(["-dryrun"], "did you mean --dry-run?", id="a typo"),
-        pytest.param(["now"], "expected only flags", id="no flag"),
+        pytest.param(["now"], "expected only flags", id="an argument that is not a flag"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_a_sentence(words: list[str], sentence: str) -> None:
+def test_invalid_command_lines_are_refused_with_a_sentence(words: list[str], sentence: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_flags(words)
     assert sentence in str(refused.value)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signal_ends_it_in_order(
+def test_a_signal_stops_it_with_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
     def stopped(*_: object, **__: object) -> None:

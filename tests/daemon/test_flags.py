@@ -59,6 +59,21 @@ def test_values_after_an_equals_sign_or_a_space(dashes: str) -> None:
     assert flags.given == {"file", "n", "loud"}
 
 
+@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
+def test_texts_that_go_takes_for_true(text: str) -> None:
+    assert read_flags(Flags, [f"--loud={text}"]).loud
+
+
+@pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
+def test_texts_that_go_takes_for_false(text: str) -> None:
+    assert not read_flags(Flags, ["--loud", f"--loud={text}"]).loud
+
+
+@pytest.mark.parametrize("value", ["-x", "a=b", "--", "a b"])
+def test_a_value_may_be_any_text(value: str) -> None:
+    assert read_flags(Flags, ["--file", value]) == read_flags(Flags, [f"--file={value}"]) == Flags(file=Path(value))
+
+
 def test_the_last_of_several_wins() -> None:
     assert read_flags(Flags, ["-n=1", "-n=2"]).volume == 2
 
@@ -87,6 +102,12 @@ def test_help(argument: str) -> None:
             "unexpected argument 'b': expected only flags, such as --file=FILE",
             id="a-flag-that-has-its-value",
         ),
+        pytest.param(["--"], "unexpected argument '--': expected only flags, such as --file=FILE", id="two-dashes"),
+        pytest.param(["-"], "unexpected argument '-': expected only flags, such as --file=FILE", id="one-dash"),
+        pytest.param(
+            ["---n=1"], "unexpected argument '---n=1': expected only flags, such as --file=FILE", id="three-dashes"
+        ),
+        pytest.param(["--fil=a"], "unknown flag '--fil', did you mean --file?", id="an-abbreviation"),
         pytest.param(["--file"], "flag --file needs a value, such as --file=FILE", id="no-value"),
         pytest.param(["-n"], "flag -n needs a value, such as -n=N", id="no-value-for-a-letter"),
         pytest.param(

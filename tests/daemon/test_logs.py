@@ -1,3 +1,5 @@
+"""Log lines, as text and as JSON."""
+
 from __future__ import annotations
 
 import io
@@ -29,7 +31,7 @@ def logged(log_format: LogFormat = "text", verbosity: int = 0) -> io.StringIO:
     ("verbosity", "level"),
     [(0, logging.INFO), (1, logging.INFO), (2, VERBOSE), (3, VERBOSE), (4, logging.DEBUG), (10, logging.DEBUG)],
 )
-def test_klogs_levels(verbosity: int, level: int) -> None:
+def test_klog_verbosities(verbosity: int, level: int) -> None:
     assert logging_level(verbosity) == level
 
 
@@ -52,7 +54,7 @@ def test_a_value_with_spaces_quotes_or_nothing_is_quoted() -> None:
     "hostile", ["a\nINFO forged", "a\r\nb", "a\x1b[2Jb", "a\x85b", "a\u2028b", "a\u202eb", "\udc80", "a\tb\x00"]
 )
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_nobodys_text_begins_a_line_or_moves_the_cursor(hostile: str, log_format: LogFormat) -> None:
+def test_text_from_outside_never_begins_a_line_or_moves_the_cursor(hostile: str, log_format: LogFormat) -> None:
     stream = logged(log_format)
     try:
         raise ValueError(hostile)
@@ -87,7 +89,7 @@ def test_a_field_cannot_replace_the_message_of_a_json_line() -> None:
     assert entry["time"] != "no"
 
 
-def test_verbosity_decides_what_is_said() -> None:
+def test_verbosity_decides_what_is_logged() -> None:
     for verbosity, expected in ((0, ["info"]), (2, ["info", "verbose"]), (4, ["info", "verbose", "debug"])):
         stream = logged(verbosity=verbosity)
         log = logging.getLogger("gas.test")
@@ -97,13 +99,13 @@ def test_verbosity_decides_what_is_said() -> None:
         assert [line.split()[-1] for line in stream.getvalue().splitlines()] == expected
 
 
-def test_verbose_has_its_name() -> None:
+def test_the_level_between_info_and_debug_is_called_verbose() -> None:
     stream = logged(verbosity=2)
     logging.getLogger("gas.test").log(VERBOSE, "m")
     assert " VERBOSE gas.test m" in stream.getvalue()
 
 
-def test_libraries_are_heard_from_warning_on() -> None:
+def test_libraries_log_from_warning_on() -> None:
     stream = logged(verbosity=10)
     logging.getLogger("hypercorn").info("chatter")
     logging.getLogger("hypercorn").warning("trouble")

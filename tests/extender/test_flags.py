@@ -53,14 +53,8 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("argv", "field", "value"),
     [
-        pytest.param(["--port", "1"], "port", 1, id="two-dashes-value-apart"),
-        pytest.param(["--port=1"], "port", 1, id="two-dashes-equals"),
-        pytest.param(["-port", "1"], "port", 1, id="one-dash-value-apart"),
-        pytest.param(["-port=1"], "port", 1, id="one-dash-equals"),
-        pytest.param(["--port=1", "-port=2"], "port", 2, id="the-last-wins"),
-        pytest.param(["-v=4"], "verbosity", 4, id="v-equals"),
-        pytest.param(["-v", "4"], "verbosity", 4, id="v-apart"),
-        pytest.param(["--v=4"], "verbosity", 4, id="v-two-dashes"),
+        pytest.param(["--port=1"], "port", 1, id="port"),
+        pytest.param(["-v=4"], "verbosity", 4, id="v"),
         pytest.param(["--kubeConfig", "/k"], "kube_config", "/k", id="kubeConfig"),
         pytest.param(["--cert=/c"], "cert", Path("/c"), id="cert"),
         pytest.param(["--key=/k"], "key", Path("/k"), id="key"),
@@ -71,8 +65,6 @@ def test_defaults() -> None:
         pytest.param(["--leader-elect=true"], "leader_elect", True, id="leader-elect"),
         pytest.param(["--balancedResource", "memory.max"], "balanced_resource", "memory.max", id="balanced"),
         pytest.param(["--balancedResource="], "balanced_resource", None, id="balanced-empty"),
-        pytest.param(["--balancedResource", "-x"], "balanced_resource", "-x", id="a-value-may-begin-with-a-dash"),
-        pytest.param(["--balancedResource=a=b"], "balanced_resource", "a=b", id="a-value-may-hold-equals"),
         pytest.param(["--search-steps=5000"], "search_steps", 5000, id="search-steps"),
         pytest.param(["--metrics-port=0"], "metrics_port", 0, id="any-free-port"),
         pytest.param(["--metrics-address=::1"], "metrics_address", "::1", id="ipv6"),
@@ -88,8 +80,6 @@ def test_defaults() -> None:
         pytest.param(["--lease-namespace=kube-system"], "lease_namespace", "kube-system", id="lease-namespace"),
         pytest.param(["--lease-name=x"], "lease_name", "x", id="lease-name"),
         pytest.param(["--version"], "show_version", True, id="version"),
-        pytest.param(["--help"], "show_help", True, id="help"),
-        pytest.param(["-h"], "show_help", True, id="h"),
     ],
 )
 def test_flag(argv: list[str], field: str, value: Any) -> None:
@@ -99,26 +89,15 @@ def test_flag(argv: list[str], field: str, value: Any) -> None:
     assert all(getattr(flags, name) == getattr(parsed(), name) for name in rest)
 
 
-@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
-def test_go_true(text: str) -> None:
-    assert parsed(f"--enableAllowlist={text}").allowlist
-
-
-@pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
-def test_go_false(text: str) -> None:
-    assert not parsed("--enableAllowlist", f"--enableAllowlist={text}").allowlist
-
-
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
         pytest.param(["--prot=1"], "unknown flag '--prot', did you mean --port?", id="unknown-near"),
         pytest.param(["--kubeconfig=x"], "unknown flag '--kubeconfig', did you mean --kubeConfig?", id="case"),
-        pytest.param(["--xyzzy"], "unknown flag '--xyzzy'", id="unknown"),
-        pytest.param(["--po=1"], "unknown flag '--po'", id="nothing-is-abbreviated"),
-        pytest.param(["--port"], "flag --port needs a value, such as --port=N", id="no-value"),
-        pytest.param(["--port=x"], "flag --port: expected a port, 0 to 65535, found 'x'", id="no-number"),
-        pytest.param(["--port=65536"], "flag --port: expected a port, 0 to 65535, found '65536'", id="no-port"),
+        pytest.param(["--port=x"], "flag --port: expected a port, 0 to 65535, found 'x'", id="text-for-a-number"),
+        pytest.param(
+            ["--port=65536"], "flag --port: expected a port, 0 to 65535, found '65536'", id="over-the-highest-port"
+        ),
         pytest.param(["--port="], "flag --port: expected a port, 0 to 65535, found ''", id="empty-port"),
         pytest.param(["--port=-1"], "flag --port: expected a port, 0 to 65535, found '-1'", id="negative"),
         pytest.param(["--port=٣"], "flag --port: expected a port, 0 to 65535, found '٣'", id="other-digits"),
@@ -126,11 +105,6 @@ def test_go_false(text: str) -> None:
         pytest.param(
             ["--enableAllowlist=yes"], "flag --enableAllowlist: expected true or false, found 'yes'", id="bool"
         ),
-        pytest.param(["--enableAllowlist", "true"], "unexpected argument 'true'", id="boolean-value-apart"),
-        pytest.param(["stray"], "unexpected argument 'stray'", id="stray"),
-        pytest.param(["--", "--port=1"], "unexpected argument '--'", id="two-dashes-alone"),
-        pytest.param(["-"], "unexpected argument '-'", id="one-dash-alone"),
-        pytest.param(["---port=1"], "unexpected argument '---port=1'", id="three-dashes"),
         pytest.param(["--qps=0"], "flag --qps: expected a number over 0, found '0'", id="qps-zero"),
         pytest.param(["--qps=nan"], "flag --qps: expected a number over 0, found 'nan'", id="qps-nan"),
         pytest.param(["--burst=1.5"], "flag --burst: expected a whole number from 1, found '1.5'", id="burst"),
@@ -149,7 +123,7 @@ def test_go_false(text: str) -> None:
         pytest.param(["--shutdown-timeout=1h"], "flag --shutdown-timeout: expected a time such as", id="time"),
     ],
 )
-def test_what_cannot_be_understood_is_one_sentence(argv: list[str], sentence: str) -> None:
+def test_invalid_command_lines_are_refused_with_one_sentence(argv: list[str], sentence: str) -> None:
     with pytest.raises(UsageError) as error:
         parsed(*argv)
     assert str(error.value).startswith(sentence)
@@ -160,7 +134,7 @@ def test_what_cannot_be_understood_is_one_sentence(argv: list[str], sentence: st
 @pytest.mark.parametrize(
     ("argv", "qps", "burst", "warnings"),
     [
-        pytest.param([], None, None, 0, id="without-them-no-limit"),
+        pytest.param([], None, None, 0, id="no-limit-by-default"),
         pytest.param(["--qps=20"], 20.0, 10, 0, id="qps-alone-takes-the-originals-burst"),
         pytest.param(["--burst=20"], 5.0, 20, 0, id="burst-alone-takes-the-originals-qps"),
         pytest.param(["--qps=0.5", "--burst=1"], 0.5, 1, 0, id="both"),
@@ -174,7 +148,7 @@ def test_request_limit(argv: list[str], qps: float | None, burst: int | None, wa
 
 
 # contract E12.5
-def test_klogs_other_flags_are_accepted_and_ignored_with_one_warning() -> None:
+def test_the_other_flags_of_klog_are_ignored_with_one_warning() -> None:
     flags = parsed(
         "-logtostderr",
         "-alsologtostderr=false",

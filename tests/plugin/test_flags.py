@@ -55,11 +55,11 @@ def test_defaults() -> None:
         pytest.param(["-allocation-policy=packed"], "allocation_policy", AllocationPolicy.PACKED, id="policy"),
         pytest.param(["-enable-monitoring"], "enable_monitoring", True, id="monitoring"),
         pytest.param(["-prefix", "/fake"], "prefix", Path("/fake"), id="prefix"),
-        pytest.param(["-shared-dev-num=1000"], "shared_dev_num", 1000, id="as-many-as-kubelet-can-be-told-of"),
+        pytest.param(["-shared-dev-num=1000"], "shared_dev_num", 1000, id="the-maximum"),
         pytest.param(["-bypath=all"], "by_path", ByPath.ALL, id="bypath"),
         pytest.param(["-allow-ids=0x56C0,0x56c1"], "allow_ids", frozenset({"0x56c0", "0x56c1"}), id="allow-ids"),
         pytest.param(["-deny-ids", "0x56c0"], "deny_ids", frozenset({"0x56c0"}), id="deny-ids"),
-        pytest.param(["-resource-manager"], "resource_manager", True, id="resource-manager-as-before"),
+        pytest.param(["-resource-manager"], "resource_manager", True, id="resource-manager"),
         pytest.param(["--node-name=gpu-7"], "node_name", "gpu-7", id="node-name"),
         pytest.param(["--kubelet-dir=/k"], "kubelet_dir", Path("/k"), id="kubelet-dir"),
         pytest.param(["--write-node=nfd"], "write_node", WriteNode.NFD, id="write-node"),
@@ -73,7 +73,6 @@ def test_defaults() -> None:
         pytest.param(["-v=4"], "verbosity", 4, id="v"),
         pytest.param(["--log-format=json"], "log_format", "json", id="log-format"),
         pytest.param(["--version"], "show_version", True, id="version"),
-        pytest.param(["-h"], "show_help", True, id="h"),
     ],
 )
 def test_flag(argv: list[str], field: str, value: Any) -> None:
@@ -96,7 +95,7 @@ def test_monitoring_resources(argv: list[str], monitoring: Monitoring) -> None:
     assert parsed(*argv).monitoring is monitoring
 
 
-def test_an_empty_prefix_is_none_as_with_intels_plugin() -> None:
+def test_an_empty_prefix_is_the_root_directory_as_with_intels_plugin() -> None:
     assert parsed("-prefix=") == parsed("-prefix", "") == parsed()
 
 
@@ -122,16 +121,16 @@ def test_without_the_resource_manager_nothing_is_written_on_the_node() -> None:
         pytest.param(["-logtostderr"], "ignored: --logtostderr; logs go to stderr, see -v and --log-format", id="klog"),
     ],
 )
-def test_flags_that_mean_nothing_are_told(argv: list[str], warning: str) -> None:
+def test_flags_without_effect_give_a_warning(argv: list[str], warning: str) -> None:
     assert parsed(*argv).warnings == (warning,)
 
 
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        pytest.param(["-shared-dev-num=0"], "expected a whole number from 1 to 1000, found '0'", id="no-share"),
+        pytest.param(["-shared-dev-num=0"], "expected a whole number from 1 to 1000, found '0'", id="no-device"),
         pytest.param(
-            ["-shared-dev-num=1001"], "expected a whole number from 1 to 1000, found '1001'", id="many-shares"
+            ["-shared-dev-num=1001"], "expected a whole number from 1 to 1000, found '1001'", id="too-many-devices"
         ),
         pytest.param(["-allocation-policy=x"], "expected none, balanced or packed, found 'x'", id="policy"),
         pytest.param(["-bypath=x"], "expected single, none or all, found 'x'", id="bypath"),
@@ -140,7 +139,7 @@ def test_flags_that_mean_nothing_are_told(argv: list[str], warning: str) -> None
         pytest.param(
             ["-allow-ids=56c0"],
             "flag --allow-ids: expected PCI device ids such as 0x56c0,0x56c1 ('56c0' is not one)",
-            id="no-pci-id",
+            id="malformed-pci-id",
         ),
         pytest.param(["-allow-ids=0x56c0", "-deny-ids=0x56c1"], "exclude each other", id="allowed-and-denied"),
         pytest.param(["--kubelet-dir="], "flag --kubelet-dir: expected the path of a directory, found ''", id="empty"),
@@ -149,7 +148,7 @@ def test_flags_that_mean_nothing_are_told(argv: list[str], warning: str) -> None
         pytest.param(["-shared-dev-nums=2"], "did you mean --shared-dev-num?", id="misspelt"),
     ],
 )
-def test_what_cannot_be_understood(argv: list[str], sentence: str) -> None:
+def test_invalid_command_lines_are_refused(argv: list[str], sentence: str) -> None:
     with pytest.raises(UsageError) as raised:
         parsed(*argv)
     assert sentence in str(raised.value)
