@@ -89,7 +89,7 @@ class Flags(CommandFlags):
 
     program: ClassVar[str] = "gas-configurator"
     summary: ClassVar[str] = (
-        "Configures a kube-scheduler that runs as a static pod on this machine to call the extender, and makes the\n"
+        "Configures a kube-scheduler that runs as a static pod on this machine to call the extender, and makes the "
         "certificates for both."
     )
     ignored: ClassVar[IgnoredFlags] = DEPLOYMENT_FLAGS

@@ -38,43 +38,49 @@ RESOURCES = (
 
 NODE_LABELS = (
     (names.GPU_NUMBERS, "the plugin, NFD, you", "`0.1.2`: the node's cards"),
-    (names.CARDS, "likewise", "`card0.card1`: the same, older"),
+    (names.CARDS, "likewise", "`card0.card1`: the same in an older form"),
     (names.NUMA_GPU_MAP, "likewise", "`0-0.1_1-2.3`: cards by NUMA node"),
     (names.PCI_GROUPS, "likewise", "`0.1_2.3.4`: cards on one board"),
     (names.XE_LINKS, "telemetry, you", "`0.0-1.0_2.0-3.0`: linked tiles"),
 )
 
 TELEMETRY_LABELS = (
-    (names.DISABLE_CARD + "cardN", f"anything, or `{names.WHOLE_PCI_GROUP}`: nothing new starts on the card"),
-    (names.DESCHEDULE_CARD + "cardN", f"anything, or `{names.WHOLE_PCI_GROUP}`: its pods get the deschedule label"),
-    (names.PREFER_CARD, "`cardN`: that card first"),
-    (names.DISABLE_TILE + "cardN_gtM", "anything: the tile is not given out"),
-    (names.DESCHEDULE_TILE + "cardN_gtM", "anything: likewise, and its pods get the deschedule label"),
-    (names.PREFER_TILE + "cardN", "`gtM`: that tile first"),
+    (names.DISABLE_CARD + "cardN", f"any text, or `{names.WHOLE_PCI_GROUP}`: no new container gets the card"),
+    (
+        names.DESCHEDULE_CARD + "cardN",
+        f"any text, or `{names.WHOLE_PCI_GROUP}`: the card's pods get the deschedule label",
+    ),
+    (names.PREFER_CARD, "`cardN`: this card is preferred"),
+    (names.DISABLE_TILE + "cardN_gtM", "any text: no new container gets the tile"),
+    (
+        names.DESCHEDULE_TILE + "cardN_gtM",
+        "any text: no new container gets the tile, and its pods get the deschedule label",
+    ),
+    (names.PREFER_TILE + "cardN", "`gtM`: this tile is preferred"),
 )
 
 NODE_ANNOTATIONS = (
-    (names.CARD_CAPACITY, "the plugin, you", "what single cards have, where they differ"),
-    (decision.RELEASED, "the extender", "nanoseconds since the epoch: cards became free while pods waited"),
+    (names.CARD_CAPACITY, "the plugin, you", "the resources of single cards, if the cards differ"),
+    (decision.RELEASED, "the extender", "when cards became free while pods waited, in nanoseconds since the epoch"),
 )
 
 POD_ANNOTATIONS = (
-    (names.ALLOW, "you", "card names: only these, with --enableAllowlist"),
-    (names.DENY, "you", "card names: none of these, with --enableDenylist"),
-    (names.SAME_GPU, "you", "container names: these share one card"),
-    (names.ALLOCATE_XELINK, "you", "anything: cards in linked pairs"),
-    (names.ALLOCATE_SINGLE_NUMA, "you", "anything: all cards from one NUMA node"),
-    (decision.TIMESTAMP, "the extender", "nanoseconds since the epoch: when it was decided"),
-    (decision.CONTAINER_CARDS, "the extender", "cards of each container: `card0||card1,card2`"),
+    (names.ALLOW, "you", "card names: only these cards are used, with --enableAllowlist"),
+    (names.DENY, "you", "card names: these cards are not used, with --enableDenylist"),
+    (names.SAME_GPU, "you", "container names: these containers share one card"),
+    (names.ALLOCATE_XELINK, "you", "any text: cards are allocated in linked pairs"),
+    (names.ALLOCATE_SINGLE_NUMA, "you", "any text: all cards are from one NUMA node"),
+    (decision.TIMESTAMP, "the extender", "when the cards were decided, in nanoseconds since the epoch"),
+    (decision.CONTAINER_CARDS, "the extender", "the cards of each container: `card0||card1,card2`"),
     (decision.CONTAINER_TILES, "the extender", "their tiles: `card0:gt0+gt1||card1:gt0`"),
-    (decision.INIT_CONTAINER_CARDS, "the extender", "cards of each init container"),
+    (decision.INIT_CONTAINER_CARDS, "the extender", "the cards of each init container"),
     (decision.INIT_CONTAINER_TILES, "the extender", "their tiles"),
     (
         decision.ALLOCATED_CARDS,
         "the plugin",
-        "cards that each container was really given, where that is something else",
+        "the cards that each container really got, if they differ from the decision",
     ),
-    (decision.ALLOCATED_INIT_CARDS, "the plugin", "likewise of each init container"),
+    (decision.ALLOCATED_INIT_CARDS, "the plugin", "the same for init containers"),
 )
 
 
@@ -88,18 +94,18 @@ def page() -> str:
         "",
         "## Resources",
         "",
-        *_table(("resource", "who", "counts"), RESOURCES),
+        *_table(("resource", "used by", "unit"), RESOURCES),
         "",
-        "Any other resource with this prefix is a plain number, booked card by card.",
+        "Any other resource with this prefix is a plain number that is booked card by card.",
         "",
         "## Labels of nodes",
         "",
         *_table(("label", "who writes it", "value"), NODE_LABELS),
         "",
-        f"Values go on in further labels with 2, 3 … at the end of the name; not so `{names.CARDS}`. See"
-        " [longer than 63 characters](nodes.md#longer-than-63-characters).",
+        f"A value that is too long for one label continues in labels whose names end in 2, 3 and so on, except"
+        f" `{names.CARDS}`. See [longer than 63 characters](nodes.md#longer-than-63-characters).",
         "",
-        f"Labels of telemetry, after `{names.TELEMETRY_PREFIX}POLICY/`:",
+        f"Labels that telemetry writes, after the prefix `{names.TELEMETRY_PREFIX}POLICY/`:",
         "",
         *_table(("label", "value and effect"), TELEMETRY_LABELS),
         "",
@@ -150,6 +156,10 @@ def _flags(program: type[CommandFlags]) -> Iterator[str]:
     yield from ("| flag | default | meaning |", "|---|---|---|")
     yield from (f"| {' | '.join(row)} |".replace("|  |", "| |").replace("|  |", "| |") for row in rows)
     yield ""
+    if program.variables:
+        yield from ("| environment variable | meaning |", "|---|---|")
+        yield from (f"| `{name}` | {_escaped(description)} |" for name, description in program.variables.items())
+        yield ""
     ignored = program.ignored
     if names := [f"`--{name}`" for name in (*ignored.switches, *ignored.with_value)]:
         yield from (f"Accepted without effect, with a warning: {', '.join(names)}.", "")

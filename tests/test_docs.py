@@ -144,12 +144,6 @@ def test_pages_name_exactly_the_events_that_the_code_writes() -> None:
     assert written == named
 
 
-def test_the_page_on_the_plugin_has_the_environment_variables() -> None:
-    read = set(re.findall(r"_number\(environ, \"(\w+)\"\)", SOURCES)) | {"NODE_NAME"}
-    assert len(read) > 1
-    assert read <= {row[0] for row in table_rows(PLUGIN)}
-
-
 @pytest.mark.parametrize("resource", [*names.COUNT_RESOURCES, *names.MONITORING_RESOURCES, names.TILES])
 def test_the_page_on_pods_has_the_resource(resource: str) -> None:
     assert f"`{names.PREFIX}{resource}`" in PODS

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
@@ -159,15 +159,16 @@ def _field(default: T, declared: Flag) -> T:
 class CommandFlags:
     """The flags that every program has, and what `read_flags` found beside values.
 
-    program, summary, notes  class attributes: the program's name, and texts before and after the flags in --help
-    ignored                  class attribute: flags that are accepted without effect
-    given                    names of the flags on the command line, without those that are ignored
-    warnings                 sentences about flags on the command line that have no effect
+    program, summary  class attributes: the name of the program, and what it does
+    variables         class attribute: environment variables and their descriptions
+    ignored           class attribute: flags that are accepted without effect
+    given             names of the flags on the command line, without those that are ignored
+    warnings          sentences about flags on the command line that have no effect
     """
 
     program: ClassVar[str]
     summary: ClassVar[str]
-    notes: ClassVar[str] = ""
+    variables: ClassVar[Mapping[str, str]] = {}
     ignored: ClassVar[IgnoredFlags] = IgnoredFlags()
 
     show_version: bool = switch("version", "Print the version and exit.", group="Help")
@@ -269,33 +270,33 @@ def read_flags(flags_class: type[F], argv: Sequence[str]) -> F:
 
 def help_text(flags_class: type[CommandFlags], width: int = 100) -> str:
     """Return what --help prints."""
-    notes = f"\n{flags_class.notes}\n" if flags_class.notes else ""
-    return (
-        f"Usage: {flags_class.program} [flags]\n\n{flags_class.summary}\n\n"
-        "A flag takes one dash or two, and its value after = or a space. A boolean takes a value only after =.\n"
-        + "\n".join(_flag_lines(flags_of(flags_class), width))
-        + f"\n{notes}"
-    )
-
-
-def _flag_lines(flags: Sequence[Flag], width: int) -> Iterator[str]:
-    indent = " " * 28
+    lines = [
+        f"Usage: {flags_class.program} [flags]",
+        "",
+        textwrap.fill(flags_class.summary, width),
+        "",
+        "A flag takes one dash or two, and its value after = or a space. A boolean takes a value only after =.",
+    ]
     group = ""
-    for each in flags:
+    for each in flags_of(flags_class):
         if each.group != group:
             group = each.group
-            yield f"\n{group}:"
-        left = f"  {each.dashed} {each.placeholder}".rstrip().ljust(26)
+            lines += ["", f"{group}:"]
         default = "" if each.default_in_words in ("", "false") else f" Default: {each.default_in_words}"
-        text = textwrap.fill(
-            each.description + default,
-            width,
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-        yield (left + "  " if len(left) <= 26 else f"{left}\n{indent}") + text.lstrip()
+        lines += _help_lines(f"{each.dashed} {each.placeholder}".rstrip(), each.description + default, width)
+    if flags_class.variables:
+        lines += ["", "Environment variables:"]
+        for name, description in flags_class.variables.items():
+            lines += _help_lines(name, description, width)
+    return "\n".join(lines)
+
+
+def _help_lines(name: str, description: str, width: int) -> list[str]:
+    column = 28
+    text = textwrap.wrap(description, width - column, break_on_hyphens=False, break_long_words=False)
+    left = f"  {name}"
+    first = [left] if len(left) > column - 2 else [left.ljust(column) + text.pop(0)]
+    return [*first, *(" " * column + line for line in text)]
 
 
 def _next_argument(arguments: Iterator[str], read: Flag) -> str:

@@ -24,7 +24,7 @@ class Flags(CommandFlags):
 
     program: ClassVar[str] = "gas doctor"
     summary: ClassVar[str] = (
-        "Checks a cluster, reports what GPU scheduling still needs, each with the command that fixes it, and changes\n"
+        "Checks a cluster, reports what GPU scheduling still needs, each with the command that fixes it, and changes "
         "nothing. Exit code 0: all checks passed; 1: a check failed; 2: something could not be checked."
     )
 

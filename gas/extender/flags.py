@@ -34,7 +34,7 @@ class Flags(DaemonFlags):
 
     program: ClassVar[str] = "gas-extender"
     summary: ClassVar[str] = (
-        "Keeps track of the GPUs that pods hold, card by card, tells kube-scheduler which nodes have room for a pod,\n"
+        "Keeps track of the GPUs that pods hold, card by card, tells kube-scheduler which nodes have room for a pod, "
         "and binds the pod to cards."
     )
 
@@ -100,7 +100,7 @@ class Flags(DaemonFlags):
         DEFAULT_NAMES,
         "NAME,…",
         f"Vocabularies in which pods may ask for GPUs, in the order in which they are tried. Known: {KNOWN_NAMES}. "
-        "Give gas-plugin the same.",
+        "Set the same for gas-plugin.",
         group="Vocabularies",
     )
 

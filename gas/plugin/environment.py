@@ -1,46 +1,65 @@
-"""What administrators tell the plugin in environment variables, under the names that Intel's plugin gave them."""
+"""The environment variables of the plugin, under the names that Intel's plugin gave them."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.card_facts import MOST_MEMORY
 from gas.errors import GasError
 
+Number = TypeVar("Number", int, int | None)
+
 
 class MalformedVariable(GasError):
-    """The variable holds no whole number."""
+    """The value of a variable is not a whole number."""
 
     def __init__(self, name: str, reason: MalformedQuantity) -> None:
         super().__init__(f"environment variable {name}: {reason}")
 
 
+def _variable(name: str, default: Number, description: str) -> Number:
+    """Declare a variable as a field of `Environment`."""
+    return dataclasses.field(default=default, metadata={"name": name, "description": description})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The variables' meaning.
+    """The values of the variables."""
 
-    memory_override     GPU_MEMORY_OVERRIDE: bytes of a card whose memory cannot be read; None when not set
-    memory_reserved     GPU_MEMORY_RESERVED: bytes of a card that are kept from pods
-    pci_grouping_level  GPU_PCI_GROUPING_LEVEL: how many folders cards of one PCI group share; 0: no groups
-    """
+    memory_override: int | None = _variable(
+        "GPU_MEMORY_OVERRIDE", None, "Memory of each card whose memory cannot be read from sysfs, in bytes."
+    )
+    memory_reserved: int = _variable(
+        "GPU_MEMORY_RESERVED",
+        0,
+        "Memory of each card that pods do not get, in bytes. It is subtracted from what sysfs says, never from the "
+        "override.",
+    )
+    pci_grouping_level: int = _variable(
+        "GPU_PCI_GROUPING_LEVEL",
+        0,
+        "How many directories the sysfs paths of cards in one group of the label pci-groups share, counted from the "
+        "one that begins with pci. If it is not set, there is no such label.",
+    )
 
-    memory_override: int | None = None
-    memory_reserved: int = 0
-    pci_grouping_level: int = 0
+
+VARIABLES: Mapping[str, str] = {
+    field.metadata["name"]: field.metadata["description"] for field in dataclasses.fields(Environment)
+}
+"""The description of each variable, by name."""
 
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
-    """The variables; an empty one counts as not set, and numbers may be Kubernetes quantities (``16Gi``).
+    """Return the values. An empty variable counts as not set, and numbers may be Kubernetes quantities (``16Gi``).
 
-    Raises MalformedVariable. An override of 0 is none: a card without memory needs no number.
+    Raises MalformedVariable. A value of 0 is the same as none, for every variable.
     """
-    return Environment(
-        memory_override=_number(environ, "GPU_MEMORY_OVERRIDE") or None,
-        memory_reserved=_number(environ, "GPU_MEMORY_RESERVED"),
-        pci_grouping_level=_number(environ, "GPU_PCI_GROUPING_LEVEL"),
-    )
+    numbers = {field.name: _number(environ, field.metadata["name"]) for field in dataclasses.fields(Environment)}
+    return Environment(**{name: number for name, number in numbers.items() if number})
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

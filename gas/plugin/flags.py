@@ -17,6 +17,7 @@ from gas.plugin.devices.cdi_file import DEFAULT_PATH as CDI_FILE
 from gas.plugin.devices.container_answer import ByPath, Cdi
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.pci_ids import parse_pci_ids
+from gas.plugin.environment import VARIABLES
 from gas.plugin.node.nfd_file import DEFAULT_PATH as NFD_FILE
 from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
 from gas.vocabulary import Vocabulary
@@ -63,11 +64,10 @@ class Flags(DaemonFlags):
     summary: ClassVar[str] = (
         "Gives each container exactly the Intel GPUs that were chosen for it, and describes the GPUs on the node."
     )
-    notes: ClassVar[str] = (
-        "Environment: NODE_NAME, GPU_MEMORY_OVERRIDE (bytes of a card whose memory cannot be read),\n"
-        "GPU_MEMORY_RESERVED (bytes of each card that pods do not get), GPU_PCI_GROUPING_LEVEL (number of leading\n"
-        "directories of their sysfs paths that the cards of one PCI group share)."
-    )
+    variables: ClassVar[Mapping[str, str]] = {
+        "NODE_NAME": "Name of the node, unless --node-name is given.",
+        **VARIABLES,
+    }
 
     shared_dev_num: int = flag(
         "shared-dev-num",
@@ -123,7 +123,7 @@ class Flags(DaemonFlags):
         DEFAULT_NAMES,
         "NAME,…",
         f"Vocabularies in which pods may ask for GPUs, in the order in which they are tried. Known: {KNOWN_NAMES}. "
-        "Give gas-extender the same.",
+        "Set the same for gas-extender.",
         group="Vocabularies",
     )
 
