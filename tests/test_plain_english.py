@@ -50,9 +50,6 @@ UNFINISHED = (
     "deploy",
     "tests",
     "examples",
-    "README.md",
-    "CHANGELOG.md",
-    "docs",
     "Containerfile",
     "Makefile",
 )
