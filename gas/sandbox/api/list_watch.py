@@ -195,23 +195,23 @@ class WatchOptions:
     seconds: float = 2700
 
 
-class _Bell:
+class _Wakeup:
     """Wakes one watch after any write, and when the server stops."""
 
     def __init__(self, storage: Storage, stopping: asyncio.Event) -> None:
-        self._rung = asyncio.Event()
-        self._unlisten = storage.listen(self._rung.set)
+        self._written = asyncio.Event()
+        self._unlisten = storage.listen(self._written.set)
         self._stopping = stopping
 
-    async def rung(self, seconds: float) -> bool:
+    async def wait(self, seconds: float) -> bool:
         """Wait for a write, at most ``seconds``. Return False if the server stops."""
-        waits = [asyncio.ensure_future(self._rung.wait()), asyncio.ensure_future(self._stopping.wait())]
+        waits = [asyncio.ensure_future(self._written.wait()), asyncio.ensure_future(self._stopping.wait())]
         try:
             await asyncio.wait(waits, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
-        self._rung.clear()
+        self._written.clear()
         return not self._stopping.is_set()
 
     def close(self) -> None:
@@ -233,7 +233,7 @@ async def watch_lines(
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + options.seconds
-    bell = _Bell(storage, stopping)
+    wakeup = _Wakeup(storage, stopping)
     try:
         yield b""
         sent = int(options.version or 0)
@@ -262,10 +262,10 @@ async def watch_lines(
                     yield _bookmark_line(kind, seen)
             if clock() >= deadline:
                 return
-            if not await bell.rung(min(deadline, bookmark_at) - clock()):
+            if not await wakeup.wait(min(deadline, bookmark_at) - clock()):
                 return
     finally:
-        bell.close()
+        wakeup.close()
 
 
 def _next_bookmark(now: float, deadline: float, every: float) -> float:

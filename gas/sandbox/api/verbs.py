@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,100 +28,6 @@ from gas.sandbox.api.validation import (
     read_metadata,
     with_defaults,
 )
-
-
-def check_binding(name: str, binding: dict[str, Any]) -> None:
-    """Raise ApiFailure if the Binding names another pod or does not name a node."""
-    if (binding.get("metadata") or {}).get("name") != name:
-        raise bad_request("name in URL does not match name in Binding object")
-    target = binding.get("target") or {}
-    if target.get("kind", "Node") not in ("Node", ""):
-        supported = 'supported values: "Node", "<empty>"'
-        raise ApiFailure(500, "", f'target.kind: Unsupported value: "{target["kind"]}": {supported}')
-    if not target.get("name"):
-        raise ApiFailure(500, "", "target.name: Required value")
-
-
-def bound(pod: Value, binding: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """Return the bound pod: with its node and with the annotations of the Binding.
-
-    Raises ApiFailure (409) if the UID differs, or if the pod is already bound or is being deleted.
-    """
-    metadata, name = pod["metadata"], pod["metadata"]["name"]
-    for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        wanted = binding["metadata"].get(field)
-        if wanted and wanted != metadata[field]:
-            raise conflict(
-                PODS,
-                name,
-                f"StorageError: invalid object, Code: 4, Key: /registry/pods/{metadata['namespace']}/{name}, "
-                f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {word} in precondition: {wanted}, "
-                f"{word} in object meta: {metadata[field]}",
-            )
-    if "deletionTimestamp" in metadata:
-        raise conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host", "binding")
-    if node := pod["spec"].get("nodeName"):
-        raise conflict(PODS, name, f'pod {name} is already assigned to node "{node}"', "binding")
-    annotations = {**metadata.get("annotations", {}), **(binding["metadata"].get("annotations") or {})}
-    condition = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": timestamp(now),
-    }
-    others = [other for other in pod["status"].get("conditions", []) if other["type"] != "PodScheduled"]
-    return {
-        **pod,
-        "metadata": {**metadata, **({"annotations": annotations} if annotations else {})},
-        "spec": {**pod["spec"], "nodeName": binding["target"]["name"]},
-        "status": {**pod["status"], "conditions": [*others, condition]},
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """An object that is being deleted. ``final``: it can be removed at once."""
-
-    value: dict[str, Any]
-    final: bool
-
-
-def marked_for_deletion(kind: Kind, value: Value, grace: int | None, now: datetime) -> Marked | None:
-    """Return the object with the marks of its deletion; None if it already ends no later than this request wants.
-
-    grace  grace period in seconds, as requested; None means the pod's own. It is 0 for pods without a node and for
-           pods that have ended.
-    """
-    if kind is not PODS:
-        return Marked(dict(value), final=True)
-    metadata, spec = value["metadata"], value["spec"]
-    seconds = spec.get("terminationGracePeriodSeconds", 30) if grace is None else max(grace, 0)
-    if not spec.get("nodeName") or value["status"].get("phase") in ("Succeeded", "Failed"):
-        seconds = 0
-    asked = now
-    if "deletionTimestamp" in metadata:
-        running = metadata["deletionGracePeriodSeconds"]
-        if seconds >= running > 0:
-            return None
-        asked = read_timestamp(metadata["deletionTimestamp"]) - timedelta(seconds=running)
-    marks = {
-        "deletionTimestamp": timestamp(asked + timedelta(seconds=seconds)),
-        "deletionGracePeriodSeconds": seconds,
-    }
-    if "deletionTimestamp" not in metadata:
-        marks["generation"] = metadata.get("generation", 1) + 1
-    return Marked({**value, "metadata": {**metadata, **marks}}, final=seconds == 0)
-
-
-def is_finished(value: Value) -> bool:
-    """Return whether a deletion is complete: the object has neither a grace period nor a finalizer left."""
-    metadata = value["metadata"]
-    return (
-        "deletionTimestamp" in metadata
-        and metadata.get("deletionGracePeriodSeconds", 0) == 0
-        and not metadata.get("finalizers")
-    )
-
 
 Object = dict[str, Any]
 
@@ -176,8 +81,8 @@ class Api:
             raise bad_request(
                 f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
             )
-        if (uid := metadata.get("uid")) and uid != before.value["metadata"]["uid"]:
-            raise conflict(kind, name, _uid_precondition(uid, before))
+        if (wanted := metadata.get("uid")) and wanted != (uid := before.value["metadata"]["uid"]):
+            raise conflict(kind, name, _failed_precondition(f"{kind.plural}/{before.key}", "UID", wanted, uid))
         if not kind.blind_update and not metadata.get("resourceVersion"):
             message = "Invalid value: 0: must be specified for an update"
             raise invalid(kind, name, [Cause("metadata.resourceVersion", message)])
@@ -229,20 +134,20 @@ class Api:
             )
             raise conflict(kind, name, why)
         seconds = options.get("gracePeriodSeconds")
-        marked = marked_for_deletion(kind, before.value, grace if seconds is None else seconds, self._now())
-        if marked is None:
-            return before
         if kind is not PODS:
             self.storage.remove(kind.plural, before.key)
             return None
-        after = self.storage.put(kind.plural, before.key, marked.value)
-        return self.storage.remove(kind.plural, before.key) if is_finished(after.value) else after
+        marked = _marked_for_deletion(before.value, grace if seconds is None else seconds, self._now())
+        if marked is None:
+            return before
+        after = self.storage.put(kind.plural, before.key, marked)
+        return self.storage.remove(kind.plural, before.key) if _is_finished(after.value) else after
 
     def bind(self, namespace: str, name: str, binding: Object) -> None:
         """Set a pod's node and copy the annotations of the Binding to the pod, in one write."""
-        check_binding(name, binding)
+        _check_binding(name, binding)
         pod = self.get(PODS, namespace, name)
-        self.storage.put(PODS.plural, pod.key, bound(pod.value, binding, self._now()))
+        self.storage.put(PODS.plural, pod.key, _bound(pod.value, binding, self._now()))
 
     def _replace(self, kind: Kind, before: Stored, sent: Object, subresource: str) -> Stored:
         name, old = before.value["metadata"]["name"], before.value["metadata"]
@@ -259,7 +164,7 @@ class Api:
             causes += pod_update_causes(dict(before.value), after)
         _refuse_if(kind, name, causes)
         stored = self.storage.put(kind.plural, before.key, after)
-        return self.storage.remove(kind.plural, before.key) if is_finished(stored.value) else stored
+        return self.storage.remove(kind.plural, before.key) if _is_finished(stored.value) else stored
 
 
 def _key(namespace: str | None, name: str) -> str:
@@ -282,9 +187,86 @@ def _refuse_if(kind: Kind, name: str, causes: list[Cause]) -> None:
         raise invalid(kind, name, causes)
 
 
-def _uid_precondition(wanted: str, before: Stored) -> str:
+def _failed_precondition(key: str, word: str, wanted: str, found: str) -> str:
     return (
-        f"StorageError: invalid object, Code: 4, Key: /registry/{before.plural}/{before.key}, ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, "
-        f"UID in object meta: {before.value['metadata']['uid']}"
+        f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
+    )
+
+
+def _check_binding(name: str, binding: dict[str, Any]) -> None:
+    """Raise ApiFailure if the Binding names another pod or does not name a node."""
+    if (binding.get("metadata") or {}).get("name") != name:
+        raise bad_request("name in URL does not match name in Binding object")
+    target = binding.get("target") or {}
+    if target.get("kind", "Node") not in ("Node", ""):
+        supported = 'supported values: "Node", "<empty>"'
+        raise ApiFailure(500, "", f'target.kind: Unsupported value: "{target["kind"]}": {supported}')
+    if not target.get("name"):
+        raise ApiFailure(500, "", "target.name: Required value")
+
+
+def _bound(pod: Value, binding: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """Return the bound pod: with its node and with the annotations of the Binding.
+
+    Raises ApiFailure (409) if the UID differs, or if the pod is already bound or is being deleted.
+    """
+    metadata, name = pod["metadata"], pod["metadata"]["name"]
+    for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        wanted = binding["metadata"].get(field)
+        if wanted and wanted != metadata[field]:
+            key = f"pods/{metadata['namespace']}/{name}"
+            raise conflict(PODS, name, _failed_precondition(key, word, wanted, metadata[field]))
+    if "deletionTimestamp" in metadata:
+        raise conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host", "binding")
+    if node := pod["spec"].get("nodeName"):
+        raise conflict(PODS, name, f'pod {name} is already assigned to node "{node}"', "binding")
+    annotations = {**metadata.get("annotations", {}), **(binding["metadata"].get("annotations") or {})}
+    condition = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": timestamp(now),
+    }
+    others = [other for other in pod["status"].get("conditions", []) if other["type"] != "PodScheduled"]
+    return {
+        **pod,
+        "metadata": {**metadata, **({"annotations": annotations} if annotations else {})},
+        "spec": {**pod["spec"], "nodeName": binding["target"]["name"]},
+        "status": {**pod["status"], "conditions": [*others, condition]},
+    }
+
+
+def _marked_for_deletion(pod: Value, grace: int | None, now: datetime) -> dict[str, Any] | None:
+    """Return the pod with the marks of its deletion; None if it already ends no later than this request wants.
+
+    grace  grace period in seconds, as requested; None means the pod's own. It is 0 for pods without a node and for
+           pods that have ended.
+    """
+    metadata, spec = pod["metadata"], pod["spec"]
+    seconds = spec.get("terminationGracePeriodSeconds", 30) if grace is None else max(grace, 0)
+    if not spec.get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
+        seconds = 0
+    asked = now
+    if "deletionTimestamp" in metadata:
+        running = metadata["deletionGracePeriodSeconds"]
+        if seconds >= running > 0:
+            return None
+        asked = read_timestamp(metadata["deletionTimestamp"]) - timedelta(seconds=running)
+    marks = {
+        "deletionTimestamp": timestamp(asked + timedelta(seconds=seconds)),
+        "deletionGracePeriodSeconds": seconds,
+    }
+    if "deletionTimestamp" not in metadata:
+        marks["generation"] = metadata.get("generation", 1) + 1
+    return {**pod, "metadata": {**metadata, **marks}}
+
+
+def _is_finished(value: Value) -> bool:
+    """Return whether a deletion is complete: the object has neither a grace period nor a finalizer left."""
+    metadata = value["metadata"]
+    return (
+        "deletionTimestamp" in metadata
+        and metadata.get("deletionGracePeriodSeconds", 0) == 0
+        and not metadata.get("finalizers")
     )

@@ -24,7 +24,7 @@ from gas.sandbox.kubelet.device_manager import (
     write_checkpoint,
 )
 from gas.sandbox.kubelet.device_plugins import DevicePlugins, PluginFailed
-from gas.sandbox.kubelet.pod_lifecycle import PodLifecycle, PodWriter, refused_status, retry
+from gas.sandbox.kubelet.pod_lifecycle import PodLifecycle, PodWriter, rejected_status, retry
 from gas.sandbox.kubelet.pod_resources import PodResourcesServer, allocatable_resources, pod_resources
 
 _NODE_RESOURCES = {"cpu": "1000", "memory": "4000Gi", "pods": "1000"}
@@ -79,7 +79,7 @@ class NodeStatusWriter:
             await asyncio.sleep(every)
 
 
-_REFUSED = "UnexpectedAdmissionError"
+_REJECTED = "UnexpectedAdmissionError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ class Kubelet:
         self._changes: asyncio.Queue[_Change] = asyncio.Queue()
         self._turn = asyncio.Lock()
         self._active: dict[str, Object] = {}
-        self._lives: dict[str, asyncio.Task[None]] = {}
-        self._refused: set[str] = set()
+        self._pod_tasks: dict[str, asyncio.Task[None]] = {}
+        self._rejected: set[str] = set()
         self._ending: set[str] = set()
         self._restarting = True
 
@@ -182,30 +182,30 @@ class Kubelet:
             return
         if uid in self._active:
             self._active[uid] = pod
-        elif uid not in self._lives and uid not in self._refused and not _is_over(pod):
+        elif uid not in self._pod_tasks and uid not in self._rejected and not _is_over(pod):
             await self._admit(pod)
         if "deletionTimestamp" not in pod["metadata"] or uid in self._ending:
             return
-        if uid in self._lives:
+        if uid in self._pod_tasks:
             self._ending.add(uid)
-            self._end_life(uid)
-            self._lives[uid] = self._tasks.create_task(self._lifecycle.stop(pod))
+            self._cancel_task(uid)
+            self._pod_tasks[uid] = self._tasks.create_task(self._lifecycle.stop(pod))
         elif _is_over(pod):
             self._ending.add(uid)
-            self._lives[uid] = self._tasks.create_task(self._writer.delete(pod))
+            self._pod_tasks[uid] = self._tasks.create_task(self._writer.delete(pod))
 
     def _remove(self, uid: str) -> None:
         """Forget a pod that is gone from the API. Its devices are free at once, even if its containers still stop."""
         seconds = self._pace.stop if self._active.pop(uid, None) is not None else 0
         asyncio.get_running_loop().call_later(seconds, self.containers.forget, uid)
-        self._end_life(uid)
+        self._cancel_task(uid)
         self._ending.discard(uid)
-        self._refused.discard(uid)
+        self._rejected.discard(uid)
         self._events.forget(uid)
 
-    def _end_life(self, uid: str) -> None:
-        if (life := self._lives.pop(uid, None)) is not None:
-            life.cancel()
+    def _cancel_task(self, uid: str) -> None:
+        if (task := self._pod_tasks.pop(uid, None)) is not None:
+            task.cancel()
 
     async def _admit(self, pod: Object) -> None:
         """Allocate devices and run the pod, or reject it for good."""
@@ -222,18 +222,18 @@ class Kubelet:
             )
         except (NoDevices, PluginFailed) as failure:
             del self._active[uid]
-            self._refused.add(uid)
+            self._rejected.add(uid)
             self.containers.stop(uid)
             message = f"Pod was rejected: Allocate failed due to {failure}, which is unexpected"
-            self._tasks.create_task(self._refuse(pod, message))
+            self._tasks.create_task(self._reject(pod, message))
         else:
-            self._lives[uid] = self._tasks.create_task(self._lifecycle.run(pod))
+            self._pod_tasks[uid] = self._tasks.create_task(self._lifecycle.run(pod))
         finally:
             write_checkpoint(self._checkpoint, self._state)
 
-    async def _refuse(self, pod: Object, message: str) -> None:
-        await self._writer.set_status(pod, refused_status(_REFUSED, message))
-        await retry(lambda: self._events.record(pod, "Warning", _REFUSED, message))
+    async def _reject(self, pod: Object, message: str) -> None:
+        await self._writer.set_status(pod, rejected_status(_REJECTED, message))
+        await retry(lambda: self._events.record(pod, "Warning", _REJECTED, message))
 
     async def _torn_down(self, uid: str) -> None:
         async with self._turn:

@@ -40,7 +40,7 @@ def pod_status(pod: Object, containers: Containers, phase: str) -> Object:
     }
 
 
-def refused_status(reason: str, message: str) -> Object:
+def rejected_status(reason: str, message: str) -> Object:
     """Return the status of a pod that kubelet rejected: failed for good, without container statuses."""
     return {"phase": "Failed", "reason": reason, "message": message, "startTime": _now()}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.api.client import ApiClient, EventRecorder, Mirror, Object
+from gas.sandbox.api.client import ApiClient, EventRecorder, Mirror, Object, event_note
 from gas.sandbox.api.kinds import NODES as KIND
 from gas.sandbox.api.server import ApiServer
 from tests.sandbox.objects import PATIENCE, PODS, node, pod
@@ -122,3 +122,8 @@ async def test_a_removed_event_is_written_again_the_next_time(client: ApiClient)
     await client.delete(f"{EVENTS}/{event['metadata']['name']}")
     await _record(recorder, created, "no", "no")
     assert await _told(client) == [("no", 1)]
+
+
+def test_an_event_is_shortened_to_1024_characters() -> None:
+    assert event_note("x" * 1024) == "x" * 1024
+    assert event_note("x" * 1025) == "x" * 1020 + " ..."

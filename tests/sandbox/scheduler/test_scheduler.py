@@ -13,7 +13,7 @@ import pytest
 from gas.sandbox.api.client import ApiClient, WatchEvent
 from gas.sandbox.api.server import ApiServer
 from gas.sandbox.scheduler.queue import SchedulingQueue
-from gas.sandbox.scheduler.scheduler import Scheduler
+from gas.sandbox.scheduler.scheduler import Scheduler, waiting_sentence
 from tests.sandbox.objects import I915, PODS, node, phase, pod, until, until_true
 from tests.sandbox.scheduler.scripted_extender import ScriptedExtender, serving
 
@@ -248,3 +248,21 @@ async def test_scheduling_continues_after_the_api_server_was_away(
     created = await client.post(PODS, pod("q"))
     assert phase(created) == "Pending"
     assert _node(await until(client, "q", _node)) == "n1"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reasons", "sentence"),
+    [
+        pytest.param(
+            3,
+            ["no card has 5.0 GB free", "Insufficient gpu.intel.com/i915", "no card has 5.0 GB free"],
+            "0/3 nodes are available: 1 Insufficient gpu.intel.com/i915, 2 no card has 5.0 GB free.",
+            id="equal-reasons-are-counted",
+        ),
+        pytest.param(0, [], "0/0 nodes are available.", id="no-nodes"),
+        pytest.param(1, ["Insufficient a", "Insufficient b"], "0/1 nodes are available: 1 Insufficient a, "
+                     "1 Insufficient b.", id="two-reasons-of-one-node"),
+    ],
+)  # fmt: skip
+def test_reasons_are_counted_in_one_sentence(nodes: int, reasons: list[str], sentence: str) -> None:
+    assert waiting_sentence(nodes, reasons) == sentence
