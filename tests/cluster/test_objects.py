@@ -137,6 +137,7 @@ async def bind(api: ApiServer, name: str = "web-0") -> None:
     )
 
 
+# contract E11.2, E11.3
 async def test_bind_sets_node_and_annotations_of_the_pod_with_this_uid_in_one_write(tmp_path: Path) -> None:
     async with ScriptedServer(answer(201)) as server, connected(server, tmp_path) as api:
         await bind(api)

@@ -109,6 +109,7 @@ def test_pod_monitors_name_ports_that_are_there() -> None:
             assert endpoint["port"] in ports_of(workload)
 
 
+# contract E14.1
 def test_what_the_original_cannot_change_is_as_it_was() -> None:
     """Names, and the selector, which nobody can change in a Deployment that exists."""
     assert EXTENDER["metadata"]["name"] == "gpu-aware-scheduling"

@@ -12,6 +12,7 @@ from tests.plugin.pods_for_plugin import decided, node_pod
 FLAT, COMPOSITE, COMBINED = "FLAT", "COMPOSITE", "COMBINED"
 
 
+# contract P4.1 to P4.3
 @pytest.mark.parametrize(
     ("tiles", "tiles_of_cards", "hierarchy", "mask"),
     [
@@ -37,6 +38,7 @@ def test_mask(tiles: list[tuple[int, ...]], tiles_of_cards: list[int], hierarchy
     assert affinity_mask(tiles, tiles_of_cards, hierarchy) == mask
 
 
+# contract P4.4
 def test_a_container_does_not_get_the_mask_of_the_one_after_it() -> None:
     """Parts of the annotation are counted with the empty ones."""
     pod = node_pod(

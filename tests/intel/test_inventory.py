@@ -36,6 +36,7 @@ def facts(
     )
 
 
+# contract E2.1, E2.2
 @pytest.mark.parametrize(
     ("labels", "cards", "problem"),
     [
@@ -107,6 +108,7 @@ def test_thousands_of_malformed_entries_are_one_problem() -> None:
     assert "and 4997 more" in problem
 
 
+# contract E4.1, E4.2
 @pytest.mark.parametrize(
     ("allocatable", "each", "problem"),
     [
@@ -152,6 +154,7 @@ def test_capacity_is_the_nodes_divided_by_its_cards(
     assert read.problems == ((problem,) if problem else ())
 
 
+# contract E1.1
 def test_resources_with_other_prefixes_are_ignored() -> None:
     node = Node(
         metadata=ObjectMeta(name="node", labels={GPU + "gpu-numbers": "0"}),
@@ -160,6 +163,7 @@ def test_resources_with_other_prefixes_are_ignored() -> None:
     assert read_node(node) == NodeFacts(inventory=Inventory(capacity={Card(0): {"i915": 1}}))
 
 
+# contract E4.3
 @pytest.mark.parametrize(
     ("annotation", "capacity"),
     [

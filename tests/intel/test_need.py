@@ -34,6 +34,7 @@ def refusal(*containers: Mapping[str, Any], **fields: Any) -> str:
     return str(refused.value)
 
 
+# contract E1.2, E1.4, E1.5, E5.1, E5.2, E5.3
 @pytest.mark.parametrize(
     ("requests", "count", "per_card"),
     [
@@ -73,6 +74,7 @@ def test_a_containers_need(requests: Mapping[str, int | str], count: int, per_ca
     assert read == PodNeed(containers=containers, count_resources=COUNT_RESOURCES)
 
 
+# contract E1.1
 def test_resources_with_other_prefixes_are_ignored() -> None:
     requests = {"cpu": "1.5", "nvidia.com/gpu": "1", "xgpu.intel.com/i915": "1", "gpu.intel.com/i915": "1"}
     plain = Container(name="main", resources=ResourceRequirements(requests=dict(requests)))
@@ -94,6 +96,7 @@ def test_containers_come_in_the_order_in_which_kubelet_starts_them() -> None:
     ]
 
 
+# contract E5.4
 @pytest.mark.parametrize(
     ("requests", "sentence"),
     [
@@ -121,6 +124,7 @@ def test_an_unreadable_amount_is_refused_by_name(requests: Mapping[str, int | st
     assert refusal(container("app"), init=(asks(requests),)) == f"container 'main', {sentence}"
 
 
+# contract E5.4
 def test_sums_over_2_to_the_63_are_refused() -> None:
     half = 2**62
     assert (
@@ -130,6 +134,7 @@ def test_sums_over_2_to_the_63_are_refused() -> None:
     need(container("a", i915=1, millicores=half), container("b", i915=1, millicores=half - 1))
 
 
+# contract E1.3
 @pytest.mark.parametrize(
     "containers",
     [
@@ -152,6 +157,7 @@ def test_a_pod_without_containers_is_refused() -> None:
 ONE_CARD = container("main", i915=1)
 
 
+# contract E6.6
 @pytest.mark.parametrize(
     ("text", "cards"),
     [
@@ -180,6 +186,7 @@ def test_without_the_annotations_every_card_may_be_used() -> None:
     assert (read.allowed, read.denied) == (None, frozenset())
 
 
+# contract E7.8
 @pytest.mark.parametrize("text", ["", "false", "x"])
 def test_any_value_asks_for_one_numa_group(text: str) -> None:
     assert need(ONE_CARD, annotations={"gas-allocate-single-numa": text}).single_numa
@@ -207,6 +214,7 @@ def test_same_gpu_accepts_xe() -> None:
     assert read.same_card == {0, 1}
 
 
+# contract E7.1, E7.2
 @pytest.mark.parametrize(
     ("text", "other", "sentence"),
     [
@@ -253,6 +261,7 @@ def test_same_gpu_ignores_requests_of_0(other: Mapping[str, Any]) -> None:
     assert need(A, other, annotations={"gas-same-gpu": "a,b"}).same_card == {0, 1}
 
 
+# contract E7.4
 def test_same_gpu_cannot_be_combined_with_linked_cards() -> None:
     pair = container("a", i915=2, tiles=2)
     annotations = {"gas-same-gpu": "a,b", "gas-allocate-xelink": ""}
@@ -261,6 +270,7 @@ def test_same_gpu_cannot_be_combined_with_linked_cards() -> None:
     )
 
 
+# contract E7.6
 @pytest.mark.parametrize("text", ["", "false", "x"])
 def test_any_value_asks_for_linked_cards(text: str) -> None:
     read = need(
@@ -272,6 +282,7 @@ def test_any_value_asks_for_linked_cards(text: str) -> None:
     assert read.containers[0] == ContainerNeed("main", 4, (("i915", 1), ("tiles", 1)))
 
 
+# contract E7.6
 @pytest.mark.parametrize(
     ("requests", "sentence"),
     [

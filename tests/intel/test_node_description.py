@@ -26,6 +26,7 @@ def on_board(card: int, board: str, slot: str) -> CardFacts:
     return gpu(card, pci_path=("pci0000:00", board, slot))
 
 
+# contract P5.2
 @pytest.mark.parametrize(
     ("gpus", "level", "expected"),
     [
@@ -64,6 +65,7 @@ def test_labels(gpus: tuple[CardFacts, ...], level: int, expected: dict[str, str
     assert labels(*gpus, level=level) == expected
 
 
+# contract P5.3
 @pytest.mark.parametrize(
     ("level", "expected"),
     [
@@ -83,6 +85,7 @@ def test_a_card_without_path_is_in_no_pci_group() -> None:
     assert labels(gpu(0, pci_path=()), gpu(1, pci_path=()), gpu(2), level=1)["pci-groups"] == "2"
 
 
+# contract P5.1, P5.4
 def test_long_lists_are_continued_and_the_old_label_is_not() -> None:
     written = labels(*(gpu(card) for card in range(30)))
     assert written == {
@@ -100,6 +103,7 @@ def test_the_old_label_ends_with_a_whole_name() -> None:
     assert labels(*(gpu(card) for card in (*range(100, 107), 1070)))["cards"] == seven
 
 
+# contract P5.5
 @pytest.mark.parametrize(
     ("gpus", "expected"),
     [

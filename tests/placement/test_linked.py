@@ -13,6 +13,7 @@ CARD = amounts(i915=4, millicores=1000, tiles=2)
 CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
 
 
+# contract E7.7
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [

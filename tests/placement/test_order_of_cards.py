@@ -14,6 +14,7 @@ from tests.placement.builders import GB, amounts, booked, cards, container, node
 CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
 
 
+# contract E4.2, E6.1, E6.5, E6.6
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
@@ -91,6 +92,7 @@ def test_the_first_usable_card_with_room(need: PodNeed, inventory: Inventory, us
     assert placed(need, inventory, usage) == expected
 
 
+# contract E6.3
 @pytest.mark.parametrize(
     ("need", "usage", "expected"),
     [
@@ -162,6 +164,7 @@ def test_a_choice_states_if_the_pod_got_the_preferred_card(
     assert choice.preferred is expected
 
 
+# contract E6.2
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "balanced", "expected"),
     [

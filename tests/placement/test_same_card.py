@@ -11,6 +11,7 @@ from tests.placement.builders import amounts, booked, container, node, placed, p
 CARD = amounts(i915=2, millicores=1000)
 
 
+# contract E7.3, E7.5
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [

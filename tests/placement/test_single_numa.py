@@ -17,6 +17,7 @@ def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
     return tuple(tuple(map(Card, group)) for group in each)
 
 
+# contract E6.9, E7.8, E7.9
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [

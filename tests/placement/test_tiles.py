@@ -12,6 +12,7 @@ from tests.placement.builders import amounts, booked, container, init, node, pla
 CARD = amounts(i915=10, tiles=4)
 
 
+# contract E8.7, E8.9 to E8.11
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [

@@ -168,6 +168,7 @@ class TestWithoutDecision:
             assert await node.got(pods[0]) == ["card3"]
             assert [await node.got(pod) for pod in pods[1:]] == [[card] for card in names]
 
+    # contract P2.8
     async def test_without_the_resource_manager_annotations_count_for_nothing(self) -> None:
         async with sandbox_node(*FLEX) as node:
             flags = ("--resource-manager=false", "--allocation-policy=packed", "--shared-dev-num=2")
@@ -178,6 +179,7 @@ class TestWithoutDecision:
 
 
 class TestMismatches:
+    # contract P3.7
     async def test_a_card_that_is_not_there_is_told_loudly(self, caplog: pytest.LogCaptureFixture) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin():
             pod = node.create(placed("a", "card7"))

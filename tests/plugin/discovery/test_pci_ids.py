@@ -19,6 +19,7 @@ def test_lists_of_ids(text: str, expected: set[str]) -> None:
     assert parse_pci_ids(text) == expected
 
 
+# contract P1.10
 @pytest.mark.parametrize(
     ("text", "entry"),
     [

@@ -79,6 +79,7 @@ async def test_a_description_that_cannot_be_read_any_more_keeps_tiles_and_memory
     assert problem.startswith(f"card1: {where} is a dangling link")
 
 
+# contract P1.12
 async def test_it_scans_again_and_again() -> None:
     scanner = Scanner(lambda: scan(gpu(0)), Told(), interval=0.001)
     running = asyncio.create_task(scanner.run())

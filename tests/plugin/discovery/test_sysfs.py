@@ -91,6 +91,7 @@ def test_cards_come_in_natural_order(tmp_path: Path) -> None:
     assert cards(tmp_path) == list(range(16))
 
 
+# contract P1.2
 def test_both_drivers_in_one_node(tmp_path: Path) -> None:
     write_tree(tmp_path, fake_gpus(FLEX_170, 2) + fake_gpus(ARC_B580, 1, first=2))
     assert [(gpu.driver, gpu.memory) for gpu in read_gpus(tmp_path).gpus] == [
@@ -101,12 +102,14 @@ def test_both_drivers_in_one_node(tmp_path: Path) -> None:
 
 
 class TestWhatIsACard:
+    # contract P1.1
     @pytest.mark.parametrize("name", ["card0-DP-1", "renderD128", "version", "card", "card00", "xcard1", "card1x"])
     def test_other_entries_are_passed_over(self, tmp_path: Path, one: FakeGpu, name: str) -> None:
         (tmp_path / "sys/class/drm" / name).unlink(missing_ok=True)
         shutil.copytree(card_directory(tmp_path, one), tmp_path / "sys/class/drm" / name, symlinks=True)
         assert only(tmp_path).card == 0
 
+    # contract P1.1
     def test_cards_of_other_vendors_are_passed_over(self, tmp_path: Path, one: FakeGpu) -> None:
         (device_directory(tmp_path, one) / "vendor").write_text("0x1a03\n")
         scan = read_gpus(tmp_path)
@@ -119,6 +122,7 @@ class TestWhatIsACard:
         (tmp_path / "sys/class/drm/card1").symlink_to("../../devices/platform/simple-framebuffer.0/drm/card1")
         assert only(tmp_path).card == 0
 
+    # contract P1.1
     @pytest.mark.parametrize(
         ("how", "problem"),
         [
@@ -151,6 +155,7 @@ class TestWhatIsACard:
 
 
 class TestAllowedAndDeniedIds:
+    # contract P1.10
     @pytest.mark.parametrize(
         ("allow", "deny", "expected"),
         [
@@ -179,6 +184,7 @@ class TestVirtualFunctions:
         write_tree(tmp_path, with_virtual_functions(physical, 1, first=1))
         assert cards(tmp_path) == [1]
 
+    # contract P1.3
     def test_a_physical_function_with_virtual_ones_is_left_to_the_host(self, tmp_path: Path) -> None:
         (physical,) = fake_gpus(FLEX_170, 1)
         write_tree(tmp_path, with_virtual_functions(physical, 2, first=1))
@@ -204,10 +210,12 @@ class TestVirtualFunctions:
 
 
 class TestDeviceNodes:
+    # contract P1.4
     def test_control_nodes_are_not_given_out(self, tmp_path: Path, one: FakeGpu) -> None:
         (tmp_path / "dev/dri/controlD64").touch()
         assert only(tmp_path).device_nodes == ("card0", "renderD128")
 
+    # contract P1.4
     def test_only_what_is_under_dev_dri(self, tmp_path: Path, one: FakeGpu) -> None:
         (tmp_path / "dev/dri/renderD128").unlink()
         gpu = only(tmp_path)
@@ -225,6 +233,7 @@ class TestDeviceNodes:
         break_file(tmp_path / "dev/dri/card0", "dangling")
         assert only(tmp_path).device_nodes == ("renderD128",)
 
+    # contract P1.6
     def test_management_engines_as_sysfs_has_them(self, tmp_path: Path, one: FakeGpu) -> None:
         engine = device_directory(tmp_path, one) / "i915.mei-gsc.768/mei"
         for name in ("mei5", "mei6", "meiX"):
@@ -239,11 +248,13 @@ class TestDeviceNodes:
 
 
 class TestPciAddress:
+    # contract P1.5
     def test_from_the_link_to_the_card(self, tmp_path: Path, one: FakeGpu) -> None:
         break_file(device_directory(tmp_path, one) / "drm/card0/device", "missing")
         (device_directory(tmp_path, one) / "drm/card0/device").symlink_to("../..")
         assert only(tmp_path).pci_address == "0000:90:00.0"
 
+    # contract P1.5
     def test_else_from_the_link_device(self, tmp_path: Path, one: FakeGpu) -> None:
         (as_plain_directory(tmp_path, one) / "lmem_total_bytes").write_text("5\n")
         gpu = only(tmp_path)
@@ -274,6 +285,7 @@ class TestPciAddress:
             ("pci-0000:91:00.0-card", "pci-0000:91:00.0-render"),
         ]
 
+    # contract P1.13
     def test_the_prefix_is_in_no_answer(self, tmp_path: Path) -> None:
         root = tmp_path / "pci-tree"
         write_tree(root, fake_gpus(FLEX_170, 1))
@@ -281,11 +293,13 @@ class TestPciAddress:
 
 
 class TestTiles:
+    # contract P1.7
     @pytest.mark.parametrize("model", [MAX_1550, MAX_1550_XE], ids=["gt-of-the-card-i915", "tile-of-the-device-xe"])
     def test_tiles(self, tmp_path: Path, model: Model) -> None:
         write_tree(tmp_path, fake_gpus(model, 1))
         assert only(tmp_path).tiles == 2
 
+    # contract P1.7
     def test_none_is_one_tile(self, tmp_path: Path, one: FakeGpu) -> None:
         shutil.rmtree(card_directory(tmp_path, one) / "gt")
         assert only(tmp_path).tiles == 1
@@ -301,6 +315,7 @@ class TestTiles:
 
 
 class TestMemory:
+    # contract P1.8
     @pytest.mark.parametrize(
         ("per_tile", "override", "reserved", "expected"),
         [
@@ -325,6 +340,7 @@ class TestMemory:
         assert [gpu.memory for gpu in scan.gpus] == [expected]
         assert scan.problems == ()
 
+    # contract P1.8
     def test_more_reserved_than_there_is(self, tmp_path: Path, one: FakeGpu) -> None:
         (card_directory(tmp_path, one) / "lmem_total_bytes").write_text("1000\n")
         scan = read_gpus(tmp_path, memory_override=7, memory_reserved=1001)
@@ -343,6 +359,7 @@ class TestMemory:
 
 
 class TestNumaNode:
+    # contract P1.11
     @pytest.mark.parametrize(("text", "expected"), [("0", 0), ("1", 1), ("-1", None), ("1023", 1023)])
     def test_numa_node(self, tmp_path: Path, one: FakeGpu, text: str, expected: int | None) -> None:
         (device_directory(tmp_path, one) / "numa_node").write_text(f"{text}\n")
@@ -446,6 +463,7 @@ class TestBrokenFiles:
             (device_directory(tmp_path, middle) / "drm" / name).mkdir()
         assert [gpu.device_nodes for gpu in read_gpus(tmp_path).gpus][1] == ("card1", "renderD129")
 
+    # contract P1.9
     @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         wounds=st.lists(

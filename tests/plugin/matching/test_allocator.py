@@ -69,6 +69,7 @@ A = node_pod(ONE, name="a", annotations=decided("card2", ts=1))
 B = node_pod(ONE, name="b", annotations=decided("card3", ts=2))
 
 
+# contract P3.5
 async def test_the_cards_decided_are_preferred() -> None:
     assert await Node(Kubelet("b"), A, B).prefer() == ["card3-0"]
 

@@ -23,6 +23,7 @@ ONE = container("c", i915=1)
 HAS_CARD: ContainerIds = {"c": {I915: ids("card0-0")}}
 
 
+# contract P3.4
 def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
     pod = seen(
         container("app", i915=2),
@@ -109,6 +110,7 @@ def test_what_cannot_be_believed_is_no_decision(annotations: dict[str, str], tro
     assert bool(trouble) == bool(pod.trouble)
 
 
+# contract P3.2
 @pytest.mark.parametrize(
     ("text", "timestamp"),
     [

@@ -152,6 +152,7 @@ WAITING = [
 ]  # fmt: skip
 
 
+# contract P3.1 to P3.3
 @pytest.mark.parametrize(("pods", "expected"), WAITING)
 def test_whose_first_container_it_is_without_a_listing(
     pods: list[NodePod], expected: tuple[str, str, str] | None

@@ -98,6 +98,7 @@ async def test_of_a_pod_alone_only_its_own_entry_is_asked_for() -> None:
     assert kubelet.asked == ["a"]
 
 
+# contract P3.2
 async def test_of_several_pods_the_one_that_kubelet_has_is_it() -> None:
     kubelet = Kubelet("b")
     assert await Node(kubelet, A, B).resolved() == ("b", "")
