@@ -1,4 +1,4 @@
-"""Who holds what: the only mutable state of the extender. Plain code on one thread; no Kubernetes object comes here."""
+"""The ledger: which pod holds which cards. Plain code for one thread, without Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gas.placement.choice import Footprint
 from gas.placement.inventory import UNUSED, Usage
 
 LedgerState = tuple[object, ...]
-"""What is booked on one node: each card, its amounts by name and its tiles, all in order and in one row. Thousands of
-them are kept, and so they are a fifth of the size of sets in sets."""
+"""The amounts booked on one node as a flat tuple: each card, its amounts by name and its tiles, in order. Thousands are
+kept, and a flat tuple takes a fifth of the memory of nested sets."""
 
 
 class State(enum.Enum):
-    """RESERVED: decided here, not yet seen bound. HELD: the cluster's own objects say so."""
+    """RESERVED: decided, but the pod was not yet seen bound. HELD: the pod's object shows it bound with these cards."""
 
     RESERVED = "reserved"
     HELD = "held"
@@ -27,10 +27,10 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """What one pod holds on one node.
+    """The cards that one pod holds on one node.
 
-    pod   ``namespace/name``, for people
-    node  the node's name
+    pod   ``namespace/name``, for messages
+    node  name of the node
     """
 
     pod: str
@@ -40,15 +40,15 @@ class Booking:
 
 
 class AlreadyBooked(GasError):
-    """A second reservation for a pod that has one: it must keep the cards it was given."""
+    """The pod already has a booking: it must keep the cards it was given."""
 
     def __init__(self, uid: str, booking: Booking) -> None:
-        super().__init__(f"pod {booking.pod} ({uid}) is {booking.state.value} on node {booking.node} already")
+        super().__init__(f"pod {booking.pod} ({uid}) is already {booking.state.value} on node {booking.node}")
         self.booking = booking
 
 
-class _NodeBooks:
-    """Sums over the bookings of one node, kept so that a question costs no walk over pods."""
+class _NodeSums:
+    """Sums over the bookings of one node, kept so that `usage` does not walk over pods."""
 
     __slots__ = ("amounts", "holders", "tiles", "uids")
 
@@ -86,30 +86,30 @@ class _NodeBooks:
 
 
 class Ledger:
-    """Which pod holds what on which card.
+    """The bookings of all pods: what each holds on which card.
 
         unknown --reserve--> reserved --hold--> held --release--> unknown
                                  `----cancel---> unknown
-           `-----------------hold (after our own restart, or bound by others)--> held
+           `-----------------hold (after a restart, or bound by others)--> held
 
-    Keyed by pod UID: a recreated pod of the same name is another pod. Every arrow may come twice; the second changes
-    nothing. `hold` with other cards than those booked is a correction: the caller decides whether to believe it.
+    Bookings are by pod UID: a recreated pod of the same name is another pod. A repeated transition changes nothing.
+    `hold` with other cards than those booked is a correction; the caller decides whether to believe it.
     ``on_change`` is called with the node's name whenever what is booked on that node has changed.
     """
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
         self._bookings: dict[str, Booking] = {}
-        self._nodes: dict[str, _NodeBooks] = {}
+        self._nodes: dict[str, _NodeSums] = {}
         self._on_change = on_change
 
     def reserve(self, uid: str, pod: str, node: str, footprint: Footprint) -> None:
-        """Book before the pod is bound. Raises AlreadyBooked when the pod has a booking of any kind."""
+        """Book cards for a pod that is about to be bound. Raises AlreadyBooked if the pod has a booking of any kind."""
         if (booked := self._bookings.get(uid)) is not None:
             raise AlreadyBooked(uid, booked)
         self._put(uid, Booking(pod, node, footprint, State.RESERVED))
 
     def cancel(self, uid: str) -> bool:
-        """Take a reservation back; a booking that is held stays. Answers whether there was one."""
+        """Take a reservation back and return whether there was one. A booking that is held stays."""
         booked = self._bookings.get(uid)
         if booked is None or booked.state is State.HELD:
             return False
@@ -117,7 +117,7 @@ class Ledger:
         return True
 
     def hold(self, uid: str, pod: str, node: str, footprint: Footprint) -> None:
-        """Book what the cluster says a bound pod holds, in place of whatever was booked for it."""
+        """Book the cards of a bound pod, in place of any earlier booking of the pod."""
         booking = Booking(pod, node, footprint, State.HELD)
         booked = self._bookings.get(uid)
         if booked == booking:
@@ -130,7 +130,7 @@ class Ledger:
         self._put(uid, booking)
 
     def confirm(self, uid: str) -> bool:
-        """A reserved pod was seen bound where it was reserved. Answers whether it was only reserved until now."""
+        """Hold the reserved cards of a pod that was seen bound, and return whether it was only reserved until now."""
         booked = self._bookings.get(uid)
         if booked is None or booked.state is State.HELD:
             return False
@@ -138,61 +138,62 @@ class Ledger:
         return True
 
     def release(self, uid: str) -> Booking | None:
-        """The pod is gone, Succeeded or Failed. Answers what it held, or None when nothing was booked."""
+        """Remove the booking of a pod that is gone, Succeeded or Failed. Return it, None if there was none."""
         return self._take(uid) if uid in self._bookings else None
 
     def booking(self, uid: str) -> Booking | None:
+        """Return the booking of a pod, None if it has none."""
         return self._bookings.get(uid)
 
     def bookings(self) -> Iterator[tuple[str, Booking]]:
-        """Every (uid, booking), in no particular order."""
+        """Return every (uid, booking), in no particular order."""
         yield from self._bookings.items()
 
     def on_node(self, node: str) -> dict[str, Booking]:
-        """The bookings of one node by pod UID."""
-        books = self._nodes.get(node)
-        return {uid: self._bookings[uid] for uid in books.uids} if books else {}
+        """Return the bookings of one node by pod UID."""
+        sums = self._nodes.get(node)
+        return {uid: self._bookings[uid] for uid in sums.uids} if sums else {}
 
     def usage(self, node: str) -> Usage:
-        """What is booked on a node now: a view to read at once, not to keep."""
-        books = self._nodes.get(node)
-        if books is None:
+        """Return the sums of the bookings of a node: a view of the present state, to be read at once and not kept."""
+        sums = self._nodes.get(node)
+        if sums is None:
             return UNUSED
-        tiles = {card: frozenset(counts) for card, counts in books.tiles.items()}
-        return Usage(amounts=books.amounts, tiles=tiles)
+        tiles = {card: frozenset(counts) for card, counts in sums.tiles.items()}
+        return Usage(amounts=sums.amounts, tiles=tiles)
 
     def state(self, node: str) -> LedgerState:
-        """The value of `usage`: equal for nodes on which the same is booked, by whomever."""
-        books = self._nodes.get(node)
-        if books is None:
+        """Return the value of `usage`: equal for nodes with equal sums, whichever pods hold them."""
+        sums = self._nodes.get(node)
+        if sums is None:
             return ()
         row: list[object] = []
-        for card in sorted(books.amounts):
+        for card in sorted(sums.amounts):
             row.append(card)
-            for name_and_amount in sorted(books.amounts[card].items()):
+            for name_and_amount in sorted(sums.amounts[card].items()):
                 row += name_and_amount
-            row.append(tuple(sorted(books.tiles[card])) if card in books.tiles else ())
+            row.append(tuple(sorted(sums.tiles[card])) if card in sums.tiles else ())
         return tuple(row)
 
     def holders(self, node: str) -> Mapping[Card, int]:
-        """How many pods hold each card of a node."""
-        books = self._nodes.get(node)
-        return MappingProxyType(books.holders) if books else {}
+        """Return how many pods hold each card of a node."""
+        sums = self._nodes.get(node)
+        return MappingProxyType(sums.holders) if sums else {}
 
     def nodes(self) -> tuple[str, ...]:
-        """The nodes with any booking."""
+        """Return the nodes that have any booking."""
         return tuple(self._nodes)
 
     def _put(self, uid: str, booking: Booking) -> None:
         self._bookings[uid] = booking
-        self._nodes.setdefault(booking.node, _NodeBooks()).put(uid, booking.footprint)
+        self._nodes.setdefault(booking.node, _NodeSums()).put(uid, booking.footprint)
         self._on_change(booking.node)
 
     def _take(self, uid: str) -> Booking:
         booking = self._bookings.pop(uid)
-        books = self._nodes[booking.node]
-        books.take(uid, booking.footprint)
-        if not books.uids:
+        sums = self._nodes[booking.node]
+        sums.take(uid, booking.footprint)
+        if not sums.uids:
             del self._nodes[booking.node]
         self._on_change(booking.node)
         return booking

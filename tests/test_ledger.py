@@ -1,4 +1,4 @@
-"""The books: every arrow of the diagram, that each may come twice, and that the sums are those of the bookings."""
+"""The ledger: every transition of the diagram, each possibly repeated, and sums that are those of the bookings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_second_reservation_of_a_pod_is_refused_and_changes_nothing() -> None:
     assert ledger.nodes() == ("n1",)
 
 
-def test_cancel_leaves_books_as_they_were() -> None:
+def test_cancel_leaves_the_ledger_as_it_was() -> None:
     ledger = Ledger()
     ledger.reserve("u1", "default/a", "n1", held(0))
     before = dict(ledger.usage("n1").amounts[Card(0)])
@@ -48,7 +48,7 @@ def test_cancel_leaves_books_as_they_were() -> None:
     assert not ledger.cancel("u2")
 
 
-def test_cancel_does_not_take_a_held_booking_away() -> None:
+def test_cancel_does_not_remove_a_held_booking() -> None:
     ledger = Ledger()
     ledger.reserve("u1", "default/a", "n1", held(0))
     assert ledger.confirm("u1")
@@ -76,7 +76,7 @@ def test_a_pod_of_the_same_name_and_another_uid_is_another_pod() -> None:
     assert ledger.release("old") is None
 
 
-def test_every_change_of_what_is_booked_is_told_and_nothing_else() -> None:
+def test_every_change_of_the_bookings_is_reported_and_nothing_else() -> None:
     told: list[str] = []
     ledger = Ledger(told.append)
     ledger.reserve("u1", "default/a", "n1", held(0))
@@ -104,7 +104,7 @@ HOLDINGS = st.builds(
 
 
 class Books(RuleBasedStateMachine):
-    """Any history of arrows: the sums are what adding up the bookings gives, and equal books are equal however made."""
+    """Any history of transitions: the sums are those of the bookings, and equal ledgers are equal however made."""
 
     def __init__(self) -> None:
         super().__init__()

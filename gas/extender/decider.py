@@ -47,7 +47,7 @@ class CannotBind(GasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the administrator chose for decisions.
+    """The administrator's choices that decisions depend on.
 
     vocabularies  in which pods, nodes and annotations are read and written
     need          what pods may ask for

@@ -1,4 +1,4 @@
-"""Labels pods that hold what a telemetry label wants emptied, and removes that label again."""
+"""The deschedule label on pods that hold cards or tiles which a node's telemetry label wants emptied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several replicas decides: the one that holds the Lease and knows what the leader before it did."""
+"""The choice of the replica that decides: it holds the Lease and knows what the leader before it did."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RETRY_PAUSE = 1.0
 
 
 class Leadership:
-    """A part in the election, and the catching up that follows when this replica wins it.
+    """Takes part in the election of a leader and catches up when this replica wins it.
 
         waiting --wins the election--> catching up --has listed the pods once more--> leading
            ^--------------no longer holds the Lease---------------'----------------------'
@@ -55,7 +55,7 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """Whether this replica holds the Lease."""
+        """True if this replica holds the Lease."""
         return self._election.leads
 
     def why_not(self) -> str | None:

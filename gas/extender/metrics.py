@@ -1,6 +1,6 @@
-"""The extender's metrics, in a registry of its own; the help texts say what each counts.
+"""The extender's metrics in a registry of their own. Their help texts explain them.
 
-Those of the cards are in `gas.extender.card_summaries`.
+The metrics of the cards are in `gas.extender.card_summaries`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from gas.daemon.watch_metrics import WatchCollector
 
 REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Bounds of the histogram's buckets: from a warm filter to the scheduler's patience."""
+"""Upper bounds of the buckets: from a warm filter to twice the time that kube-scheduler waits."""
 
 
 class Metrics:
-    """The extender's metrics as attributes; whoever sees something happen counts it.
+    """The extender's metrics as attributes; each is counted where the event happens.
 
-    registry   what `/metrics` shows
-    watches    takes each watch, see `WatchCollector.follow`
+    registry  shown by `/metrics`
+    watches   counts the events of each watch, see `WatchCollector.follow`
     """
 
     def __init__(self, version: str) -> None:

@@ -28,7 +28,7 @@ MOST_GONE = 10_000
 
 
 class Trouble(NamedTuple):
-    """Why a bound pod's annotations are not what is booked.
+    """The reason why a bound pod's annotations are not what is booked.
 
     unannotated  whether the pod never said which cards it has, rather than saying something that cannot be believed
     """
@@ -54,17 +54,17 @@ class BoundPod:
 
     @property
     def descheduled(self) -> bool:
-        """Whether the pod carries the deschedule label, whoever set it."""
+        """True if the pod carries the deschedule label, whoever set it."""
         return (self.object.metadata.labels or {}).get(DESCHEDULE_POD_LABEL) == DESCHEDULE_POD_VALUE
 
     @property
     def descheduled_by_us(self) -> bool:
-        """Whether the pod carries our mark that the extender set the deschedule label."""
+        """True if the extender set the deschedule label, by its mark on the pod."""
         return bool(self.object.annotations.get(DESCHEDULED_BY_US))
 
 
 class Pods:
-    """Which GPU pods wait, which are bound, and what the bound ones hold. Fed by a watch; bookings are in the ledger.
+    """The GPU pods that wait and those that are bound. Fed by a watch; it books the cards of bound pods in the ledger.
 
     A decision stays booked while the pod lives: a later edit of its annotations is reported as trouble, not believed.
     A receipt of what kubelet really gave is believed. A pod that is bound without a readable annotation is kept as

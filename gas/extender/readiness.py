@@ -1,4 +1,4 @@
-"""Why the extender may not decide yet, as one sentence, or that it may."""
+"""Readiness to decide, and the reason why the extender is not ready."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class NotReady(GasError):
 
 
 class LeadershipState(Protocol):
-    """Why this replica does not lead, None if it does."""
+    """The part of `Leadership` that readiness depends on."""
 
     def why_not(self) -> str | None: ...
 
 
 class Readiness:
-    """Whether this replica decides: it knows all nodes and pods and, among several replicas, leads.
+    """The readiness of this replica to decide: it knows all nodes and pods and, among several replicas, leads.
 
         starting --both lists read--> complete --leads--> ready
                                           ^--no longer leads--'

@@ -1,4 +1,4 @@
-"""Makes kube-scheduler try refused pods again once cards became free.
+"""Requeuing of refused pods: kube-scheduler tries them again once cards became free.
 
 kube-scheduler tries a refused pod again when something in the cluster changes, else after up to five minutes. It may
 ask before the freed cards are in the ledger, so after a release the extender changes something itself: an annotation

@@ -1,4 +1,4 @@
-"""Whether a need fits each of many nodes, remembered for nodes in equal states."""
+"""Verdicts on whether a need fits each of many nodes, remembered for nodes in equal states."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The scheduler's extender protocol, version 1, from bytes to typed values and back.
+"""The scheduler's extender protocol, version 1: decoding of requests and encoding of responses.
 
-Field names are Go's own (``NodeNames``, no JSON tags), and Go reads them in any case, so that is accepted here
-too. Unknown fields are skipped while decoding. Source: contract E10.2, E10.3 and E10.5.
+Field names are Go's own (``NodeNames``, no JSON tags). Go reads them in any case, so any case is accepted here too.
+Unknown fields are skipped while decoding. Source: contract E10.2, E10.3 and E10.5.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from gas.errors import GasError
 from gas.objects import Node, Pod
 
 LONGEST_NAME = 253
-"""Characters of the longest name that Kubernetes gives to anything."""
+"""Characters of the longest name of a Kubernetes object."""
 
 _NOT_IN_NAMES = frozenset("/%?# ")
 
 
 class Unreadable(GasError):
-    """The body is not JSON at all; answered with status 404, as the original does."""
+    """The body is not JSON (status 404, as in the original)."""
 
 
 class BadRequest(GasError):
-    """The body is JSON, but nothing that can be decided; answered with status 200 and this in ``Error``."""
+    """The body is JSON, but not a valid request (status 200 with the sentence in ``Error``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentNode:
-    """A whole node as a scheduler without ``nodeCacheCapable`` or an autoscaler sends it.
+    """A whole node, as an autoscaler or a scheduler without ``nodeCacheCapable`` sends it.
 
-    node  what we read of it
-    raw   the JSON as it was sent, to be answered back unchanged
+    node  the decoded part
+    raw   the JSON as it was sent, to be returned unchanged
     """
 
     node: Node
@@ -43,9 +43,9 @@ class SentNode:
 
 @dataclass(frozen=True, slots=True)
 class FilterArgs:
-    """One question: exactly one of ``node_names`` and ``nodes`` is given, and it is not empty.
+    """One filter request: exactly one of ``node_names`` and ``nodes`` is given, and it is not empty.
 
-    Names are as sent: they may be empty, unknown or there twice.
+    Names are as sent: they may be empty, unknown or repeated.
     """
 
     pod: Pod
@@ -55,7 +55,7 @@ class FilterArgs:
 
 @dataclass(frozen=True, slots=True)
 class BindingArgs:
-    """Which pod to bind to which node; every name can safely become part of a path."""
+    """One bind request: a pod and a node. Every name can safely become part of a path."""
 
     pod_name: str
     pod_namespace: str
@@ -64,7 +64,7 @@ class BindingArgs:
 
     @property
     def key(self) -> str:
-        """``namespace/name``, for people."""
+        """The pod's ``namespace/name``, for messages."""
         return f"{self.pod_namespace}/{self.pod_name}"
 
 
@@ -107,14 +107,14 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode_filter(body: bytes) -> FilterArgs:
-    """ExtenderArgs. Raises Unreadable, or BadRequest: no pod, no node, or nodes in both forms."""
+    """Decode ExtenderArgs. Raises Unreadable, or BadRequest if there is no pod, no node, or nodes in both forms."""
     args = _decoded(_filter_decoder, body, "ExtenderArgs")
     if args.pod is None or (args.nodes is None and args.node_names is None):
         args = _decoded(_filter_decoder, _in_exact_case(body, _FilterWire), "ExtenderArgs")
     if args.pod is None:
         raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
     if args.nodes is not None and args.node_names is not None:
-        raise BadRequest("the request holds both Nodes and NodeNames: expected one of them")
+        raise BadRequest("the request contains both Nodes and NodeNames: expected one of them")
     if args.nodes is not None:
         return FilterArgs(args.pod, None, _sent_nodes(args.nodes.items or []))
     if not args.node_names:
@@ -123,9 +123,9 @@ def decode_filter(body: bytes) -> FilterArgs:
 
 
 def decode_binding(body: bytes) -> BindingArgs:
-    """ExtenderBindingArgs. Raises Unreadable, or BadRequest for a name that is missing or cannot be one.
+    """Decode ExtenderBindingArgs. Raises Unreadable, or BadRequest if a name is missing or invalid.
 
-    An empty namespace is ``default``, as everywhere in Kubernetes.
+    An empty namespace means ``default``, as everywhere in Kubernetes.
     """
     args = _decoded(_binding_decoder, body, "ExtenderBindingArgs")
     if not (args.pod_name and args.pod_namespace and args.pod_uid and args.node):
@@ -145,25 +145,25 @@ def encode_filter_result(
     unresolvable: Mapping[str, str] | None = None,
     error: str = "",
 ) -> bytes:
-    """ExtenderFilterResult.
+    """Encode ExtenderFilterResult.
 
     node_names    the nodes that pass
-    nodes         the same as whole nodes, when the request held whole nodes
+    nodes         the same as whole nodes, if the request contained whole nodes
     failed        node name -> reason
-    unresolvable  the same for nodes where evicting other pods would not help
-    error         why nothing could be decided; the scheduler then ignores the rest
+    unresolvable  the same for nodes on which evicting other pods would not help
+    error         the reason why nothing could be decided; the scheduler then ignores the rest
     """
     sent = None if nodes is None else _NodeListResult([each.raw for each in nodes])
     return _encoder.encode(_FilterResultWire(sent, node_names, failed or {}, unresolvable or {}, error))
 
 
 def encode_binding_result(*, error: str = "") -> bytes:
-    """ExtenderBindingResult; an empty ``error`` says that the pod is bound."""
+    """Encode ExtenderBindingResult; an empty ``error`` means that the pod is bound."""
     return _encoder.encode({"Error": error})
 
 
 def encode_error(error: str) -> bytes:
-    """What both verbs' clients understand: an answer that holds nothing but the reason."""
+    """Encode a response of either verb that contains only an error."""
     return _encoder.encode({"Error": error})
 
 
@@ -171,15 +171,15 @@ def _decoded(decoder: msgspec.json.Decoder[_Wire], body: bytes, what: str) -> _W
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"the request is no {what}: {error}") from None
+        raise BadRequest(f"the request is not a valid {what}: {error}") from None
     except RecursionError:
-        raise BadRequest(f"the request is no {what}: it is nested too deeply") from None
+        raise BadRequest(f"the request is not a valid {what}: it is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreadable(f"expected {what} as JSON: {error}") from None
 
 
 def _in_exact_case(body: bytes, wire: type[msgspec.Struct]) -> bytes:
-    """The same object with its members' names as ``wire`` spells them, whatever case they were written in."""
+    """Return the object with the names of its members spelled as in ``wire``, whatever case they were written in."""
     exact = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(wire)}
     members = {exact.get(name.lower(), name): raw for name, raw in _members_decoder.decode(body).items()}
     return _encoder.encode(members)
@@ -193,16 +193,16 @@ def _sent_nodes(items: list[msgspec.Raw]) -> list[SentNode]:
         try:
             nodes.append(SentNode(_node_decoder.decode(raw), raw))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadRequest(f"Nodes.items[{place}] is no node: {error}") from None
+            raise BadRequest(f"Nodes.items[{place}] is not a valid node: {error}") from None
         except RecursionError:
-            raise BadRequest(f"Nodes.items[{place}] is no node: it is nested too deeply") from None
+            raise BadRequest(f"Nodes.items[{place}] is not a valid node: it is nested too deeply") from None
     return nodes
 
 
 def _check_name(field: str, text: str) -> None:
-    """Kubernetes' own rule for a segment of a path, and nothing that is invisible."""
+    """Raise BadRequest unless a text can be a segment of a path (Kubernetes' own rule) and all of it is printable."""
     if not text:
         raise BadRequest(f"the request has no {field}: expected a name, found nothing")
     unfit = text in (".", "..") or len(text) > LONGEST_NAME or not text.isprintable()
     if unfit or not _NOT_IN_NAMES.isdisjoint(text):
-        raise BadRequest(f"{field} cannot be a name: found {text[:80]!r}")
+        raise BadRequest(f"{field} is not a valid name: found {text[:80]!r}")

@@ -40,7 +40,7 @@ class Authority:
     def issue(
         self, name: str, *, dns: tuple[str, ...] = (), lasts: timedelta = timedelta(days=1), file: str = ""
     ) -> Pair:
-        """A certificate for ``name`` (its CN), good for servers on loopback and for clients."""
+        """Issue a certificate for ``name`` (its CN), valid for servers on loopback and for clients."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = [*(x509.DNSName(each) for each in dns), x509.IPAddress(ip_address("127.0.0.1"))]
@@ -60,7 +60,7 @@ class Authority:
 
 
 def encrypted(key: Path) -> bytes:
-    """The same private key under a passphrase."""
+    """Return the same private key under a passphrase."""
     loaded = serialization.load_pem_private_key(key.read_bytes(), None)
     return loaded.private_bytes(
         serialization.Encoding.PEM,

@@ -1,4 +1,4 @@
-"""What tests of binding have in common: a small cluster that is known, and Bindings that take their time."""
+"""Helpers for tests of binding: a small cluster, and Bindings that take their time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ IN_PROGRESS = "an earlier bind of pod default/pod is still in progress"
 
 
 def gpu_pod(**fields: Any) -> dict[str, Any]:
-    """A pod that wants one of the two cards of a node, for itself."""
+    """Return a pod that needs one of the two cards of a node for itself."""
     return pod_json(container(i915=1, millicores=600), **{"uid": "u1", **fields})
 
 
 def following(*pods: dict[str, Any], **options: Any) -> DrivenDecider:
-    """A cluster with nodes n1 and n2 of two cards each and these pods, of which everything is known."""
+    """Return a decider that knows nodes n1 and n2, of two cards each, and these pods."""
     decider = DrivenDecider(**options)
     for each in pods:
         decider.cluster.add(each)
@@ -27,7 +27,7 @@ def following(*pods: dict[str, Any], **options: Any) -> DrivenDecider:
 
 
 class HeldBindings:
-    """Holds every Binding until it is let go."""
+    """Keeps every Binding waiting until `let_go`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._go = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A cluster in a dictionary: what the extender's verbs ask of an API server, with outcomes that a test chooses."""
+"""A cluster in a dictionary, in place of an API server, with outcomes that a test chooses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gas.objects import Pod
 
 
 class Outcome(Enum):
-    """What becomes of a Binding."""
+    """The outcome of a Binding."""
 
     WRITTEN = "written"
     REFUSED = "refused"
@@ -29,7 +29,7 @@ class Cluster:
 
     outcome    of the next Bindings
     before     is awaited by every Binding before it does anything
-    away       while true, nobody can be asked
+    away       while true, the API server cannot be reached
     bindings   every Binding that was sent
     asked      every pod that was read
     on_change  is called with the kind of watch event and a pod as it is now
@@ -45,17 +45,17 @@ class Cluster:
         self.on_change: Callable[[str, Pod], None] = lambda _type, _pod: None
 
     def add(self, pod: Mapping[str, Any]) -> Pod:
-        """Create a pod, and tell."""
+        """Create a pod and report it."""
         key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         self.pods[key] = copy.deepcopy(dict(pod))
-        return self.told("ADDED", key)
+        return self.report("ADDED", key)
 
     def edit(self, key: str, change: Callable[[dict[str, Any]], None]) -> Pod:
         change(self.pods[key])
-        return self.told("MODIFIED", key)
+        return self.report("MODIFIED", key)
 
     def annotate(self, key: str, **annotations: str | None) -> Pod:
-        """Set annotations, or take away those that are None; ``_`` stands for ``-``."""
+        """Set annotations, or remove those that are None; ``_`` stands for ``-``."""
 
         def change(pod: dict[str, Any]) -> None:
             own = pod["metadata"].setdefault("annotations", {})
@@ -70,11 +70,11 @@ class Cluster:
         return self.edit(key, lambda pod: pod["status"].update(phase=phase))
 
     def mark_deleted(self, key: str) -> Pod:
-        """It has its grace period from now on."""
+        """Start the grace period of a pod."""
         return self.edit(key, lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
 
     def remove(self, key: str) -> Pod:
-        pod = self.told("DELETED", key)
+        pod = self.report("DELETED", key)
         del self.pods[key]
         return pod
 
@@ -84,7 +84,7 @@ class Cluster:
     def all(self) -> list[Pod]:
         return [self.pod(key) for key in self.pods]
 
-    def told(self, event: str, key: str) -> Pod:
+    def report(self, event: str, key: str) -> Pod:
         pod = self.pod(key)
         self.on_change(event, pod)
         return pod
@@ -121,4 +121,4 @@ class Cluster:
             raise ApiRefused(409, "Conflict", f"pod {key} cannot be bound")
         pod["spec"]["nodeName"] = node
         pod["metadata"].setdefault("annotations", {}).update(annotations)
-        self.told("MODIFIED", key)
+        self.report("MODIFIED", key)

@@ -1,4 +1,4 @@
-"""Patience with what happens beside a test."""
+"""Waiting for what happens in the background of a test."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ PATIENCE = 30.0
 
 
 async def eventually(holds: Callable[[], object]) -> None:
-    """Until it is so. Fails by TimeoutError."""
+    """Wait until a condition holds. Raises TimeoutError."""
     async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110 -- the code under test tells nobody
+        while not holds():  # noqa: ASYNC110 -- the code under test reports nothing
             await asyncio.sleep(0.002)
 
 
 async def turns(count: int = 20) -> None:
-    """Let everything else run that can."""
+    """Let all other tasks run."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run something that never ends by itself while the block does."""
+    """Run a task that never ends by itself while the block runs."""
     task = asyncio.create_task(work)
     try:
         yield

@@ -46,7 +46,7 @@ class Http2Client:
         content_type: str = "application/json",
         end: bool = True,
     ) -> int:
-        """Send a request; answers its stream. ``end=False`` leaves the body open."""
+        """Send a request and return its stream. ``end=False`` leaves the body open."""
         stream = self.connection.get_next_available_stream_id()
         headers = [
             (":method", method),

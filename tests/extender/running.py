@@ -1,4 +1,4 @@
-"""Ports that really serve, on an event loop in a thread of their own, so that tests may use blocking clients."""
+"""Served ports on an event loop in a thread of their own, so that tests may use blocking clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Running:
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any, Message]:
-        """Status, body (decoded where it is JSON) and headers of one request on a connection of its own."""
+        """Send one request on a connection of its own; return status, body (decoded if it is JSON) and headers."""
         connection = self.http()
         try:
             connection.request(method, path, body, headers or {})
@@ -98,7 +98,7 @@ def running(
     def run() -> None:
         try:
             asyncio.run(main())
-        except Exception as error:  # noqa: BLE001 -- told to the test at its end
+        except Exception as error:  # noqa: BLE001 -- raised at the end of the test
             made[0].failures.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

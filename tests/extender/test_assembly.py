@@ -1,4 +1,4 @@
-"""The whole extender on an API server: from its start to bound pods, and what a change of the leader takes."""
+"""The whole extender on an API server: from its start to bound pods, and changes of the leader."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @asynccontextmanager
 async def extender(server: ApiServer, directory: Path, *flags: str, ready: bool = True) -> AsyncIterator[Extender]:
-    """An extender that runs on this server while the block does."""
+    """Run an extender on this server while the block runs."""
     kubeconfig = write_kubeconfig(directory / "kubeconfig", server.url, token="any")
     api = await connect(str(kubeconfig), explicit=True)
     running = Extender(api, parse_flags(flags, environ={}, service_account_namespace=directory / "none"), Metrics("1"))
@@ -59,7 +59,7 @@ def add_node(server: ApiServer, name: str = "n1", **fields: Any) -> None:
 
 
 def add_pod(server: ApiServer, name: str, *, cards: int = 1, **fields: Any) -> dict[str, Any]:
-    """Create a pod that wants so many whole cards; answers it with its UID."""
+    """Create a pod that needs so many whole cards, and return it with its UID."""
     sent = pod_json(container(i915=cards) | {"image": "example/main:1"}, name=name, **fields)
     del sent["metadata"]["uid"]
     return dict(server.api.create(PODS, "default", sent).value)
@@ -110,7 +110,7 @@ async def test_from_the_start_to_a_bound_pod_that_the_watch_confirms(server: Api
         await eventually(lambda: state(running, pod) is None)
 
 
-async def test_books_are_complete_before_the_first_answer(server: ApiServer, tmp_path: Path) -> None:
+async def test_the_ledger_is_complete_before_the_first_decision(server: ApiServer, tmp_path: Path) -> None:
     add_node(server)
     held = asyncio.Event()
 
@@ -135,7 +135,7 @@ async def test_books_are_complete_before_the_first_answer(server: ApiServer, tmp
         assert await passing(running, pod_json(container(i915=1)), "n1") == []
 
 
-async def test_a_pod_that_was_refused_is_woken_once_cards_are_free(server: ApiServer, tmp_path: Path) -> None:
+async def test_a_refused_pod_is_requeued_once_cards_are_free(server: ApiServer, tmp_path: Path) -> None:
     add_node(server, cards=1)
     async with extender(server, tmp_path) as running:
         first, second = add_pod(server, "first"), add_pod(server, "second")
@@ -150,7 +150,7 @@ async def test_a_pod_that_was_refused_is_woken_once_cards_are_free(server: ApiSe
         assert await passing(running, second, "n1") == ["n1"]
 
 
-async def test_a_pod_that_was_refused_is_woken_when_its_node_changes(
+async def test_a_refused_pod_is_requeued_when_its_node_changes(
     server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -167,15 +167,15 @@ async def test_a_pod_that_was_refused_is_woken_when_its_node_changes(
         assert await passing(running, waiting, "n1") == ["n1"]
 
 
-async def test_pods_found_waiting_at_the_start_are_woken_once(server: ApiServer, tmp_path: Path) -> None:
-    """Their cards may have come free while nobody was there to see it."""
+async def test_pods_found_waiting_at_the_start_are_requeued_once(server: ApiServer, tmp_path: Path) -> None:
+    """Their cards may have become free while no extender ran."""
     add_node(server)
     add_pod(server, "waiting")
     async with extender(server, tmp_path):
         await eventually(lambda: node_annotation(server, "n1"))
 
 
-async def test_when_nobody_waits_no_node_is_touched(server: ApiServer, tmp_path: Path) -> None:
+async def test_when_no_pod_waits_no_node_is_patched(server: ApiServer, tmp_path: Path) -> None:
     add_node(server)
     pod = add_pod(server, "a", node="n1", annotations={"gas-container-cards": "card0"})
     async with extender(server, tmp_path) as running:
@@ -193,7 +193,7 @@ async def test_pods_of_a_descheduled_card_are_labelled(server: ApiServer, tmp_pa
         assert pod_now(server, "a")["metadata"]["labels"] == {"gpu.aware.scheduling/deschedule-pod": "gpu"}
 
 
-async def test_events_tell_what_only_books_by_card_can_see(server: ApiServer, tmp_path: Path) -> None:
+async def test_events_show_what_only_bookings_by_card_can_see(server: ApiServer, tmp_path: Path) -> None:
     add_node(server, "n1", cards=1)
     add_node(server, "n2", labels={"gpu.intel.com/gpu-numbers": "0.x"})
     async with extender(server, tmp_path) as running:
@@ -206,16 +206,14 @@ async def test_events_tell_what_only_books_by_card_can_see(server: ApiServer, tm
         assert sorted(reasons(server)) == ["GPUBookingMismatch", "InvalidGPULabels", "NoGPUCardFits"]
 
 
-async def test_a_pod_that_was_bound_without_cards_while_nobody_looked_is_told(
-    server: ApiServer, tmp_path: Path
-) -> None:
+async def test_a_pod_bound_without_cards_while_no_extender_ran_is_reported(server: ApiServer, tmp_path: Path) -> None:
     add_node(server)
     add_pod(server, "before", node="n1")
     async with extender(server, tmp_path):
         await eventually(lambda: reasons(server) == ["GPUBookingMismatch"])
 
 
-async def test_a_receipt_that_the_books_follow_is_told(server: ApiServer, tmp_path: Path) -> None:
+async def test_a_receipt_that_the_ledger_follows_is_reported(server: ApiServer, tmp_path: Path) -> None:
     add_node(server)
     async with extender(server, tmp_path) as running:
         pod = add_pod(server, "a", node="n1", annotations={"gas-container-cards": "card0"})
@@ -226,7 +224,7 @@ async def test_a_receipt_that_the_books_follow_is_told(server: ApiServer, tmp_pa
         assert running.decider.ledger.holders("n1") == {Card(1): 1}
 
 
-async def test_a_list_that_is_forbidden_is_named(server: ApiServer, tmp_path: Path) -> None:
+async def test_a_forbidden_list_is_named(server: ApiServer, tmp_path: Path) -> None:
     server.settings.authorize = lambda access: access.kind is not NODES
     async with extender(server, tmp_path, ready=False) as running:
         await eventually(lambda: "nodes cannot be listed" in (running.readiness.why_not() or ""))
@@ -234,7 +232,7 @@ async def test_a_list_that_is_forbidden_is_named(server: ApiServer, tmp_path: Pa
 
 
 class TestLeaders:
-    async def test_the_next_one_lists_once_more_before_it_answers(self, server: ApiServer, tmp_path: Path) -> None:
+    async def test_a_new_leader_lists_once_more_before_it_decides(self, server: ApiServer, tmp_path: Path) -> None:
         """The old leader's last bind may not have been seen by the watch yet."""
         add_node(server, cards=1)
         pod = add_pod(server, "a")
@@ -250,7 +248,7 @@ class TestLeaders:
                 return None
 
             server.settings.intercept = slow
-            running.pod_watch._handler = Deaf()  # what the old leader does is still on its way
+            running.pod_watch._handler = Ignoring()  # what the old leader does is still on its way
             assert running.leadership is not None
             running.leadership.changed(leads=False)
             running.leadership.changed(leads=True)
@@ -270,7 +268,7 @@ class TestLeaders:
             await eventually(running.readiness.may_act)
             assert state(running, pod) is State.HELD
 
-    async def test_a_pod_that_goes_during_that_list_does_not_come_back(self, server: ApiServer, tmp_path: Path) -> None:
+    async def test_a_pod_deleted_during_that_list_stays_deleted(self, server: ApiServer, tmp_path: Path) -> None:
         add_node(server, cards=1)
         pod = add_pod(server, "a", node="n1", annotations={"gas-container-cards": "card0"})
         async with extender(server, tmp_path, "--leader-elect") as running:
@@ -287,7 +285,9 @@ class TestLeaders:
             await eventually(running.readiness.may_act)
             assert state(running, pod) is None
 
-    async def test_only_one_of_two_answers_and_the_other_takes_over(self, server: ApiServer, tmp_path: Path) -> None:
+    async def test_only_one_of_two_replicas_decides_and_the_other_takes_over(
+        self, server: ApiServer, tmp_path: Path
+    ) -> None:
         add_node(server)
         pod = add_pod(server, "a")
         async with (
@@ -304,7 +304,9 @@ class TestLeaders:
             await eventually(other.readiness.may_act)
             assert state(other, pod) is State.HELD
 
-    async def test_with_a_bind_under_way_the_lease_is_not_handed_over(self, server: ApiServer, tmp_path: Path) -> None:
+    async def test_while_a_bind_is_in_progress_the_lease_is_not_handed_over(
+        self, server: ApiServer, tmp_path: Path
+    ) -> None:
         add_node(server)
         pod = add_pod(server, "a")
         async with extender(server, tmp_path, "--leader-elect") as running:
@@ -325,7 +327,7 @@ class TestLeaders:
             await running.finish(1.0)
             assert not holder(server)
 
-    async def test_a_bind_that_outlives_its_leaders_time_is_given_up(
+    async def test_a_bind_that_takes_longer_than_the_lease_allows_is_given_up(
         self, server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("gas.extender.assembly.LEADERS_WRITE_TIMEOUT", 0.05)
@@ -345,8 +347,8 @@ class TestLeaders:
             held.set()
 
 
-class Deaf:
-    """Hears nothing of what the watch tells."""
+class Ignoring:
+    """Ignores every watch event."""
 
     def replaced(self, _objects: list[Any]) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The bind verb: one write, cards reserved before it, and nothing lost or given twice whatever becomes of it."""
+"""The bind verb: one write, cards reserved before it, and no card lost or given twice whatever the outcome."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ REFUSED: list[Any] = [
         lambda cluster: cluster.end("default/pod", "Failed"), {}, "pod default/pod has already ended", id="ended"
     ),
     pytest.param(None, {"Node": "n9"}, "node n9 is not known, so pod default/pod cannot be bound", id="unknown-node"),
-    pytest.param(None, {"Node": "../n1"}, "Node cannot be a name", id="hostile-node"),
-    pytest.param(None, {"PodName": "pod/../../x"}, "PodName cannot be a name", id="hostile-pod"),
+    pytest.param(None, {"Node": "../n1"}, "Node is not a valid name", id="hostile-node"),
+    pytest.param(None, {"PodName": "pod/../../x"}, "PodName is not a valid name", id="hostile-pod"),
     pytest.param(None, {"PodUID": ""}, "no PodUID", id="no-uid"),
 ]
 
 
 @pytest.mark.parametrize(("happens", "changed", "sentence"), REFUSED)
-async def test_what_cannot_be_bound_is_said_and_changes_nothing(
+async def test_a_pod_that_cannot_be_bound_is_refused_and_nothing_changes(
     happens: Callable[[Cluster], object] | None, changed: dict[str, str], sentence: str
 ) -> None:
     decider = following(gpu_pod())
@@ -115,7 +115,7 @@ async def test_what_cannot_be_bound_is_said_and_changes_nothing(
     assert decider.booked() == books
 
 
-async def test_a_node_that_became_full_since_the_filter_says_what_is_short() -> None:
+async def test_for_a_node_that_became_full_since_the_filter_the_shortage_is_named() -> None:
     decider = following(gpu_pod())
     for number in (0, 1):
         bound = gpu_pod(uid=f"other-{number}", node="n1", annotations={"gas-container-cards": f"card{number}"})
@@ -126,7 +126,7 @@ async def test_a_node_that_became_full_since_the_filter_says_what_is_short() -> 
     assert decider.counted("refusals_total", reason="no-room") == 1
 
 
-async def test_a_need_that_makes_no_sense_is_not_bound() -> None:
+async def test_a_pod_with_an_invalid_need_is_not_bound() -> None:
     senseless = pod_json(container(i915=1, xe=1), uid="u1")
     decider = following(senseless)
     assert "both gpu.intel.com/i915 and gpu.intel.com/xe" in await decider.bind(senseless, "n1")
@@ -143,7 +143,7 @@ async def test_a_repeated_bind_keeps_the_cards_and_writes_nothing() -> None:
     assert len(decider.cluster.bindings) == 1
 
 
-async def test_a_second_bind_while_one_is_in_hand_is_refused() -> None:
+async def test_a_second_bind_while_one_is_in_progress_is_refused() -> None:
     decider = following(gpu_pod())
     held = HeldBindings(decider.cluster)
     first = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
@@ -155,13 +155,13 @@ async def test_a_second_bind_while_one_is_in_hand_is_refused() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff"])
-async def test_what_is_no_json_is_not_answered(body: bytes) -> None:
+async def test_a_body_that_is_not_json_is_unreadable(body: bytes) -> None:
     with pytest.raises(Unreadable):
         await following().binder(body)
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b'{"PodName": 3}'])
-async def test_what_names_nothing_is_an_error_in_the_answer(body: bytes) -> None:
+async def test_a_request_without_names_is_an_error_in_the_response(body: bytes) -> None:
     decider = following()
     assert json.loads(await decider.binder(body))["Error"]
     assert decider.counted("requests_total", verb="bind", result="bad-request") == 1
@@ -193,8 +193,8 @@ class TestLeadership:
 
 
 class TestWithoutCards:
-    @pytest.mark.parametrize("known", [True, False], ids=["in-a-monitoring-pod", "without-any-resource-of-ours"])
-    async def test_a_pod_that_wants_none_is_bound_like_any_other(self, *, known: bool) -> None:
+    @pytest.mark.parametrize("known", [True, False], ids=["in-a-monitoring-pod", "without-any-gpu-resource"])
+    async def test_a_pod_without_cards_is_bound_like_any_other(self, *, known: bool) -> None:
         asking = pod_json(container(i915_monitoring=1) if known else container(), uid="u1")
         decider = following(asking)
         assert await decider.bind(asking, "n1") == ""
@@ -202,7 +202,7 @@ class TestWithoutCards:
         assert decider.cluster.pods["default/pod"]["spec"]["nodeName"] == "n1"
         assert booked_cards(decider, "u1") == "nothing"
 
-    async def test_its_unknown_outcome_is_looked_at_and_books_nothing(self) -> None:
+    async def test_its_unknown_outcome_is_settled_and_books_nothing(self) -> None:
         asking = pod_json(container(), uid="u1")
         decider = following(asking)
         decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
@@ -221,7 +221,7 @@ class TestWithoutCards:
         assert not decider.reports.mismatches
 
 
-async def test_annotations_of_ours_on_a_pending_pod_are_overwritten_or_emptied() -> None:
+async def test_our_annotations_on_a_pending_pod_are_overwritten_or_emptied() -> None:
     forged = {
         "gas-container-cards": "card1",
         "gas-container-tiles": "card1:gt0",
@@ -257,14 +257,14 @@ async def test_of_twenty_binds_at_once_exactly_those_that_fit_succeed() -> None:
 
 async def test_the_refusal_of_a_pod_is_dropped_when_it_is_bound() -> None:
     decider = following(gpu_pod(), gpu_pod(uid="u2", name="other"))
-    await decider.ask(gpu_pod(), "nobody")
-    await decider.ask(gpu_pod(uid="u2", name="other"), "nobody")
+    await decider.ask(gpu_pod(), "absent")
+    await decider.ask(gpu_pod(uid="u2", name="other"), "absent")
     decider.cluster.on_change = lambda _type, _pod: None
     await decider.bind(gpu_pod(), "n1")
     assert [uid for uid, _ in decider.refusals] == ["u2"]
 
 
-async def test_a_bind_that_fails_lets_the_next_filter_see_the_room_again() -> None:
+async def test_after_a_failed_bind_the_next_filter_sees_the_cards_as_free() -> None:
     decider = following(*(gpu_pod(uid=f"u{number}", name=f"pod-{number}") for number in range(3)))
     decider.nodes.replaced([node("n1", cards=1)])
     held = HeldBindings(decider.cluster)
@@ -282,7 +282,7 @@ async def test_a_bind_that_fails_lets_the_next_filter_see_the_room_again() -> No
     [ApiRefused(404, "NotFound", "no"), ApiUnavailable("away"), OutcomeUnknown("unknown")],
     ids=["refused", "unavailable", "unknown"],
 )
-async def test_every_failure_is_told_to_the_filters_that_wait(error: Exception) -> None:
+async def test_filters_that_wait_go_on_after_every_failure(error: Exception) -> None:
     decider = following(gpu_pod(), patience=60.0)
 
     async def failing(**_binding: Any) -> None:

@@ -1,4 +1,4 @@
-"""The cards' metrics: right for Prometheus, complete, and never in the way of others for long."""
+"""The metrics of the cards: valid for Prometheus, complete, and written without delaying other work for long."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ async def test_each_card_has_its_capacity_what_is_booked_and_its_pods() -> None:
     }
 
 
-async def test_the_same_lines_are_right_for_openmetrics() -> None:
+async def test_the_same_lines_are_valid_openmetrics() -> None:
     parsed = parse_openmetrics(await series(BOOKS) + "# EOF\n")  # type: ignore[no-untyped-call]
     families = {family.name: family for family in parsed}
     assert families["gas_extender_card_pods"].type == "gauge"
     assert len(families["gas_extender_card_capacity"].samples) == 3
 
 
-async def test_others_get_their_turn_while_many_cards_are_written() -> None:
+async def test_other_work_gets_its_turn_while_many_cards_are_written() -> None:
     many = [CardSummary(f"n{number}", "card0", {"i915": 1}, {}, 0) for number in range(4 * CARDS_A_PIECE)]
     turns = 0
 

@@ -38,7 +38,7 @@ def certificate(end: datetime) -> str:
         pytest.param(datetime(2050, 1, 1, tzinfo=UTC), id="first-year-of-the-long-form"),
     ],
 )
-def test_end_date(end: datetime) -> None:
+def test_the_end_date_is_read(end: datetime) -> None:
     assert end_dates(certificate(end)) == [end.timestamp()]
 
 
@@ -50,13 +50,13 @@ def test_several_certificates_with_words_between_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hello", "-----BEGIN CERTIFICATE-----", "-----BEGIN PRIVATE KEY-----\nAAAA\n"])
-def test_no_certificate(text: str) -> None:
+def test_a_text_without_a_certificate_is_refused(text: str) -> None:
     with pytest.raises(MalformedCertificate, match="no PEM certificate"):
         end_dates(text)
 
 
 @given(st.binary(max_size=40))
-def test_damaged_ones_are_refused(content: bytes) -> None:
+def test_a_damaged_certificate_is_refused(content: bytes) -> None:
     import base64
 
     text = f"-----BEGIN CERTIFICATE-----\n{base64.b64encode(content).decode()}\n-----END CERTIFICATE-----"

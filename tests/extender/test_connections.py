@@ -1,4 +1,4 @@
-"""Which connections of the scheduler end when a replica is not ready: those that were given that answer, no other."""
+"""Connections of the scheduler when a replica is not ready: only those that were given that response end."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Answer:
 
 
 class Scheduler:
-    """Calls the extender as kube-scheduler does: over TLS, on connections that it keeps for the next request."""
+    """Calls the extender as kube-scheduler does: over TLS, on connections kept for the next request."""
 
     def __init__(self, port: int, tls: ssl.SSLContext) -> None:
         self._url = f"https://127.0.0.1:{port}/scheduler"
         self._tls = tls
 
     def connection(self) -> aiohttp.ClientSession:
-        """A connection of its own, which the requests of the session share."""
+        """Return a session whose requests share one connection."""
         return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self._tls, limit=1))
 
     async def filter(self, session: aiohttp.ClientSession, pod: Mapping[str, Any]) -> Answer:
@@ -55,7 +55,7 @@ class Scheduler:
         return await self._post(session, "bind", {**names, "Node": "n1"})
 
     async def filter_until_a_node_passes(self, pod: Mapping[str, Any]) -> list[Answer]:
-        """Ask again and again, each time on a new connection; the last answer is the one with the node."""
+        """Ask until a node passes, each time on a new connection. The last of the returned responses has the node."""
         answers: list[Answer] = []
         while not answers or not answers[-1].body["NodeNames"]:
             async with self.connection() as session:
@@ -75,7 +75,7 @@ class Scheduler:
 
 @asynccontextmanager
 async def extender(server: ApiServer, directory: Path, authority: Authority, *flags: str) -> AsyncIterator[Scheduler]:
-    """The whole program, serving over TLS, as seen by a scheduler; it may not be ready yet."""
+    """Run the whole program, serving over TLS, while the block runs. It may not be ready yet."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     pair = authority.issue("server")
@@ -123,7 +123,7 @@ def slow_bindings(server: ApiServer, seconds: float) -> None:
     server.settings.intercept = intercept
 
 
-async def test_a_not_ready_answer_ends_its_own_connection_and_no_other(
+async def test_a_not_ready_response_ends_its_own_connection_and_no_other(
     server: ApiServer, tmp_path: Path, authority: Authority
 ) -> None:
     """A client that asks until a node passes and then goes on over new connections loses no request."""
@@ -157,7 +157,7 @@ async def test_a_not_ready_answer_ends_its_own_connection_and_no_other(
             await session.close()
 
 
-async def test_a_replica_that_stops_leading_answers_what_is_in_progress_and_then_ends_each_connection(
+async def test_a_replica_that_stops_leading_finishes_requests_in_progress_and_ends_connections_one_by_one(
     server: ApiServer, tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -1,4 +1,4 @@
-"""What people see of the books and of refusals."""
+"""The documents under /debug: the ledger and the last refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def books(decider: DrivenDecider) -> dict[str, Any]:
     return shown
 
 
-def test_books_show_capacity_and_what_is_booked_card_by_card() -> None:
+def test_capacity_and_bookings_are_shown_card_by_card() -> None:
     shown = books(knowing(bound("card0")))
     assert list(shown["nodes"]["n1"]) == ["card0", "card1"]
     assert shown["nodes"]["n1"]["card0"] == {
@@ -52,7 +52,7 @@ def test_books_show_capacity_and_what_is_booked_card_by_card() -> None:
     assert shown["differences"] == []
 
 
-def test_tiles_are_shown_with_who_holds_them() -> None:
+def test_tiles_are_shown_with_the_pods_that_hold_them() -> None:
     decider = DrivenDecider()
     decider.nodes.replaced([node("n1", i915=2, tiles=4)])
     tiled = bound("card1")
@@ -64,7 +64,7 @@ def test_tiles_are_shown_with_who_holds_them() -> None:
     assert shown["pods"]["u1"]["cards"]["card1"]["tiles"] == [1]
 
 
-def test_cards_that_somebody_holds_on_a_node_that_is_gone_or_shrank_are_shown() -> None:
+def test_cards_held_on_a_node_that_is_gone_or_shrank_are_shown() -> None:
     decider = knowing(bound("card0"), bound("card7", "u2"))
     decider.nodes.replaced([])
     shown = books(decider)
@@ -83,7 +83,7 @@ def test_pods_in_trouble_are_shown_with_the_reason() -> None:
     assert len(shown["trouble"]["u2"]["trouble"]) < 300
 
 
-def test_nodes_with_senseless_labels_are_shown() -> None:
+def test_nodes_with_invalid_labels_are_shown() -> None:
     decider = knowing()
     decider.nodes.changed(node("n2", labels={"gpu.intel.com/gpu-numbers": "0.x"}))
     assert list(books(decider)["problems"]) == ["n2"]
@@ -105,7 +105,7 @@ def test_nodes_with_senseless_labels_are_shown() -> None:
         ),
     ],
 )
-def test_differences_from_the_objects_are_told(change: Any, part: str) -> None:
+def test_differences_from_the_objects_are_reported(change: Any, part: str) -> None:
     decider = knowing(bound("card0"))
     change(decider)
     (sentence,) = differences(decider.pods, decider.ledger)
@@ -113,7 +113,7 @@ def test_differences_from_the_objects_are_told(change: Any, part: str) -> None:
     assert "default/u1" in sentence
 
 
-async def test_a_reservation_is_no_difference() -> None:
+async def test_a_reservation_is_not_a_difference() -> None:
     decider = DrivenDecider()
     asking = pod_json(container(i915=1), uid="u1")
     decider.cluster.add(asking)

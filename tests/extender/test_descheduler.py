@@ -1,4 +1,4 @@
-"""The deschedule label: on pods that hold what a node's label wants emptied, and off them again."""
+"""The deschedule label: set on pods that hold what a node's label wants emptied, and removed again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Descheduling(Observer):
         self.nodes.changed(msgspec.convert(seen, Node))
 
     def runs(self, name: str, *cards: str, written_tiles: str | None = None, tiles: int = 0) -> None:
-        """A pod that holds these cards."""
+        """Add a pod that holds these cards."""
         written = {"gas-container-cards": ",".join(cards)} | (
             {"gas-container-tiles": written_tiles} if written_tiles else {}
         )
@@ -120,7 +120,7 @@ class Descheduling(Observer):
 
 
 # contract E8.4
-async def test_it_is_put_on_pods_of_the_card_and_taken_off_when_the_node_label_goes() -> None:
+async def test_the_label_is_set_on_pods_of_the_card_and_removed_with_the_nodes_label() -> None:
     ground = Descheduling()
     ground.node()
     ground.runs("a", "card0")
@@ -140,7 +140,7 @@ async def test_it_is_put_on_pods_of_the_card_and_taken_off_when_the_node_label_g
 
 
 # contract E8.4
-async def test_pods_that_start_later_get_it_too() -> None:
+async def test_pods_that_start_later_get_the_label_too() -> None:
     ground = Descheduling()
     ground.node(CARD0)
     async with beside(ground.descheduler.run()):
@@ -165,7 +165,7 @@ async def test_a_label_that_a_user_set_is_neither_removed_nor_taken_over() -> No
     assert ground.labelled() == {"a"}
 
 
-async def test_a_label_of_ours_that_a_user_removed_is_set_again_while_it_is_wanted() -> None:
+async def test_our_label_that_a_user_removed_is_set_again_while_it_is_wanted() -> None:
     ground = Descheduling()
     ground.node(CARD0)
     ground.runs("a", "card0")
@@ -186,20 +186,20 @@ async def test_a_label_of_ours_that_a_user_removed_is_set_again_while_it_is_want
         pytest.param(CARD0, {"zero"}, id="card"),
         pytest.param({POLICY + "gas-deschedule-pods-card1": "PCI_GROUP"}, {"one", "two"}, id="pci-group"),
         pytest.param({POLICY + "gas-tile-deschedule-card2_gt1": "x"}, {"two"}, id="tile"),
-        pytest.param({POLICY + "gas-tile-deschedule-card2_gt0": "x"}, set(), id="tile-that-nobody-holds"),
+        pytest.param({POLICY + "gas-tile-deschedule-card2_gt0": "x"}, set(), id="tile-that-no-pod-holds"),
         pytest.param({POLICY + "gas-disable-card0": "x"}, set(), id="disabled-is-not-descheduled"),
         pytest.param({POLICY + "gas-deschedule-pods-card9": "x"}, set(), id="no-such-card"),
         pytest.param({"other/gas-deschedule-pods-card0": "x"}, set(), id="another-namespace"),
     ],
 )
-def test_which_pods_should_carry_it(labels: dict[str, str], expected: set[str]) -> None:
+def test_which_pods_should_carry_the_label(labels: dict[str, str], expected: set[str]) -> None:
     ground = Descheduling()
     ground.node(labels | {"gpu.intel.com/pci-groups": "0_1.2"}, cards=3, i915=3, tiles=6)
     ground.runs("zero", "card0")
     ground.runs("one", "card1")
     ground.runs("two", "card2", written_tiles="card2:gt1", tiles=1)
     assert ground.descheduler.wanted("n1") == expected
-    assert ground.descheduler.wanted("nobody") == set()
+    assert ground.descheduler.wanted("absent") == set()
 
 
 async def test_a_node_without_cards_in_its_capacity_does_not_count() -> None:
@@ -215,7 +215,7 @@ async def test_a_node_without_cards_in_its_capacity_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("error", [ApiUnavailable("away"), ApiRefused(409, "Conflict", "no")])
-async def test_what_fails_is_tried_again(error: GasError) -> None:
+async def test_a_failed_patch_is_tried_again(error: GasError) -> None:
     ground = Descheduling()
     ground.fails = error
     ground.node(CARD0)
@@ -227,7 +227,7 @@ async def test_what_fails_is_tried_again(error: GasError) -> None:
     assert ground.counted("put-on") == 1
 
 
-async def test_a_pod_that_is_gone_is_let_go() -> None:
+async def test_a_pod_that_is_gone_is_forgotten() -> None:
     ground = Descheduling()
     ground.gone = {"a"}
     ground.node(CARD0)
@@ -252,7 +252,7 @@ async def test_a_replica_that_does_not_decide_patches_nothing_until_it_does() ->
         await eventually(lambda: ground.labelled() == {"a"})
 
 
-async def test_after_a_restart_a_label_of_ours_is_kept_only_while_it_is_wanted() -> None:
+async def test_after_a_restart_our_label_is_kept_only_while_it_is_wanted() -> None:
     ground = Descheduling()
     ground.labels["a"] = {LABEL: "gpu"}
     ground.marks["a"] = {MARK: "gpu"}

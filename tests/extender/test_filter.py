@@ -1,4 +1,4 @@
-"""The filter verb: which nodes pass, what is said about the others, and that asking changes nothing."""
+"""The filter verb: which nodes pass, the reasons for the others, and that a filter changes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PREFERS = {"telemetry.aware.scheduling.p/gas-prefer-gpu": "card1"}
 
 
 def shared(name: str, cards: int = 2, *, gigabytes: int = 8, **fields: Any) -> dict[str, Any]:
-    """A node whose cards several pods may share."""
+    """Return a node whose cards several pods may share."""
     sums: dict[str, Any] = {"i915": 10 * cards, "millicores": 1000 * cards, "memory_max": gigabytes * cards * GB}
     return node_json(name, cards=cards, **sums, **fields)
 
@@ -43,13 +43,13 @@ def knowing(*nodes: Any, **options: Any) -> DrivenDecider:
 
 
 def hold(decider: DrivenDecider, where: str, *cards: str, gigabytes: int = 5, **fields: Any) -> None:
-    """Somebody's pod with so much memory on each of these cards."""
+    """Book a pod with so much memory on each of these cards."""
     for card in cards:
         bound = wants(gigabytes, node=where, annotations={"gas-container-cards": card}, **fields)
         decider.pods.changed(as_pod(bound))
 
 
-async def test_nodes_with_room_on_a_card_pass_and_the_others_get_a_sentence() -> None:
+async def test_nodes_with_room_on_a_card_pass_and_the_others_get_a_reason() -> None:
     decider = knowing()
     hold(decider, "n1", "card0", "card1")
     answer = await decider.ask(wants(), "n1", "n2")
@@ -81,21 +81,21 @@ async def test_asking_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("names", "passing", "failed"),
     [
-        pytest.param(["nobody"], [], {"nobody": "the node is unknown"}, id="unknown"),
+        pytest.param(["absent"], [], {"absent": "the node is unknown"}, id="unknown"),
         pytest.param([""], [], {"": "the node is unknown"}, id="empty-name"),
         pytest.param(["n1", "n1", "n2"], ["n1", "n1", "n2"], {}, id="there-twice"),
         pytest.param(["n2", "n1"], ["n2", "n1"], {}, id="in-the-order-asked"),
-        pytest.param(["n1", "nobody"], ["n1"], {"nobody": "the node is unknown"}, id="some-known"),
+        pytest.param(["n1", "absent"], ["n1"], {"absent": "the node is unknown"}, id="some-known"),
         pytest.param(["../../x\x00"], [], {"../../x\x00": "the node is unknown"}, id="hostile-name"),
     ],
 )
-async def test_names_as_they_come(names: list[str], passing: list[str], failed: dict[str, str]) -> None:
+async def test_names_are_taken_as_sent(names: list[str], passing: list[str], failed: dict[str, str]) -> None:
     answer = await knowing().ask(wants(), *names)
     assert answer["NodeNames"] == passing
     assert answer["FailedNodes"] == failed
 
 
-async def test_ten_thousand_names_are_all_answered() -> None:
+async def test_each_of_ten_thousand_names_gets_a_result() -> None:
     decider = knowing()
     names = [f"n{number}" for number in range(10_000)]
     answer = await decider.ask(wants(), *names)
@@ -126,7 +126,7 @@ async def test_ten_thousand_nodes_with_one_reason_have_one_sentence() -> None:
         pytest.param({"Pod": {"metadata": {}, "spec": {"containers": 3}}, "NodeNames": ["n1"]}, id="no-such-pod"),
     ],
 )
-async def test_what_cannot_be_decided_is_an_error_in_the_answer(args: object) -> None:
+async def test_an_invalid_request_is_an_error_in_the_response(args: object) -> None:
     decider = knowing()
     answer = await decider.ask_raw(args)
     assert answer["Error"]
@@ -135,7 +135,7 @@ async def test_what_cannot_be_decided_is_an_error_in_the_answer(args: object) ->
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"null "[:3]])
-async def test_what_is_no_json_is_not_answered(body: bytes) -> None:
+async def test_a_body_that_is_not_json_is_unreadable(body: bytes) -> None:
     with pytest.raises(Unreadable):
         await knowing().filter_verb(body)
 
@@ -149,17 +149,17 @@ async def test_unknown_fields_are_skipped() -> None:
 @pytest.mark.parametrize(
     "asking",
     [
-        pytest.param(pod_json(container()), id="nothing-of-ours"),
+        pytest.param(pod_json(container()), id="no-gpu"),
         pytest.param(pod_json(container(i915_monitoring=1)), id="monitoring-only"),
         pytest.param(pod_json(container(i915=0)), id="zero-cards"),
         pytest.param(pod_json(container(millicores=100)), id="no-count-resource"),
     ],
 )
-async def test_a_pod_that_wants_no_card_passes_everywhere(asking: dict[str, Any]) -> None:
+async def test_a_pod_without_cards_passes_everywhere(asking: dict[str, Any]) -> None:
     decider = knowing()
     hold(decider, "n1", "card0", "card1", gigabytes=8)
-    answer = await decider.ask(asking, "n1", "nobody")
-    assert answer["NodeNames"] == ["n1", "nobody"]
+    answer = await decider.ask(asking, "n1", "absent")
+    assert answer["NodeNames"] == ["n1", "absent"]
     assert answer["FailedNodes"] == {}
     whole = await decider.ask_whole(asking, shared("n1"), node_json("n9", cards=""))
     assert whole["NodeNames"] == ["n1", "n9"]
@@ -192,16 +192,16 @@ async def test_a_pod_that_wants_no_card_passes_everywhere(asking: dict[str, Any]
         ),
     ],
 )
-async def test_a_need_that_makes_no_sense_is_refused_on_every_node(asking: dict[str, Any], part: str) -> None:
-    """Not with Error: with ``ignorable`` kube-scheduler would go on without us."""
+async def test_an_invalid_need_is_refused_on_every_node(asking: dict[str, Any], part: str) -> None:
+    """Not by Error: with ``ignorable``, kube-scheduler would go on without the extender."""
     decider = knowing()
     for answer in (
-        await decider.ask(asking, "n1", "nobody"),
-        await decider.ask_whole(asking, shared("n1"), shared("nobody")),
+        await decider.ask(asking, "n1", "absent"),
+        await decider.ask_whole(asking, shared("n1"), shared("absent")),
     ):
         assert answer["Error"] == ""
         assert answer["NodeNames"] == []
-        assert answer["FailedNodes"].keys() == {"n1", "nobody"}
+        assert answer["FailedNodes"].keys() == {"n1", "absent"}
         assert part in answer["FailedNodes"]["n1"]
         assert answer["FailedNodes"]["n1"].isprintable()
         assert len(answer["FailedNodes"]["n1"]) <= 200
@@ -217,7 +217,7 @@ async def test_a_quantity_with_a_suffix_is_read() -> None:
 @pytest.mark.parametrize(
     "text", ["card99", "\x00\x1b", "card0," * 40_000, ","], ids=["unknown", "control", "256K", "empty"]
 )
-async def test_senseless_lists_of_cards_are_answered_with_a_sentence_or_room(annotation: str, text: str) -> None:
+async def test_invalid_lists_of_cards_are_ignored_or_refused_with_a_reason(annotation: str, text: str) -> None:
     asking = wants(annotations={annotation: text})
     answer = await knowing().ask(asking, "n1")
     assert answer["Error"] == ""
@@ -241,9 +241,9 @@ class TestPreferredCard:
     async def test_if_some_nodes_give_it_only_those_pass(self) -> None:
         decider = knowing(gpu_node("n1"), gpu_node("n2", labels=PREFERS), gpu_node("n3", labels=PREFERS))
         hold(decider, "n3", "card1", gigabytes=8)
-        answer = await decider.ask(wants(), "n1", "n2", "n3", "nobody")
+        answer = await decider.ask(wants(), "n1", "n2", "n3", "absent")
         assert answer["NodeNames"] == ["n2"]
-        assert answer["FailedNodes"].keys() == {"n1", "n3", "nobody"}
+        assert answer["FailedNodes"].keys() == {"n1", "n3", "absent"}
         assert answer["FailedNodes"]["n1"] == "another node has the pod's preferred card free"
         assert not list(decider.refusals)
 
@@ -258,13 +258,13 @@ class TestPreferredCard:
         )
         assert (await decider.ask(wants(), "n1", "n2"))["NodeNames"] == ["n1", "n2"]
 
-    async def test_with_a_balanced_resource_it_has_no_say(self) -> None:
+    async def test_with_a_balanced_resource_the_preferred_card_has_no_effect(self) -> None:
         decider = knowing(gpu_node("n1"), gpu_node("n2", labels=PREFERS), balanced="millicores")
         assert (await decider.ask(wants(), "n1", "n2"))["NodeNames"] == ["n1", "n2"]
 
 
 class TestWholeNodes:
-    async def test_those_that_pass_are_answered_back_unchanged(self) -> None:
+    async def test_those_that_pass_are_returned_unchanged(self) -> None:
         sent = shared("n1") | {"spec": {"podCIDR": "10.0.0.0/24"}, "unknown": {"x": [1.0, None]}}
         full = shared("n2")
         decider = knowing()
@@ -275,7 +275,7 @@ class TestWholeNodes:
         assert answer["FailedNodes"] == {"n2": FULL}
 
     async def test_a_node_is_believed_as_sent_with_what_is_booked_under_its_name(self) -> None:
-        """An autoscaler asks about nodes that are not there yet."""
+        """An autoscaler asks about nodes that do not exist yet."""
         decider = knowing(gpu_node("n1"))
         hold(decider, "n1", "card0", "card1")
         larger = shared("n1", cards=3)
@@ -296,11 +296,11 @@ class TestWholeNodes:
 
 
 class TestRefusals:
-    async def test_are_kept_with_the_numbers_card_by_card_and_told(self) -> None:
+    async def test_are_kept_with_the_numbers_card_by_card_and_reported(self) -> None:
         decider = knowing(gpu_node("n1"))
         hold(decider, "n1", "card0", "card1")
         asking = wants(name="late")
-        await decider.ask(asking, "n1", "nobody")
+        await decider.ask(asking, "n1", "absent")
         ((uid, refusal),) = decider.refusals
         assert uid == asking["metadata"]["uid"]
         assert refusal.pod == "default/late"
@@ -321,7 +321,7 @@ class TestRefusals:
 
     async def test_that_need_no_bookings_by_card_to_see_are_not_marked_so(self) -> None:
         decider = knowing(node("n1", cards=""))
-        await decider.ask(wants(), "n1", "nobody")
+        await decider.ask(wants(), "n1", "absent")
         ((_, refusal),) = decider.refused
         assert not refusal.only_seen_by_cards
 
@@ -349,7 +349,7 @@ class TestRefusals:
     async def test_are_counted_by_reason_and_node(self) -> None:
         decider = knowing()
         hold(decider, "n1", "card0", "card1")
-        await decider.ask(wants(), "n1", "n2", "nobody")
+        await decider.ask(wants(), "n1", "n2", "absent")
         assert decider.counted("refusals_total", reason="no-room") == 1
         assert decider.counted("refusals_total", reason="unknown-node") == 1
         assert decider.counted("requests_total", verb="filter", result="fits") == 1
@@ -369,6 +369,6 @@ async def test_a_node_that_shrank_below_what_is_booked_has_no_room_and_comes_bac
     assert (await decider.ask(wants(1), "n1"))["NodeNames"] == ["n1"]
 
 
-async def test_the_answer_is_gos_own_form() -> None:
+async def test_the_response_has_gos_own_form() -> None:
     body = await knowing().filter_verb(json.dumps({"Pod": wants(), "NodeNames": ["n1"]}).encode())
     assert json.loads(body).keys() == {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}

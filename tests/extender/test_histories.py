@@ -1,4 +1,4 @@
-"""Any history of pods, binds, lost answers, late and repeated news: no card over capacity, and the books are true."""
+"""Any history of pods, binds, lost responses, late and repeated events: no card over capacity, a correct ledger."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def nodes() -> list[Node]:
 
 
 class Histories(RuleBasedStateMachine):
-    """The cluster is the truth; its news reach the extender when the rules let them."""
+    """The cluster is the truth; its events reach the extender when the rules let them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,13 +96,13 @@ class Histories(RuleBasedStateMachine):
         return sorted(self.cluster.pods)[number % len(self.cluster.pods)]
 
     def _some_waiting(self, number: int) -> str:
-        """One without a node, as a scheduler would ask about; else any."""
+        """Return the key of a pod without a node, as a scheduler would ask about, else of any pod."""
         waiting = sorted(key for key, pod in self.cluster.pods.items() if not pod["spec"].get("nodeName"))
         return waiting[number % len(waiting)] if waiting else self._some(number)
 
     @rule(shape=st.sampled_from(SHAPES), twin=st.booleans())
     def create(self, shape: dict[str, Any], *, twin: bool) -> None:
-        """A pod; or one of the same name as one that is gone, perhaps."""
+        """Create a pod, possibly with the name of one that is gone."""
         self.count += 1
         pod = copy.deepcopy(shape)
         name = "web-0" if twin and "default/web-0" not in self.cluster.pods else f"pod-{self.count}"
@@ -127,7 +127,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.cluster.pods)
     @rule(numbers=st.lists(st.integers(0, 99), min_size=2, max_size=5))
     def bind_at_once(self, numbers: list[int]) -> None:
-        """Without a filter before, all on one node, with writes that take their time."""
+        """Bind pods at once without a filter before, all on one node, with writes that take their time."""
         self.cluster.outcome = Outcome.WRITTEN
 
         async def all_of_them() -> None:
@@ -147,7 +147,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.heard)
     @rule(number=st.integers(0, 99))
     def hear_old_news_of_a_pod_again(self, number: int) -> None:
-        """As an answer to a single question may be older than the watch; never the news that a pod is gone."""
+        """Repeat an event, as a response to a single request may be older than the watch; never a deletion."""
         event, pod = self.heard[-1 - number % len(self.heard)]
         if event != "DELETED":
             self.decider.pods.changed(pod)
@@ -159,7 +159,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.cluster.pods)
     @rule(number=st.integers(0, 99), how=st.sampled_from(["Succeeded", "removed", "bound"]), count=st.integers(0, 9))
     def list_beside_the_watch(self, number: int, how: str, count: int) -> None:
-        """What happens while it is under way may be heard before it arrives."""
+        """List pods while things happen that the watch may show before the list arrives."""
         snapshot = self.cluster.all()
         if how == "bound":
             self.schedule(number, Outcome.WRITTEN)
@@ -192,7 +192,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def hear_everything(self) -> None:
-        """Once all is heard, the books are those of the objects, of a fresh start, and of nobody else."""
+        """Deliver all events; then the ledger is that of the objects and of a fresh start, and has nothing else."""
         self.cluster.away = False
         self._run(self.decider.binder.settle())
         self.hear(len(self.news))
@@ -258,7 +258,7 @@ Histories.TestCase.settings = settings(max_examples=100, stateful_step_count=50,
 TestHistories = Histories.TestCase
 
 
-def test_nodes_of_the_histories_are_what_they_should_be() -> None:
+def test_the_nodes_of_the_histories_have_the_intended_capacity() -> None:
     known = Nodes(DEFAULT)
     known.replaced(nodes())
     for _, facts in known:

@@ -19,7 +19,7 @@ class Watch:
     undecodable: int = 0
 
 
-def test_watches_are_asked_at_the_moment_of_a_scrape() -> None:
+def test_watches_are_read_at_the_moment_of_a_scrape() -> None:
     metrics = Metrics("1")
     watch = Watch()
     metrics.watches.follow("pods", watch)
@@ -42,7 +42,7 @@ def test_two_sets_of_metrics_do_not_share_anything() -> None:
     assert other.registry.get_sample_value("gas_extender_wakes_total") == 0
 
 
-def test_build_info_tells_the_version() -> None:
+def test_build_info_has_the_version() -> None:
     assert Metrics("1.2.3").registry.get_sample_value("gas_extender_build_info", {"version": "1.2.3"}) == 1
 
 

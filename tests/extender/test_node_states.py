@@ -1,4 +1,4 @@
-"""Nodes with one number get one answer: whatever happens, remembered verdicts are those of placement itself."""
+"""Nodes with one number get one result: whatever happens, remembered verdicts are those of placement itself."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ HELD = st.dictionaries(
 
 
 class RememberedVerdicts(RuleBasedStateMachine):
-    """Any history of nodes and books, with questions in between."""
+    """Any history of nodes and bookings, with filters in between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ def test_a_state_that_no_node_is_in_any_more_is_dropped_in_time() -> None:
     assert len(numbers) == 3 * SPARE_STATES
     assert len(states._numbers) <= states.most == SPARE_STATES + 2
     assert states.in_use() == {states.of("n1")}
-    assert states.of("nobody") == UNKNOWN
+    assert states.of("absent") == UNKNOWN
 
 
 def test_verdicts_of_states_that_no_node_is_in_any_more_are_dropped_in_time() -> None:

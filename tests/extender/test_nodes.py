@@ -1,4 +1,4 @@
-"""What is known of nodes, and which of their changes count."""
+"""Facts of nodes, and which of their changes count."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_status(labels: dict[str, str] | None = None, **status: Any) -> Node:
     return msgspec.convert(changed, Node)
 
 
-def test_a_node_is_known_from_when_it_is_seen_until_it_is_gone() -> None:
+def test_a_node_is_known_from_its_first_event_until_it_is_deleted() -> None:
     followed = Followed()
     assert followed.nodes.facts("n1") is None
     followed.nodes.changed(node("n1"))
@@ -66,7 +66,7 @@ def test_a_list_is_complete() -> None:
         ),
     ],
 )
-def test_what_does_not_count_is_no_change(heartbeat: Node) -> None:
+def test_a_part_that_does_not_count_causes_no_change(heartbeat: Node) -> None:
     followed = Followed()
     followed.nodes.changed(node("n1"))
     facts = followed.nodes.facts("n1")
@@ -90,7 +90,7 @@ def test_what_does_not_count_is_no_change(heartbeat: Node) -> None:
         pytest.param(msgspec.convert({"metadata": {"name": "n1"}}, Node), id="nothing-at-all"),
     ],
 )
-def test_what_counts_is_a_change(changed: Node) -> None:
+def test_a_part_that_counts_causes_a_change(changed: Node) -> None:
     followed = Followed()
     followed.nodes.changed(node("n1"))
     followed.nodes.changed(changed)
@@ -106,7 +106,7 @@ def test_what_counts_is_a_change(changed: Node) -> None:
         pytest.param({"gpu.intel.com/i915": "0"}, False, id="zero"),
         pytest.param({"gpu.intel.com/i915": "-1"}, False, id="negative"),
         pytest.param({"gpu.intel.com/i915": "many"}, False, id="no-number"),
-        pytest.param({"cpu": "8"}, False, id="none-of-ours"),
+        pytest.param({"cpu": "8"}, False, id="no-gpu"),
         pytest.param(None, False, id="nothing"),
     ],
 )
@@ -130,7 +130,7 @@ def test_descheduling_counts_only_with_cards_in_the_capacity(capacity: object, c
         pytest.param({f"gpu.intel.com/junk-{number}": "x" for number in range(5000)}, id="thousands-of-labels"),
     ],
 )
-def test_no_label_hurts_another_node(labels: dict[str, str]) -> None:
+def test_a_bad_label_does_not_affect_other_nodes(labels: dict[str, str]) -> None:
     followed = Followed()
     followed.nodes.replaced([node("bad", labels=labels), node("n1")])
     assert followed.cards("n1") == (Card(0), Card(1))
@@ -156,10 +156,10 @@ def test_nodes_that_say_the_same_share_what_was_read_and_a_number() -> None:
     nodes.replaced([node("n1"), node("n2", labels={"kubernetes.io/hostname": "n2"}), node("n3", cards=1)])
     assert nodes.facts("n1") is nodes.facts("n2")
     assert nodes.kind("n1") == nodes.kind("n2") != nodes.kind("n3")
-    assert nodes.kind("nobody") is None
+    assert nodes.kind("absent") is None
 
 
-def test_the_number_of_nodes_that_are_gone_is_never_given_again() -> None:
+def test_the_number_of_a_kind_that_is_gone_is_never_used_again() -> None:
     nodes = Followed().nodes
     nodes.changed(node("n1"))
     before = nodes.kind("n1")
@@ -169,7 +169,7 @@ def test_the_number_of_nodes_that_are_gone_is_never_given_again() -> None:
     assert nodes.kind("n1") != before
 
 
-def test_what_was_read_is_kept_only_while_a_node_says_so() -> None:
+def test_facts_are_kept_only_while_a_node_has_them() -> None:
     nodes = Followed().nodes
     for millicores in range(1000, 1100):
         nodes.changed(node("n1", i915=2, millicores=millicores))

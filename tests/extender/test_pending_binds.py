@@ -1,4 +1,4 @@
-"""A filter waits a moment for the binds before it, and not when that is of no use."""
+"""A filter waits a moment for the binds before it, unless that is of no use."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Clock:
 
 
 class Expecting:
-    """Binds that are expected within an hour by a clock that a test sets."""
+    """Binds that are expected within an hour, by a clock that a test sets."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.binds = PendingBinds(patience=LONG, clock=self.clock)
 
     async def waits(self, uid: str) -> bool:
-        """Whether a filter for this pod would wait."""
+        """Return whether a filter for this pod would wait."""
         waiting = asyncio.create_task(self.binds.wait(uid))
         await asyncio.sleep(0)
         done = waiting.done()
@@ -47,7 +47,7 @@ class Expecting:
         assert not await self.waits("any")
 
 
-async def test_nobody_waits_when_nothing_is_expected() -> None:
+async def test_no_filter_waits_when_no_bind_is_pending() -> None:
     assert not await Expecting().waits("u1")
 
 
@@ -61,7 +61,7 @@ async def test_a_filter_waits_for_the_bind_of_the_pod_before_it() -> None:
     await asyncio.wait_for(waiting, GIVE_UP)
 
 
-async def test_it_waits_for_all_of_them() -> None:
+async def test_it_waits_for_the_binds_of_all_pods_before_it() -> None:
     expecting = Expecting()
     for uid in ("u1", "u2"):
         expecting.binds.passed(uid)
@@ -103,7 +103,7 @@ async def test_a_bind_that_is_late_is_not_waited_for() -> None:
     assert not await expecting.waits("u2")
 
 
-async def test_after_some_binds_that_did_not_come_nobody_waits() -> None:
+async def test_after_some_binds_that_did_not_come_no_filter_waits() -> None:
     expecting = Expecting()
     await expecting.miss(MOST_MISSED - 1)
     expecting.binds.passed("u1")
@@ -113,7 +113,7 @@ async def test_after_some_binds_that_did_not_come_nobody_waits() -> None:
     assert not await expecting.waits("u2")
 
 
-async def test_once_a_bind_comes_they_wait_again() -> None:
+async def test_once_a_bind_comes_filters_wait_again() -> None:
     expecting = Expecting()
     await expecting.miss(MOST_MISSED)
     expecting.binds.passed("u1")
@@ -122,7 +122,7 @@ async def test_once_a_bind_comes_they_wait_again() -> None:
     assert await expecting.waits("u2")
 
 
-async def test_a_pod_asked_about_again_is_expected_once() -> None:
+async def test_a_pod_that_passed_two_filters_is_expected_once() -> None:
     expecting = Expecting()
     for _ in range(MOST_MISSED + 1):
         expecting.binds.passed("u1")

@@ -1,4 +1,4 @@
-"""How the books follow the cluster's pods: every arrow, whatever the watch, the lists and the pods' owners do."""
+"""How the ledger follows the cluster's pods: every transition, whatever watch, lists and the pods' owners do."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Followed(Observer):
 
 
 def gpu_pod(cards: str | None = None, *, node: str | None = "n1", uid: str = "u1", **fields: Any) -> Pod:
-    """A pod that wants one card; ``cards`` is what is written on it."""
+    """Return a pod that needs one card; ``cards`` is its annotation."""
     annotations = dict(fields.pop("annotations", {}))
     if cards is not None:
         annotations |= {"gas-container-cards": cards, "gas-ts": "1"}
@@ -170,7 +170,7 @@ def test_a_pod_that_another_one_bound_with_other_cards_is_booked_as_written() ->
     assert followed.rebuilt() == followed.books()
 
 
-def test_a_receipt_is_believed_counted_and_told() -> None:
+def test_a_receipt_is_believed_counted_and_reported() -> None:
     followed = Followed()
     followed.pods.changed(gpu_pod("card0"))
     followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card1"}))
@@ -190,7 +190,7 @@ def test_a_receipt_that_says_what_was_decided_changes_nothing() -> None:
     assert not followed.freed
 
 
-def test_a_receipt_books_a_pod_that_nobody_had_annotated() -> None:
+def test_a_receipt_books_a_pod_without_a_decision() -> None:
     followed = Followed()
     followed.pods.changed(gpu_pod())
     assert followed.booked() == "nothing"
@@ -244,7 +244,7 @@ HOSTILE = {str(edit.id): edit.values[0] for edit in EDITS if "damaged" in str(ed
         if (name, what) != ("gas-allocated-cards", "too-many-cards")  # kubelet may give more than was asked for
     ],
 )
-def test_what_cannot_be_read_on_a_bound_pod_books_nothing_and_blocks_no_other(name: str, text: str) -> None:
+def test_unreadable_annotations_of_a_bound_pod_book_nothing_and_affect_no_other_pod(name: str, text: str) -> None:
     followed = Followed()
     followed.pods.replaced([gpu_pod(annotations={name: text}), gpu_pod("card1", uid="u2", name="other")])
     assert followed.booked("u1") == "nothing"
@@ -270,7 +270,7 @@ def test_a_pod_without_annotations_is_shown_as_such_and_books_nothing() -> None:
     assert followed.mismatches == ["default/pod: it is bound without cards written on it, so its cards are not booked"]
 
 
-def test_a_bound_pod_whose_need_makes_no_sense_is_shown_until_it_is_gone() -> None:
+def test_a_bound_pod_with_an_invalid_need_is_shown_until_it_is_gone() -> None:
     followed = Followed()
     senseless = pod(container(i915=-1), node="n1", uid="u1", annotations={"gas-container-cards": "card0"})
     followed.pods.changed(senseless)
@@ -285,13 +285,13 @@ def test_a_bound_pod_whose_need_makes_no_sense_is_shown_until_it_is_gone() -> No
 @pytest.mark.parametrize(
     "without_cards",
     [
-        pytest.param(pod(container(), node="n1", uid="u1"), id="no-resource-of-ours"),
+        pytest.param(pod(container(), node="n1", uid="u1"), id="no-gpu-resource"),
         pytest.param(pod(node="n1", uid="u1"), id="no-containers"),
         pytest.param(pod(container(i915_monitoring=1), node="n1", uid="u1"), id="monitoring-only"),
         pytest.param(pod(container(millicores=100), node="n1", uid="u1"), id="no-count-resource"),
     ],
 )
-def test_a_bound_pod_that_wants_no_card_is_no_trouble(without_cards: Pod) -> None:
+def test_a_bound_pod_without_cards_is_not_in_trouble(without_cards: Pod) -> None:
     followed = Followed()
     followed.pods.changed(without_cards)
     followed.pods.deleted(without_cards)
@@ -361,7 +361,7 @@ def test_a_list_hands_reserved_pods_that_it_does_not_have_to_settling() -> None:
 
 
 class TestOlderNews:
-    """Answers to single questions, and lists beside the watch, may be older than what the watch has shown."""
+    """Responses to single requests, and lists beside the watch, may be older than what the watch has shown."""
 
     def test_a_pod_known_to_be_bound_does_not_wait_again(self) -> None:
         followed = Followed()
@@ -420,7 +420,7 @@ class TestOlderNews:
         assert followed.booked() == "card0 on n1, held"
 
 
-def test_an_event_that_comes_twice_changes_nothing() -> None:
+def test_a_repeated_event_changes_nothing() -> None:
     followed = Followed()
     for _ in range(2):
         followed.pods.changed(gpu_pod("card0"))
@@ -428,7 +428,7 @@ def test_an_event_that_comes_twice_changes_nothing() -> None:
     assert followed.ledger.usage("n1").amounts[Card(0)]["millicores"] == 300
 
 
-def test_only_our_own_part_of_a_bound_pod_is_kept() -> None:
+def test_only_the_part_of_a_bound_pod_that_matters_is_kept() -> None:
     followed = Followed()
     followed.pods.changed(gpu_pod("card0", labels={"app": "x" * 60}, annotations={"notes": "y" * 10_000}))
     bound = followed.pods.bound_pod("u1")
@@ -471,7 +471,7 @@ def test_the_pods_with_the_deschedule_label_are_known_until_it_or_they_go(end: C
     assert not followed.pods.descheduled
 
 
-def test_init_containers_alone_make_a_pod_one_of_ours() -> None:
+def test_a_pod_that_asks_for_cards_only_in_init_containers_counts() -> None:
     followed = Followed()
     written = {"gas-init-container-cards": "card0", "gas-container-cards": ""}
     followed.pods.changed(
@@ -481,19 +481,19 @@ def test_init_containers_alone_make_a_pod_one_of_ours() -> None:
 
 
 class TestAnnotationsAndTheNodesCards:
-    """A node with card0 and card1 of two tiles each: anybody may write anything on a pod."""
+    """A node with card0 and card1 of two tiles each. Any user may write anything on a pod."""
 
     def followed(self) -> Followed:
         return Followed(NodeFacts(inventory=Inventory(capacity={Card(0): {"tiles": 2}, Card(1): {"tiles": 2}})))
 
-    def test_a_decision_about_a_card_that_is_not_there_is_booked_and_told(self) -> None:
+    def test_a_decision_about_a_missing_card_is_booked_and_reported(self) -> None:
         followed = self.followed()
         followed.pods.changed(gpu_pod("card77"))
         assert followed.booked() == "card77 on n1, held"
         assert "node n1 does not have 'card77'" in followed.mismatches[0]
         assert followed.rebuilt() == followed.books()
 
-    def test_a_receipt_about_a_card_that_is_not_there_is_not_believed(self) -> None:
+    def test_a_receipt_about_a_missing_card_is_not_believed(self) -> None:
         followed = self.followed()
         followed.pods.changed(gpu_pod("card0"))
         followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card5"}))
@@ -502,13 +502,13 @@ class TestAnnotationsAndTheNodesCards:
         assert "its receipt is not believed: node n1 does not have 'card5'" in followed.mismatches[0]
         assert followed.rebuilt() == followed.books()
 
-    def test_a_damaged_receipt_leaves_the_decision_in_force_after_a_restart_too(self) -> None:
+    def test_with_a_damaged_receipt_the_decision_counts_after_a_restart_too(self) -> None:
         followed = self.followed()
         followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card0,card0"}))
         assert followed.booked() == "card0 on n1, held"
         assert "its receipt is not believed" in followed.mismatches[0]
 
-    def test_while_nothing_is_known_of_the_node_what_is_written_is_believed(self) -> None:
+    def test_while_nothing_is_known_of_the_node_its_annotations_are_believed(self) -> None:
         followed = Followed()
         followed.pods.changed(gpu_pod("card77"))
         assert followed.booked() == "card77 on n1, held"

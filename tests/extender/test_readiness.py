@@ -1,4 +1,4 @@
-"""Who may answer: complete books, and among several replicas the leader once it has caught up."""
+"""Readiness: a complete ledger and, among several replicas, leadership."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ready_with(*kinds: Kind, leadership: Standing | None = None) -> Readiness:
     return Readiness(watches, leadership)
 
 
-def test_ready_is_who_has_read_both_lists() -> None:
+def test_a_replica_is_ready_once_both_lists_are_read() -> None:
     nodes, pods = Kind(), Kind()
     readiness = ready_with(nodes, pods)
     assert readiness.why_not() == "the books are not complete yet: the first list of nodes is still being read"
@@ -42,14 +42,14 @@ def test_ready_is_who_has_read_both_lists() -> None:
     assert readiness.may_act()
 
 
-def test_a_list_that_the_api_server_forbids_is_named_with_what_is_missing() -> None:
+def test_a_forbidden_list_is_named_with_the_missing_permission() -> None:
     readiness = ready_with(Kind(refused='give its role the verb "list" on resource "nodes"'), Kind())
     assert readiness.why_not() == (
         'the books are not complete, nodes cannot be listed: give its role the verb "list" on resource "nodes"'
     )
 
 
-def test_a_watch_that_breaks_later_does_not_end_it() -> None:
+def test_a_watch_that_breaks_later_does_not_end_readiness() -> None:
     pods = Kind()
     readiness = ready_with(pods)
     pods.synced.set()
@@ -57,7 +57,7 @@ def test_a_watch_that_breaks_later_does_not_end_it() -> None:
     assert readiness.why_not() is None
 
 
-def test_books_that_nothing_can_reach_any_more_are_not_complete() -> None:
+def test_a_watch_that_is_forbidden_later_ends_readiness() -> None:
     pods = Kind()
     readiness = ready_with(pods, pods)
     pods.synced.set()
@@ -67,7 +67,7 @@ def test_books_that_nothing_can_reach_any_more_are_not_complete() -> None:
     )
 
 
-def test_why_the_first_list_does_not_come_is_told() -> None:
+def test_the_reason_why_the_first_list_fails_is_named() -> None:
     readiness = ready_with(Kind(trouble="401 Unauthorized"))
     assert (readiness.why_not() or "").endswith("is still being read; the last try failed: 401 Unauthorized")
 
@@ -82,7 +82,7 @@ def test_of_several_replicas_only_the_one_that_leads_is_ready() -> None:
     assert readiness.may_act()
 
 
-def test_while_stopping_what_is_in_hand_is_finished_and_nothing_new_should_come() -> None:
+def test_while_stopping_requests_in_progress_are_decided_and_no_new_ones_should_come() -> None:
     readiness = ready_with()
     readiness.stopping = True
     assert readiness.why_not() is None

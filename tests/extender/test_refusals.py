@@ -8,7 +8,7 @@ def refusal(**fields: object) -> PodRefusal:
     return PodRefusal(**(known | fields))  # type: ignore[arg-type]  # a row shows only what differs
 
 
-def test_the_summary_counts_reasons_most_frequent_first_then_tells_the_numbers() -> None:
+def test_the_summary_counts_reasons_most_frequent_first_then_lists_the_numbers() -> None:
     told = refusal(
         reasons={"the node is unknown": 1, "no room": 7},
         details={"n1": ("card0: full", "card1: full"), "n2": ()},

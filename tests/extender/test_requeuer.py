@@ -1,4 +1,4 @@
-"""Refused pods are requeued when cards become free: one patch for many releases, and no release is lost."""
+"""Refused pods are requeued when cards become free: one patch for many releases, and none is lost."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_pod_that_no_change_of_the_cluster_can_help_is_not_requeued() ->
 
 
 async def test_a_replica_that_does_not_decide_patches_nothing_and_requeues_all_pods_once_it_does() -> None:
-    """Pods that wait then may have been refused by the replica that led before."""
+    """Pods that wait at that moment may have been refused by the replica that led before."""
     requeuing = Requeuing(pause=NEVER)
     requeuing.decider.refusals.drop("u1")
     requeuing.decider.nodes.changed(node("n1"))
@@ -162,7 +162,7 @@ async def test_when_one_node_cannot_be_patched_the_next_one_is(outcome: bool | G
     assert requeuing.patched == ["n2", "n1"]
 
 
-async def test_nodes_that_are_all_gone_are_given_up() -> None:
+async def test_when_all_nodes_are_gone_the_patch_is_given_up() -> None:
     requeuing = Requeuing()
     requeuing.outcomes = {"n1": False}
     async with beside(requeuing.requeuer.run()):
@@ -174,7 +174,7 @@ async def test_nodes_that_are_all_gone_are_given_up() -> None:
         await eventually(lambda: requeuing.patches() == 1)
 
 
-async def test_while_the_api_server_is_away_it_is_tried_again() -> None:
+async def test_while_the_api_server_is_away_the_patch_is_tried_again() -> None:
     requeuing = Requeuing(pause=NEVER)
     requeuing.outcomes = {"n1": ApiUnavailable("away"), "n2": ApiUnavailable("away")}
     async with beside(requeuing.requeuer.run()):
@@ -186,7 +186,7 @@ async def test_while_the_api_server_is_away_it_is_tried_again() -> None:
         await eventually(lambda: requeuing.patches() == 1)
 
 
-async def test_while_the_api_server_is_away_it_is_not_asked_all_the_time() -> None:
+async def test_while_the_api_server_is_away_there_is_a_pause_between_tries() -> None:
     requeuing = Requeuing(retry_pause=NEVER)
     requeuing.outcomes = {"n1": ApiUnavailable("away")}
     async with beside(requeuing.requeuer.run()):

@@ -50,7 +50,7 @@ async def echo_later(body: bytes) -> bytes:
 
 
 class Extender:
-    """The app served over TLS."""
+    """The application, served over TLS."""
 
     def __init__(self, running: Running, metrics: Metrics) -> None:
         self.running = running
@@ -98,7 +98,7 @@ def extender(authority: Authority) -> Iterator[Extender]:
 
 @pytest.mark.parametrize("verb", ["filter", "bind"])
 class TestVerbs:
-    def test_a_body_goes_to_its_verb_and_its_answer_back(self, extender: Extender, verb: str) -> None:
+    def test_a_verb_gets_the_body_and_its_result_is_the_response(self, extender: Extender, verb: str) -> None:
         assert extender.post(f"/scheduler/{verb}", b"x" * 1000) == (200, {"size": 1000, "verb": verb})
         seconds = extender.metrics.registry.get_sample_value("gas_extender_request_seconds_count", {"verb": verb})
         assert seconds == 1
@@ -130,14 +130,14 @@ class TestVerbs:
         assert (status, content) == (405, {"Error": f"expected POST, found {method}"})
         assert headers["allow"] == "POST"
 
-    def test_what_is_no_json_is_404_with_a_sentence(self, extender: Extender, verb: str) -> None:
+    def test_a_body_that_is_not_json_is_404_with_a_sentence(self, extender: Extender, verb: str) -> None:
         assert extender.post(f"/scheduler/{verb}", b"unreadable") == (404, {"Error": "no JSON here"})
         assert extender.counted(verb, "unreadable") == 1
 
-    def test_what_cannot_be_decided_is_200_with_a_sentence(self, extender: Extender, verb: str) -> None:
+    def test_an_invalid_request_is_200_with_a_sentence(self, extender: Extender, verb: str) -> None:
         assert extender.post(f"/scheduler/{verb}", b"bad") == (200, {"Error": "nothing to decide here"})
 
-    def test_a_not_ready_answer_is_200_with_a_sentence_and_ends_its_connection(
+    def test_a_not_ready_response_is_200_with_a_sentence_and_ends_its_connection(
         self, extender: Extender, verb: str
     ) -> None:
         status, content, headers = extender.running.ask("POST", f"/scheduler/{verb}", b"not-ready", JSON)
@@ -145,7 +145,7 @@ class TestVerbs:
         assert headers["Connection"] == "close"
         assert extender.counted(verb, "not-ready") == 1
 
-    def test_a_bug_is_logged_counted_and_answered(
+    def test_a_bug_is_logged_counted_and_reported_without_detail(
         self, extender: Extender, verb: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         assert extender.post(f"/scheduler/{verb}", b"bug") == (200, {"Error": INTERNAL_ERROR})
@@ -153,7 +153,7 @@ class TestVerbs:
         assert "ZeroDivisionError: secret detail" in caplog.text
         assert extender.post(f"/scheduler/{verb}", b"x")[0] == 200
 
-    def test_a_body_announced_over_the_limit_is_413_before_it_is_sent(self, extender: Extender, verb: str) -> None:
+    def test_a_body_declared_over_the_limit_is_413_before_it_is_sent(self, extender: Extender, verb: str) -> None:
         with extender.running.connect() as client:
             client.sendall(request_head(verb, f"Content-Length: {10**19}"))
             answer = read_to_end(client)
@@ -281,7 +281,7 @@ class TestSlowClients:
 
 
 def trickle(client: socket.socket, drop: bytes) -> bytes:
-    """Send ``drop`` again and again until the server has had enough; answers what it said."""
+    """Send ``drop`` again and again until the server ends the connection, and return its response."""
     client.settimeout(0.05)
     answer = b""
     deadline = time.monotonic() + 15
@@ -348,7 +348,7 @@ class TestHttp2:
             client.close()
 
 
-async def test_a_bind_that_has_begun_is_not_broken_off_with_its_connection() -> None:
+async def test_a_bind_that_has_begun_is_not_cancelled_with_its_connection() -> None:
     ends: list[str] = []
     begun = asyncio.Event()
 
@@ -388,7 +388,7 @@ async def test_a_bind_that_has_begun_is_not_broken_off_with_its_connection() -> 
     assert ends == ["bound"]
 
 
-def test_a_gas_error_of_a_verb_is_a_bug_of_ours_like_any_other(authority: Authority) -> None:
+def test_a_gas_error_of_a_verb_is_a_bug_like_any_other_exception(authority: Authority) -> None:
     async def broken(_body: bytes) -> bytes:
         raise GasError("a verb answers its own errors")
 

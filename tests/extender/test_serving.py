@@ -21,7 +21,7 @@ LARGE = 30_000_000
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers every request; /slow after a while, /large with much."""
+    """Respond to every request: /slow after a while, /large with much."""
     if scope["type"] == "lifespan":
         await receive()
         await send({"type": "lifespan.startup.complete"})
@@ -43,7 +43,7 @@ def get(path: str) -> bytes:
 
 
 def read_answer(client: socket.socket) -> bytes:
-    """The whole of app's short answer."""
+    """Read the whole of app's short response."""
     answer = b""
     while not answer.endswith(b"ok"):
         piece = client.recv(1000)
@@ -69,14 +69,14 @@ def seconds_to_end(served: Running) -> float:
 
 class TestShutdown:
     # contract E12.4
-    def test_a_request_in_hand_is_finished(self) -> None:
+    def test_a_request_in_progress_is_finished(self) -> None:
         with running(app) as served, served.connect() as client:
             client.sendall(get("/slow"))
             time.sleep(0.1)
             served.stop()
             assert read_to_end(client).endswith(b"\r\n\r\nok")
 
-    def test_nothing_more_is_taken(self) -> None:
+    def test_no_new_connection_is_accepted(self) -> None:
         with running(app) as served:
             with served.connect() as client:
                 client.sendall(get("/"))
@@ -87,7 +87,7 @@ class TestShutdown:
             with pytest.raises(ConnectionRefusedError):
                 served.connect()
 
-    def test_patience_has_an_end(self) -> None:
+    def test_a_request_that_never_ends_is_cut_off(self) -> None:
         with running(app, graceful_timeout=0.3) as served, served.connect() as client:
             client.sendall(get("/stuck"))
             time.sleep(0.1)
@@ -95,7 +95,7 @@ class TestShutdown:
 
     @pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
     @pytest.mark.parametrize("path", ["/", "/large"], ids=["idle", "reads-nothing"])
-    def test_a_client_that_does_nothing_does_not_hold_us(self, authority: Authority, path: str, *, tls: bool) -> None:
+    def test_an_idle_client_does_not_delay_the_end(self, authority: Authority, path: str, *, tls: bool) -> None:
         metrics = Metrics("test")
         context = serving_certificates(authority, metrics).context if tls else None
         client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
@@ -118,7 +118,7 @@ class TestShutdown:
         shutdown.set()
         await asyncio.wait_for(serving, 10)
 
-    async def test_a_port_that_fails_stops_the_others_and_says_why(self) -> None:
+    async def test_a_port_that_fails_stops_the_others_and_raises_the_reason(self) -> None:
         broken, whole = (listen("127.0.0.1", 0, flag="port") for _ in range(2))
         broken.close()
         ports = [Port(app=app, socket=each, tls=None, keep_alive=5.0) for each in (broken, whole)]
@@ -156,7 +156,7 @@ class TestSlowClients:
             wait_until(lambda: "closed a broken connection" in caplog.text)
 
 
-def test_plain_http_on_the_tls_port_is_no_fault(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+def test_plain_http_on_the_tls_port_logs_no_error(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics("test")
     context = serving_certificates(authority, metrics).context
     with running(app, tls=context) as served, socket.create_connection(("127.0.0.1", served.port)) as client:
@@ -167,7 +167,7 @@ def test_plain_http_on_the_tls_port_is_no_fault(authority: Authority, caplog: py
 
 
 @pytest.mark.parametrize("kind", ["none", "foreign", "other-name"])
-def test_a_refused_client_gets_no_answer(authority: Authority, kind: str) -> None:
+def test_a_refused_client_gets_no_response(authority: Authority, kind: str) -> None:
     async def verb(_body: bytes) -> bytes:
         raise AssertionError
 
@@ -198,7 +198,7 @@ def test_changed_certificates_serve_the_next_connection_and_leave_open_ones(auth
         assert read_answer(before).startswith(b"HTTP/1.1 200")
 
 
-def test_hypercorn_says_nothing_in_the_answer_about_itself() -> None:
+def test_the_response_does_not_name_hypercorn() -> None:
     with running(app) as served:
         assert "server" not in served.ask("GET", "/")[2]
         assert json.dumps(served.ask("GET", "/")[1].decode()) == '"ok"'

@@ -1,4 +1,4 @@
-"""A bind of which nobody knows what became: its cards stay reserved until the pod itself has been looked at."""
+"""A bind with an unknown outcome: its cards stay reserved until the pod itself has been read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.extender.eventually import turns
 
 
 class TestUnknownOutcome:
-    """Nobody knows whether the pod was bound: its cards stay reserved until the pod itself has been looked at."""
+    """It is not known whether the pod was bound: its cards stay reserved until the pod itself has been read."""
 
     # contract E11.5
     @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ class TestUnknownOutcome:
             pytest.param(Outcome.LOST_BEFORE_WRITING, "nothing", id="it-was-not"),
         ],
     )
-    async def test_the_pod_tells(self, outcome: Outcome, booked: str) -> None:
+    async def test_the_pod_itself_decides(self, outcome: Outcome, booked: str) -> None:
         decider = following(gpu_pod())
         decider.cluster.on_change = lambda _type, _pod: None  # the watch is broken as well
         decider.cluster.outcome = outcome
@@ -36,7 +36,7 @@ class TestUnknownOutcome:
         assert booked_cards(decider, "u1") == booked
         assert decider.reports.freed == ([] if "held" in booked else ["n1"])
 
-    async def test_it_is_asked_until_the_api_server_answers(self) -> None:
+    async def test_the_pod_is_read_until_the_api_server_answers(self) -> None:
         decider = following(gpu_pod())
         decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
         await decider.bind(gpu_pod(), "n1")
@@ -52,7 +52,7 @@ class TestUnknownOutcome:
         assert await decider.bind(gpu_pod(), "n1") == ""
 
     # contract E11.5
-    async def test_one_look_is_not_enough_since_the_write_may_still_be_on_its_way(self) -> None:
+    async def test_one_read_is_not_enough_since_the_write_may_still_be_on_its_way(self) -> None:
         decider = following(gpu_pod())
         decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
 
@@ -100,7 +100,7 @@ class TestUnknownOutcome:
         assert decider.reports.freed == ["n1"]
         assert "without cards" in decider.reports.mismatches[0][1]
 
-    async def test_an_answer_older_than_the_watch_books_no_pod_that_is_gone(self) -> None:
+    async def test_a_response_older_than_the_watch_books_no_deleted_pod(self) -> None:
         decider = following(gpu_pod())
         decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
         bound: list[Pod] = []
@@ -117,7 +117,7 @@ class TestUnknownOutcome:
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"
 
-    async def test_a_write_that_takes_too_long_is_one(self) -> None:
+    async def test_a_write_that_takes_too_long_has_an_unknown_outcome(self) -> None:
         decider = following(gpu_pod(), write_timeout=0.01)
         HeldBindings(decider.cluster)
         assert "did not answer in time" in await decider.bind(gpu_pod(), "n1")
@@ -125,7 +125,7 @@ class TestUnknownOutcome:
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"
 
-    async def test_a_broken_answer_about_the_pod_is_asked_again(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_after_a_broken_response_the_pod_is_read_again(self, caplog: pytest.LogCaptureFixture) -> None:
         decider = following(gpu_pod())
         decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
         get_pod, failures = decider.cluster.get_pod, [RuntimeError("a bug")]
@@ -149,7 +149,7 @@ def _binding(decider: DrivenDecider) -> dict[str, Any]:
 
 
 class TestVanished:
-    """A reserved pod that a complete list does not have is looked at."""
+    """A reserved pod that is missing in a complete list is read."""
 
     async def test_after_a_bind_that_the_watch_missed(self) -> None:
         decider = following(gpu_pod())
@@ -172,7 +172,7 @@ class TestVanished:
         assert booked_cards(decider, "u1") == "card0 on n1, held"
         assert not decider.reports.freed
 
-    async def test_while_its_bind_is_in_hand_that_is_waited_for(self) -> None:
+    async def test_its_bind_in_progress_is_waited_for(self) -> None:
         decider = following()
         decider.cluster.add(gpu_pod())
         decider.pods.deleted(as_pod(gpu_pod(uid="another")))
@@ -191,7 +191,7 @@ class TestVanished:
 
 
 @pytest.mark.parametrize("written", [True, False], ids=["after-it-was-written", "before-it-was-written"])
-async def test_a_bind_that_is_broken_off_leaks_nothing(*, written: bool) -> None:
+async def test_a_cancelled_bind_leaks_nothing(*, written: bool) -> None:
     decider = following(gpu_pod())
     decider.cluster.on_change = lambda _type, _pod: None
     entered = asyncio.Event()
@@ -214,7 +214,7 @@ async def test_a_bind_that_is_broken_off_leaks_nothing(*, written: bool) -> None
     assert booked_cards(decider, "u1") == ("card0 on n1, held" if written else "nothing")
 
 
-async def test_a_bind_that_is_broken_off_before_its_write_leaks_nothing() -> None:
+async def test_a_bind_cancelled_before_its_write_leaks_nothing() -> None:
     decider = following()
     entered = asyncio.Event()
 
@@ -234,7 +234,7 @@ async def test_a_bind_that_is_broken_off_before_its_write_leaks_nothing() -> Non
     assert await decider.bind(gpu_pod(), "n1") == ""
 
 
-async def test_a_bug_in_a_write_is_looked_at_too() -> None:
+async def test_a_write_that_fails_by_a_bug_is_settled_too() -> None:
     decider = following(gpu_pod())
 
     async def broken(**_binding: Any) -> None:
@@ -247,7 +247,7 @@ async def test_a_bug_in_a_write_is_looked_at_too() -> None:
     assert booked_cards(decider, "u1") == "nothing"
 
 
-async def test_settling_waits_for_the_binds_in_hand() -> None:
+async def test_settling_waits_for_binds_in_progress() -> None:
     decider = following(gpu_pod())
     held = HeldBindings(decider.cluster)
     binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))

@@ -42,7 +42,7 @@ def client_context(authority: Authority, pair: Pair | None, version: ssl.TLSVers
 def shake_hands(
     server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None = None
 ) -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Both ends after a handshake in memory. Raises what the server raises."""
+    """Return both ends after a handshake in memory. Raises what the server raises."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     caller = client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1", session=session)
     answerer = server.wrap_bio(to_server, to_client, server_side=True)
@@ -132,7 +132,7 @@ class TestClients:
         assert refused(metrics, "handshake") == 1
 
     @pytest.mark.parametrize("offered", ["h2", "http/1.1"])
-    def test_what_is_listed_is_offered(
+    def test_listed_protocols_are_offered(
         self, authority: Authority, files: CertificateFiles, metrics: Metrics, offered: str
     ) -> None:
         context = ServingCertificates(files, metrics, alpn=("h2", "http/1.1")).context
@@ -140,7 +140,7 @@ class TestClients:
         client.set_alpn_protocols([offered])
         assert shake_hands(context, client)[1].selected_alpn_protocol() == offered
 
-    def test_a_client_that_can_speak_http2_gets_what_is_faster_here(
+    def test_a_client_that_supports_http2_gets_http_1_1(
         self, authority: Authority, files: CertificateFiles, metrics: Metrics
     ) -> None:
         client = client_context(authority, authority.issue("scheduler"))
@@ -228,7 +228,7 @@ class TestRenewal:
         assert reloads(metrics, "used") == 1
         assert not look_twice(certificates)
 
-    def test_files_are_taken_over_when_two_looks_found_the_same(
+    def test_files_are_used_once_two_reads_found_the_same(
         self, authority: Authority, files: CertificateFiles, metrics: Metrics, caplog: pytest.LogCaptureFixture
     ) -> None:
         certificates = ServingCertificates(files, metrics)
@@ -280,7 +280,7 @@ class TestRenewal:
         shake_hands(certificates.context, new_client)
 
     @pytest.mark.parametrize("damage", ["mismatch", "garbage", "gone", "bad-authority"])
-    def test_what_cannot_be_used_leaves_the_old_ones_is_said_once_and_counted(
+    def test_unusable_files_leave_the_old_ones_in_use_and_are_logged_once_and_counted(
         self,
         authority: Authority,
         files: CertificateFiles,
@@ -313,7 +313,7 @@ class TestRenewal:
         assert look_twice(certificates)
         assert self.serial(certificates, authority, scheduler) != before
 
-    async def test_watching_looks_again_and_again(
+    async def test_the_files_are_checked_periodically(
         self, authority: Authority, files: CertificateFiles, metrics: Metrics
     ) -> None:
         certificates = ServingCertificates(files, metrics)
@@ -326,7 +326,7 @@ class TestRenewal:
         watching.cancel()
         assert reloads(metrics, "used") == 1
 
-    def test_the_metric_tells_when_certificates_end(
+    def test_the_metric_shows_when_certificates_end(
         self, authority: Authority, files: CertificateFiles, metrics: Metrics
     ) -> None:
         def days_left(flag: str) -> float:

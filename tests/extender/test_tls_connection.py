@@ -1,4 +1,4 @@
-"""An answer's head and body leave together, and nothing else waits for anything."""
+"""The head and the body of a response leave together; nothing else is delayed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEAD = b"HTTP/1.1 200 \r\ncontent-length: 2\r\n\r\n"
 
 
 class Connection:
-    """A TLS connection in memory. ``sent`` is what has left the server since it was last looked at."""
+    """A TLS connection in memory. `sent` returns what has left the server since the last call."""
 
     def __init__(self, authority: Authority) -> None:
         pair, caller = authority.issue("server"), authority.issue("client")
@@ -38,7 +38,7 @@ class Connection:
         self._to_client.write(self._wire.read())
 
     def sent(self) -> bytes:
-        """The text of the records that left, after a check that it is one record at most."""
+        """Return the text that left the server since the last call, in at most one record."""
         records = self._wire.read()
         if not records:
             return b""
@@ -59,7 +59,7 @@ def test_a_head_leaves_with_its_body_in_one_record(connection: Connection) -> No
     assert connection.sent() == HEAD + b"{}"
 
 
-def test_the_next_answer_on_the_connection_waits_for_its_own_body(connection: Connection) -> None:
+def test_the_next_head_on_the_connection_waits_for_its_own_body(connection: Connection) -> None:
     for body in (b"{}", b"[]"):
         connection.server.write(HEAD)
         assert connection.sent() == b""
@@ -86,6 +86,6 @@ def test_a_second_piece_of_a_body_leaves_at_once(connection: Connection) -> None
         pytest.param(b"\x00\x00\x01\x01\x04\x00\x00\x00\x01\x88", id="http-2"),
     ],
 )
-def test_what_nothing_need_follow_leaves_at_once(connection: Connection, piece: bytes) -> None:
+def test_a_head_that_no_body_follows_leaves_at_once(connection: Connection, piece: bytes) -> None:
     connection.server.write(piece)
     assert connection.sent() == piece

@@ -1,4 +1,4 @@
-"""Verdicts are remembered until something of the node changes, and never differ from fresh ones."""
+"""Verdicts are remembered until the node changes, and never differ from fresh ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STEPS = 1000
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The millicores of every question to placement."""
+    """Return the millicores of every call of `place`."""
     questions: list[str] = []
 
     def counting(need: PodNeed, *args: Any, **options: Any) -> Choice | Refusal:
@@ -82,7 +82,7 @@ def test_pods_of_one_template_share_a_verdict(asked: list[str]) -> None:
 
 
 @pytest.mark.parametrize("change", ["reserve", "cancel", "release", "correction", "label", "resource", "gone"])
-def test_it_is_forgotten_when_something_of_its_node_changes_and_only_then(change: str, asked: list[str]) -> None:
+def test_a_verdict_is_forgotten_only_when_its_node_changes(change: str, asked: list[str]) -> None:
     known = Known()
     known.ledger.reserve("u1", "default/a", "n1", taking(0))
     known.ledger.hold("u2", "default/b", "n1", taking(1))
@@ -135,7 +135,7 @@ def test_a_confirmed_reservation_changes_no_verdict(asked: list[str]) -> None:
     assert len(asked) == 1
 
 
-def test_nodes_alike_share_a_verdict_whoever_holds_their_cards(asked: list[str]) -> None:
+def test_equal_nodes_share_a_verdict_whichever_pods_hold_their_cards(asked: list[str]) -> None:
     known = Known()
     known.nodes.changed(node("n2"))
     known.ledger.hold("u1", "default/a", "n1", taking(0))
@@ -167,20 +167,20 @@ def test_a_node_is_known_as_soon_as_it_is_there() -> None:
     assert known.judge("n3") == [FITS]
 
 
-def test_every_name_is_answered_in_the_order_asked() -> None:
+def test_verdicts_come_in_the_order_of_the_names() -> None:
     known = Known()
     known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
-    verdicts = known.judge("n2", "nobody", "n1", "n2")
+    verdicts = known.judge("n2", "absent", "n1", "n2")
     assert [type(verdict.refusal) for verdict in verdicts] == [type(None), UnknownNode, NoRoom, type(None)]
 
 
-def test_a_preferred_card_is_told_apart() -> None:
+def test_a_fit_on_the_preferred_card_is_a_verdict_of_its_own() -> None:
     known = Known()
     known.nodes.changed(node("n1", labels={TELEMETRY + "gas-prefer-gpu": "card1"}))
     assert known.judge("n1", "n2") == [FITS_PREFERRED, FITS]
 
 
-def test_nodes_as_sent_are_judged_with_the_books_of_their_name_and_not_remembered() -> None:
+def test_nodes_as_sent_are_judged_with_the_bookings_of_their_name_and_not_remembered() -> None:
     known = Known()
     known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
     facts = known.nodes.facts("n2")
@@ -191,7 +191,7 @@ def test_nodes_as_sent_are_judged_with_the_books_of_their_name_and_not_remembere
     assert isinstance(verdict.refusal, UnknownNode)
 
 
-def test_nodes_sent_alike_share_a_verdict_within_one_question_only(asked: list[str]) -> None:
+def test_equal_nodes_as_sent_share_a_verdict_within_one_filter_only(asked: list[str]) -> None:
     known = Known()
     known.ledger.hold("u1", "default/a", "n3", taking(0, 1))
     sent = known.nodes.as_sent(node(name) for name in ("n1", "n2", "n3"))
@@ -234,7 +234,7 @@ class TestHardSearches:
 
     @pytest.fixture
     def time_goes_by(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        """A second a search; the steps that each was allowed."""
+        """Let each search take a second; return the steps that each was allowed."""
         allowed: list[int] = []
 
         def gives_up(*_args: object, step_limit: int, **_options: object) -> Refusal:
@@ -251,14 +251,12 @@ class TestHardSearches:
         known.nodes.replaced([node(name, i915=22 + number, millicores=2000) for number, name in enumerate(self.NAMES)])
         return known
 
-    def test_the_first_gets_the_whole_effort_the_next_less_and_the_last_none(self, time_goes_by: list[int]) -> None:
+    def test_the_first_search_gets_all_steps_the_next_fewer_and_the_last_none(self, time_goes_by: list[int]) -> None:
         verdicts = self.hard(time_goes_by).judge(*self.NAMES)
         assert time_goes_by == [STEPS, STEPS // FEWER_STEPS, STEPS // FEWER_STEPS]
         assert [type(verdict.refusal) for verdict in verdicts] == [SearchLimitHit] * 3 + [NoTimeLeft] * 2
 
-    def test_what_was_searched_in_full_is_remembered_so_the_next_question_gets_further(
-        self, time_goes_by: list[int]
-    ) -> None:
+    def test_complete_searches_are_remembered_so_the_next_filter_gets_further(self, time_goes_by: list[int]) -> None:
         known = self.hard(time_goes_by)
         for _ in self.NAMES:
             known.judge(*self.NAMES)
@@ -266,7 +264,7 @@ class TestHardSearches:
         known.judge(*self.NAMES)
         assert not time_goes_by
 
-    def test_nodes_as_sent_get_no_more(self, time_goes_by: list[int]) -> None:
+    def test_nodes_as_sent_get_no_more_steps(self, time_goes_by: list[int]) -> None:
         known = self.hard(time_goes_by)
         facts = dict(known.nodes)
         verdicts = at_once(known.verdicts.as_sent(wanting(), facts))
@@ -274,7 +272,7 @@ class TestHardSearches:
         assert isinstance(verdicts[4].refusal, NoTimeLeft)
 
 
-async def test_others_run_between_the_nodes_of_a_long_question(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_work_runs_between_the_nodes_of_a_long_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
     def slow(*_args: object, **_options: object) -> Refusal:

@@ -38,7 +38,7 @@ class TestDecodeFilter:
         names = [f"node-{number}" for number in range(10_000)]
         assert decode_filter(as_json(Pod=POD, NodeNames=names)).node_names == names
 
-    def test_empty_and_double_names_are_left_to_the_verb(self) -> None:
+    def test_empty_and_repeated_names_are_kept(self) -> None:
         assert decode_filter(as_json(Pod=POD, NodeNames=["", "n", "n"])).node_names == ["", "n", "n"]
 
     def test_whole_nodes_keep_every_byte_they_were_sent_with(self) -> None:
@@ -80,20 +80,20 @@ class TestDecodeFilter:
             pytest.param({"pod": 3, "nodenames": ["n"]}, r"`\$.Pod`", id="wrong-type-under-a-name-in-other-case"),
         ],
     )
-    def test_json_that_is_no_question_is_refused_with_a_sentence(self, members: Any, sentence: str) -> None:
+    def test_json_without_a_filter_request_is_refused_with_a_sentence(self, members: Any, sentence: str) -> None:
         with pytest.raises(BadRequest, match=sentence):
             decode_filter(as_json(**members))
 
     @pytest.mark.parametrize("body", [b"null", b"[]", b"3", b'"x"'])
-    def test_json_that_is_no_object_is_refused(self, body: bytes) -> None:
-        with pytest.raises(BadRequest, match="no ExtenderArgs"):
+    def test_json_that_is_not_an_object_is_refused(self, body: bytes) -> None:
+        with pytest.raises(BadRequest, match="not a valid ExtenderArgs"):
             decode_filter(body)
 
     @pytest.mark.parametrize(
         "body",
         [b"", b"{", b"\xff\xfe", b'{"Pod":', b"{}x", b"nonsense", b"\x00", b'{"NodeNames":["\xff"]}'],
     )
-    def test_what_is_no_json_is_unreadable(self, body: bytes) -> None:
+    def test_a_body_that_is_not_json_is_unreadable(self, body: bytes) -> None:
         with pytest.raises(Unreadable, match="as JSON"):
             decode_filter(body)
 
@@ -119,7 +119,7 @@ class TestDecodeFilter:
                 assert decode_filter(body).node_names == ["n"]
 
     @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-    def test_any_bytes_are_answered_by_one_of_two_errors_or_a_value(self, body: bytes) -> None:
+    def test_any_bytes_give_a_value_or_one_of_two_errors(self, body: bytes) -> None:
         for decode in (decode_filter, decode_binding):
             with contextlib.suppress(BadRequest, Unreadable):
                 decode(body)
@@ -137,7 +137,7 @@ class TestDecodeFilter:
             ),
         )
     )
-    def test_any_json_is_answered_by_one_of_two_errors_or_a_value(self, members: dict[str, Any]) -> None:
+    def test_any_json_gives_a_value_or_one_of_two_errors(self, members: dict[str, Any]) -> None:
         for decode in (decode_filter, decode_binding):
             with contextlib.suppress(BadRequest):
                 decode(as_json(**members))
@@ -168,8 +168,8 @@ class TestDecodeBinding:
         ["..", ".", "a/b", "a%2fb", "a?b", "a#b", "a b", "a\nb", "a\x00b", "\u202eb", "x" * 254],
         ids=ascii,
     )
-    def test_what_cannot_be_a_name_never_becomes_part_of_a_path(self, field: str, text: str) -> None:
-        with pytest.raises(BadRequest, match=f"{field} cannot be a name") as refused:
+    def test_an_invalid_name_never_becomes_part_of_a_path(self, field: str, text: str) -> None:
+        with pytest.raises(BadRequest, match=f"{field} is not a valid name") as refused:
             decode_binding(as_json(**{**BINDING, field: text}))
         assert str(refused.value).isprintable()
 
@@ -189,7 +189,7 @@ class TestEncode:
             "Error": "",
         }
 
-    def test_an_empty_list_is_a_list_and_no_null(self) -> None:
+    def test_an_empty_list_is_encoded_as_a_list_not_null(self) -> None:
         assert json.loads(encode_filter_result(node_names=[]))["NodeNames"] == []
 
     def test_whole_nodes(self) -> None:
