@@ -5,7 +5,7 @@ An empty text counts as an absent annotation: a Binding can only set annotations
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from gas.cards import Card, Tile
 from gas.decision import names
@@ -54,11 +54,6 @@ def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> d
     if any(given.tiles for given in init):
         annotations[names.INIT_CONTAINER_TILES] = format_container_tiles([_card_tiles(given) for given in init])
     return annotations
-
-
-def stale_annotations(pod: Pod, fresh: Mapping[str, str]) -> dict[str, str]:
-    """Return empty texts for the outdated annotations on a pending pod, which ``fresh`` does not set."""
-    return {name: "" for name in names.WRITTEN_ANNOTATIONS if pod.annotations.get(name) and name not in fresh}
 
 
 def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
