@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cards import Card, Tile
+from gas.decision.annotations import read_choice, read_receipt
 from gas.intel.vocabulary import INTEL
 from gas.objects import Node, Pod
-from gas.placement.choice import Choice
+from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import UNUSED, Inventory, Link
 from gas.placement.place import place
 from gas.vocabularies import DEFAULT, KNOWN, parse_vocabularies
@@ -73,6 +74,32 @@ class TestChoices:
         asking = pod(ONE_I915, annotations={CARD: "7", "gas-container-tiles": "card0:gt0", "mine": "stays"})
         written = BOTH.write_choice(asking, BOTH.need(asking, NO_OPTIONS), chosen(asking, node()), 17)
         assert written == {"gas-ts": "17", "gas-container-cards": "card0", CARD: "", "gas-container-tiles": ""}
+
+    def test_every_outdated_annotation_of_a_decision_or_receipt_is_emptied(self) -> None:
+        old = {
+            "gas-ts": "1",
+            "gas-container-cards": "card9",
+            "gas-container-tiles": "card9:gt0",
+            "gas-init-container-cards": "card9",
+            "gas-init-container-tiles": "card9:gt0",
+            "gas-allocated-cards": "card9",
+            "gas-allocated-init-cards": "",
+            "gas-allow": "card9",
+        }
+        asking = pod(ONE_I915, annotations=old)
+        need = DEFAULT.need(asking, NO_OPTIONS)
+        written = DEFAULT.write_choice(asking, need, chosen(asking, node()), 17)
+        assert written == {
+            "gas-ts": "17",
+            "gas-container-cards": "card0",
+            "gas-container-tiles": "",
+            "gas-init-container-cards": "",
+            "gas-init-container-tiles": "",
+            "gas-allocated-cards": "",
+        }
+        bound = pod(ONE_I915, annotations=old | written)
+        assert read_choice(bound, need) == Choice((ContainerChoice((Card(0),)),))
+        assert read_receipt(bound, need) is None
 
     def test_a_pod_without_cards_gets_no_annotations(self) -> None:
         plain = pod(container())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cards import Card
-from gas.decision.annotations import choice_annotations, read_choice, read_receipt, stale_annotations
+from gas.decision.annotations import choice_annotations, read_choice, read_receipt
 from gas.decision.text import MalformedAnnotation
 from gas.objects import Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
@@ -472,34 +472,6 @@ def test_a_receipt_frees_a_card_only_for_another_one(data: st.DataObject) -> Non
     assert read is not None
     for container, own in zip(wanted.containers, read.containers, strict=True):
         assert len(set(own.cards)) == len(own.cards) >= container.count
-
-
-def test_outdated_annotations_are_emptied() -> None:
-    old = {
-        "gas-ts": "1",
-        "gas-container-cards": "card9",
-        "gas-container-tiles": "card9:gt0",
-        "gas-init-container-cards": "card9",
-        "gas-init-container-tiles": "card9:gt0",
-        "gas-allocated-cards": "card9",
-        "gas-allocated-init-cards": "",
-        "gas-allow": "card9",
-    }
-    fresh = {"gas-ts": "2", "gas-container-cards": "card0"}
-    stale = stale_annotations(annotated(old), fresh)
-    assert stale == {
-        "gas-container-tiles": "",
-        "gas-init-container-cards": "",
-        "gas-init-container-tiles": "",
-        "gas-allocated-cards": "",
-    }
-    pending = annotated(old | fresh | stale)
-    assert read_choice(pending, need(wants("init", 1, tiles=1, role=Role.INIT), ONE)) == Choice((gets(), gets(0)))
-    assert read_receipt(pending, need(ONE)) is None
-
-
-def test_a_new_pod_has_no_outdated_annotations() -> None:
-    assert stale_annotations(annotated({"app": "x"}), {}) == {}
 
 
 TEXT = st.text("card012:gt+,|\x00é", max_size=25) | st.sampled_from(["card0", "card0:gt0", "card0|card1", "|"])
