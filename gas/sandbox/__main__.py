@@ -26,7 +26,8 @@ _EPILOG = """\
 examples:
   python -m gas.sandbox
   kubectl get nodes,pods -A -o yaml > cluster.yaml && python -m gas.sandbox cluster.yaml
-  python -m gas.sandbox cluster.yaml -- --balancedResource=millicores"""
+  python -m gas.sandbox cluster.yaml -- --balancedResource=millicores   # with a flag of the extender
+  make demo ARGS=cluster.yaml"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -98,7 +98,7 @@ class Output:
         history = self.histories[uid]
         if history.bound is not None:
             return
-        history.is_decided = True
+        history.is_printed = True
         self._print_event(history, Text(f"waiting: {history.reason}", "yellow"))
         nodes = [(node, cards) for node, cards in details.items() if cards]
         for node, cards in nodes[:_MOST_NODES]:
@@ -147,7 +147,7 @@ class Output:
             )
 
     def _record_binding(self, history: PodHistory, pod: Object) -> None:
-        history.bound, history.is_decided = self.seconds, True
+        history.bound, history.is_printed = self.seconds, True
         history.node = pod["spec"]["nodeName"]
         history.annotations = pod["metadata"].get("annotations") or {}
         if not history.found:

@@ -39,8 +39,8 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
     waiting = sorted((pod for pod in manifests.pods if not pod.spec.node_name and not _kind_if_ignored(pod)), key=_turn)
     output = Output(console)
     output.print_line(
-        f"{file}: {counted(len(manifests.nodes), 'node')}, {counted(len(bound), 'pod')} on them, {len(waiting)} waiting"
-        f"{_ignored(manifests)}"
+        f"{file}: {counted(len(manifests.nodes), 'node')}, {counted(len(bound), 'pod')} with a node, "
+        f"{counted(len(waiting), 'waiting pod')}{_ignored(manifests)}"
     )
     output.print_line("Nothing runs: pods are only bound to the nodes of the file and get cards written on them.")
     for fault in manifests.unusable:
@@ -81,7 +81,7 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
 
 
 def _are_tried(output: Output, count: int) -> bool:
-    return sum(history.is_decided for history in output.submitted) >= count
+    return sum(history.is_printed for history in output.submitted) >= count
 
 
 def _ignored(manifests: Manifests) -> str:

@@ -41,7 +41,7 @@ class PodHistory:
     asks_for_gpus  whether a container requests a GPU resource
     found          whether the pod already had a node when it was first seen
     reason         why it waited: the scheduler's latest sentence
-    is_decided     whether its node, or the reason why it has none, has been printed
+    is_printed     whether its node, or the reason why it has none, has been printed
     inside         the devices in its containers; None until they run, and where nothing runs
     receipt        what its node reports to have allocated, if this differs from the decision
     """
@@ -55,7 +55,7 @@ class PodHistory:
     node: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
-    is_decided: bool = False
+    is_printed: bool = False
     inside: InsidePod | None = None
     receipt: str = ""
 

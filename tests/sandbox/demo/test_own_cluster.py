@@ -37,9 +37,8 @@ async def test_waiting_pods_are_scheduled_to_free_cards(tmp_path: Path) -> None:
     file = write(tmp_path / "own.json", node("n1"), held, ended, leaving, elsewhere, service, *waiting)
     faultless, lines = await _shown(file)
     assert faultless
-    assert lines[0] == (
-        f"{file}: 1 node, 1 pod on them, 4 waiting; ignored: 1 Service object, 1 ended pod, 1 deleted pod, 1 other pod"
-    )
+    ignored = "ignored: 1 Service object, 1 ended pod, 1 deleted pod, 1 other pod"
+    assert lines[0] == f"{file}: 1 node, 1 pod with a node, 4 waiting pods; {ignored}"
     start = lines.index("Where the waiting pods would go")
     assert "held n1 card0" in lines[:start]
     assert lines[start + 4 : start + 8] == ["urgent n1 card1", "no-gpu n1", "early n1 card0", "late none"]
