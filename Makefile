@@ -1,4 +1,4 @@
-# Every command of the project. Each sets up what it needs the first time; see docs/development.md.
+# Every command of the project. Each sets up what it needs when it runs for the first time; see docs/development.md.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -29,7 +29,7 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-# Resolve the dependencies of pyproject.toml anew, for every supported Python, with hashes.
+# Resolve the dependencies of pyproject.toml again, with hashes, for every supported Python.
 lock: $(VENV)/.dev
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
 	    --extra sandbox --group build --output-file requirements.lock pyproject.toml
@@ -38,7 +38,7 @@ lock: $(VENV)/.dev
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
 	    --group dev --constraint requirements.lock --output-file requirements-dev.lock
 
-# Write docs/reference.md anew from the code.
+# Write docs/reference.md from the code.
 reference: $(VENV)/.runtime
 	@$(BIN)/python -m scripts.reference
 
@@ -46,7 +46,7 @@ reference: $(VENV)/.runtime
 picture: $(VENV)/.runtime
 	@$(BIN)/python -m gas.sandbox --svg docs/demo.svg
 
-# Generate the code of kubelet's gRPC interfaces anew from its proto files, which lie beside it.
+# Generate the code of kubelet's gRPC interfaces from the proto files beside it.
 protos: $(VENV)/.dev
 	$(BIN)/python -m scripts.kubelet_api
 

@@ -37,7 +37,7 @@ def path(value: str) -> Path:
 
 
 def backup_directory(value: str) -> Path | None:
-    """Parse the directory of the backups; /dev/null gives None, which is no backups."""
+    """Parse the directory of the backups; /dev/null gives None: there are no backups."""
     directory = path(value)
     return None if directory == _NO_BACKUP else directory
 
@@ -220,7 +220,7 @@ class Flags(CommandFlags):
 
     @property
     def is_signing_named(self) -> bool:
-        """Whether -cert and -key were given."""
+        """True if -cert and -key were given."""
         return "cert" in self.given
 
     @property

@@ -1,4 +1,4 @@
-"""What every program does around its own work: parse flags, print help, handle signals, report errors, write output.
+"""The frame of every program: parse flags, print help, handle signals, report errors, write output.
 
 A program's ``main`` enters `quiet_end_on_signals`, imports its other modules, and returns what `run_command` returns.
 Nothing slow is imported here, so that the first signal handler is in place a moment after the start.

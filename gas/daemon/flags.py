@@ -74,7 +74,7 @@ class Flag:
 
     @property
     def default_in_words(self) -> str:
-        """What applies without the flag; empty if nothing is worth saying."""
+        """The default for people; empty if there is none."""
         return self.unset or self.default or ""
 
 

@@ -79,7 +79,7 @@ class Flags(CommandFlags):
 
     @property
     def dry_pod(self) -> bool:
-        """Whether the extender is asked about a pod that does not exist."""
+        """True if the extender is asked about a pod that does not exist."""
         return not self.no_dry_pod
 
 

@@ -34,8 +34,8 @@ class Flags(DaemonFlags):
 
     program: ClassVar[str] = "gas-extender"
     summary: ClassVar[str] = (
-        "Keeps track of the GPUs that pods hold, card by card, tells kube-scheduler which nodes have room for a pod, "
-        "and binds the pod to cards."
+        "Keeps track of the GPUs that pods hold, card by card. Filters nodes for kube-scheduler by the cards that a "
+        "pod needs, and binds the pod to the chosen cards."
     )
 
     port: int = flag(

@@ -1,4 +1,4 @@
-"""What every program does around its own work: signals, standard output, help."""
+"""The frame of every program: signals and standard output."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What deploy/ says about flags agrees with their declarations: names, and defaults where they are stated again."""
+"""Flags in deploy/ agree with their declarations: their names, and their defaults where they are stated again."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import yaml
 from gas.daemon.flags import CommandFlags, flags_of
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.plugin.flags import Flags as PluginFlags
+from gas.vocabularies import KNOWN
 from tests.deploy.manifests import COMPONENTS, DEPLOY, ROOT
 
 CHART = DEPLOY / "chart"
@@ -39,6 +41,11 @@ def test_the_charts_templates_pass_only_flags_that_exist(template: Path, program
     used = set(re.findall(r"(?<![\w-])--([A-Za-z][A-Za-z-]*)", template.read_text(encoding="utf-8")))
     assert used
     assert used <= {flag.name for flag in flags_of(program)}
+
+
+def test_the_chart_accepts_every_known_vocabulary() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert schema["definitions"]["vocabularies"]["items"]["enum"] == [each.name for each in KNOWN]
 
 
 def test_the_charts_values_are_the_defaults_of_the_flags() -> None:
