@@ -123,6 +123,16 @@ def test_what_the_original_cannot_change_is_as_it_was() -> None:
     assert one(BASE / "extender", "ClusterRole")["metadata"]["name"] == "gas-handler"
 
 
+# contract E14.2
+def test_the_extender_is_unprivileged_and_mounts_its_certificates() -> None:
+    pod = EXTENDER["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container(EXTENDER)["securityContext"]["readOnlyRootFilesystem"] is True
+    (volume,) = pod["volumes"]
+    (mount,) = container(EXTENDER)["volumeMounts"]
+    assert (mount["name"], mount["mountPath"]) == (volume["name"], "/gas/cert")
+
+
 def test_the_role_of_the_plugin_is_the_one_that_all_its_tests_run_under() -> None:
     assert one(BASE / "plugin", "ClusterRole")["rules"] == list(PLUGIN_RULES)
 

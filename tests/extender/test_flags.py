@@ -17,7 +17,7 @@ def parsed(*argv: str, environ: dict[str, str] | None = None, namespace: Path = 
     return parse_flags(argv, environ=environ or {}, service_account_namespace=namespace)
 
 
-# contract E12.1
+# contract E10.1, E12.1
 def test_defaults() -> None:
     assert parsed() == Flags(
         kube_config=None,

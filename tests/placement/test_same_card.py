@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from tests.placement.builders import amounts, booked, container, node, placed, pod
@@ -59,6 +60,13 @@ CARD = amounts(i915=2, millicores=1000)
             UNUSED,
             "no card has 3 i915 free for 3 containers that share a card",
             id="refused-with-the-sum",
+        ),
+        pytest.param(
+            pod(container(millicores=300), container(millicores=300), same_card=frozenset({0, 1}), single_numa=True),
+            node(CARD, like=4, numa_groups=((Card(0), Card(1)), (Card(2), Card(3)))),
+            booked(amounts(millicores=500), amounts(millicores=500), amounts(millicores=500)),
+            "3 | 3",
+            id="every-numa-group-is-tried",
         ),
     ],
 )
