@@ -110,6 +110,7 @@ async def test_from_the_start_to_a_bound_pod_that_the_watch_confirms(server: Api
         await eventually(lambda: state(running, pod) is None)
 
 
+# contract E9.7
 async def test_the_ledger_is_complete_before_the_first_decision(server: ApiServer, tmp_path: Path) -> None:
     add_node(server)
     held = asyncio.Event()

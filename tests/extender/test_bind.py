@@ -20,6 +20,7 @@ from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.extender.eventually import turns
 
 
+# contract E3.4, E11.2
 async def test_a_bound_pod_has_node_and_cards_in_one_write() -> None:
     decider = following(gpu_pod())
     assert await decider.bind(gpu_pod(), "n1") == ""
@@ -33,6 +34,7 @@ async def test_a_bound_pod_has_node_and_cards_in_one_write() -> None:
     assert decider.counted("requests_total", verb="bind", result="bound") == 1
 
 
+# contract E11.1
 async def test_cards_are_reserved_before_the_write_and_until_the_watch_confirms() -> None:
     decider = following(gpu_pod())
     held = HeldBindings(decider.cluster)
@@ -49,6 +51,7 @@ async def test_cards_are_reserved_before_the_write_and_until_the_watch_confirms(
     assert not decider.reports.freed
 
 
+# contract E11.4
 @pytest.mark.parametrize(
     ("outcome", "sentence"),
     [
@@ -102,6 +105,7 @@ REFUSED: list[Any] = [
 ]
 
 
+# contract E10.5
 @pytest.mark.parametrize(("happens", "changed", "sentence"), REFUSED)
 async def test_a_pod_that_cannot_be_bound_is_refused_and_nothing_changes(
     happens: Callable[[Cluster], object] | None, changed: dict[str, str], sentence: str
@@ -133,6 +137,7 @@ async def test_a_pod_with_an_invalid_need_is_not_bound() -> None:
     assert not decider.cluster.bindings
 
 
+# contract E11.6
 async def test_a_repeated_bind_keeps_the_cards_and_writes_nothing() -> None:
     decider = following(gpu_pod())
     await decider.bind(gpu_pod(), "n1")
@@ -193,6 +198,7 @@ class TestLeadership:
 
 
 class TestWithoutCards:
+    # contract E5.5
     @pytest.mark.parametrize("known", [True, False], ids=["in-a-monitoring-pod", "without-any-gpu-resource"])
     async def test_a_pod_without_cards_is_bound_like_any_other(self, *, known: bool) -> None:
         asking = pod_json(container(i915_monitoring=1) if known else container(), uid="u1")
@@ -210,6 +216,7 @@ class TestWithoutCards:
         await decider.binder.settle()
         assert not decider.booked()
 
+    # contract E5.7
     async def test_a_pod_whose_only_need_is_in_an_init_container_is_bound_with_it(self) -> None:
         asking = pod_json(container(), init=(container("first", i915=1),), uid="u1")
         decider = following(asking)
@@ -221,6 +228,7 @@ class TestWithoutCards:
         assert not decider.reports.mismatches
 
 
+# contract E11.7
 async def test_our_annotations_on_a_pending_pod_are_overwritten_or_emptied() -> None:
     forged = {
         "gas-container-cards": "card1",
@@ -241,6 +249,7 @@ async def test_our_annotations_on_a_pending_pod_are_overwritten_or_emptied() -> 
     assert not decider.reports.mismatches
 
 
+# contract E11.1
 async def test_of_twenty_binds_at_once_exactly_those_that_fit_succeed() -> None:
     pods = [gpu_pod(name=f"pod-{number}", uid=f"u{number}") for number in range(20)]
     decider = following(*pods)
@@ -310,6 +319,7 @@ class TestTimestamps:
         assert reserved(decider, "b", now=second) == first + 1
         assert reserved(decider, "c", node="n2", now=second) == int(second * 10**9)
 
+    # contract E3.7
     def test_it_is_later_than_what_a_leader_with_another_clock_wrote(self) -> None:
         decider = following()
         written = {"gas-container-cards": "card0", "gas-ts": str(1005 * 10**9)}

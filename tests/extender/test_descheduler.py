@@ -149,6 +149,7 @@ async def test_pods_that_start_later_get_the_label_too() -> None:
         await eventually(lambda: ground.labelled() == {"late"})
 
 
+# contract E8.12
 async def test_a_label_that_a_user_set_is_neither_removed_nor_taken_over() -> None:
     ground = Descheduling()
     ground.node()

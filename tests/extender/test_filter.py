@@ -49,6 +49,7 @@ def hold(decider: DrivenDecider, where: str, *cards: str, gigabytes: int = 5, **
         decider.pods.changed(as_pod(bound))
 
 
+# contract E10.2
 async def test_nodes_with_room_on_a_card_pass_and_the_others_get_a_reason() -> None:
     decider = knowing()
     hold(decider, "n1", "card0", "card1")
@@ -66,6 +67,7 @@ async def test_two_cards_with_three_gigabytes_are_not_six() -> None:
     assert (await decider.ask(wants(3), "n1"))["NodeNames"] == ["n1"]
 
 
+# contract E10.4
 async def test_asking_changes_nothing() -> None:
     decider = knowing()
     hold(decider, "n1", "card0")
@@ -113,6 +115,7 @@ async def test_ten_thousand_nodes_with_one_reason_have_one_sentence() -> None:
     assert len(refusal.details) == MOST_NODES
 
 
+# contract E10.9
 @pytest.mark.parametrize(
     "args",
     [
@@ -146,6 +149,7 @@ async def test_unknown_fields_are_skipped() -> None:
     assert answer["NodeNames"] == ["n1"]
 
 
+# contract E5.5
 @pytest.mark.parametrize(
     "asking",
     [
@@ -238,6 +242,7 @@ async def test_a_replica_that_is_not_ready_decides_nothing() -> None:
 
 
 class TestPreferredCard:
+    # contract E6.4
     async def test_if_some_nodes_give_it_only_those_pass(self) -> None:
         decider = knowing(gpu_node("n1"), gpu_node("n2", labels=PREFERS), gpu_node("n3", labels=PREFERS))
         hold(decider, "n3", "card1", gigabytes=8)
@@ -252,6 +257,7 @@ class TestPreferredCard:
         hold(decider, "n3", "card1", gigabytes=8)
         assert (await decider.ask(wants(), "n1", "n3"))["NodeNames"] == ["n1", "n3"]
 
+    # contract E8.6
     async def test_a_card_that_the_node_does_not_have_narrows_nothing(self) -> None:
         decider = knowing(
             gpu_node("n1"), gpu_node("n2", labels={"telemetry.aware.scheduling.p/gas-prefer-gpu": "card9"})
@@ -264,6 +270,7 @@ class TestPreferredCard:
 
 
 class TestWholeNodes:
+    # contract E10.3
     async def test_those_that_pass_are_returned_unchanged(self) -> None:
         sent = shared("n1") | {"spec": {"podCIDR": "10.0.0.0/24"}, "unknown": {"x": [1.0, None]}}
         full = shared("n2")

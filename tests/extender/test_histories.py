@@ -58,6 +58,7 @@ def nodes() -> list[Node]:
     return [msgspec.convert(node_json(name, cards=CARDS, **sums), Node) for name in NODE_NAMES]
 
 
+# contract E9.1, E9.8
 class Histories(RuleBasedStateMachine):
     """The cluster is the truth; its events reach the extender when the rules let them."""
 

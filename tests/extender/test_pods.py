@@ -522,6 +522,7 @@ class TestMalformedTiles:
         written = {"gas-container-cards": "card1", "gas-container-tiles": tiles}
         return pod(container(i915=1, tiles=1), node="n1", uid="u1", annotations=written)
 
+    # contract E9.9
     @pytest.mark.parametrize("tiles", ["card1:gt", "card0:gt0", "card1:gt0+gt1", "card1:gt0|card1:gt1"])
     def test_the_cards_are_booked_and_the_tiles_are_reported(self, tiles: str) -> None:
         followed = Followed()

@@ -106,6 +106,7 @@ class TestVerbs:
     def test_a_body_of_exactly_the_limit_is_read(self, extender: Extender, verb: str) -> None:
         assert extender.post(f"/scheduler/{verb}", b"x" * MAX_BODY) == (200, {"size": MAX_BODY, "verb": verb})
 
+    # contract E10.7
     @pytest.mark.parametrize(
         "content_type", ["application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"]
     )
@@ -113,6 +114,7 @@ class TestVerbs:
         status, _, _ = extender.running.ask("POST", f"/scheduler/{verb}", b"{}", {"Content-Type": content_type})
         assert status == 200
 
+    # contract E10.7
     @pytest.mark.parametrize("method", ["POST", "GET", "PUT"])
     @pytest.mark.parametrize("content_type", ["text/plain", "application/jsonx", "x/application/json", None])
     def test_another_content_type_is_404_whatever_the_method(
@@ -124,16 +126,19 @@ class TestVerbs:
         assert content["Error"].startswith("expected application/json, found ")
         assert extender.counted(verb, "wrong-content-type") == 1
 
+    # contract E10.8
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
     def test_another_method_is_405(self, extender: Extender, verb: str, method: str) -> None:
         status, content, headers = extender.running.ask(method, f"/scheduler/{verb}", None, JSON)
         assert (status, content) == (405, {"Error": f"expected POST, found {method}"})
         assert headers["allow"] == "POST"
 
+    # contract E10.9
     def test_a_body_that_is_not_json_is_404_with_a_sentence(self, extender: Extender, verb: str) -> None:
         assert extender.post(f"/scheduler/{verb}", b"unreadable") == (404, {"Error": "no JSON here"})
         assert extender.counted(verb, "unreadable") == 1
 
+    # contract E10.9
     def test_an_invalid_request_is_200_with_a_sentence(self, extender: Extender, verb: str) -> None:
         assert extender.post(f"/scheduler/{verb}", b"bad") == (200, {"Error": "nothing to decide here"})
 
@@ -207,6 +212,7 @@ def read_to_end(client: socket.socket) -> bytes:
     return b"".join(pieces)
 
 
+# contract E10.6
 @pytest.mark.parametrize(
     "path", ["/scheduler/prioritize", "/", "/scheduler", "/scheduler/filter/", "/scheduler/filter2", "/metrics"]
 )
