@@ -76,6 +76,12 @@ def test_pci_groups(text: str, groups: list[set[int]], problems: list[str]) -> N
         assert part in found[0]
 
 
+# contract E2.3, E2.6
+def test_pci_groups_continue_in_further_labels() -> None:
+    groups = read_pci_groups({PCI: "0.1_2.3", f"{PCI}2": "Z.4"}, CARDS, [])
+    assert groups[Card(4)] == {2, 3, 4}
+
+
 def test_without_the_label_no_card_shares_a_board() -> None:
     problems: list[str] = []
     assert read_pci_groups({}, CARDS, problems) == {}
