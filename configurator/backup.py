@@ -1,15 +1,21 @@
-"""What a run changed, kept so that it can be taken back: a directory for each run, with the files as they were.
+"""Backups of runs: a directory for each run with the files as they were, so that it can be taken back.
 
 backup_2026-05-04_1200001f2e3d/
-  record.json                                    what was changed, and whether the run came to its end
+  record.json                                    the changes, and whether the run came to its end
   etc/kubernetes/manifests/kube-scheduler.yaml   a file as it was
 
-A directory gets this name when everything is in it, and loses it before anything is taken out of it: it is there as a
-whole or not at all, whenever the machine dies. What has another name is rubbish, and the next run removes it.
+A directory gets this name when it is complete, and loses it before anything is removed from it. So a backup exists as a
+whole or not at all, whenever the machine fails. Directories with the other name are left over, and the next run removes
+them.
+
+While a run is in progress, its backup is in a place that every run checks, whatever its ``-b``, so that the next run
+notices if this one is killed. For ``--undo`` the backup is then moved to where ``-b`` says. If both are the same
+directory, it is one backup.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -27,14 +33,19 @@ from configurator.files import Change, FileState, read_state
 
 RECORD = "record.json"
 UNFINISHED = ".gas-configurator-backup-"
-"""How a directory's name begins while it is being written, or removed."""
+"""The prefix of a directory's name while it is being written or removed."""
 
 _PREFIX = "backup_"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedFile:
-    """Digests of a file before and after the run, None where there was none, and how it was."""
+    """A file that a run changed.
+
+    digest_before, digest_after  None if the file did not exist then
+    mode, user, group            before the run
+    secret                       whether it holds a private key
+    """
 
     path: Path
     digest_before: str | None
@@ -47,10 +58,10 @@ class RecordedFile:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """One run's.
+    """The backup of one run.
 
-    number       higher than those of all runs before it; the machine's clock may be set back between two runs
-    complete     whether the run came to its end; else it was cut short between two files
+    number       higher than those of all earlier runs, since the machine's clock may be set back between two
+    complete     whether the run came to its end; else it was killed between two files
     directories  that the run made, outer ones first
     """
 
@@ -62,12 +73,12 @@ class Backup:
 
     @classmethod
     def write(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], now: datetime) -> Self:
-        """Before anything is changed; it says that the run is not complete. Raises ConfiguratorError."""
+        """Write the backup of a run that is about to begin, not marked complete. Raises ConfiguratorError."""
         return cls.prepare(root, changes, directories, complete=False).publish(now)
 
     @classmethod
     def prepare(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], *, complete: bool) -> Self:
-        """All of it on the disk, but not yet under a name that a run looks for. Raises ConfiguratorError."""
+        """Write a backup under a name that no run looks for. Raises ConfiguratorError."""
         number = max((each.number for each in backups(root)), default=0) + 1
         files = tuple(_recorded(change) for change in changes)
         backup = cls(_unfinished(root), number, complete, files, tuple(directories))
@@ -86,7 +97,7 @@ class Backup:
         return backup
 
     def publish(self, now: datetime) -> Self:
-        """From now on runs find it. Raises ConfiguratorError; then it is gone."""
+        """Rename the backup so that runs find it. If this raises ConfiguratorError, the backup is removed."""
         root = self.directory.parent
         directory = root / f"{_PREFIX}{now:%Y-%m-%d}_{now:%H%M%S}{secrets.token_hex(3)}"
         try:
@@ -103,32 +114,32 @@ class Backup:
         self._write_record(complete=complete)
 
     def remove(self) -> None:
-        """It is no backup any more, at once. Raises ConfiguratorError when it stays one."""
+        """Remove the backup, in one step as far as other runs see. Raises ConfiguratorError if it stays."""
         unfinished = _unfinished(self.directory.parent)
         try:
             self.directory.rename(unfinished)
         except OSError as error:
             raise ConfiguratorError(
-                f"{self.directory} is of no use any more, but cannot be removed: {error.strerror}; remove it"
+                f"{self.directory} is no longer needed, but cannot be removed: {error.strerror}; remove it"
             ) from None
         shutil.rmtree(unfinished, ignore_errors=True)
 
     def undoing(self) -> list[Change]:
-        """The changes that bring back what was before, the last one first.
+        """Return the changes that restore the files, the last one first.
 
-        Raises ConfiguratorError when a file is neither as this run left it nor as it was before: somebody edited
-        it, and that would be lost.
+        Raises ConfiguratorError if a file is neither as this run left it nor as it was before: it was edited since,
+        and the edit would be lost.
         """
         made = []
         for file in reversed(self.files):
             current = read_state(file.path)
             digest = None if current is None else current.digest
             if digest not in (file.digest_before, file.digest_after):
-                what = "is gone" if current is None else "was changed"
+                problem = "was removed" if current is None else "was changed"
                 raise ConfiguratorError(
-                    f"{file.path} {what} since {self.directory.name}; nothing was taken back. "
-                    f"What was there before is in {self.directory}: put it back by hand where it still fits, and "
-                    "remove that directory"
+                    f"{file.path} {problem} since {self.directory.name}; nothing was taken back. "
+                    f"The earlier content is in {self.directory}: restore by hand what still fits, and remove that "
+                    "directory"
                 )
             before = self._before(file)
             if current != before:
@@ -141,7 +152,7 @@ class Backup:
         stored = read_state(self.directory / _inside(file.path))
         if stored is None or stored.digest != file.digest_before:
             raise FileTrouble(
-                self.directory / _inside(file.path), "is not what was stored there; nothing was taken back"
+                self.directory / _inside(file.path), "is not the file that was stored there; nothing was taken back"
             )
         return FileState(stored.content, file.mode, file.user, file.group)
 
@@ -173,7 +184,7 @@ class Backup:
 
 
 def backups(root: Path) -> list[Backup]:
-    """Those below a directory, the newest first. Raises FileTrouble for one that somebody else could have written."""
+    """Return the backups in a directory, the newest first. Raises FileTrouble for one that is not safe to use."""
     if not root.is_dir():
         return []
     found = [read_backup(path) for path in root.glob(_PREFIX + "*") if (path / RECORD).exists()]
@@ -181,7 +192,7 @@ def backups(root: Path) -> list[Backup]:
 
 
 def remove_unfinished(roots: Iterable[Path]) -> None:
-    """Directories of runs that were killed while they wrote or removed a backup. No other run may be at work."""
+    """Remove what runs left that were killed while they wrote or removed a backup. No other run may be in progress."""
     for root in roots:
         if root.is_dir():
             for path in root.glob(UNFINISHED + "*"):
@@ -191,10 +202,12 @@ def remove_unfinished(roots: Iterable[Path]) -> None:
 
 
 def read_backup(directory: Path) -> Backup:
-    """Raises FileTrouble when it is damaged, or when somebody else could have written it."""
+    """Read a backup. Raises FileTrouble if it is damaged, or if another user could have written it."""
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise FileTrouble(directory, "could have been written by somebody else: it is not used; see who owns it")
+        raise FileTrouble(
+            directory, "could have been written by another user, so it is not used; check its owner and mode"
+        )
     state = read_state(directory / RECORD)
     try:
         record: dict[str, Any] = json.loads(state.content if state is not None else b"")
@@ -253,5 +266,58 @@ def _store(path: Path, state: FileState) -> None:
 
 
 def _inside(path: Path) -> Path:
-    """Where a file is stored below a backup's directory."""
+    """Return where a file is stored, relative to the backup's directory."""
     return path.relative_to(path.anchor)
+
+
+class RunRecord:
+    """The backup of the run in progress, and the one that it leaves. Raises ConfiguratorError if one cannot be written.
+
+    place  directory that every run checks
+    later  directory of ``-b``; None if no backup is to be left
+    """
+
+    def __init__(
+        self, place: Path, later: Path | None, changes: Sequence[Change], directories: Sequence[Path], now: datetime
+    ) -> None:
+        self._now = now
+        self._is_one = later == place
+        self._kept: Backup | None = None
+        self._in_progress = Backup.write(place, changes, directories, now)
+        if later is not None and not self._is_one:
+            try:
+                self._kept = Backup.prepare(later, changes, directories, complete=True)
+            except BaseException:
+                self.forget()
+                raise
+
+    @property
+    def directory(self) -> Path:
+        """The directory to name to the administrator while the run is in progress."""
+        return self._in_progress.directory
+
+    @property
+    def kept(self) -> Path | None:
+        """The directory in which ``--undo`` finds the backup once the run is complete."""
+        if self._is_one:
+            return self._in_progress.directory
+        return None if self._kept is None else self._kept.directory
+
+    def finish(self) -> None:
+        """Record that everything is changed. On ConfiguratorError or OSError the run is still in progress."""
+        if self._is_one:
+            self._in_progress.mark(complete=True)
+            return
+        if self._kept is not None:
+            self._kept = self._kept.publish(self._now)
+        self._in_progress.remove()
+
+    def forget(self) -> None:
+        """Remove the backups after everything was put back. Keeps those of a run that came to its end."""
+        directory = self._in_progress.directory
+        if not directory.exists() or read_backup(directory).complete:
+            return
+        for backup in (self._kept, self._in_progress):
+            if backup is not None and backup.directory.exists():
+                with contextlib.suppress(ConfiguratorError):  # the next run removes it, and finds nothing to take back
+                    backup.remove()

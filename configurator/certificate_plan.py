@@ -1,8 +1,8 @@
-"""Which certificates a run keeps, which it signs anew, and the files that follow from that."""
+"""Decide which certificates a run keeps and which it signs, and plan their files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -41,12 +41,15 @@ CLIENT_CERTIFICATE = "client.crt"
 CLIENT_KEY = "client.key"
 
 Read = Callable[[Path], FileState | None]
-"""What a file holds that may be written later; None: it is not there."""
+"""Returns the state of a file that may be written later, None if it does not exist."""
+
+SERVICE = "gas-service.default.svc.cluster.local"
+_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
 class GivenPair:
-    """Files of a certificate and its key that somebody else signed, and of the authority that did."""
+    """The files of a certificate that another authority signed, of its key, and of that authority."""
 
     certificate: Path
     key: Path
@@ -55,15 +58,15 @@ class GivenPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateRequest:
-    """What is asked for.
+    """The certificates that a run should provide.
 
-    client_directory  of what kube-scheduler reads: its client pair, and whom it believes
-    own_directory     of what only the configurator reads: its authority, the serving pair, the Secret
-    cluster_authority certificate and key of the authority that signs; None: a small one of our own
-    given_client, given_serving   used as they are; None: one is signed
-    names             for the serving certificate; the first is the host that kube-scheduler calls
-    client_owner      numbers of the user and group that kube-scheduler runs as; None: root
-    secret            None: the one of an earlier run, else the default
+    client_directory   for files that kube-scheduler reads: its client pair, and the authority that it trusts
+    own_directory      for files that only the configurator reads: its authority, the serving pair, the Secret
+    cluster_authority  certificate and key of the authority that signs; None to use a small one of our own
+    given_client, given_serving  pairs to use as they are; None to sign one
+    names              for the serving certificate; the first is the host that kube-scheduler calls
+    client_owner       user and group of kube-scheduler, as numbers; None for root
+    secret             None for the name that an earlier run used, else the default
     """
 
     client_directory: Path
@@ -78,20 +81,23 @@ class CertificateRequest:
 
 @dataclass(slots=True)
 class CertificatePlan:
-    """The files, in the order in which they are to be written, and sentences about what is new."""
+    """The files, in the order in which to write them, and sentences about what is new."""
 
     files: list[WantedFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def contents(self, directory: Path) -> list[bytes]:
-        """Of the files in a directory that hold no secret."""
+        """Return the content of the files in a directory that are not secret."""
         return [file.content for file in self.files if file.path.parent == directory and not file.secret]
 
 
 def plan_certificates(
     request: CertificateRequest, *, read: Read, read_input: Callable[[Path], bytes], now: datetime
 ) -> CertificatePlan:
-    """Raises BadCertificate for files that cannot be used, ConfiguratorError for files that are somebody else's."""
+    """Plan the certificates.
+
+    Raises BadCertificate for files that cannot be used, ConfiguratorError for files that another program made.
+    """
     return _Planner(request, read, read_input, now).plan()
 
 
@@ -130,7 +136,7 @@ class _Planner:
         self._result.notes.append(sentence)
 
     def _serving(self) -> tuple[Pair, bytes]:
-        """The pair that the extender serves with, and the authority that kube-scheduler has to believe."""
+        """Return the extender's serving pair, and the authority that kube-scheduler must trust."""
         request = self._request
         if request.given_serving is not None:
             pair, authority = self._given(request.given_serving, ExtendedKeyUsageOID.SERVER_AUTH)
@@ -150,7 +156,7 @@ class _Planner:
         return pair, signing.chain
 
     def _client(self) -> tuple[Pair, bytes]:
-        """The pair that kube-scheduler shows, and the authority that the extender has to believe."""
+        """Return kube-scheduler's client pair, and the authority that the extender must trust."""
         request = self._request
         files = request.client_directory / CLIENT_CERTIFICATE, request.client_directory / CLIENT_KEY
         if request.given_client is not None:
@@ -166,7 +172,7 @@ class _Planner:
         return pair, signing.chain
 
     def _authority(self) -> Pair:
-        """Who signs what is not given; its own files are planned when it is ours."""
+        """Return the authority that signs. If it is our own, its files are planned too."""
         if self._signing is None:
             paths = self._request.cluster_authority
             self._signing = self._own_authority() if paths is None else self._cluster_authority(*paths)
@@ -200,7 +206,7 @@ class _Planner:
             )
         if pair is None:
             pair = mint_authority(self._now)
-            self._note(f"an authority of its own, {AUTHORITY_NAME}, valid until {_end(pair)}")
+            self._note(f"an authority of our own, {AUTHORITY_NAME}, valid until {_end(pair)}")
         self._add(paths[0], pair.chain)
         self._add(paths[1], pair.key_text, secret=True)
         return pair
@@ -213,14 +219,14 @@ class _Planner:
         usage: x509.ObjectIdentifier,
         names: Sequence[str],
     ) -> Pair | None:
-        """What an earlier run signed, if it still serves its purpose for long enough; None: sign another."""
+        """Return the pair that an earlier run signed if it is still good for long enough, else None."""
         certificate, key = self._read(certificate_file), self._read(key_file)
         if certificate is None or key is None:
             return None
         try:
             pair = read_pair(certificate_file, certificate.content, key_file, key.content)
         except BadCertificate as bad:
-            self._note(f"what was there is replaced: {bad}")
+            self._note(f"an existing file is replaced: {bad}")
             return None
         found = pair.certificate
         lasts = found.not_valid_after_utc - self._now >= RENEWAL and found.not_valid_before_utc <= self._now
@@ -234,13 +240,13 @@ class _Planner:
         return pair if good else None
 
     def _given(self, given: GivenPair, usage: x509.ObjectIdentifier) -> tuple[Pair, bytes]:
-        """A pair from somebody else, if everything about it fits, with its authority's text."""
+        """Return a given pair and the text of its authority. Raises BadCertificate if it does not fit its purpose."""
         text = self._read_input(given.certificate)
         pair = read_pair(given.certificate, text, given.key, self._read_input(given.key))
         if (problem := why_not_valid(pair.certificate, self._now)) is not None:
             raise BadCertificate(given.certificate, problem)
         if pair.is_authority:
-            raise BadCertificate(given.certificate, "is an authority's; whoever holds its key can sign anything")
+            raise BadCertificate(given.certificate, "is the certificate of an authority, whose key can sign anything")
         if not is_for(pair.certificate, usage):
             wanted = "a server" if usage == ExtendedKeyUsageOID.SERVER_AUTH else "a client"
             raise BadCertificate(given.certificate, f"may not be used by {wanted} (extended key usage)")
@@ -254,7 +260,7 @@ class _Planner:
         return pair, authority_text
 
     def _refuse_strange_client(self, path: Path, wanted: bytes | None, signing: Pair | None) -> None:
-        """A client certificate that is there already is only replaced if it is ours, or a copy of the authority's."""
+        """Refuse to replace an existing client certificate unless it is ours, or a copy of the authority's."""
         state = self._read(path)
         if state is None or state.content == wanted:
             return
@@ -277,7 +283,7 @@ class _Planner:
         return self._request.cluster_authority is not None or self._request.given_client is not None
 
     def _refuse_to_drop_authority(self) -> None:
-        """A run that names no authority does not replace one that an earlier run was told to use."""
+        """Refuse to replace an authority that an earlier run was given, if this run names none."""
         if self._request.cluster_authority is not None or self._request.given_serving is not None:
             return
         path = self._request.client_directory / AUTHORITY_CERTIFICATE
@@ -286,8 +292,8 @@ class _Planner:
         found = read_certificates(path, state.content)[0]
         if is_authority(found) and common_name(found.subject) != AUTHORITY_NAME:
             raise ConfiguratorError(
-                f"{path} is of {common_name(found.subject)!r}, which signed what is in use, and this run would "
-                f"put {AUTHORITY_NAME} in its place; name it again (--cluster-ca; -cert and -key; or --serving-cert, "
+                f"{path} is of {common_name(found.subject)!r}, which signed the certificates in use; this run would "
+                f"replace it by {AUTHORITY_NAME}; name it again (--cluster-ca; -cert and -key; or --serving-cert, "
                 f"--serving-key and --serving-ca), or move this file and {CLIENT_CERTIFICATE} beside it away"
             )
 
@@ -302,3 +308,20 @@ class _Planner:
 
 def _end(pair: Pair) -> str:
     return day(pair.certificate.not_valid_after_utc)
+
+
+def serving_names(host: str, more: Iterable[str] = ()) -> list[str]:
+    """Return the names for the serving certificate, each once. The host that kube-scheduler calls is the first.
+
+    A Service has shorter names as well. The local names let an administrator on the machine call the extender.
+    """
+    names = [host, *_short_forms(host), SERVICE, *_short_forms(SERVICE), *_LOCAL, *more]
+    return list(dict.fromkeys(names))
+
+
+def _short_forms(host: str) -> list[str]:
+    name, dot, rest = host.partition(".svc")
+    parts = name.split(".")
+    if not dot or (rest and not rest.startswith(".")) or len(parts) != 2:
+        return []
+    return [f"{name}.svc", name, parts[0]]

@@ -1,7 +1,7 @@
-"""Signs the certificates of the extender and of its client, and keeps them in the Secrets that the chart made.
+"""Sign the certificates of the extender and of its client, and keep them in the Secrets that the chart made.
 
-``python -m configurator.cluster_certificates``, which the chart's Job runs, and its CronJob later: what is good for 90
-days yet stays as it is.
+The chart's Job and CronJob run ``python -m configurator.cluster_certificates``. Certificates that are valid for 90 days
+or more stay as they are.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ TRIES = 5
 _CONFLICT = 409
 
 Data = Mapping[str, bytes]
-"""What a Secret holds, by key."""
+"""The content of a Secret, by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """``version`` is what the API server calls its resource version."""
+    """A Secret. ``version`` is its resourceVersion."""
 
     data: Data
     version: str
 
 
 class Secrets(Protocol):
-    """Those of one namespace."""
+    """The Secrets of one namespace."""
 
     async def get(self, name: str) -> Secret: ...
 
     async def put(self, name: str, version: str, data: Data) -> None:
-        """Raises ApiRefused with status 409 when somebody has changed it since."""
+        """Replace the content. Raises ApiRefused with status 409 if the Secret has changed since ``version``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The names of the three Secrets, and whom the extender's certificate is for."""
+    """The names of the three Secrets, and the names for the extender's certificate."""
 
     authority: str
     serving: str
@@ -73,9 +73,9 @@ class Wanted:
 
 
 async def renew(secrets: Secrets, wanted: Wanted, now: datetime) -> list[str]:
-    """Fill the Secrets; sentences about what is new. Twice at once is as good as once.
+    """Fill the Secrets and return sentences about what is new. Idempotent, also when two run at once.
 
-    The authority is written first: whoever runs at the same time finds it, or begins again.
+    The authority is written first, so a second process finds it, or gets a conflict and starts again.
     """
     for _ in range(TRIES - 1):
         try:
@@ -113,7 +113,7 @@ def _kept_authority(name: str, data: Data, now: datetime, said: list[str]) -> Pa
 
 
 def _is_good(pair: Pair, authority: Pair, usage: ObjectIdentifier, names: Sequence[str], *, now: datetime) -> bool:
-    """Whether it serves its purpose for long enough yet."""
+    """Return whether the pair fits its purpose and is valid for long enough."""
     certificate = pair.certificate
     return (
         _lasts(pair, now)
@@ -125,13 +125,13 @@ def _is_good(pair: Pair, authority: Pair, usage: ObjectIdentifier, names: Sequen
 
 
 def _pair(name: str, data: Data, said: list[str]) -> Pair | None:
-    """None: there is none, or nobody can use it, which is said."""
+    """Return the pair in a Secret; None if there is none. For one that cannot be used, add a sentence to ``said``."""
     if not data.get(CERTIFICATE) or not data.get(KEY):
         return None
     try:
         return read_pair(Path(name, CERTIFICATE), data[CERTIFICATE], Path(name, KEY), data[KEY])
     except BadCertificate as bad:
-        said.append(f"what was there is replaced: {bad}")
+        said.append(f"the content of a Secret is replaced: {bad}")
         return None
 
 
@@ -148,7 +148,7 @@ def _end(pair: Pair) -> str:
 
 
 class SecretsOfNamespace:
-    """`Secrets` in a cluster."""
+    """`Secrets` on an API server."""
 
     def __init__(self, api: ApiServer, namespace: str) -> None:
         self._api = api
@@ -185,7 +185,7 @@ async def _run(namespace: str, wanted: Wanted) -> list[str]:
 
 
 def main() -> int:
-    """Answers the exit code: 0 when the Secrets are as they shall be, 1 otherwise."""
+    """Run the program and return its exit code: 0 if the Secrets are complete, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for flag in ("namespace", "authority", "serving", "client", "names"):
         parser.add_argument(f"--{flag}", required=True)

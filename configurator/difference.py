@@ -1,4 +1,4 @@
-"""What a run would change, as text for people: a unified diff, red and green where a terminal shows it."""
+"""Show the changes of a run as a unified diff, in colours for a terminal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _RED, _GREEN, _BOLD, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
 
 
 def difference(changes: Iterable[Change], *, coloured: bool) -> str:
-    """Every change in turn. Of a file with a private key only that it changes, of a certificate what it says.
+    """Return the differences of all files. Private keys are not shown, and certificates are described.
 
-    What a file holds cannot do anything to the terminal: control characters are shown as numbers.
+    Control characters are shown as numbers, so that no file can control the terminal.
     """
     lines = [line for change in changes for line in _one(change)]
     if coloured:

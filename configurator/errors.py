@@ -1,4 +1,4 @@
-"""What the administrator has to act on; nothing was changed on the machine unless the sentence says so."""
+"""Errors that the administrator must act on. Nothing was changed on the machine unless the sentence says so."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from gas.errors import GasError
 
 
 class ConfiguratorError(GasError):
-    """The configurator cannot or will not go on. ``str()`` is the whole sentence."""
+    """The configurator stops. ``str()`` is the whole sentence."""
 
 
 class NotYaml(ConfiguratorError):
-    """A file is not the one YAML document that it has to be."""
+    """A file is not a single YAML document."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name} {problem}")
 
 
 class NotAScheduler(ConfiguratorError):
-    """A manifest is not the static pod of a kube-scheduler that can be configured."""
+    """A manifest is not the static pod of a kube-scheduler."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name} {problem}; expected the static pod manifest of a kube-scheduler, named with -m")
 
 
 class BadConfiguration(ConfiguratorError):
-    """A kube-scheduler configuration cannot take the extender."""
+    """The extender cannot be added to a kube-scheduler configuration."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name} {problem}")
@@ -40,11 +40,11 @@ class BadCertificate(ConfiguratorError):
 
 
 class NotPutBack(ConfiguratorError):
-    """A run failed, and not everything that it had changed could be put back."""
+    """A run failed, and not every change could be put back."""
 
 
 class FileTrouble(ConfiguratorError):
-    """A file or directory cannot be read or written, or is not what it has to be."""
+    """A file or directory cannot be read or written, or is of the wrong kind."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path} {problem}")

@@ -1,10 +1,11 @@
-"""The Secret that the extender reads its certificates from, as a manifest."""
+"""The Secret with the extender's certificates: its name, its manifest, and applying it."""
 
 from __future__ import annotations
 
 import base64
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
@@ -14,12 +15,14 @@ _WRITTEN = re.compile(rb'^metadata:\n  name: "([^"\n]+)"\n  namespace: "([^"\n]+
 
 @dataclass(frozen=True, slots=True)
 class SecretName:
+    """Namespace and name of a Secret. Text form: ``NAMESPACE/NAME``."""
+
     namespace: str
     name: str
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError."""
+        """Parse the text form. Raises ValueError with what was expected."""
         namespace, slash, name = text.partition("/")
         if not slash or not _NAMESPACE.fullmatch(namespace) or not _NAME.fullmatch(name):
             raise ValueError("NAMESPACE/NAME of a Secret")
@@ -33,7 +36,7 @@ DEFAULT = SecretName("default", "extender-secret")
 
 
 def name_in(manifest: bytes) -> SecretName | None:
-    """Of the Secret in a manifest that `secret_manifest` wrote; None: in something else."""
+    """Return the name of the Secret in a manifest that `secret_manifest` wrote; None for any other text."""
     found = _WRITTEN.search(manifest)
     try:
         return SecretName.parse(f"{found[2].decode()}/{found[1].decode()}") if found is not None else None
@@ -42,10 +45,10 @@ def name_in(manifest: bytes) -> SecretName | None:
 
 
 def secret_manifest(secret: SecretName, *, certificate: bytes, key: bytes, authority: bytes) -> bytes:
-    """Of the type that ``kubectl create secret tls`` makes, since a type can never change, and with ``ca.crt``.
+    """Return the manifest of the Secret. Its type is that of ``kubectl create secret tls``, since a type cannot change.
 
-    certificate, key  what the extender serves with
-    authority         whose certificates it believes when a client shows one
+    certificate, key  of the extender as a server
+    authority         that signs the certificates of its clients
     """
     data = {"ca.crt": authority, "tls.crt": certificate, "tls.key": key}
     lines = [
@@ -59,3 +62,20 @@ def secret_manifest(secret: SecretName, *, certificate: bytes, key: bytes, autho
         *(f"  {name}: {base64.b64encode(content).decode()}" for name, content in data.items()),
     ]
     return ("\n".join(lines) + "\n").encode()
+
+
+async def apply_secret(kubeconfig: Path, secret: SecretName, manifest: bytes) -> None:
+    """Apply the Secret server-side. Idempotent. Raises GasError."""
+    from gas.cluster.connection import connect
+
+    api = await connect(str(kubeconfig), explicit=True, user_agent="gas-configurator")
+    try:
+        await api.request(
+            "PATCH",
+            f"/api/v1/namespaces/{secret.namespace}/secrets/{secret.name}",
+            query={"fieldManager": "gas-configurator", "force": "true"},
+            body=manifest,
+            content_type="application/apply-patch+yaml",
+        )
+    finally:
+        await api.close()

@@ -1,24 +1,25 @@
-"""Files as they are on the machine, and the changes that a run makes to them."""
+"""Files on the machine, the changes that a run makes to them, and whether kube-scheduler can read them."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from configurator.errors import FileTrouble
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes; nothing that the configurator reads comes near."""
+"""Bytes. Everything that the configurator reads is far smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A regular file: what is in it, its permission bits, its owner."""
+    """A regular file: its content, permission bits and owner."""
 
     content: bytes
     mode: int
@@ -32,10 +33,10 @@ class FileState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedFile:
-    """What a file shall hold. ``mode`` and ``owner`` are for one that is new, or secret.
+    """The content that a file should have. ``mode`` and ``owner`` apply to a file that is new or secret.
 
-    owner   numbers of user and group; None: whoever runs the configurator
-    secret  holds a private key: never shown, and nobody else may read it, also when it is there already
+    owner   user and group as numbers; None for the user who runs the configurator
+    secret  True if it holds a private key: it is never shown, and even an existing file becomes private
     """
 
     path: Path
@@ -47,7 +48,7 @@ class WantedFile:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file before and after; None: it is not there."""
+    """One file before and after a run; None if it does not exist."""
 
     path: Path
     before: FileState | None
@@ -56,9 +57,10 @@ class Change:
 
 
 def read_state(path: Path) -> FileState | None:
-    """None when nothing is there. Raises FileTrouble for what is no ordinary file with a single name.
+    """Return the state of a file, None if it does not exist. Raises FileTrouble if it is not a regular file.
 
-    A link is not followed: to put a new file in its place would leave what it points to as it was.
+    A link is not followed: replacing it would leave the file that it points to unchanged. A file with a second name is
+    refused for the same reason.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -71,7 +73,7 @@ def read_state(path: Path) -> FileState | None:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
-        raise FileTrouble(path, "is not an ordinary file")
+        raise FileTrouble(path, "is not a regular file")
     with open(descriptor, "rb") as file:  # noqa: PTH123 -- a descriptor has no path
         if found.st_nlink > 1:
             raise FileTrouble(
@@ -87,12 +89,12 @@ def read_state(path: Path) -> FileState | None:
 
 
 def read_input(path: Path) -> bytes:
-    """The content of a file that is only read; links are followed. Raises FileTrouble."""
+    """Return the content of a file that is only read. Links are followed. Raises FileTrouble."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise FileTrouble(path, "is not an ordinary file")
+            raise FileTrouble(path, "is not a regular file")
         with open(descriptor, "rb") as file:  # noqa: PTH123 -- a descriptor has no path
             content = file.read(LARGEST + 1)
     except OSError as error:
@@ -103,7 +105,7 @@ def read_input(path: Path) -> bytes:
 
 
 def changes(wanted: Iterable[WantedFile], found: Mapping[Path, FileState | None]) -> list[Change]:
-    """Of the wanted files those that differ from what was found, in the same order."""
+    """Return the changes for the wanted files that differ from what was found, in the same order."""
     made = []
     for file in wanted:
         before = found[file.path]
@@ -122,3 +124,40 @@ def _target(path: Path) -> str:
         return str(path.readlink())
     except OSError:
         return "somewhere else"
+
+
+def unreadable(
+    files: Sequence[WantedFile], found: Mapping[Path, FileState | None], *, directory: Path, owner: tuple[int, int]
+) -> Iterator[str]:
+    """Yield a sentence for each existing file that kube-scheduler cannot read, with the command that mends it.
+
+    files      that kube-scheduler reads; secret files get its owner in any case
+    directory  that its container mounts as a whole, so the modes of the directories above do not matter
+    owner      user and group of kube-scheduler, as numbers
+    """
+    with contextlib.suppress(FileNotFoundError):  # it will be made with a mode that lets every user in
+        way = directory.stat()
+        if not _allows(way.st_mode, (way.st_uid, way.st_gid), owner, stat.S_IXOTH):
+            yield _sentence(directory, way.st_mode, owner, "chmod o+x")
+    for file in files:
+        before = found.get(file.path)
+        if before is None or file.secret:
+            continue
+        if not _allows(before.mode, (before.user, before.group), owner, stat.S_IROTH):
+            yield _sentence(file.path, before.mode, owner, "chmod o+r")
+
+
+def _sentence(path: Path, mode: int, owner: tuple[int, int], command: str) -> str:
+    return (
+        f"kube-scheduler runs as user {owner[0]} and cannot read {path}, whose mode is {stat.S_IMODE(mode):04o}: "
+        f"{command} {path}"
+    )
+
+
+def _allows(mode: int, owned_by: tuple[int, int], who: tuple[int, int], bit: int) -> bool:
+    """Return whether the kernel gives a user and group the permission. ``bit`` is that of other users."""
+    if who[0] == owned_by[0]:
+        bit <<= 6
+    elif who[1] == owned_by[1]:
+        bit <<= 3
+    return bool(mode & bit)

@@ -1,4 +1,4 @@
-"""Which release a kube-scheduler is, and which versions of its configuration that release reads."""
+"""The release of a kube-scheduler, and the versions of its configuration that the release reads."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ NEWEST = 37
 """The newest minor release that is known."""
 
 FARTHEST = 42
-"""Later releases up to this one are taken to read what the newest known one reads: one version of the configuration
-has been read for that long. Beyond, the tag of an image is not believed alone."""
+"""Later releases up to this one are assumed to read what the newest known one reads: so far each version of the
+configuration was supported for that long. Beyond it, the tag of an image alone is not enough."""
 
 GROUP = "kubescheduler.config.k8s.io"
 
 _READ_BY = {"v1beta1": (19, 22), "v1beta2": (22, 27), "v1beta3": (23, 28), "v1": (25, None)}
-"""Version of the configuration -> the first and the last minor release that reads it; None: no last one is known."""
+"""Version of the configuration -> first and last minor release that reads it; None if there is no last one so far."""
 
 _TAG = re.compile(r"v?1\.(?P<minor>[0-9]{1,3})\.[0-9]{1,3}([-+_.][A-Za-z0-9_.+-]*)?", re.ASCII)
 _GIVEN = re.compile(r"v?1\.(?P<minor>[0-9]{1,3})(\.[0-9]{1,3})?([-+_][A-Za-z0-9_.+-]*)?", re.ASCII)
 
 
 class UnknownVersion(ConfiguratorError):
-    """Nothing says which release a kube-scheduler is, or it is one that is not supported."""
+    """The release of a kube-scheduler is unknown or not supported."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,24 +39,24 @@ class KubernetesVersion:
 
     @classmethod
     def of_image(cls, image: str, *, name: str) -> Self:
-        """From the tag of an image such as ``registry.k8s.io/kube-scheduler:v1.34.4``. Raises UnknownVersion."""
+        """Read the tag of an image such as ``registry.k8s.io/kube-scheduler:v1.34.4``. Raises UnknownVersion."""
         tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
         if (match := _TAG.fullmatch(tag)) is None:
             raise UnknownVersion(
-                f"{name}: the image {image[:200]!r} does not say which release of Kubernetes it is; "
-                "say it with --kubernetes-version, such as --kubernetes-version=1.34"
+                f"{name}: the image {image[:200]!r} does not name the release of Kubernetes; name it with "
+                "--kubernetes-version, such as --kubernetes-version=1.34"
             )
         found = cls._supported(int(match["minor"]), name)
         if found.minor > FARTHEST:
             raise UnknownVersion(
-                f"{name}: the image {image[:200]!r} is of Kubernetes {found}; the newest that is known is 1.{NEWEST}; "
-                f"if it reads {found.newest_api_version}, say so with --kubernetes-version={found}"
+                f"{name}: the image {image[:200]!r} is of Kubernetes {found}; the newest known release is 1.{NEWEST}; "
+                f"if it reads {found.newest_api_version}, confirm it with --kubernetes-version={found}"
             )
         return found
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``1.34``, ``v1.34.4`` -> 1.34. Raises ValueError with what was expected, in words."""
+        """Parse ``1.34`` or ``v1.34.4``. Raises ValueError with what was expected."""
         if (match := _GIVEN.fullmatch(text)) is None:
             raise ValueError("a release of Kubernetes such as 1.34")
         try:
@@ -71,7 +71,7 @@ class KubernetesVersion:
         return cls(minor)
 
     def reads(self, api_version: str) -> bool:
-        """Whether this release reads configurations of an ``apiVersion``, written with its group."""
+        """Return whether this release reads configurations of an ``apiVersion``, given with its group."""
         group, _, version = api_version.partition("/")
         if group != GROUP or version not in _READ_BY:
             return False
@@ -80,21 +80,21 @@ class KubernetesVersion:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is not later than the newest that is known."""
+        """True if the release is not later than the newest known one."""
         return self.minor <= NEWEST
 
     @property
     def newest_api_version(self) -> str:
-        """The ``apiVersion`` for a new configuration.
+        """The ``apiVersion`` for a new configuration: the newest that the release reads.
 
-        The newest that the release reads, because a kube-scheduler without any configuration has the defaults of that
-        one: with another, its plugins would count otherwise than before.
+        A kube-scheduler without a configuration has the defaults of that version. With another one, its plugins would
+        have other weights than before.
         """
         return next(f"{GROUP}/{name}" for name in reversed(_READ_BY) if self.reads(f"{GROUP}/{name}"))
 
     @staticmethod
     def is_api_version(text: str) -> bool:
-        """Whether any release reads configurations of this ``apiVersion``."""
+        """Return whether any release reads configurations of this ``apiVersion``."""
         group, _, version = text.partition("/")
         return group == GROUP and version in _READ_BY
 

@@ -1,4 +1,4 @@
-"""What a run would change: every file of the machine is read, none is written."""
+"""Plan the changes of a run. Files are read, but not written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from configurator.certificate_plan import CertificateRequest, GivenPair, plan_certificates
+from configurator.certificate_plan import CertificateRequest, GivenPair, plan_certificates, serving_names
 from configurator.certificates import is_authority, read_certificates
 from configurator.configuration_document import (
     ConfigurationDocument,
@@ -20,11 +20,9 @@ from configurator.configuration_document import (
     same_certificate_elsewhere,
 )
 from configurator.errors import ConfiguratorError, FileTrouble
-from configurator.files import Change, FileState, WantedFile, changes, read_input, read_state
+from configurator.files import Change, FileState, WantedFile, changes, read_input, read_state, unreadable
 from configurator.flags import DEFAULT_TEMPLATE, Flags
-from configurator.host_names import serving_names
 from configurator.kubernetes_version import NEWEST
-from configurator.readability import unreadable
 from configurator.scheduler_container import CONFIG
 from configurator.scheduler_manifest import SchedulerManifest
 from configurator.yaml_document import YamlDocument
@@ -36,9 +34,12 @@ CERTIFICATE_DIRECTORY = Path("/etc/certs")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """changes   in the order in which they are to be made: the manifest, which kubelet acts on, is the last
-    notes     sentences about what is new, and why
-    warnings  sentences about what the administrator should know or do
+    """The changes of a run.
+
+    changes        in the order in which to make them; the manifest, which kubelet acts on, is the last
+    notes          sentences about what is new, and why
+    warnings       sentences about what the administrator should know or do
+    cluster_signs  whether the cluster's authority signs the certificates
     """
 
     changes: Sequence[Change]
@@ -48,7 +49,7 @@ class Plan:
 
 
 class _Files:
-    """Files that may be written, each read once, so that what was seen is what the plan is about."""
+    """Reads files that may be written, each once, so that the plan is about one state of them."""
 
     def __init__(self) -> None:
         self.found: dict[Path, FileState | None] = {}
@@ -60,11 +61,11 @@ class _Files:
 
 
 def make_plan(flags: Flags, now: datetime) -> Plan:
-    """Raises ConfiguratorError when something is not as it has to be."""
+    """Plan the changes. Raises ConfiguratorError if a file prevents it."""
     files = _Files()
     state = files.read(flags.manifest)
     if state is None:
-        raise FileTrouble(flags.manifest, "is not there; name kube-scheduler's static pod manifest with -m")
+        raise FileTrouble(flags.manifest, "does not exist; name kube-scheduler's static pod manifest with -m")
     document = YamlDocument.parse(str(flags.manifest), state.content)
     manifest = SchedulerManifest.read(document, flags.kubernetes_version)
     certificates = flags.certificate_directory or manifest.own_certificates or CERTIFICATE_DIRECTORY
@@ -96,12 +97,12 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
     made = changes(wanted, files.found)
     warnings = []
     if flags.template is not None and not is_new and made:
-        warnings.append(f"there is a configuration already, so only the extenders of {flags.template} are taken")
+        warnings.append(f"a configuration exists already, so only the extenders of {flags.template} are used")
     if flags.template is None and any(change.path == target for change in made):
         warnings += _about_default_template()
     if not manifest.version.is_known and made:
         warnings.append(
-            f"Kubernetes {manifest.version} is later than 1.{NEWEST}, the newest that is known; it is taken to read "
+            f"Kubernetes {manifest.version} is later than 1.{NEWEST}, the newest known release; it is assumed to read "
             f"{manifest.version.newest_api_version} as well"
         )
     if owner is not None:
@@ -120,7 +121,7 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
 def _configuration(
     flags: Flags, manifest: SchedulerManifest, files: _Files
 ) -> tuple[Path, ConfigurationDocument, bool]:
-    """The file that kube-scheduler will read, what it will hold, and whether there was none before."""
+    """Return the file that kube-scheduler will read, its content, and whether it is a new one."""
     template = _template(flags)
     target = (flags.configuration_directory or CONFIGURATION_DIRECTORY) / (flags.template or DEFAULT_TEMPLATE).name
     base = target
@@ -129,14 +130,14 @@ def _configuration(
         if in_use is None:
             raise ConfiguratorError(
                 f"{manifest.document.name} has --{CONFIG}={given}, which is not a file of this machine that the pod "
-                "mounts, so that the extender cannot be added to it; mount it from the host, and run again"
+                "mounts, so the extender cannot be added to it; mount it from the host, and run this again"
             )
         base = in_use
         target = in_use if flags.configuration_directory is None else target
         if files.read(base) is None:
-            raise FileTrouble(base, f"is not there, although kube-scheduler is told to read it with --{CONFIG}={given}")
-    # One that the administrator wrote silenced its flags long ago; one of ours, or one that is only now taken into
-    # use, does it without anybody having meant it.
+            raise FileTrouble(base, f"does not exist, although kube-scheduler has --{CONFIG}={given}")
+    # With a configuration of the administrator's own, kube-scheduler ignores these flags already. With one that we
+    # wrote, or that is used only from now on, ignoring them would be a change that was not asked for.
     own = manifest.has_own_configuration and target == base
     carried = {} if own else manifest.flags.configuration(minor=manifest.version.minor)
     existing = files.read(base)
@@ -157,9 +158,9 @@ def _template(flags: Flags) -> ConfigurationDocument:
 
 
 def _refuse_planted(path: Path) -> None:
-    """A template that nobody named is not taken from a place where somebody else could have put it.
+    """Refuse a default template that another user could have put there.
 
-    Who runs it with sudo is no such other: the variable is sudo's own.
+    The user who runs this with sudo is trusted; sudo itself sets the variable.
     """
     trusted = {"0", str(os.geteuid()), os.environ.get("SUDO_UID")}
     for place in (path, *path.parents[: len(DEFAULT_TEMPLATE.parts) - 1]):
@@ -169,20 +170,21 @@ def _refuse_planted(path: Path) -> None:
             raise FileTrouble(place, f"cannot be read: {error.strerror}") from None
         of_others = str(found.st_uid) not in trusted
         if of_others or (found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode)):
-            why = f"belongs to user {found.st_uid}" if of_others else "can be written by everybody"
+            why = f"belongs to user {found.st_uid}" if of_others else "can be written by every user"
             raise FileTrouble(
-                place, f"{why}, so it is not used as the default template: name it with -f, or run in another directory"
+                place,
+                f"{why}, so it is not used as the default template: name it with -f, or run this in another directory",
             )
 
 
 def _about_default_template() -> list[str]:
     if not DEFAULT_TEMPLATE.exists():
         return []
-    return [f"without -f the template is {DEFAULT_TEMPLATE.absolute()}, of the working directory"]
+    return [f"without -f the template is {DEFAULT_TEMPLATE.absolute()} in the working directory"]
 
 
 def _signing(flags: Flags) -> tuple[tuple[Path, Path] | None, GivenPair | None]:
-    """The authority to sign with, if it is not our own, and the client pair to use, if one is given."""
+    """Return the authority to sign with, if it is not our own, and the given client pair, if there is one."""
     certificate, key = flags.signing
     if not flags.is_signing_named:
         return (flags.signing if flags.cluster_authority else None), None
@@ -206,7 +208,7 @@ def _refuse_misplaced(flags: Flags, certificates: Path, target: Path) -> None:
     for flag, place in places.items():
         if place is not None and place.resolve().is_relative_to(manifests.resolve()):
             raise ConfiguratorError(
-                f"{flag} {place} is in the manifests' directory, where kubelet runs what it finds; name another"
+                f"{flag} {place} is in the manifests' directory, where kubelet runs every file; name another"
             )
     if flags.own_directory.resolve().is_relative_to(certificates.resolve()):
         raise ConfiguratorError(
@@ -224,6 +226,6 @@ def _fingerprint(contents: Sequence[bytes]) -> str:
 
 def _about_other(address: str, request: CertificateRequest) -> str:
     return (
-        f"kube-scheduler shows its new client certificate to {address} as well, which has to trust "
+        f"kube-scheduler uses its new client certificate for {address} as well, which must trust "
         f"{request.own_directory}/ca.crt now; with --cluster-ca it need not"
     )

@@ -1,4 +1,4 @@
-"""One run of the configurator: look, show or change, and say what is left to do."""
+"""One run of the configurator: plan, show or make the changes, and print the next steps."""
 
 from __future__ import annotations
 
@@ -8,30 +8,27 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from configurator.backup import Backup, backups, remove_unfinished
+from configurator.backup import Backup, RunRecord, backups, remove_unfinished
 from configurator.certificate_plan import CLIENT_KEY, SECRET
 from configurator.certificates import CLIENT_NAME
 from configurator.difference import difference
 from configurator.errors import ConfiguratorError, NotPutBack
-from configurator.extender_secret import DEFAULT, SecretName, name_in
+from configurator.extender_secret import DEFAULT, SecretName, apply_secret, name_in
 from configurator.files import read_input, read_state
 from configurator.flags import Flags
-from configurator.lock import locked
 from configurator.plan import CERTIFICATE_DIRECTORY, Plan, make_plan
-from configurator.run_record import RunRecord
-from configurator.secret_application import apply_secret
-from configurator.transaction import commit, missing_directories, remove_left_over
+from configurator.transaction import commit, locked, missing_directories, remove_left_over
 from gas.errors import GasError
 
 Say = Callable[[str], None]
-"""Tell the administrator one line, or several."""
+"""Prints one line or several for the administrator."""
 
 
 def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> None:
     """Do what the flags ask for. Raises GasError; then nothing was changed, unless the sentence says so.
 
-    user      number of the user who runs it
-    coloured  whether the difference is shown in colours
+    user      number of the user who runs the program
+    coloured  whether to show the difference in colours
     """
     for warning in flags.warnings:
         say(f"note: {warning}")
@@ -39,9 +36,11 @@ def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> 
         _show(make_plan(flags, now), say, coloured=coloured)
         return
     if user != 0:
-        raise ConfiguratorError("only root can change the control plane's files: run it as root, or look with -dry-run")
+        raise ConfiguratorError(
+            "only root can change the control plane's files: run this as root, or use -dry-run to see the changes"
+        )
     with locked(_own_place(flags)):
-        _remove_rubbish(flags)
+        _remove_left_over(flags)
         if flags.undo:
             _undo(flags, say)
         else:
@@ -57,20 +56,20 @@ def _apply(flags: Flags, say: Say) -> None:
         asyncio.run(apply_secret(flags.kubeconfig, secret, read_input(file)))
     except GasError as error:
         raise ConfiguratorError(
-            f"all files are as they should be, but the Secret {secret} could not be put into the cluster: "
-            f"{error}; run again, or kubectl apply -f {file}"
+            f"all files are complete, but the Secret {secret} could not be applied to the cluster: {error}; run this "
+            f"again, or kubectl apply -f {file}"
         ) from error
     say(f"the Secret {secret} is in the cluster")
 
 
 def _secret(flags: Flags) -> SecretName:
-    """The one whose manifest is there now."""
+    """Return the name of the Secret whose manifest exists now."""
     state = read_state(flags.own_directory / SECRET)
     return flags.secret or (name_in(state.content) if state is not None else None) or DEFAULT
 
 
 def _show(plan: Plan, say: Say, *, coloured: bool) -> None:
-    _tell(plan, say)
+    _print_notes(plan, say)
     if plan.changes:
         say(difference(plan.changes, coloured=coloured).rstrip("\n"))
         say(f"dry run: {len(plan.changes)} file(s) would be changed, nothing was")
@@ -79,10 +78,10 @@ def _show(plan: Plan, say: Say, *, coloured: bool) -> None:
 
 
 def _change(flags: Flags, now: datetime, say: Say) -> None:
-    _take_back_what_was_cut_short(flags, say)
+    _take_back_unfinished_runs(flags, say)
     plan = make_plan(flags, now)
     remove_left_over([change.path for change in plan.changes], flags.manifest.parent)
-    _tell(plan, say)
+    _print_notes(plan, say)
     if not plan.changes:
         say("nothing to change")
         return
@@ -92,32 +91,32 @@ def _change(flags: Flags, now: datetime, say: Say) -> None:
         commit(plan.changes, manifests=flags.manifest.parent, directories=directories, finish=record.finish)
     except NotPutBack as error:
         raise NotPutBack(
-            f"{error}. What was there before is in {record.directory}: mend what stands against it and run again, "
-            "which takes back first what this run changed"
+            f"{error}. The earlier files are in {record.directory}: mend the cause and run this again, which first "
+            "takes back what this run changed"
         ) from error
     except BaseException:
         record.forget()
         raise
     for change in plan.changes:
-        say(f"{'changed' if change.before is not None else 'made'} {change.path}")
+        say(f"{'changed' if change.before is not None else 'created'} {change.path}")
     if record.kept is not None:
-        say(f"as it was before: {record.kept}; --undo brings it back")
-    _tell_what_is_left(flags, plan, say)
+        say(f"backup: {record.kept}; --undo restores it")
+    _print_next_steps(flags, plan, say)
 
 
-def _take_back_what_was_cut_short(flags: Flags, say: Say) -> None:
-    for backup in _cut_short(flags):
+def _take_back_unfinished_runs(flags: Flags, say: Say) -> None:
+    for backup in _unfinished_runs(flags):
         _bring_back(backup, flags, say)
-        say(f"an earlier run was cut short; what it had changed was taken back first ({backup.directory.name})")
+        say(f"an earlier run did not finish; its changes were taken back first ({backup.directory.name})")
 
 
-def _cut_short(flags: Flags) -> list[Backup]:
+def _unfinished_runs(flags: Flags) -> list[Backup]:
     newest = [found[0] for place in _places_of_backups(flags) if (found := backups(place))]
     return [backup for backup in newest if not backup.complete]
 
 
-def _remove_rubbish(flags: Flags) -> None:
-    """What runs that were killed left behind: copies of files, also of private keys."""
+def _remove_left_over(flags: Flags) -> None:
+    """Remove what killed runs left: copies of files, also of private keys."""
     places = _places_of_backups(flags)
     remove_unfinished(places)
     last = [file.path for place in places for backup in backups(place)[:1] for file in backup.files]
@@ -126,7 +125,7 @@ def _remove_rubbish(flags: Flags) -> None:
 
 
 def _own_place(flags: Flags) -> Path:
-    """The directory that runs lock, and that holds what is needed to take back a run that keeps no backup."""
+    """Return the directory that every run locks and checks for the backup of a run that was killed."""
     return flags.manifest.parent.parent
 
 
@@ -136,15 +135,15 @@ def _places_of_backups(flags: Flags) -> list[Path]:
 
 def _undo(flags: Flags, say: Say) -> None:
     found = backups(flags.backups) if flags.backups is not None else []
-    found = [*(backup for backup in _cut_short(flags) if backup not in found), *found]
+    found = [*(backup for backup in _unfinished_runs(flags) if backup not in found), *found]
     if not found:
-        raise ConfiguratorError(f"{flags.backups} holds no backup of a run, so there is nothing to take back")
+        raise ConfiguratorError(f"{flags.backups} contains no backup of a run, so there is nothing to take back")
     secret = _secret(flags)
     _bring_back(found[0], flags, say)
     say(f"took back {found[0].directory.name}")
     if len(found) > 1:
         say(f"the run before it can be taken back as well: {found[1].directory.name}")
-    say(f"a Secret {secret} in the cluster stays; kubectl delete secret --namespace={secret.namespace} {secret.name} "
+    say(f"the Secret {secret} stays in the cluster; kubectl delete secret --namespace={secret.namespace} {secret.name} "
         "deletes it")  # fmt: skip
 
 
@@ -155,8 +154,8 @@ def _bring_back(backup: Backup, flags: Flags, say: Say) -> None:
         commit(made, manifests=flags.manifest.parent, start=lambda: backup.mark(complete=False))
     except NotPutBack as error:
         raise NotPutBack(
-            f"{error}. They are as they were before {backup.directory.name}, the other files are not: mend what stands "
-            "against it and run the same again"
+            f"{error}. They are as they were before {backup.directory.name}, the other files are not: mend the cause "
+            "and run the same again"
         ) from error
     except BaseException:
         if backup.complete:
@@ -164,21 +163,21 @@ def _bring_back(backup: Backup, flags: Flags, say: Say) -> None:
                 backup.mark(complete=True)
         raise
     for directory in reversed(backup.directories):
-        with contextlib.suppress(OSError):  # somebody else has put something there
+        with contextlib.suppress(OSError):  # not empty: another program has put something there
             directory.rmdir()
     for change in made:
-        say(f"{'brought back' if change.after is not None else 'removed'} {change.path}")
+        say(f"{'restored' if change.after is not None else 'removed'} {change.path}")
     backup.remove()
 
 
-def _tell(plan: Plan, say: Say) -> None:
+def _print_notes(plan: Plan, say: Say) -> None:
     for note in plan.notes:
         say(f"new: {note}")
     for warning in plan.warnings:
         say(f"note: {warning}")
 
 
-def _tell_what_is_left(flags: Flags, plan: Plan, say: Say) -> None:
+def _print_next_steps(flags: Flags, plan: Plan, say: Say) -> None:
     secret = flags.own_directory / SECRET
     if not flags.apply_secret and any(change.path == secret for change in plan.changes):
         say(f"next: kubectl apply -f {secret}, which gives the extender its certificates")

@@ -74,7 +74,7 @@ class ExtenderEntry(_Part, frozen=True):
 
     @property
     def is_about_gpus(self) -> bool:
-        """Whether the entry manages a resource of GPUs, or names the Service that every installation has."""
+        """True if the entry manages a resource of GPUs, or names the Service that every installation has."""
         return any(name.startswith(_DOMAINS) for name in self.managed) or "//gas-service." in self.url_prefix
 
 

@@ -118,7 +118,7 @@ class SchedulerManifest:
 
     @property
     def has_own_configuration(self) -> bool:
-        """Whether ``--config`` names a file that neither the configurator nor the original has mounted."""
+        """True if ``--config`` names a file that neither the configurator nor the original has mounted."""
         given = self.flags.values.get(CONFIG)
         if given is None:
             return False

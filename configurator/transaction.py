@@ -1,17 +1,18 @@
-"""Several files changed as one: all of them, or none.
+"""Change several files as one: all of them or none, and one run at a time.
 
     staged --rename, rename, …--> changed
        `--any fault--> as before        (also half-way through the renames)
-                `--a file that cannot be put back--> the others as before, and NotPutBack names it
+                `--a file cannot be put back--> the others as before, and NotPutBack names it
 
-Everything that needs room on a disk is written beside its place first, what was there before as well. Then there are
-only renames, and each is atomic: who reads a file at any moment reads all of the old one or all of the new one. kubelet
-runs whatever it finds in the manifests' directory, so what belongs there is staged in the directory above it.
+Everything that needs disk space is written beside its final path first, copies of the present files as well. Then there
+are only renames, each of them atomic: a reader sees either all of the old file or all of the new one. kubelet runs
+every file that it finds in the manifests' directory, so manifests are staged in the directory above it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import signal
@@ -24,7 +25,7 @@ from configurator.errors import ConfiguratorError, FileTrouble, NotPutBack
 from configurator.files import Change, FileState, read_state
 
 STAGED = ".gas-configurator-"
-"""How the names of staged files begin."""
+"""The prefix of the names of staged files."""
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -37,7 +38,7 @@ class _Staged:
 
 
 def missing_directories(changes: Sequence[Change]) -> list[Path]:
-    """Those that the new files need and that are not there, outer ones first."""
+    """Return the directories that the new files need and that do not exist, outer ones first."""
     found: dict[Path, None] = {}
     for change in changes:
         if change.after is not None:
@@ -57,12 +58,12 @@ def commit(
     """Make the changes in this order, the directories before them.
 
     manifests    the directory whose files kubelet runs
-    directories  to make, outer ones first; private where only secrets go
+    directories  to make, outer ones first; private if they will contain only secrets
     start        called when everything is staged, before the first change; if it fails, nothing is changed
     finish       called when everything is changed; if it fails, everything is put back
 
-    Raises NotPutBack when some of the files could not be put back after a fault; ConfiguratorError, or whatever stopped
-    it, when every file and directory is as before.
+    Raises NotPutBack if some files could not be put back after a fault. Any other exception means that every file and
+    directory is as before: ConfiguratorError, or the one that stopped the run.
     """
     staged: list[_Staged] = []
     made: list[Path] = []
@@ -79,14 +80,14 @@ def commit(
             _rename_all(staged, finish)
         made.clear()
     except OSError as error:
-        raise ConfiguratorError(f"{_what_failed(error)}; nothing was changed") from error
+        raise ConfiguratorError(f"{_failure(error)}; nothing was changed") from error
     finally:
         with _unstopped():
             _clear_up(staged, made)
 
 
 def remove_left_over(paths: Iterable[Path], manifests: Path) -> None:
-    """Staged files of runs that were killed while they changed these files. No other run may be at work."""
+    """Remove staged files of runs that were killed while they changed these files. No other run may be in progress."""
     for directory in {manifests.parent if path.parent == manifests else path.parent for path in paths}:
         if directory.is_dir():
             for path in directory.glob(STAGED + "*"):
@@ -113,7 +114,7 @@ def _staging_directory(path: Path, manifests: Path) -> Path:
     above = manifests.parent
     if above.stat().st_dev != manifests.stat().st_dev:
         raise FileTrouble(
-            manifests, f"is on another file system than {above}, so that no file can be put there in one step"
+            manifests, f"is on another file system than {above}, so no file can be moved there in one step"
         )
     return above
 
@@ -124,7 +125,7 @@ def _write(path: Path, state: FileState) -> None:
         left = memoryview(state.content)
         while left:
             left = left[os.write(descriptor, left) :]
-        # In this order: who gives a file away may no longer change its mode.
+        # In this order: after the owner has changed, the mode can no longer be set.
         os.fchmod(descriptor, state.mode)
         os.fchown(descriptor, state.user, state.group)
         os.fsync(descriptor)
@@ -135,7 +136,7 @@ def _write(path: Path, state: FileState) -> None:
 
 
 def _clear_up(staged: Sequence[_Staged], made: Sequence[Path]) -> None:
-    """What cannot be removed now is by the next run (`remove_left_over`)."""
+    """Remove staged files and new directories. The next run removes the rest (`remove_left_over`)."""
     for each in staged:
         for path in (each.new, each.old):
             if path is not None:
@@ -151,7 +152,7 @@ def _rename_all(staged: Sequence[_Staged], finish: Callable[[], None]) -> None:
     try:
         for each in staged:
             if read_state(each.change.path) != each.change.before:
-                raise FileTrouble(each.change.path, "was changed by somebody else just now; run again")
+                raise FileTrouble(each.change.path, "was changed by another program just now; run again")
             if each.new is not None:
                 each.new.rename(each.change.path)
             else:
@@ -160,37 +161,33 @@ def _rename_all(staged: Sequence[_Staged], finish: Callable[[], None]) -> None:
             _sync(each.change.path.parent)
         finish()
     except BaseException as error:
-        changed = [problem for each in reversed(done) if (problem := _why_not_put_back(each)) is not None]
+        changed = [failure for each in reversed(done) if (failure := _put_back(each)) is not None]
         if changed:
-            what = _what_failed(error) if isinstance(error, OSError) else str(error) or "the run was stopped"
-            raise NotPutBack(f"{what}; and these files could not be put back: {', '.join(changed)}") from error
+            cause = _failure(error) if isinstance(error, OSError) else str(error) or "the run was stopped"
+            raise NotPutBack(f"{cause}; and these files could not be put back: {', '.join(changed)}") from error
         raise
 
 
-def _why_not_put_back(each: _Staged) -> str | None:
-    """Puts it back, or answers what stands against that."""
+def _put_back(each: _Staged) -> str | None:
+    """Put a file back. Returns the file and the error if that fails."""
     try:
-        _put_back(each)
+        if each.old is not None:
+            each.old.rename(each.change.path)
+        else:
+            each.change.path.unlink(missing_ok=True)
     except OSError as error:
         return f"{each.change.path} ({error.strerror})"
     return None
 
 
-def _put_back(each: _Staged) -> None:
-    if each.old is not None:
-        each.old.rename(each.change.path)
-    else:
-        each.change.path.unlink(missing_ok=True)
-
-
-def _what_failed(error: OSError) -> str:
-    """With the file that was to be changed; a rename names its staged file first."""
+def _failure(error: OSError) -> str:
+    """Return the error with the file that was to be changed. A rename names its staged file first."""
     return f"{error.filename2 or error.filename or 'the files'}: {error.strerror}"
 
 
 def _mode(directory: Path, changes: Sequence[Change]) -> int:
     inside = [change for change in changes if change.path.is_relative_to(directory)]
-    # What also others read, as kube-scheduler under a user of its own, must be reachable for them.
+    # Files that other users read, such as kube-scheduler with a user of its own, must be reachable for them.
     private = all(change.after is not None and not change.after.mode & 0o077 for change in inside)
     return 0o700 if private else 0o755
 
@@ -205,7 +202,7 @@ def _sync(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _unstopped() -> Iterator[None]:
-    """Signals that stop the program wait: the renames take a moment. Whichever thread they come to."""
+    """Delay signals that stop the program, in any thread. The renames take only a moment."""
     arrived: list[int] = []
     before = {each: signal.signal(each, lambda number, _frame: arrived.append(number)) for each in _STOPPING}
     try:
@@ -215,3 +212,25 @@ def _unstopped() -> Iterator[None]:
             signal.signal(each, handler)
         for number in arrived:
             signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Lock the directory while the block runs. The kernel releases it when the process ends, in whatever way.
+
+    The directory itself is locked, so that no lock file is left. Raises ConfiguratorError if another run has it.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise FileTrouble(directory, f"cannot be opened: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfiguratorError(
+                f"another configurator is running in {directory}; nothing was changed; run this again when it is done"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,14 +1,15 @@
-"""A YAML file whose text is edited in place, so that every byte that is not concerned stays as it is.
+"""Edit a YAML file as text, so that every other byte stays as it is.
 
-The text is parsed only to learn where things are. An edit puts text between two bytes, or in the place of one value,
-and gives a new document; comments, order, quotes, line ends and indentation of all the rest cannot change. What comes
-out is parsed again and must say exactly what was asked for, else the edit is refused.
+The text is parsed only to find where values are. An edit inserts text, or replaces the text of one value, and returns a
+new document, so comments, order, quotes, line ends and indentation of the rest cannot change. The result is parsed
+again. If it does not have exactly the requested content, the edit is refused.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeGuard
 
@@ -17,23 +18,24 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from configurator.errors import NotYaml
-from configurator.yaml_form import block_form, flow_form, json_form
 
 Path = tuple[str | int, ...]
-"""The way to a value: keys of mappings and indices of sequences."""
+"""The path to a value: keys of mappings and indices of sequences."""
 
 LARGEST = 256 * 1024
-"""Bytes; a manifest has 2,000."""
+"""Bytes. A usual manifest has 2,000."""
 
 _NULL = "tag:yaml.org,2002:null"
+_PLAIN = re.compile(r"(--)?[A-Za-z/_][A-Za-z0-9/_.=-]*", re.ASCII)
+_RESERVED = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
 
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """One document that is a mapping.
+    """A YAML document that is a mapping.
 
-    name   of the file, for people
-    text   all of it
+    name   of the file, for messages
+    text   of the whole file
     """
 
     name: str
@@ -42,7 +44,7 @@ class YamlDocument:
 
     @classmethod
     def parse(cls, name: str, content: bytes) -> Self:
-        """Raises NotYaml, with the line where it can be told."""
+        """Parse the content of a file. Raises NotYaml, with the line if it is known."""
         if len(content) > LARGEST:
             raise NotYaml(name, f"has {len(content)} bytes; expected at most {LARGEST}")
         try:
@@ -64,15 +66,15 @@ class YamlDocument:
         return self.text.encode()
 
     def get(self, *path: str | int) -> Any:
-        """The value as plain Python; None where there is nothing.
+        """Return the value at a path as plain Python, None if there is none.
 
-        Mappings, lists and text; numbers and booleans as YAML 1.1, which Kubernetes reads, has them.
+        Numbers and booleans are those of YAML 1.1, which Kubernetes reads.
         """
         node = self._find(path)
         return None if node is None else _plain(node)
 
     def with_value(self, path: Path, value: object) -> YamlDocument:
-        """The value at the path replaced or added; the mapping around it is made when it is not there."""
+        """Replace or add the value at a path. Mappings around it are made if they do not exist."""
         if value is not None and self.get(*path) == value:
             return self
         *outer, key = path
@@ -91,7 +93,7 @@ class YamlDocument:
         return self._appended(around, block, f"{json_form(key)}: {json_form(value)}", wanted)
 
     def with_item(self, path: Path, item: object) -> YamlDocument:
-        """The item at the end of the sequence, which is made when it is not there."""
+        """Append an item to a sequence, which is made if it does not exist."""
         around = self._find(path)
         if around is None or _is_null(around):
             return self.with_value(path, [item])
@@ -102,7 +104,7 @@ class YamlDocument:
         return self._appended(around, block_form([item], around.start_mark.column), json_form(item), wanted)
 
     def without_item(self, path: Path, index: int) -> YamlDocument:
-        """A sequence without one of its items."""
+        """Remove an item from a sequence."""
         around = self._find(path)
         if not isinstance(around, SequenceNode) or not index < len(around.value):
             raise KeyError((*path, index))
@@ -138,7 +140,7 @@ class YamlDocument:
             start = found.start_mark.index
             new = json_form(value) if self.text[start] == '"' else flow_form(value)
             return self._spliced(start, self._end(found), new, wanted)
-        # An empty value has no place of its own: it goes after the colon of its key.
+        # An empty value has no text of its own, so the new one goes after the colon of its key.
         around = self._find(outer)
         name = next((each for each, _ in around.value if each.value == key), None) if _is_mapping(around) else None
         if name is None:
@@ -158,7 +160,7 @@ class YamlDocument:
         return self._spliced(place, place, before + "".join(line + newline for line in block), wanted)
 
     def _end(self, node: Node) -> int:
-        """Where the text of a value ends. The parser's own mark of a block is where the next thing begins."""
+        """Return where the text of a value ends. The parser's own mark for a block is where the next token begins."""
         if not isinstance(node, (MappingNode, SequenceNode)) or node.flow_style:
             return int(node.end_mark.index)
         last = node.value[-1]
@@ -170,7 +172,7 @@ class YamlDocument:
         return self._end(last)
 
     def _line_end(self, place: int) -> int:
-        """After the end of the line; a place at the beginning of a line is after the end of the one before."""
+        """Return the index after the end of the line. The beginning of a line is the end of the one before."""
         if self.text[:place].endswith("\n"):
             return place
         found = self.text.find("\n", place)
@@ -229,7 +231,7 @@ def _refuse_what_cannot_be_edited(name: str, root: Node) -> None:
 
 
 def _nodes(root: Node) -> Iterator[Node]:
-    """Every node; one that several aliases name, several times, but what is in it once."""
+    """Yield every node. One with several aliases comes several times, but its content once."""
     waiting = [root]
     entered: set[int] = set()
     while waiting:
@@ -266,7 +268,7 @@ def _is_null(node: Node) -> bool:
 
 
 def _is_empty(node: Node) -> bool:
-    """Whether nothing at all is written."""
+    """Return whether the value has no text."""
     return isinstance(node, ScalarNode) and node.value == "" and node.style is None and _is_null(node)
 
 
@@ -292,3 +294,38 @@ def _one_line(problem: str | None) -> str:
 
 def _words(path: Sequence[str | int]) -> str:
     return ".".join(str(step) for step in path) or "its top"
+
+
+def flow_form(value: object) -> str:
+    """Return a value on one line as kubeadm writes it: plain if that is unambiguous, else as JSON."""
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED else json_form(value)
+    return json_form(value)
+
+
+def block_form(value: object, column: int) -> list[str]:
+    """Return the lines of a mapping or list with its keys or dashes at the column, as kubeadm writes them."""
+    margin = " " * column
+    lines: list[str] = []
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            head = f"{margin}{flow_form(key)}:"
+            if isinstance(inner, Mapping) and inner:
+                lines += [head, *block_form(inner, column + 2)]
+            elif isinstance(inner, list) and inner:
+                lines += [head, *block_form(inner, column)]
+            else:
+                lines.append(f"{head} {flow_form(inner)}")
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, Mapping) and item:
+                first, *rest = block_form(item, column + 2)
+                lines += [f"{margin}- {first.lstrip()}", *rest]
+            else:
+                lines.append(f"{margin}- {flow_form(item)}")
+    return lines
+
+
+def json_form(value: object) -> str:
+    """Return a value on one line as JSON, which is YAML too."""
+    return json.dumps(value, ensure_ascii=False)

@@ -95,7 +95,7 @@ class LeaderElection:
 
     @property
     def leads(self) -> bool:
-        """Whether this replica may act as the leader now."""
+        """True if this replica may act as the leader now."""
         return self._renewed is not None and self._clock() - self._renewed < self._deadline
 
     async def run(self) -> None:

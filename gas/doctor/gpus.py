@@ -1,4 +1,4 @@
-"""What pods and nodes say about GPUs, and the dry pod: the question whether a pod with one card would be placed."""
+"""GPU data of pods and nodes, and the dry pod with which the extender is asked to place one card."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _amount(quantity: Quantity) -> int | None:
 
 
 class LabelWriter(StrEnum):
-    """Who wrote the labels that name a node's cards."""
+    """The program that wrote the labels that name a node's cards."""
 
     PLUGIN = "gas-plugin"
     NFD = "Node Feature Discovery"

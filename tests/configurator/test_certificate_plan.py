@@ -14,9 +14,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from configurator.certificate_plan import serving_names
 from configurator.certificates import Pair, is_signed_by, mint_authority, mint_client, mint_server, read_pair
 from configurator.errors import BadCertificate, ConfiguratorError
-from configurator.host_names import serving_names
 from configurator.yaml_document import YamlDocument
 from tests.configurator.control_plane_files import NOW, ControlPlaneFiles
 
@@ -108,7 +108,7 @@ def test_secret_that_was_named_once_stays(files: ControlPlaneFiles) -> None:
     assert files.run() == "nothing to change"
     files.run("--san=more.example")
     assert secret_of(files)["metadata"] == {"name": "other", "namespace": "gpu"}
-    with pytest.raises(ConfiguratorError, match="the Secret gpu/other could not be put into the cluster"):
+    with pytest.raises(ConfiguratorError, match="the Secret gpu/other could not be applied to the cluster"):
         files.run("--apply-secret", f"--kubeconfig={files.root}/none")
     assert "kubectl delete secret --namespace=gpu other deletes it" in files.run("--undo")
 
@@ -361,7 +361,7 @@ class TestGivenCertificates:
             ),
             pytest.param(
                 {"serving_cert": "ca.crt", "serving_key": "ca.key"},
-                "is an authority's",
+                "is the certificate of an authority",
                 id="an authority to serve with",
             ),
         ],

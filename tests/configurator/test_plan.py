@@ -195,7 +195,7 @@ class TestDefaultTemplate:
         return path
 
     def test_of_the_working_directory_is_named(self, files: ControlPlaneFiles, template: Path) -> None:
-        sentence = f"note: without -f the template is {template}, of the working directory"
+        sentence = f"note: without -f the template is {template} in the working directory"
         assert sentence in files.run("-dry-run")
         assert sentence in files.run()
         assert files.run() == "nothing to change"
@@ -204,7 +204,7 @@ class TestDefaultTemplate:
     def test_that_everybody_can_write_is_refused(self, files: ControlPlaneFiles, template: Path, up: int) -> None:
         place = (template, *template.parents)[up]
         place.chmod(place.stat().st_mode | 0o002)
-        with pytest.raises(FileTrouble, match="can be written by everybody, so it is not used as the default template"):
+        with pytest.raises(FileTrouble, match="can be written by every user, so it is not used"):
             files.run("-dry-run")
         assert "would be changed" in files.run("-dry-run", f"-f={template}")
 
@@ -233,14 +233,14 @@ class TestReleaseThatIsNotKnown:
 
     def test_is_told_when_it_is_near(self, files: ControlPlaneFiles) -> None:
         files.write_manifest(self.text("1.38"))
-        assert "note: Kubernetes 1.38 is later than 1.37, the newest that is known" in files.run()
+        assert "note: Kubernetes 1.38 is later than 1.37, the newest known release" in files.run()
         assert configuration(files).get("apiVersion") == "kubescheduler.config.k8s.io/v1"
         assert files.run() == "nothing to change"
 
     def test_is_refused_when_it_is_far_unless_it_is_said(self, files: ControlPlaneFiles) -> None:
         files.write_manifest(self.text("1.99"))
         before = files.state()
-        with pytest.raises(ConfiguratorError, match=r"say so with --kubernetes-version=1\.99"):
+        with pytest.raises(ConfiguratorError, match=r"confirm it with --kubernetes-version=1\.99"):
             files.run()
         assert files.state() == before
         files.run("--kubernetes-version=1.99")

@@ -177,7 +177,7 @@ class TestConfigurationInUse:
         path = files.etc / "scheduler/mine.yaml"
         use_configuration(files, path)
         path.unlink()
-        with pytest.raises(FileTrouble, match=r"mine\.yaml is not there, although kube-scheduler is told to read it"):
+        with pytest.raises(FileTrouble, match=r"mine\.yaml does not exist, although kube-scheduler has --config"):
             files.run()
 
     def test_flags_that_it_would_silence_are_in_the_new_one(self, files: ControlPlaneFiles) -> None:
@@ -232,7 +232,7 @@ def test_rootless_scheduler_can_read_its_key(files: ControlPlaneFiles) -> None:
 
 class TestUndo:
     def test_without_a_run_there_is_nothing_to_take_back(self, files: ControlPlaneFiles) -> None:
-        with pytest.raises(ConfiguratorError, match="holds no backup of a run"):
+        with pytest.raises(ConfiguratorError, match="contains no backup of a run"):
             files.run("--undo")
 
     def test_goes_back_run_by_run(self, files: ControlPlaneFiles) -> None:
@@ -252,14 +252,14 @@ class TestUndo:
         path: Path = getattr(files, name)
         path.write_text(path.read_text() + "# mine\n")
         before = files.state()
-        with pytest.raises(ConfiguratorError, match=r"was changed since backup_.*put it back by hand"):
+        with pytest.raises(ConfiguratorError, match=r"was changed since backup_.*restore by hand"):
             files.run("--undo")
         assert files.state() == before
 
     def test_refuses_when_a_file_is_gone_that_was_there(self, files: ControlPlaneFiles) -> None:
         files.run()
         files.manifest.unlink()
-        with pytest.raises(ConfiguratorError, match="is gone since"):
+        with pytest.raises(ConfiguratorError, match="was removed since"):
             files.run("--undo")
 
     def test_brings_back_mode_and_content_of_what_was_there(self, files: ControlPlaneFiles) -> None:
@@ -280,7 +280,7 @@ class TestUndo:
     def test_record_that_others_could_have_written_is_not_used(self, files: ControlPlaneFiles) -> None:
         files.run()
         files.backups()[0].chmod(0o777)
-        with pytest.raises(FileTrouble, match="could have been written by somebody else"):
+        with pytest.raises(FileTrouble, match="could have been written by another user"):
             files.run("--undo")
 
     def test_stored_file_that_is_damaged_is_not_brought_back(self, files: ControlPlaneFiles) -> None:
@@ -288,7 +288,7 @@ class TestUndo:
         stored = next(files.backups()[0].rglob("kube-scheduler.yaml"))
         stored.write_text("half")
         before = files.settings()
-        with pytest.raises(FileTrouble, match="is not what was stored there; nothing was taken back"):
+        with pytest.raises(FileTrouble, match="is not the file that was stored there; nothing was taken back"):
             files.run("--undo")
         assert files.settings() == before
 
@@ -356,17 +356,17 @@ class TestFilesThatAreNotOrdinary:
     def test_pipe_does_not_hang_it(self, files: ControlPlaneFiles) -> None:
         files.manifest.unlink()
         os.mkfifo(files.manifest)
-        with pytest.raises(FileTrouble, match="is not an ordinary file"):
+        with pytest.raises(FileTrouble, match="is not a regular file"):
             files.run()
 
     def test_directory_is_refused(self, files: ControlPlaneFiles) -> None:
         files.configuration.mkdir()
-        with pytest.raises(FileTrouble, match="is not an ordinary file"):
+        with pytest.raises(FileTrouble, match="is not a regular file"):
             files.run()
 
     def test_manifest_that_is_not_there_is_refused(self, files: ControlPlaneFiles) -> None:
         files.manifest.unlink()
-        with pytest.raises(FileTrouble, match="is not there; name kube-scheduler's static pod manifest with -m"):
+        with pytest.raises(FileTrouble, match="does not exist; name kube-scheduler's static pod manifest with -m"):
             files.run()
 
     def test_windows_line_ends_stay(self, files: ControlPlaneFiles) -> None:
@@ -420,12 +420,12 @@ class TestPlacesThatKubeletReads:
     @pytest.mark.parametrize("flag", ["-d", "-cert-dir", "--pki-dir", "-b"])
     @pytest.mark.parametrize("below", ["", "/deeper"])
     def test_hold_nothing_but_the_manifest(self, files: ControlPlaneFiles, flag: str, below: str) -> None:
-        with pytest.raises(ConfiguratorError, match="where kubelet runs what it finds"):
+        with pytest.raises(ConfiguratorError, match="where kubelet runs every file"):
             files.run(f"{flag}={files.manifests}{below}")
 
     def test_link_to_them_is_seen_through(self, files: ControlPlaneFiles) -> None:
         (files.root / "innocent").symlink_to(files.manifests)
-        with pytest.raises(ConfiguratorError, match="where kubelet runs what it finds"):
+        with pytest.raises(ConfiguratorError, match="where kubelet runs every file"):
             files.run(f"-b={files.root}/innocent")
 
     def test_no_unfinished_file_is_ever_in_them(
@@ -450,7 +450,7 @@ class TestTwoRunsAtOnce:
         descriptor = os.open(files.etc, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            with pytest.raises(ConfiguratorError, match="another configurator is at work"):
+            with pytest.raises(ConfiguratorError, match="another configurator is running"):
                 files.run()
             assert "would be changed" in files.run("-dry-run")
         finally:
@@ -467,7 +467,7 @@ class TestTwoRunsAtOnce:
             fsync(descriptor)
 
         monkeypatch.setattr(os, "fsync", edit)
-        with pytest.raises(FileTrouble, match="was changed by somebody else just now; run again"):
+        with pytest.raises(FileTrouble, match="was changed by another program just now; run again"):
             files.run()
         assert files.manifest.read_text() == edited
         assert not files.configuration.exists()
@@ -488,7 +488,7 @@ def test_what_is_left_to_do_is_said_once(files: ControlPlaneFiles) -> None:
 
 
 def test_secret_that_cannot_be_applied_leaves_the_files_and_says_what_to_do(files: ControlPlaneFiles) -> None:
-    with pytest.raises(ConfiguratorError, match=r"all files are as they should be, but the Secret .*kubectl apply -f"):
+    with pytest.raises(ConfiguratorError, match=r"all files are complete, but the Secret .*kubectl apply -f"):
         files.run("--apply-secret", f"--kubeconfig={files.root}/none")
     assert files.run() == "nothing to change"
 

@@ -325,13 +325,13 @@ def test_release_is_read_from_the_image(image: str, release: str) -> None:
     ],
 )
 def test_image_without_a_release_is_refused(image: str) -> None:
-    with pytest.raises(UnknownVersion, match="say it with --kubernetes-version"):
+    with pytest.raises(UnknownVersion, match="name it with --kubernetes-version"):
         KubernetesVersion.of_image(image, name="x")
 
 
 def test_release_far_beyond_all_that_are_known_is_refused_unless_it_is_said() -> None:
     text = IMAGE.sub("kube-scheduler:v1.99.4", KUBEADM)
-    with pytest.raises(UnknownVersion, match=r"is of Kubernetes 1\.99.*say so with --kubernetes-version=1\.99"):
+    with pytest.raises(UnknownVersion, match=r"is of Kubernetes 1\.99.*confirm it with --kubernetes-version=1\.99"):
         read(text)
     assert read(text, KubernetesVersion.parse("1.99")).version == KubernetesVersion(99)
 

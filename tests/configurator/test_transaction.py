@@ -136,7 +136,7 @@ def test_death_at_any_rename_is_mended_by_the_next_run(
     before = files.state()
     assert dies(files, "rename", at, *backup) == (at <= 13)
     said = files.run(*backup)
-    assert ("cut short" in said) == (3 <= at <= 13)
+    assert ("did not finish" in said) == (3 <= at <= 13)
     assert not list(files.root.rglob(STAGED + "*"))
     assert files.run(*backup) == "nothing to change"
     if backup:
@@ -165,7 +165,7 @@ def test_run_that_was_killed_with_another_place_for_backups_is_noticed_without_i
         return
     complete = at == 15  # only what would have taken it back was still there
     said = files.run()
-    assert ("cut short" in said) == (at >= 3)
+    assert ("did not finish" in said) == (at >= 3)
     files.run("--undo")
     assert {path: state for path, state in files.state().items() if not path.startswith("elsewhere")} == before
     left = list((files.root / "elsewhere").glob("backup_*"))
@@ -221,7 +221,7 @@ def test_a_run_after_an_undo_that_was_killed_finishes_it_first(files: ControlPla
         assert dies(files, "unlink", at, "--undo")
         halves += certificate.exists() and not key.exists()
         said = files.run()
-        assert "cut short; what it had changed was taken back first" in said
+        assert "did not finish; its changes were taken back first" in said
         assert certificate.exists()
         assert key.exists()
         files.run("--undo")
@@ -254,7 +254,7 @@ def test_death_while_a_backup_is_removed_leaves_nothing_that_stands_against_the_
     assert files.settings().items() >= before.items()
     assert (files.backups(), len(list(files.etc.glob(UNFINISHED + "*")))) == ([], 1)
     said = files.run()
-    assert "cut short" not in said
+    assert "did not finish" not in said
     assert not list(files.root.rglob(STAGED + "*"))
 
 
@@ -362,7 +362,7 @@ def test_file_that_cannot_be_put_back_is_named_and_the_next_run_takes_it_back(
     for part in (
         f"{files.manifest}: Operation not permitted; and these files could not be put back: ",
         f"{files.configuration} (Operation not permitted), {files.own}/server.crt (Operation not permitted). ",
-        f"What was there before is in {kept}:",
+        f"The earlier files are in {kept}:",
     ):
         assert part in sentence
     changed = {
@@ -405,7 +405,7 @@ def test_backup_that_cannot_be_removed_is_told_after_everything_was_taken_back(
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", refuse)
-        with pytest.raises(ConfiguratorError, match="is of no use any more, but cannot be removed: Operation not"):
+        with pytest.raises(ConfiguratorError, match="is no longer needed, but cannot be removed: Operation not"):
             files.run("--undo")
     assert files.settings() == before
     files.run("--undo")

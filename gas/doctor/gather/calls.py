@@ -52,7 +52,7 @@ class ClientFiles:
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """What the extender presented when a connection was made.
+    """The certificate that the extender presented when a connection was made.
 
     certificate   DER; None if it could not be seen
     not_verified  why it is not trusted; empty if it is, or if no authority is configured
