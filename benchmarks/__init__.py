@@ -1,1 +1,1 @@
-"""Timed results, as ratios of two things measured in one run: machines differ and are noisy, ratios hold."""
+"""Benchmarks: each measures two things in one run and gives their ratio, because machines differ and are noisy."""

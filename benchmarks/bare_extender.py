@@ -1,4 +1,4 @@
-"""The extender to compare with: the same server, TLS and decoding, but it answers every name and keeps no books.
+"""The extender to compare with: the same server, TLS and decoding, but it passes every name and keeps no ledger.
 
 It binds with one write, with the annotations that a pod of one card would get. Run as ``python -m
 benchmarks.bare_extender``; it serves until SIGTERM.
@@ -24,7 +24,7 @@ from gas.extender.wire import decode_binding, decode_filter, encode_binding_resu
 
 
 async def answer_all(body: bytes) -> bytes:
-    """Every node passes."""
+    """Let every node pass."""
     args = decode_filter(body)
     if args.nodes is None:
         return encode_filter_result(node_names=args.node_names or [])

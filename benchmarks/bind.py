@@ -1,4 +1,4 @@
-"""How long a bind takes, one at a time and many at once, on the real kube-apiserver."""
+"""Time of a bind, one at a time and many at once, on the real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE = Size(nodes=500, pods=2000)
 AT_ONCE = (1, 8, 32)
 ROUNDS = 3
 BINDS = 96
-"""Of each extender in a round; a multiple of what is at once."""
+"""Binds of each extender in a round; a multiple of each number at once."""
 
 ASKED = {"i915": 1, "millicores": 50, "memory.max": 10**8}
 
@@ -70,7 +70,7 @@ def bind() -> Results:
 
 
 def _waiting(cluster: RealCluster, name: str) -> list[bytes]:
-    """The bodies that bind so many new pods, each to a node of its own."""
+    """Create new pods and return the bodies that bind each of them to a node of its own."""
     pods = []
     for number in range(BINDS):
         pods.append(pod(f"{name}-{number}", ASKED))

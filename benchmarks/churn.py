@@ -1,4 +1,4 @@
-"""Memory over an hour's worth of pods that come and go, and filters while the watch says 1,000 things a second."""
+"""Memory during an hour's worth of pods that come and go, and filters while the watch sends 1,000 events a second."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTS = 12
 RATE = 1000.0
 SECONDS_AT_RATE = 15
 PAUSE = 0.02
-"""Seconds between two filters, whether the watch is busy or quiet."""
+"""Seconds between two filters, whether or not the watch sends events."""
 
 PATIENCE = 300.0
 MB = 1e6
@@ -38,7 +38,7 @@ def churn() -> Results:
 
 
 def _at_rate(running: Stage) -> list[Figure]:
-    """Filters while the watch says 1,000 things a second, against filters while it is quiet."""
+    """Compare filters while the watch sends 1,000 events a second with filters while it sends none."""
     pair = running.pair()
     body = question(node_names(SIZE))
     ask_filter(pair.ours, body)
@@ -77,7 +77,7 @@ def _at_rate(running: Stage) -> list[Figure]:
 
 
 def _memory(running: Stage) -> list[Figure]:
-    """After each twelfth of an hour; asked about meanwhile, so that what is remembered for filters is in it."""
+    """Measure memory after each twelfth of an hour, with filters in between so that remembered verdicts count."""
     pair = running.pair()
     seen = []
     seconds = 0.0
@@ -89,7 +89,7 @@ def _memory(running: Stage) -> list[Figure]:
         ask_filter(pair.ours, question(node_names(SIZE), {"i915": 1, "millicores": 100 + part}))
         seen.append(resident_bytes(running.ours.program.pid) / MB)
     pair.close()
-    # The first twelfths fill what is bounded: pods lately gone, needs, the allocator's own reserve.
+    # The first twelfths fill what has a limit: pods that are gone, needs, the reserve of the memory allocator.
     return [
         Figure(f"{4 * LIVES:,} pod events, as many a second as are taken", 4 * LIVES / seconds, None, "/s"),
         Figure(
@@ -103,10 +103,12 @@ def _memory(running: Stage) -> list[Figure]:
 
 
 def _wait_until_taken(running: Stage, ours: Driver) -> None:
-    """Until all that the watch has said is taken in: a pod that fills a node has come and gone again."""
-    marking = placed(time.monotonic_ns(), MARKED, 10**9)  # another pod each time: one that is gone never comes back
+    """Wait until all events are taken in: until a pod that fills a node has come and gone again."""
+    marking = placed(
+        time.monotonic_ns(), MARKED, 10**9
+    )  # another pod each time, since one that is gone never comes back
     for kind, room in (("ADDED", False), ("DELETED", True)):
-        running.tell("pods", [event(kind, marking)])
+        running.send("pods", [event(kind, marking)])
         deadline = time.monotonic() + PATIENCE
         while _has_room(ours) != room:
             if time.monotonic() > deadline:
@@ -115,6 +117,6 @@ def _wait_until_taken(running: Stage, ours: Driver) -> None:
 
 
 def _has_room(ours: Driver) -> bool:
-    """Whether the marked node has a whole card free; a question of a millisecond, where /metrics has 40,000 cards."""
+    """Return whether the marked node has a whole card free. A filter is fast; /metrics lists 40,000 cards."""
     _, text = ours.ask("filter", question([MARKED], FULL_CARD))
     return bool(json.loads(text)["NodeNames"])

@@ -21,7 +21,7 @@ SHARES = 10
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """nodes, and the GPU pods placed on them."""
+    """The size of a cluster: its nodes, and the GPU pods placed on them."""
 
     nodes: int
     pods: int
@@ -32,9 +32,9 @@ def node_names(size: Size) -> list[str]:
 
 
 def nodes(size: Size, *, cards: int = CARDS, less_memory: int = 0) -> list[Object]:
-    """Nodes of cards with two tiles, 16 GB and 1000 millicores each, half of them on each of two NUMA nodes.
+    """Return nodes of cards with two tiles, 16 GB and 1000 millicores each, half of them on each of two NUMA nodes.
 
-    less_memory  bytes that each card has less
+    less_memory  bytes that each card has less than that
     """
     amounts = {
         "cpu": "64",
@@ -59,7 +59,7 @@ def nodes(size: Size, *, cards: int = CARDS, less_memory: int = 0) -> list[Objec
 
 
 def placed_pods(size: Size, seed: int, *, cards: int = CARDS) -> list[Object]:
-    """Pods that run, spread over the nodes, each on one card of its node; no card is over what it has."""
+    """Return pods that run, spread over the nodes, each on one card of its node. No card is over its capacity."""
     chance = random.Random(seed)
     placed = []
     for number in range(size.pods):
@@ -83,7 +83,7 @@ def placed_pods(size: Size, seed: int, *, cards: int = CARDS) -> list[Object]:
 
 
 def other_pods(number: int, size: Size) -> Iterator[Object]:
-    """Pods without GPUs as real clusters have them, some 4 kB each: owner, volumes, probes, conditions, managers."""
+    """Yield pods without GPUs as in real clusters, about 4 kB each: owner, volumes, probes, conditions, managers."""
     for each in range(number):
         yield {
             "metadata": _OTHER["metadata"] | {"name": f"other-{each:06}"},
@@ -93,7 +93,7 @@ def other_pods(number: int, size: Size) -> Iterator[Object]:
 
 
 def pod(name: str, amounts: dict[str, int]) -> Object:
-    """A pod with one container that asks for these, by names without prefix."""
+    """Return a pod with one container that asks for these amounts, by names without prefix."""
     return {
         "metadata": {"name": name, "namespace": "default", "labels": {"app": "benchmark"}},
         "spec": {"containers": [_container(amounts)]},
@@ -106,7 +106,7 @@ def _container(amounts: dict[str, int]) -> Object:
 
 
 def stored(body: Object) -> tuple[str, bytes]:
-    """Key and value of a pod or node as an API server could have stored it in etcd."""
+    """Return key and value of a pod or node as an API server could have stored it in etcd."""
     is_pod = "spec" in body
     metadata = {"uid": str(uuid.uuid4()), "creationTimestamp": "2025-01-01T00:00:00Z"} | body["metadata"]
     value = {"apiVersion": "v1", "kind": "Pod" if is_pod else "Node"} | body | {"metadata": metadata}
@@ -119,7 +119,7 @@ _OTHER: Object = {
     "metadata": {
         "namespace": "default",
         "generateName": "other-7c5d8f6b9-",
-        "labels": {"app": "other", "pod-template-hash": "7c5d8f6b9", "team": "somebody", "version": "1.27"},
+        "labels": {"app": "other", "pod-template-hash": "7c5d8f6b9", "team": "platform", "version": "1.27"},
         "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"},
         "ownerReferences": [
             {

@@ -1,4 +1,4 @@
-"""From start to ready on a large cluster, against listing the same objects, and the memory that it takes."""
+"""Time from start to ready on a large cluster, compared with listing the same objects, and the memory used."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Page(msgspec.Struct):
 
 
 def cold_start(*, full: bool) -> Results:
-    """Ours and a plain client in turn, both from the same kube-apiserver."""
+    """Measure ours and a plain client in turn, both on the same kube-apiserver."""
     others = OTHERS_IN_FULL if full else OTHERS
     programs = binaries()
     with TemporaryDirectory(prefix="gas-bench-") as name:
@@ -79,7 +79,7 @@ def cold_start(*, full: bool) -> Results:
 
 
 def _wait_for_the_cache(cluster: RealCluster, last: str) -> None:
-    """Until kube-apiserver has seen what was written behind its back: its cache has the pod that was written last."""
+    """Wait until kube-apiserver has seen what was written straight into etcd: its cache has the last pod."""
     deadline = time.monotonic() + SLOWEST_START
     while not _is_cached(cluster, f"/api/v1/namespaces/default/pods/{last}"):
         if time.monotonic() > deadline:
@@ -88,7 +88,7 @@ def _wait_for_the_cache(cluster: RealCluster, last: str) -> None:
 
 
 def _is_cached(cluster: RealCluster, path: str) -> bool:
-    """Not by counting: from the cache there are no pages, and all pods at once are half a gigabyte."""
+    """Return whether an object is in the cache. Counting would not do: lists from the cache have no pages."""
     try:
         cluster.admin.get(path, resourceVersion="0")
     except RefusedError as refused:
@@ -99,7 +99,7 @@ def _is_cached(cluster: RealCluster, path: str) -> bool:
 
 
 def _seconds_of_listing(cluster: RealCluster) -> float:
-    """What curl would do: every page of nodes and pods, of the size that we ask for, thrown away."""
+    """Measure what curl would take: every page of nodes and pods, of the size that we request, thrown away."""
     started = time.perf_counter()
     for path in ("/api/v1/nodes", "/api/v1/pods"):
         for _ in _pages(cluster, path):

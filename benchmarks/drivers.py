@@ -1,4 +1,4 @@
-"""kube-scheduler's side of the extender protocol: connections over TLS that are kept alive."""
+"""The client side of the extender protocol, as kube-scheduler: connections over TLS that are kept alive."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LOOPBACK = "127.0.0.1"
 
 
 class Driver(Protocol):
-    """One connection."""
+    """One connection to an extender."""
 
     def ask(self, verb: str, body: bytes) -> tuple[float, bytes]:
-        """Seconds from the first byte out to the last byte in, and the answer. Raises RuntimeError for no success."""
+        """Send a request; return its seconds, first byte out to last byte in, and the response. Raises RuntimeError."""
         ...
 
     def close(self) -> None: ...
@@ -50,7 +50,7 @@ class Http1:
 
 
 class Http2:
-    """With the windows that Go's client opens, so that flow control waits as seldom as there."""
+    """A connection with HTTP/2, with the windows that Go's client opens, so that flow control waits as seldom."""
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
         context.set_alpn_protocols(["h2"])
@@ -113,7 +113,7 @@ class Http2:
 
 
 class Pair(NamedTuple):
-    """What is compared."""
+    """Connections to the two extenders that are compared."""
 
     ours: Driver
     bare: Driver
@@ -130,7 +130,7 @@ def client_context(authority: Authority, client: KeyPair) -> ssl.SSLContext:
 
 
 def ask_filter(driver: Driver, body: bytes, *, refused: bool = False) -> float:
-    """Seconds of a filter. Raises RuntimeError when no node passes, or one does that should not."""
+    """Return the seconds of a filter. Raises RuntimeError if no node passes, or a node that should not."""
     took, text = driver.ask("filter", body)
     if bool(json.loads(text).get("NodeNames")) == refused:
         raise RuntimeError(f"expected {'no node' if refused else 'nodes'} to pass, found {text[:300]!r}")
@@ -138,7 +138,7 @@ def ask_filter(driver: Driver, body: bytes, *, refused: bool = False) -> float:
 
 
 def medians(pair: Pair, bodies: Iterable[bytes], rounds: int, *, refused: bool = False) -> tuple[float, float]:
-    """Milliseconds of a filter: ours and the bare one's, asked in turn so that a slow moment meets both."""
+    """Return milliseconds of a filter, ours and the bare one's, asked in turn so that a slow moment affects both."""
     times: tuple[list[float], list[float]] = ([], [])
     for body in islice(bodies, rounds):
         times[0].append(ask_filter(pair.ours, body, refused=refused))
@@ -147,7 +147,7 @@ def medians(pair: Pair, bodies: Iterable[bytes], rounds: int, *, refused: bool =
 
 
 def at_once(pairs: Sequence[Pair], body: bytes, rounds: int) -> tuple[float, float]:
-    """Milliseconds of a filter while every connection asks without a pause: ours, then the bare one's, and again."""
+    """Return milliseconds of a filter while all connections ask without a pause, ours and the bare one's in turn."""
     times: tuple[list[float], list[float]] = ([], [])
     with ThreadPoolExecutor(len(pairs)) as threads:
         for _ in range(rounds):

@@ -1,6 +1,6 @@
-"""Writing straight into the etcd of a control plane: 100,000 pods in a minute, where the API takes ten.
+"""Writes straight into the etcd of a control plane: 100,000 pods in a minute, where the API takes ten.
 
-kube-apiserver reads objects in JSON as well as in the form that it writes itself, and it sees them by its own watch.
+kube-apiserver reads objects in JSON as well as in its own form, and its watch shows them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _MOST_IN_ONE = 128
 
 
 class Etcd:
-    """One connection to etcd's API in its JSON form. Raises RuntimeError when etcd refuses."""
+    """One connection to etcd's API in its JSON form. Raises RuntimeError if etcd refuses."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def put(self, objects: Iterable[tuple[str, bytes]]) -> int:
-        """Write (key, value) pairs; answers how many there were."""
+        """Write (key, value) pairs and return their number."""
         written = 0
         for batch in _batches(objects):
             puts = [{"requestPut": {"key": _base64(key.encode()), "value": _base64(value)}} for key, value in batch]
@@ -32,7 +32,7 @@ class Etcd:
         return written
 
     def delete(self, prefix: str) -> None:
-        """Everything whose key begins so."""
+        """Delete every key with a prefix."""
         end = prefix.encode()[:-1] + bytes([prefix.encode()[-1] + 1])
         self._call("deleterange", {"key": _base64(prefix.encode()), "rangeEnd": _base64(end)})
 

@@ -1,4 +1,4 @@
-"""The two extenders that are compared, each a process of its own on loopback."""
+"""The two extenders that are compared, each in its own process on loopback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.programs import Program
 
 
 class BareExtender:
-    """The one that does nothing; it binds where it is given a cluster."""
+    """The extender that decides nothing; it binds if it is given a cluster."""
 
     def __init__(self, directory: Path, authority: Authority, *, kubeconfig: Path | None, http: str = "") -> None:
         self.port = free_port()
@@ -35,7 +35,7 @@ class BareExtender:
 
 
 def our_extender(directory: Path, authority: Authority, kubeconfig: Path, *flags: str) -> Extender:
-    """Not started yet."""
+    """Return our extender, not started yet."""
     return Extender(
         "gas-extender",
         directory,

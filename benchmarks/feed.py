@@ -1,12 +1,12 @@
-"""A made-up API server in a process of its own: lists of a generated cluster, watches that say what they are told.
+"""A made-up API server in its own process: lists of a generated cluster, and watches with the events it is sent.
 
-It stores nothing and checks nothing, so that what is measured is the extender. ``python -m benchmarks.feed --port N
+It stores and checks nothing, so that only the extender is measured. ``python -m benchmarks.feed --port N
 --nodes N --pods N`` serves until it is killed:
 
     POST /feed/nodes, /feed/pods    lines of JSON, each an event of the watch
     POST /feed/churn?lives=N&rate=R N pods come, are bound, run and go again: four events each, R events a second (0: as
-                                    fast as they are taken); answers at the end
-    POST …/pods/NAME/binding        the pod is bound at once, and the watch says so
+                                    fast as they are taken); responds at the end
+    POST …/pods/NAME/binding        the pod is bound at once, and the watch shows it
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from benchmarks.clusters import Object, Size, nodes, placed_pods, pod
 from gas.decision import names
 
 _TICK = 0.01
-"""Seconds between two looks at how many events are due."""
+"""Seconds between two checks how many events are due."""
 
 
 class Feed:
-    """One kind of objects: what a list answers, and everybody who watches."""
+    """The objects of one kind, and the watches of them."""
 
     def __init__(self, objects: Sequence[Object]) -> None:
         self._items = [json.dumps(each).encode() for each in objects]
@@ -35,8 +35,8 @@ class Feed:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         return await (self._watch(request) if "watch" in request.query else self._list(request))
 
-    async def tell(self, lines: bytes) -> None:
-        """Events, each ended by a line end, to everybody who watches now."""
+    async def send(self, lines: bytes) -> None:
+        """Send events, each ended by a line end, to all present watches."""
         for watch in tuple(self._watches):
             await watch.write(lines)
 
@@ -59,12 +59,12 @@ class Feed:
 
 
 def event(kind: str, body: Object) -> bytes:
-    """One line of a watch."""
+    """Return one line of a watch."""
     return json.dumps({"type": kind, "object": body}).encode() + b"\n"
 
 
 def life(number: int, size: Size) -> list[bytes]:
-    """The events of a pod that comes, is bound, runs and goes."""
+    """Return the events of a pod that comes, is bound, runs and goes."""
     waiting = pod(f"churn-{number:07}", {"i915": 1, "millicores": 100, "memory.max": 10**9})
     waiting["metadata"]["uid"] = f"churn-{number}"
     waiting["status"] = {"phase": "Pending"}
@@ -82,7 +82,7 @@ def _bound(waiting: Object, node: str, annotations: dict[str, str]) -> Object:
 
 
 class Server:
-    """The paths that the extender uses, and those of the benchmark."""
+    """The server's paths: those that the extender uses, and those of the benchmark."""
 
     def __init__(self, size: Size, seed: int) -> None:
         self._size = size
@@ -96,7 +96,7 @@ class Server:
         app.router.add_patch("/{any:.*}", self._accept)
         app.router.add_post("/api/v1/namespaces/default/pods/{name}/binding", self._bind)
         app.router.add_post("/feed/churn", self._churn)
-        app.router.add_post("/feed/{kind:nodes|pods}", self._tell)
+        app.router.add_post("/feed/{kind:nodes|pods}", self._send)
         app.router.add_post("/{any:.*}", self._accept)
         return app
 
@@ -110,40 +110,40 @@ class Server:
         sent = await request.json()
         waiting = self._waiting.pop(request.match_info["name"])
         bound = _bound(waiting, sent["target"]["name"], sent["metadata"]["annotations"])
-        await self._feeds["pods"].tell(event("MODIFIED", bound))
+        await self._feeds["pods"].send(event("MODIFIED", bound))
         return web.json_response({}, status=201)
 
-    async def _tell(self, request: web.Request) -> web.Response:
+    async def _send(self, request: web.Request) -> web.Response:
         lines = await request.read()
         kind = request.match_info["kind"]
         if kind == "pods":
             for line in lines.splitlines():
-                told = json.loads(line)
-                if told["type"] == "ADDED":
-                    self._waiting[told["object"]["metadata"]["name"]] = told["object"]
-        await self._feeds[kind].tell(lines)
+                sent = json.loads(line)
+                if sent["type"] == "ADDED":
+                    self._waiting[sent["object"]["metadata"]["name"]] = sent["object"]
+        await self._feeds[kind].send(lines)
         return web.json_response({})
 
     async def _churn(self, request: web.Request) -> web.Response:
-        """Several pods at once, so that each lives for a moment."""
+        """Send the events of several pods at once, so that each lives for a moment."""
         rate = float(request.query["rate"])
         lives = int(request.query["lives"])
         loop = asyncio.get_running_loop()
         started = loop.time()
-        told = 0
+        sent = 0
         for first in range(self._lives, self._lives + lives, 100):
             batch = [life(number, self._size) for number in range(first, min(first + 100, self._lives + lives))]
             lines = [line for step in zip(*batch, strict=True) for line in step]
             while lines:
-                due = len(lines) if not rate else int((loop.time() - started) * rate) - told
+                due = len(lines) if not rate else int((loop.time() - started) * rate) - sent
                 if due <= 0:
                     await asyncio.sleep(_TICK)
                     continue
-                await self._feeds["pods"].tell(b"".join(lines[:due]))
-                told += min(due, len(lines))
+                await self._feeds["pods"].send(b"".join(lines[:due]))
+                sent += min(due, len(lines))
                 del lines[:due]
         self._lives += lives
-        return web.json_response({"events": told, "seconds": loop.time() - started})
+        return web.json_response({"events": sent, "seconds": loop.time() - started})
 
 
 def _with_uids(pods: Sequence[Object]) -> list[Object]:

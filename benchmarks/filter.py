@@ -1,4 +1,4 @@
-"""How long a filter takes, against an extender on the same stack that does nothing but decode and encode."""
+"""Time of a filter, compared with an extender on the same stack that only decodes and encodes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SETTLE = 0.1
 """Seconds until a change of nodes has reached the extender."""
 
 SETTLE_PODS = 3.0
-"""Seconds until thousands of pods have."""
+"""Seconds until thousands of pods have reached the extender."""
 
 ONE_CARD = {"i915": 1, "millicores": 300, "memory.max": 10**9}
 FULL_CARD = {"i915": 1, "memory.max": 16 * 10**9}
 
 
 def warm() -> Results:
-    """A shape that was asked for before, with more and more names, and over several connections."""
+    """Measure a shape that was asked for before, with more and more names, and over several connections."""
     figures = []
     all_names = node_names(SIZE)
     with stage(SIZE) as running:
@@ -59,7 +59,7 @@ def warm() -> Results:
 
 
 def shapes() -> Results:
-    """What pods ask for: one shape or many in turn, cards, tiles and wishes."""
+    """Measure different shapes of pods: one or many in turn, cards, tiles and rules."""
     figures = []
     all_names = node_names(SIZE)
     with stage(SIZE) as running:
@@ -92,7 +92,7 @@ def question(
     *,
     containers: int = 1,
 ) -> bytes:
-    """The body of a filter."""
+    """Return the body of a filter."""
     asked = pod("asked", amounts or ONE_CARD)
     asked["metadata"] |= {"uid": "benchmark", "annotations": annotations or {}}
     if containers == 2:
@@ -100,16 +100,16 @@ def question(
     return json.dumps({"Pod": asked, "Nodes": None, "NodeNames": list(names_asked)}).encode()
 
 
-def unseen(names_asked: Sequence[str], amounts: dict[str, int] | None = None, **wishes: Any) -> Iterator[bytes]:
-    """The same question for a little less memory each time: a byte less on each of its cards."""
+def unseen(names_asked: Sequence[str], amounts: dict[str, int] | None = None, **rules: Any) -> Iterator[bytes]:
+    """Yield the same filter for a little less memory each time: a byte less on each card."""
     asked = amounts or ONE_CARD
     most = asked.get("memory.max", 10**9)
-    return (question(names_asked, asked | {"memory.max": most - each * asked["i915"]}, **wishes) for each in count(1))
+    return (question(names_asked, asked | {"memory.max": most - each * asked["i915"]}, **rules) for each in count(1))
 
 
 def _figure(what: str, pair: Pair, bodies: bytes | Iterator[bytes], goal: Goal | None) -> Figure:
     if isinstance(bodies, bytes):
-        pair.ours.ask("filter", bodies)  # the first time is another figure
+        pair.ours.ask("filter", bodies)  # the first filter is measured elsewhere
         bodies = repeat(bodies)
     ours, bare = medians(pair, bodies, ROUNDS)
     return Figure(what, ours, bare, goal=goal)
@@ -125,12 +125,12 @@ def _warm_and_cold(
 
 
 def _in_churn(running: Stage, pair: Pair, changed: int, goal: Goal | None) -> Figure:
-    """Each question after so many nodes have changed to what no node was before: a little less memory each time."""
+    """Measure filters, each after some nodes have changed to a state that no node had: a little less memory."""
     body = question(node_names(SIZE))
     ours, bare = [], []
     for turn in range(CHURN_ROUNDS):
         said = nodes(Size(changed, 0), less_memory=CHURN_ROUNDS * changed + turn)
-        running.tell("nodes", (event("MODIFIED", each) for each in said))
+        running.send("nodes", (event("MODIFIED", each) for each in said))
         time.sleep(SETTLE)
         once = medians(pair, [body], 1)
         ours.append(once[0])
@@ -140,23 +140,23 @@ def _in_churn(running: Stage, pair: Pair, changed: int, goal: Goal | None) -> Fi
 
 
 def _fill_half(running: Stage) -> None:
-    """Every second node gets a pod on each card that leaves no memory for FULL_CARD."""
+    """Place on every second node a pod that leaves no memory for FULL_CARD on any card."""
     all_names = node_names(SIZE)
-    running.tell(
+    running.send(
         "pods", (event("ADDED", placed(number, all_names[number], 10**9)) for number in range(1, SIZE.nodes, 2))
     )
     time.sleep(SETTLE_PODS)
 
 
 def _make_unlike(running: Stage) -> None:
-    """Every node gets a pod of a size of its own, so that no two are in the same state."""
+    """Place on every node a pod of its own size, so that no two nodes are in the same state."""
     unlike = (placed(number, name, 10**6 + number) for number, name in enumerate(node_names(SIZE)))
-    running.tell("pods", (event("ADDED", each) for each in unlike))
+    running.send("pods", (event("ADDED", each) for each in unlike))
     time.sleep(SETTLE_PODS)
 
 
 def placed(number: int, node: str, memory_each: int) -> Object:
-    """A pod that is bound to a node and holds something of all its cards."""
+    """Return a pod that is bound to a node and holds a part of all its cards."""
     more = pod(f"more-{number}", {"i915": CARDS, "memory.max": CARDS * memory_each})
     cards = ",".join(f"card{number}" for number in range(CARDS))
     more["metadata"] |= {"uid": more["metadata"]["name"], "annotations": {decision.CONTAINER_CARDS: cards}}

@@ -1,4 +1,4 @@
-"""How the processor time of a filter grows with nodes, cards and placed pods, inside one process: no HTTP, no TLS."""
+"""Growth of the processor time of a filter with nodes, cards and placed pods, in one process without HTTP and TLS."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def growth() -> Results:
 
 
 async def _times(size: Size, cards: int) -> Mapping[str, float]:
-    """Milliseconds by what is asked."""
+    """Return milliseconds of each kind of filter."""
     filter_nodes, known = _decider(size, cards)
     asked = node_names(size)
     amounts = {"i915": 1, "millicores": 100, "memory.max": 10**8}
@@ -115,7 +115,7 @@ async def _answered(filter_nodes: Filter, body: bytes) -> None:
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:
-    """Of the power of x that y grows with: the slope of the line through the logarithms."""
+    """Return the power of x that y grows with: the slope of the line through the logarithms."""
     xs = [math.log(x) for x, _ in points]
     ys = [math.log(y) for _, y in points]
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)

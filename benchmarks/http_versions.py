@@ -1,4 +1,4 @@
-"""HTTP/1.1 against HTTP/2 on the same server: what a request costs when nothing is decided."""
+"""The cost of a request over HTTP/1.1 and over HTTP/2 on the same server, when nothing is decided."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.e2e.certificates import Authority
 
 ROUNDS = 4
 REQUESTS = 100
-"""Of each version in a round: enough for the clock of processor time, which counts in hundredths of a second."""
+"""Requests of each version in a round: enough for the clock of processor time, which counts in 10 ms."""
 
 NEW_CONNECTIONS = 200
 

@@ -1,4 +1,4 @@
-"""docs/performance.md: what the benchmarks found stands between comments, and the command puts new values there.
+"""The results in docs/performance.md: they stand between comments, and the command puts new values there.
 
 ``<!-- NAME -->`` and ``<!-- /NAME -->`` enclose a benchmark's table, ``<!-- NAME: WHAT -->`` and ``<!-- / -->`` one of
 its figures elsewhere on the page.
@@ -20,7 +20,7 @@ class NoPlaceOnThePage(Exception):
 
 
 def write(results: Results) -> None:
-    """Put a table, its notes and its plots in place of those before. Raises NoPlaceOnThePage."""
+    """Replace the table, notes and plots of a benchmark on the page. Raises NoPlaceOnThePage."""
     page = PAGE.read_text(encoding="utf-8")
     begin, end = f"<!-- {results.name} -->", f"<!-- /{results.name} -->"
     between = re.compile(f"(?<={re.escape(begin)}\n).*?(?={re.escape(end)})", re.DOTALL)

@@ -1,4 +1,4 @@
-"""The hardest questions that placement can be asked: how long one node takes within the step limit."""
+"""The hardest pods for placement: how long one node takes within the step limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gas.vocabularies import DEFAULT
 ROUNDS = 5
 NODES = 5000
 SCHEDULERS_PATIENCE = 5000.0
-"""Milliseconds; what kube-scheduler gives an extender unless it is told otherwise."""
+"""Milliseconds that kube-scheduler waits for an extender by default."""
 
 CARDS = 8
 _PACKINGS = [
@@ -33,10 +33,10 @@ _PACKINGS = [
     for cards in (4, 6, CARDS)
     for spare in range(0, 25, 4)
 ]
-"""Containers, cards, and how much each card has beyond an even share: the hard ones lie somewhere in between."""
+"""Containers, cards, and how much each card has beyond an even share: the hard ones are somewhere in between."""
 
 LONGEST = 200.0
-"""Milliseconds on one node that nobody should wait longer than; on a calm machine it is half of that."""
+"""Milliseconds that one node should take at most; on an idle machine it takes half of that."""
 
 
 def placement() -> Results:
@@ -67,7 +67,7 @@ def _hard_questions() -> Mapping[str, tuple[PodNeed, Inventory, Usage]]:
 
 
 def _bins(*, containers: int, cards: int = CARDS, spare: int = 1) -> tuple[PodNeed, Inventory, Usage]:
-    """Bin packing with next to no room to spare: the sums fit, the pieces hardly."""
+    """Return a bin packing with hardly any room to spare: the sums fit, the pieces only just."""
     sizes = [101 + 37 * number % 89 for number in range(containers)]
     room = -(-sum(sizes) // cards) + spare
     capacity = {Card(number): {"i915": containers, "millicores": room + number % 2} for number in range(cards)}
@@ -83,7 +83,7 @@ def _bins(*, containers: int, cards: int = CARDS, spare: int = 1) -> tuple[PodNe
 
 
 def _ring(*, cards: int) -> tuple[PodNeed, Inventory, Usage]:
-    """Each card is linked to the next but one: no set of pairs covers what two containers of unlike sizes want."""
+    """Return a ring of cards in which no set of linked pairs covers the needs of containers of unlike sizes."""
     capacity = {
         Card(number): {"i915": 2, "tiles": 2, "millicores": 1000 + 10 * (number % 5)} for number in range(cards)
     }
@@ -112,7 +112,7 @@ def _milliseconds(need: PodNeed, inventory: Inventory, usage: Usage, *, rounds: 
 
 
 def _whole_filter() -> Figure:
-    """Such a pod and thousands of nodes of which no two are alike: the scheduler must get its answer in time."""
+    """Measure a filter of such a pod on thousands of nodes, no two alike: the scheduler must get a response in time."""
     need, _, _ = _bins(containers=12)
     decider = Decider(Options(vocabularies=DEFAULT))
     total = sum(dict(container.per_card)["millicores"] for container in need.containers)

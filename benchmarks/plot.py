@@ -10,14 +10,17 @@ from html import escape
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 64, 176, 40, 48
 COLOURS = ("#2f81f7", "#d9730d", "#2da44e", "#bf4b8a")
-"""Each has enough contrast on white and on black."""
+"""Colours with enough contrast on white and on black."""
 
 GREY = "#808080"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """points  (x, y), both above 0, by growing x"""
+    """One line of a plot.
+
+    points  (x, y), both above 0, in ascending order of x
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -25,7 +28,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """From values to places along one axis, by their logarithms."""
+    """A logarithmic axis: turns values into places along it."""
 
     low: float
     high: float
@@ -37,7 +40,7 @@ class _Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> Iterator[float]:
-        """1, 2 and 5 times the powers of ten in between."""
+        """Yield 1, 2 and 5 times the powers of ten on the axis."""
         for power in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1):
             for digit in (1, 2, 5):
                 if self.low * 0.999 <= (tick := digit * 10.0**power) <= self.high * 1.001:
@@ -45,7 +48,7 @@ class _Scale:
 
 
 def plot(title: str, *, x: str, y: str, lines: Sequence[Line]) -> str:
-    """An SVG document. ``x`` and ``y`` name the axes."""
+    """Return a plot as an SVG document. ``x`` and ``y`` name the axes."""
     xs = [point[0] for line in lines for point in line.points]
     ys = [point[1] for line in lines for point in line.points]
     across = _Scale(min(xs), max(xs), LEFT, WIDTH - RIGHT)
@@ -77,7 +80,7 @@ def plot(title: str, *, x: str, y: str, lines: Sequence[Line]) -> str:
 
 
 def _below(value: float) -> float:
-    """The largest of 1, 2 and 5 times a power of ten that is not above the value."""
+    """Return the largest of 1, 2 and 5 times a power of ten that is not above the value."""
     power = 10.0 ** math.floor(math.log10(value))
     return max(digit * power for digit in (1, 2, 5) if digit * power <= value)
 

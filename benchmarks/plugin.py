@@ -1,6 +1,4 @@
-"""How long kubelet waits for the device plugin, against one on the same stack that does not think; its weight and
-what it costs while nothing happens.
-"""
+"""The time that kubelet waits for the device plugin, compared with a bare one on the same stack, and its idle cost."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ SETTLE = 0.02
 
 MB = 1e6
 IDLE = 30.0
-"""Seconds in which the idle plugins are watched."""
+"""Seconds for which the idle plugins are measured."""
 
 CASES = (
     Case("a pod with a decision"),
@@ -51,7 +49,7 @@ CASES = (
 
 
 class Bench:
-    """One node with a kubelet, both plugins and 250 pods."""
+    """A node with a kubelet, both plugins and 250 pods."""
 
     def __init__(self, server: ApiServer, kubelet: Kubelet, bare: PluginConnection) -> None:
         self._server = server
@@ -62,15 +60,15 @@ class Bench:
         self._free: list[str] = []
 
     def fill(self) -> None:
-        """The pods that run there, before any plugin is asked."""
+        """Create the pods that run there, before any plugin is called."""
         for number in range(PODS_ON_NODE):
             self._create_running(number)
 
     async def measure(self, case: Case) -> list[Result]:
-        """All rounds of one case."""
+        """Measure all rounds of one case."""
         taken = {_id_of(number) for number in range(PODS_ON_NODE)}
         self._free = [id_ for id_ in self._kubelet.devices if id_ not in taken]
-        for number in range(case.waiting):  # they take the places of some that ran, so that the number stays
+        for number in range(case.waiting):  # they replace some that ran, so that the number stays
             self._delete(f"running-{number}")
         waiting = [self._create(case) for _ in range(case.waiting)]
         prefers, allocates = Times(), Times()
@@ -90,7 +88,7 @@ class Bench:
         return [Result("GetPreferredAllocation", case, prefers), Result("Allocate", case, allocates)]
 
     def _ask(self, case: Case, cards: Sequence[Card], prefers: Times, allocates: Times) -> None:
-        """Both plugins, one after the other, in any order: a slow moment of the machine meets both."""
+        """Call both plugins one after the other, in random order, so that a slow moment affects both."""
         offered = self._chance.sample(self._free, len(self._free))
         both = [(self._kubelet.plugin, prefers.ours, allocates.ours), (self._bare, prefers.bare, allocates.bare)]
         self._chance.shuffle(both)
@@ -119,12 +117,12 @@ class Bench:
 
 
 def _id_of(number: int) -> str:
-    """What a pod that runs has."""
+    """Return the device id of a running pod."""
     return f"card{number % CARDS}-{number // CARDS}"
 
 
 def _check(case: Case, cards: Sequence[Card], given: Timed) -> None:
-    """Figures of wrong answers are worth nothing."""
+    """Raise RuntimeError if a plugin gave wrong devices, because its times are then worthless."""
     found = {path for path in given.ids if path.startswith("/dev/dri/card")}
     expected = {f"/dev/dri/{card}" for card in cards}
     if len(found) != case.cards or (case.decided and found != expected):
@@ -132,7 +130,7 @@ def _check(case: Case, cards: Sequence[Card], given: Timed) -> None:
 
 
 def plugin() -> Results:
-    """All figures of the plugin, on one node in one run."""
+    """Measure all figures of the plugin, on one node in one run."""
     results, (ours, bare) = asyncio.run(_measure())
     calls = len(CASES) * ROUNDS
     title = f"{PODS_ON_NODE} pods on {CARDS} cards; {calls:,} calls of each method to each plugin, in turn"
@@ -140,7 +138,7 @@ def plugin() -> Results:
 
 
 async def _measure() -> tuple[list[Result], list[Weight]]:
-    """Of each call, and what our process and the bare one weigh."""
+    """Return the results of each call, and memory and idle cost of our process and the bare one."""
     with TemporaryDirectory(prefix="gas-") as name:
         directory = Path(name)
         write_tree(directory / "tree", fake_gpus(FLEX_170, CARDS))
@@ -180,7 +178,7 @@ def _flags(directory: Path) -> list[str]:
 
 @asynccontextmanager
 async def _process(log: Path, *module: str, **environ: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """``python -m`` with these arguments, and these variables more, while the block runs."""
+    """Run ``python -m`` with arguments and additional variables while the block runs."""
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", *module, env=os.environ | environ, stdout=output, stderr=output
@@ -199,7 +197,7 @@ def _bare_plugin(directory: Path) -> AbstractAsyncContextManager[asyncio.subproc
 
 @asynccontextmanager
 async def _plugin(directory: Path, api_url: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The plugin with a service account."""
+    """Run the plugin with a service account while the block runs."""
     account = directory / "account"
     account.mkdir()
     (account / "token").write_text("plugin", encoding="ascii")
@@ -211,7 +209,7 @@ async def _plugin(directory: Path, api_url: str) -> AsyncIterator[asyncio.subpro
 
 
 async def _idle(pids: Sequence[int], seconds: float) -> list[float]:
-    """Percent of one core, for each process in the same time."""
+    """Return the percentage of one core that each process uses, over the same time."""
     before = [cpu_seconds(pid) for pid in pids]
     await asyncio.sleep(seconds)
     return [100 * (cpu_seconds(pid) - start) / seconds for pid, start in zip(pids, before, strict=True)]

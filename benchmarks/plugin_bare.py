@@ -1,4 +1,4 @@
-"""The device plugin to compare with: the same gRPC and process, but it answers without thinking.
+"""The device plugin to compare with: the same gRPC and process, but it decides nothing.
 
 Run as ``python -m benchmarks.plugin_bare SOCKET``; it serves until SIGTERM.
 """
@@ -20,7 +20,7 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
 
 
 class BarePlugin(DevicePluginServicer):
-    """It prefers whatever comes first, and hands out the device node of each id."""
+    """Prefers the first ids and hands out the device node of each."""
 
     async def GetPreferredAllocation(  # noqa: N802 -- kubelet's name
         self,

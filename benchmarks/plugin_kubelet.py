@@ -1,6 +1,6 @@
-"""Kubelet's side of the plugin's benchmark: it asks as kubelet asks, and tells of its pods without a thought.
+"""Kubelet's side of the plugin's benchmark: it calls plugins and lists its pods, as kubelet does.
 
-Its answers are made before anyone asks, so that what is timed is the plugin.
+Its responses are made in advance, so that only the plugin is timed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from gas.plugin.kubelet_api import podresources_v1_pb2 as resources_api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
 
 PATIENCE = 30.0
-"""Seconds for what should take a fraction of one."""
+"""Seconds for calls that should take a fraction of one."""
 
 Ids = Mapping[str, Sequence[str]]
-"""By container the ids that it has."""
+"""The device ids of each container."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What a plugin answered, and the seconds until it had."""
+    """The response of a plugin, and the seconds that it took."""
 
     ids: frozenset[str]
     seconds: float
 
 
 class PluginConnection:
-    """Asks the plugin at one socket."""
+    """A connection to the plugin at one socket."""
 
     def __init__(self, socket: Path) -> None:
         self.channel = grpc.insecure_channel(f"unix:{socket}", options=[("grpc.use_local_subchannel_pool", 1)])
@@ -43,7 +43,7 @@ class PluginConnection:
         grpc.channel_ready_future(self.channel).result(PATIENCE)
 
     def prefer(self, offered: Sequence[str], size: int) -> Timed:
-        """GetPreferredAllocation for one container; what is answered is the ids."""
+        """Call GetPreferredAllocation for one container; return the ids."""
         asked = api.ContainerPreferredAllocationRequest(available_deviceIDs=offered, allocation_size=size)
         request = api.PreferredAllocationRequest(container_requests=[asked])
         started = time.perf_counter()
@@ -52,7 +52,7 @@ class PluginConnection:
         return Timed(frozenset(answer.container_responses[0].deviceIDs), took)
 
     def allocate(self, ids: Sequence[str]) -> Timed:
-        """Allocate for one container; what is answered is the device nodes."""
+        """Call Allocate for one container; return the device nodes."""
         request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=ids)])
         started = time.perf_counter()
         answer = self.stub.Allocate(request, timeout=PATIENCE)
@@ -61,14 +61,14 @@ class PluginConnection:
 
 
 class Kubelet:
-    """Takes the registration of one resource, watches its devices and lists the pods that it is shown.
+    """Takes the registration of one resource, watches its devices and lists the pods added with `show`.
 
     resource  full name
     """
 
     def __init__(self, directory: Path, resource: str) -> None:
         self.watched = Event()
-        """Set when the plugin has told of its devices."""
+        """Set once the plugin has listed its devices."""
         self.devices: tuple[str, ...] = ()
         self._plugins = directory / "device-plugins"
         self._resource = resource
@@ -78,13 +78,13 @@ class Kubelet:
 
     @property
     def plugin(self) -> PluginConnection:
-        """The plugin that has registered."""
+        """Return the plugin that has registered."""
         if self._connection is None:
             raise RuntimeError("no plugin has registered")
         return self._connection
 
     def show(self, namespace: str, name: str, ids: Ids) -> None:
-        """A pod that kubelet has taken up, with what its containers have."""
+        """Add a pod that kubelet has admitted, with the devices of its containers."""
         containers = [
             resources_api.ContainerResources(name=container, devices=self._listed(of_container))
             for container, of_container in ids.items()
@@ -104,7 +104,7 @@ class Kubelet:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Both of kubelet's sockets, while the block runs."""
+        """Serve both of kubelet's sockets while the block runs."""
         server = grpc.server(ThreadPoolExecutor(4))
         server.add_generic_rpc_handlers(
             (
@@ -158,7 +158,7 @@ class Kubelet:
             return  # the plugin has ended, or we do
 
     def _listed(self, ids: Sequence[str]) -> list[resources_api.ContainerDevices]:
-        """One entry for each id, as kubelet writes them."""
+        """Return one entry for each id, as kubelet writes them."""
         return [resources_api.ContainerDevices(resource_name=self._resource, device_ids=[id_]) for id_ in ids]
 
 

@@ -26,9 +26,9 @@ _started = count(1_700_000_000_000_000_000)
 
 
 def waiting_pod(name: str, cards: int, decided: Sequence[Card]) -> Object:
-    """Bound to the node and not yet taken up by kubelet, with one container.
+    """Return a pod with one container that is bound to the node and not yet admitted by kubelet.
 
-    decided  what the extender wrote on it; nothing: it came without the extender
+    decided  the cards that the extender wrote on it; empty if it was bound without the extender
     """
     annotations = {
         decision.TIMESTAMP: str(next(_started)),
@@ -43,7 +43,7 @@ def waiting_pod(name: str, cards: int, decided: Sequence[Card]) -> Object:
 
 
 def create_running(api: Api, name: str, card: Card) -> None:
-    """A pod that has its card, as decided."""
+    """Create a running pod that has the card that was decided."""
     api.create(PODS, NAMESPACE, waiting_pod(name, 1, [card]))
     status = {"status": {"phase": "Running", "startTime": "2025-01-01T00:00:00Z"}}
     api.patch(PODS, NAMESPACE, name, (MERGE_PATCH, json.dumps(status).encode()), "status")

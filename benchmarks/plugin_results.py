@@ -1,4 +1,4 @@
-"""What the plugin's benchmark finds, as figures."""
+"""The figures of the plugin's benchmark."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ IDLE_GOAL = Goal(1)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What waits for its devices when kubelet asks.
+    """The pods that wait for devices when kubelet calls the plugin.
 
-    waiting  pods with equal needs, of which kubelet has taken up one
+    waiting  pods with equal needs, of which kubelet has admitted one
     cards    each of them asks for
     decided  whether the extender has placed them
     """
@@ -30,7 +30,7 @@ class Case:
 
 @dataclass(slots=True)
 class Times:
-    """Seconds of each call."""
+    """The seconds of each call."""
 
     ours: list[float] = field(default_factory=list)
     bare: list[float] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A method in a case."""
+    """The times of one method in one case."""
 
     method: str
     case: Case
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """Of a process.
+    """The cost of a process.
 
     memory  resident, MB
     idle    percent of one core while nothing happens
@@ -58,7 +58,7 @@ class Weight:
 
 
 def figures(results: Sequence[Result], ours: Weight, bare: Weight) -> Iterator[Figure]:
-    """Medians of each method in each case, the 99th percentile of all of its calls, and what the processes weigh."""
+    """Yield the median of each method in each case, the 99th percentile of its calls, and the cost of the processes."""
     for result in results:
         yield _times(f"{result.method}, {result.case.what}, median", statistics.median, [result])
     for method in dict.fromkeys(result.method for result in results):

@@ -1,4 +1,4 @@
-"""TLS before the sandbox's API server, which speaks plain HTTP: pods do not."""
+"""A TLS port in front of the sandbox's API server, which serves plain HTTP: a service account needs TLS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gas.sandbox.certificates import Authority
 
 @asynccontextmanager
 async def tls_before(url: str, directory: Path) -> AsyncIterator[int]:
-    """A port of 127.0.0.1 that passes everything on to the server at ``url``; writes its authority to ``ca.crt``."""
+    """Serve a port of 127.0.0.1 that forwards to the server at ``url``; write its authority to ``ca.crt``."""
     authority = Authority()
     authority.write(directory)
     files = authority.write_server(directory)

@@ -1,4 +1,4 @@
-"""What a process has used so far, from /proc."""
+"""Processor time and memory of a process, from /proc."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of all its threads, in user and kernel mode."""
+    """Return the processor time of all threads of a process so far, in user and kernel mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def resident_bytes(pid: int, *, peak: bool = False) -> int:
-    """Now, or the most it ever was."""
+    """Return the resident memory of a process: now, or its peak."""
     name = "VmHWM" if peak else "VmRSS"
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(name + ":"):

@@ -1,4 +1,4 @@
-"""A real etcd, kube-apiserver and kube-scheduler with a made-up cluster in them: no machine, no kubelet."""
+"""A real etcd, kube-apiserver and kube-scheduler with a made-up cluster, without machines and kubelets."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.e2e.scheduler import extender_entry
 _SET_UP = Path(__file__).parent.parent / "tests" / "e2e" / "set-up.sh"
 
 UNLIMITED = 10_000
-"""Requests a second that kube-scheduler may send. Its own limit is 50, which would be all that is measured."""
+"""Requests a second that kube-scheduler may send. Its own limit is 50, and nothing else would be measured."""
 
 
 class ComponentsMissing(Exception):
-    """The real components are not there; the sentence says how to get them."""
+    """The real components are missing; the sentence says how to get them."""
 
 
 def binaries() -> Path:
-    """Where kube-apiserver and kube-scheduler are. Raises ComponentsMissing."""
+    """Return the directory of kube-apiserver and kube-scheduler. Raises ComponentsMissing."""
     found = subprocess.run([_SET_UP, "--where"], capture_output=True, text=True, check=False)
     directory = Path(found.stdout.strip())
     missing = [name for name in ("kube-apiserver", "kube-scheduler") if not (directory / name).exists()]
@@ -43,7 +43,7 @@ def binaries() -> Path:
 
 
 class RealCluster(ControlPlane):
-    """etcd and kube-apiserver. `stop` ends them by process id; they do not outlive the command either."""
+    """etcd and kube-apiserver. `stop` ends them by process id; they also end with the command."""
 
     def __init__(self, directory: Path, programs: Path) -> None:
         self.authority = Authority(directory)
@@ -52,16 +52,16 @@ class RealCluster(ControlPlane):
         self.etcd_files = Etcd(self._etcd_port)
 
     def fill(self, objects: Iterable[Object]) -> int:
-        """Put objects there behind the API's back; answers how many."""
+        """Write objects straight into etcd and return their number."""
         return self.etcd_files.put(stored(each) for each in objects)
 
-    def take_away_pods(self, prefix: str) -> None:
-        """The pods in the namespace ``default`` whose names begin so."""
+    def delete_pods(self, prefix: str) -> None:
+        """Delete the pods in the namespace ``default`` whose names have a prefix."""
         self.etcd_files.delete(f"/registry/pods/default/{prefix}")
 
 
 class Scheduler:
-    """kube-scheduler without its limit of requests; with an extender on a port of loopback, or without."""
+    """kube-scheduler without its limit of requests, with or without an extender on a port of loopback."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Scheduler:
         self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log")
 
     def start(self) -> None:
-        """Until it is ready, which it is when it has read the cluster."""
+        """Start it and wait until it is ready, which is when it has read the cluster."""
         self.program.start()
         self.program.wait_until_healthy(self._port, self._is_ready)
 

@@ -10,9 +10,9 @@ from rich.table import Table as RichTable
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a ratio is held against.
+    """The limit that a ratio is compared with.
 
-    at_least  whether it should be large rather than small
+    at_least  whether the ratio should be at least the limit rather than at most
     """
 
     limit: float
@@ -27,7 +27,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row: two values in one unit. ``other`` is None where there is nothing to compare with."""
+    """One row: two values in one unit. ``other`` is None if there is nothing to compare with."""
 
     what: str
     ours: float
@@ -41,11 +41,11 @@ class Figure:
 
     @property
     def compared(self) -> float:
-        """What the goal is about: the ratio, or the value itself where there is none."""
+        """The value that the goal applies to: the ratio, or the value itself if there is no ratio."""
         return self.ours if self.ratio is None else self.ratio
 
     def verdict(self) -> str:
-        """The figure and whether it is what it should be, in one cell."""
+        """Return the figure and whether it meets its goal, as one cell."""
         value = _value(self.ours, self.unit) if self.ratio is None else f"{self.ratio:.2f}"
         return value if self.goal is None else f"{value}, {self._met}"
 
@@ -65,13 +65,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What one benchmark found.
+    """The results of one benchmark.
 
     name     as it is called on the command line
     title    what was measured and how, in one line
     ours     heading of the first value
     other    heading of the second
-    notes    sentences about what the figures do not say themselves
+    notes    sentences that the figures need
     plots    name of the file -> SVG
     """
 
@@ -96,7 +96,7 @@ class Results:
         return rows
 
     def markdown(self, plots: str) -> str:
-        """The same for a page; ``plots`` is the folder of the plots, seen from the page."""
+        """Return the same for a page; ``plots`` is the folder of the plots, relative to the page."""
         lines = [self.title + ".", "", "| " + " | ".join(self.headings) + " |", "|---|--:|--:|--:|--:|"]
         lines += ["| " + " | ".join(figure.cells()) + " |" for figure in self.figures]
         lines += ["", *(f"{note}  " for note in self.notes)]

@@ -1,4 +1,4 @@
-"""Pods a second through the real kube-scheduler: without an extender, with the bare one, with ours."""
+"""Pods per second through the real kube-scheduler: without an extender, with the bare one, and with ours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.e2e.programs import Program
 
 SIZE = Size(nodes=5000, pods=20_000)
 ROUNDS = 5
-"""After one that does not count: kube-apiserver and etcd take twice as long for their first thousand pods."""
+"""Rounds after one that does not count: kube-apiserver and etcd take twice as long for their first thousand pods."""
 
 PODS = 600
 """Pods that wait at the start of a round."""
@@ -39,9 +39,9 @@ NONE = "none"
 
 @dataclass(slots=True)
 class Found:
-    """Of one way to schedule, a value a round: pods a second, and the extender's processor time a pod in ms.
+    """The measurements of one way to schedule, a value a round: pods per second, and extender milliseconds per pod.
 
-    failures  attempts of kube-scheduler that ended in an error, of all rounds
+    failures  attempts of kube-scheduler that ended in an error, in all rounds
     """
 
     rates: list[float] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Found:
 
 
 def scheduling(*, full: bool) -> Results:
-    """Every way in turn, ``ROUNDS`` times; ``full`` adds HTTP/2, and all nodes in every question."""
+    """Measure every way in turn, ``ROUNDS`` times; ``full`` adds HTTP/2, and all nodes in every filter."""
     ways = {NONE: 0, "bare": 0, "gas": 0}
     if full:
         ways |= {"bare, HTTP/2": 0, "bare, all nodes": 100, "gas, all nodes": 100, "none, all nodes": 100}
@@ -78,7 +78,7 @@ def scheduling(*, full: bool) -> Results:
     title = f"{PODS:,} waiting pods through the real kube-scheduler: {SIZE.nodes:,} nodes, {SIZE.pods:,} pods; medians"
     failures = ", ".join(f"{way} {each.failures}" for way, each in found.items())
     notes = [
-        "kube-scheduler asks about 500 nodes a pod in a cluster of 5,000 unless it is told otherwise.",
+        "By default, kube-scheduler asks about 500 nodes a pod in a cluster of 5,000.",
         f"Attempts that ended in an error, which cost a pod a second or more: {failures}.",
     ]
     return Results("scheduling", title, figures, other="other", notes=notes)
@@ -117,7 +117,7 @@ async def _measure(ways: Mapping[str, int]) -> dict[str, Found]:
 
 
 def _extender(way: str, directory: Path, cluster: RealCluster) -> tuple[Program | None, int | None]:
-    """The extender of a way, ready, and where it listens."""
+    """Start the extender of a way, wait until it is ready, and return it with its port."""
     if way.startswith("gas"):
         ours = our_extender(directory, cluster.authority, cluster.kubeconfig)
         ours.start_and_wait_until_ready(seconds=120)
@@ -131,7 +131,7 @@ def _extender(way: str, directory: Path, cluster: RealCluster) -> tuple[Program 
 
 
 async def _round(cluster: RealCluster, scheduler: Scheduler, extender: Program | None, found: Found) -> None:
-    """Pods appear at once before a scheduler that is ready; timed from the first that is bound to the last."""
+    """Create pods at once for a scheduler that is ready; measure from the first that is bound to the last."""
     bound = _Bound(PODS)
     api = await connect(str(cluster.kubeconfig), explicit=True)
     watching = asyncio.create_task(Watch(api, paths.pods(), Pod, bound, keep=bound.is_new).run())
@@ -155,19 +155,19 @@ async def _round(cluster: RealCluster, scheduler: Scheduler, extender: Program |
             await watching
         await api.close()
         scheduler.stop()
-        cluster.take_away_pods(NEW)
+        cluster.delete_pods(NEW)
         await asyncio.sleep(0.5)
 
 
 def _is_failure(line: str) -> bool:
-    """Whether kube-scheduler's log says here that an attempt ended in an error; "no node fits" is none."""
+    """Return whether a line of kube-scheduler's log reports an attempt with an error other than "no node fits"."""
     return '"Error scheduling pod; retrying"' in line
 
 
 class _Bound:
-    """Sees the new pods being bound.
+    """Records when the new pods are bound.
 
-    times  when each was, by ``time.perf_counter``
+    times  when each was bound, by ``time.perf_counter``
     """
 
     def __init__(self, wanted: int) -> None:
@@ -194,4 +194,4 @@ class _Bound:
             self.done.set()
 
     def deleted(self, pod: Pod) -> None:
-        """Between two rounds."""
+        """Ignore pods deleted between two rounds."""

@@ -1,4 +1,4 @@
-"""What most benchmarks stand on: both extenders before a made-up API server, each a process of its own."""
+"""Both extenders on a made-up API server, each in its own process: the set-up of most benchmarks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.e2e.programs import Program
 
 
 class Stage:
-    """Started by `stage`. ``ours`` and ``bare`` are the programs, for what they use of the machine."""
+    """The running set-up, made by `stage`. ``ours`` and ``bare`` are the programs, to measure what they use."""
 
     def __init__(self, directory: Path, size: Size, *flags: str) -> None:
         self._port = free_port()
@@ -51,12 +51,12 @@ class Stage:
     def pair(self, kind: type[Driver] = Http1) -> Pair:
         return Pair(self.driver(self.ours.endpoint.port, kind), self.driver(self._bare.port, kind))
 
-    def tell(self, kind: str, events: Iterable[bytes]) -> None:
-        """Let the watch of nodes or pods say these lines."""
+    def send(self, kind: str, events: Iterable[bytes]) -> None:
+        """Send lines to the watches of nodes or pods."""
         self._post(f"/feed/{kind}", b"".join(events))
 
     def churn(self, lives: int, rate: float = 0) -> float:
-        """That many pods come and go; answers the seconds that it took."""
+        """Let so many pods come and go, and return the seconds that it took."""
         return float(json.loads(self._post(f"/feed/churn?lives={lives}&rate={rate}"))["seconds"])
 
     def _post(self, path: str, body: bytes = b"") -> bytes:
@@ -74,7 +74,7 @@ class Stage:
 
 @contextmanager
 def stage(size: Size, *flags: str) -> Iterator[Stage]:
-    """Both extenders, ready, while the block runs; ``flags`` are for ours."""
+    """Run both extenders while the block runs; they are ready when it begins. ``flags`` are for ours."""
     with TemporaryDirectory(prefix="gas-bench-") as directory:
         running = Stage(Path(directory), size, *flags)
         try:
@@ -90,6 +90,6 @@ def _kubeconfig(url: str) -> dict[str, object]:
         "kind": "Config",
         "current-context": "made-up",
         "clusters": [{"name": "made-up", "cluster": {"server": url}}],
-        "users": [{"name": "nobody", "user": {}}],
-        "contexts": [{"name": "made-up", "context": {"cluster": "made-up", "user": "nobody"}}],
+        "users": [{"name": "anyone", "user": {}}],
+        "contexts": [{"name": "made-up", "context": {"cluster": "made-up", "user": "anyone"}}],
     }

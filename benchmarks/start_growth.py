@@ -1,4 +1,4 @@
-"""How the extender's start and its memory grow with nodes and placed pods, before a made-up API server."""
+"""Growth of the extender's start and memory with nodes and placed pods, on a made-up API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MB = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Of the extender when it has just become ready.
+    """The extender when it has just become ready.
 
     seconds   processor time until then
     resident  MB

@@ -1,4 +1,4 @@
-"""What the benchmarks print and write: figures held against goals, tables, plots, and their places on the page."""
+"""Results of the benchmarks: figures compared with goals, tables, plots, and their places on the page."""
 
 from __future__ import annotations
 
