@@ -86,6 +86,10 @@ class DeviceOptions:
 class PodWords(Protocol):
     """Turns a pod into its need."""
 
+    @property
+    def metadata(self) -> frozenset[str]:
+        """Names of the annotations and labels of a bound pod that `booked_need` depends on."""
+
     def speaks(self, pod: Pod) -> bool:
         """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
 
@@ -106,10 +110,11 @@ class ChoiceWords(Protocol):
     def annotations(self) -> frozenset[str]:
         """Names of the pod annotations that `write` may set and `read` looks at."""
 
-    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int) -> Mapping[str, str]:
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
         """Return the vocabulary's own annotations for a choice.
 
         moment  nanoseconds since the epoch, the same as in ``gas-ts``
+        node    the node that was chosen
         """
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
@@ -201,7 +206,9 @@ class Vocabularies:
     def __init__(self, vocabularies: Iterable[Vocabulary]) -> None:
         self._all = tuple(vocabularies)
         self.annotations = frozenset(WRITTEN_ANNOTATIONS).union(*(each.choices.annotations for each in self._all))
-        """Every annotation of a bound pod that matters."""
+        """Every annotation that a choice or a receipt is written in."""
+        self.metadata = self.annotations.union(*(each.pods.metadata for each in self._all))
+        """Every annotation and label of a bound pod that its booking depends on."""
 
     def __iter__(self) -> Iterator[Vocabulary]:
         return iter(self._all)
@@ -228,17 +235,20 @@ class Vocabularies:
         vocabulary = self.spoken_by(pod)
         return vocabulary.pods.booked_need(pod) if vocabulary else PodNeed(())
 
-    def write_choice(self, pod: Pod, need: PodNeed, choice: Choice, moment: int) -> dict[str, str]:
+    def write_choice(
+        self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None
+    ) -> dict[str, str]:
         """Return the annotations that a Binding carries for a choice, the empty text for outdated ones.
 
         moment  nanoseconds since the epoch
+        node    the node that was chosen
 
         An annotation of these that is already on the pending pod and that the choice does not set is outdated: it comes
         from a template made of another pod, or from a forger.
         """
         fresh = choice_annotations(need, choice, timestamp_ns=moment)
         if need.wants_cards and (vocabulary := self.spoken_by(pod)) is not None:
-            fresh |= vocabulary.choices.write(pod, need, choice, moment)
+            fresh |= vocabulary.choices.write(pod, need, choice, moment, node)
         outdated = {name: "" for name in self.annotations if pod.annotations.get(name) and name not in fresh}
         return outdated | fresh
 

@@ -27,6 +27,8 @@ MILLICORES_OF_A_SLICE = 100
 
 
 class MadeUpPods:
+    metadata: frozenset[str] = frozenset()
+
     def speaks(self, pod: Pod) -> bool:
         containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
         return any(_slices(container) for container in containers)
@@ -49,7 +51,7 @@ class MadeUpPods:
 class MadeUpChoices:
     annotations = frozenset({CARD})
 
-    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int) -> Mapping[str, str]:
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
         return {CARD: ",".join(str(int(card)) for each in choice.containers for card in each.cards)}
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:

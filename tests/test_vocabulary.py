@@ -67,12 +67,12 @@ class TestChoices:
     def test_both_the_shared_and_the_own_annotations_are_written(self) -> None:
         asking = pod(slices(3))
         choice = chosen(asking, node({CARDS: "0.1"}))
-        written = BOTH.write_choice(asking, BOTH.need(asking, NO_OPTIONS), choice, 17)
+        written = BOTH.write_choice(asking, BOTH.need(asking, NO_OPTIONS), choice, 17, None)
         assert written == {"gas-ts": "17", "gas-container-cards": "card0", CARD: "0"}
 
     def test_an_outdated_annotation_of_either_is_overwritten(self) -> None:
         asking = pod(ONE_I915, annotations={CARD: "7", "gas-container-tiles": "card0:gt0", "mine": "stays"})
-        written = BOTH.write_choice(asking, BOTH.need(asking, NO_OPTIONS), chosen(asking, node()), 17)
+        written = BOTH.write_choice(asking, BOTH.need(asking, NO_OPTIONS), chosen(asking, node()), 17, None)
         assert written == {"gas-ts": "17", "gas-container-cards": "card0", CARD: "", "gas-container-tiles": ""}
 
     def test_every_outdated_annotation_of_a_decision_or_receipt_is_emptied(self) -> None:
@@ -88,7 +88,7 @@ class TestChoices:
         }
         asking = pod(ONE_I915, annotations=old)
         need = DEFAULT.need(asking, NO_OPTIONS)
-        written = DEFAULT.write_choice(asking, need, chosen(asking, node()), 17)
+        written = DEFAULT.write_choice(asking, need, chosen(asking, node()), 17, None)
         assert written == {
             "gas-ts": "17",
             "gas-container-cards": "card0",
@@ -103,7 +103,7 @@ class TestChoices:
 
     def test_a_pod_without_cards_gets_no_annotations(self) -> None:
         plain = pod(container())
-        assert BOTH.write_choice(plain, BOTH.need(plain, NO_OPTIONS), Choice(()), 17) == {}
+        assert BOTH.write_choice(plain, BOTH.need(plain, NO_OPTIONS), Choice(()), 17, None) == {}
 
     def test_what_we_wrote_is_read_before_what_the_old_system_wrote(self) -> None:
         def cards_of(annotations: Mapping[str, str]) -> list[Card]:

@@ -169,7 +169,7 @@ class Decider:
         if isinstance(choice, Refusal):
             raise CannotBind(f"node {args.node} no longer has room for pod {args.key}: {choice}", choice)
         moment = self._next_moment(args.node, now)
-        annotations = self._vocabularies.write_choice(pod, need, choice, moment)
+        annotations = self._vocabularies.write_choice(pod, need, choice, moment, self.nodes.facts(args.node))
         if need.wants_cards:
             self._last_moment[args.node] = moment
             self.ledger.reserve(args.pod_uid, args.key, args.node, footprint(need, choice))

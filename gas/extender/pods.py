@@ -20,6 +20,8 @@ from gas.vocabulary import BadNeed, NodeFacts, Vocabularies, Vocabulary
 
 logger = logging.getLogger(__name__)
 
+_DESCHEDULING = {DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US}
+
 MOST_SHARED_NEEDS = 4096
 """Pods of one template share one need object, for as many templates as this."""
 
@@ -247,17 +249,14 @@ class Pods:
             self._observer.cards_freed(booking.node)
 
     def _cut_down(self, pod: Pod) -> Pod:
-        labels = pod.metadata.labels or {}
-        kept = self._vocabularies.annotations
+        kept = self._vocabularies.metadata | _DESCHEDULING
         return Pod(
             metadata=ObjectMeta(
                 name=pod.metadata.name,
                 namespace=pod.metadata.namespace,
                 uid=pod.metadata.uid,
-                labels={DESCHEDULE_POD_LABEL: labels[DESCHEDULE_POD_LABEL]} if DESCHEDULE_POD_LABEL in labels else None,
-                annotations={
-                    name: text for name, text in pod.annotations.items() if name in kept or name == DESCHEDULED_BY_US
-                },
+                labels={name: text for name, text in (pod.metadata.labels or {}).items() if name in kept} or None,
+                annotations={name: text for name, text in pod.annotations.items() if name in kept},
             ),
             spec=PodSpec(node_name=pod.node_name),
         )

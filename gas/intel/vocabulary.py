@@ -30,6 +30,8 @@ _MONITORING = names.PREFIX + "monitoring"
 class IntelPods:
     """Pods that request a resource under ``gpu.intel.com/``."""
 
+    metadata: frozenset[str] = frozenset()
+
     def speaks(self, pod: Pod) -> bool:
         for containers in (pod.spec.containers, pod.spec.init_containers):
             for container in containers or ():
@@ -51,7 +53,7 @@ class IntelChoices:
 
     annotations: frozenset[str] = frozenset()
 
-    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int) -> Mapping[str, str]:
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
         return {}
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
