@@ -11,25 +11,23 @@ from pathlib import PurePosixPath
 from gas.card_facts import Scan
 from gas.cluster.connection import ApiServer
 from gas.plugin.cluster_side import ClusterSide
+from gas.plugin.devices.allocation import (
+    Allocation,
+    Cdi,
+    Presentation,
+    card_allocation,
+    gpus_of,
+    monitoring_allocation,
+)
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.cdi_file import cdi_text, write_cdi_file
-from gas.plugin.devices.container_answer import (
-    Cdi,
-    ContainerAnswer,
-    Presentation,
-    container_answer,
-    gpus_of,
-    monitoring_answer,
-)
-from gas.plugin.devices.device_ids import DeviceId
+from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest, short_name
 from gas.plugin.devices.device_lists import device_lists, monitored, monitoring_resources
-from gas.plugin.devices.requests import AllocateRequest, PreferredRequest, short_name
-from gas.plugin.discovery.fake_tree import fake_tree_warning
-from gas.plugin.discovery.rescan import Scanner
-from gas.plugin.discovery.sysfs import DRIVERS, read_gpus
+from gas.plugin.discovery.scanner import Scanner
+from gas.plugin.discovery.sysfs import DRIVERS, fake_tree_warning, read_gpus
 from gas.plugin.environment import Environment
-from gas.plugin.files.kept_file import KeptFile
 from gas.plugin.flags import Flags, WriteNode
+from gas.plugin.kept_file import KeptFile
 from gas.plugin.kubelet.device_server import Allocate, DeviceServer, Outcome, Prefer
 from gas.plugin.kubelet.plugin_socket import SocketIdentity
 from gas.plugin.kubelet.pod_resources import PodResources
@@ -37,7 +35,6 @@ from gas.plugin.kubelet.registration import Registration, State
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import feature_text, remove_feature_file, write_feature_file
 from gas.plugin.readiness import Readiness
-from gas.vocabularies import DEFAULT
 from gas.vocabulary import DeviceOptions, Vocabularies
 
 logger = logging.getLogger(__name__)
@@ -58,10 +55,9 @@ class Plugin:
         flags: Flags,
         environment: Environment,
         metrics: Metrics,
-        vocabularies: Vocabularies = DEFAULT,
     ) -> None:
         self._flags = flags
-        self._vocabularies = vocabularies
+        self._vocabularies = vocabularies = Vocabularies(flags.vocabularies)
         self._options = DeviceOptions(
             shared_dev_num=flags.shared_dev_num, pci_grouping_level=environment.pci_grouping_level
         )
@@ -129,7 +125,7 @@ class Plugin:
                     self.cluster.start(tasks)
                     await self.cluster.catch_up()
                 if self._cdi_file is not None:
-                    await self._cdi_file.tried(CDI_FILE_WITHIN)
+                    await self._cdi_file.first_check(CDI_FILE_WITHIN)
                 # Registrations end before the rest, so that calls for the pod in the middle are still served.
                 async with asyncio.TaskGroup() as serving:
                     for registration in self.registrations.values():
@@ -190,12 +186,12 @@ class Plugin:
     async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
         return preferred_ids(self._flags.allocation_policy, request)
 
-    def _plain_answer(self, request: AllocateRequest) -> ContainerAnswer:
-        return container_answer(request.resource, gpus_of(request.ids, self.scanner.scan.gpus), self._presentation)
+    def _plain_answer(self, request: AllocateRequest) -> Allocation:
+        return card_allocation(request.resource, gpus_of(request.ids, self.scanner.scan.gpus), self._presentation)
 
-    def _monitoring_answer(self, request: AllocateRequest) -> ContainerAnswer:
+    def _monitoring_answer(self, request: AllocateRequest) -> Allocation:
         gpus = monitored(self.scanner.scan.gpus, self._vocabularies, self._flags.monitoring).get(request.resource, ())
-        return monitoring_answer(gpus, self._presentation)
+        return monitoring_allocation(gpus, self._presentation)
 
     def _count_reply(self, resource: str, method: str, outcome: Outcome, seconds: float) -> None:
         self._metrics.answers.labels(resource, method, outcome.value).inc()

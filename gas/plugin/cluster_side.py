@@ -17,7 +17,7 @@ from gas.cluster.events import Events, Involved
 from gas.cluster.objects import patch_node_status, patch_pod_annotations
 from gas.cluster.watch import Watch
 from gas.objects import Node, NodePod
-from gas.plugin.devices.container_answer import Presentation
+from gas.plugin.devices.allocation import Presentation
 from gas.plugin.flags import Flags, WriteNode
 from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.matching.allocator import Allocator

@@ -1,4 +1,4 @@
-"""Work that may never come back, such as reading from a card or a disk in trouble, in a thread of its own.
+"""Run work that may never end, such as reading from a failing card or disk, in a thread of its own.
 
 asyncio's own pool of threads would keep the program from ending until the work is done.
 """
@@ -11,30 +11,30 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
-async def in_a_daemon_thread(work: Callable[[], _Answer], *, name: str) -> _Answer:
-    """The answer of ``work``, or what it raises. The thread does not keep the program from ending.
+async def in_a_daemon_thread(work: Callable[[], _Result], *, name: str) -> _Result:
+    """Return the result of ``work``, or raise its error. The thread does not keep the program from ending.
 
-    When the waiting is cancelled the work goes on, and nobody learns how it ended.
+    If the waiting is cancelled, the work goes on and its result is dropped.
     """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[_Answer] = loop.create_future()
+    result: asyncio.Future[_Result] = loop.create_future()
 
-    def settle(set_answer: Callable[[], None]) -> None:
-        if not answer.cancelled():
-            set_answer()
+    def settle(set_result: Callable[[], None]) -> None:
+        if not result.cancelled():
+            set_result()
 
     def run() -> None:
         try:
-            set_answer = partial(answer.set_result, work())
-        except Exception as error:  # noqa: BLE001 - handed on to whoever waits
-            set_answer = partial(answer.set_exception, error)
+            set_result = partial(result.set_result, work())
+        except Exception as error:  # noqa: BLE001 - raised again where the result is awaited
+            set_result = partial(result.set_exception, error)
         try:
-            loop.call_soon_threadsafe(settle, set_answer)
+            loop.call_soon_threadsafe(settle, set_result)
         except RuntimeError:
             return  # the loop is closed: the program has ended meanwhile
 
     threading.Thread(target=run, name=name, daemon=True).start()
-    return await answer
+    return await result

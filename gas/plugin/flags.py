@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import DaemonFlags, UsageError, flag, read_flags, switch
+from gas.plugin.devices.allocation import ByPath, Cdi
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.cdi_file import DEFAULT_PATH as CDI_FILE
-from gas.plugin.devices.container_answer import ByPath, Cdi
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.pci_ids import parse_pci_ids
 from gas.plugin.environment import VARIABLES

@@ -1,22 +1,22 @@
-"""Whether kubelet can give away every card that this node has, and why not."""
+"""Readiness: whether kubelet can allocate every card of this node, and if not, why."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gas.plugin.discovery.rescan import Scanner
+from gas.plugin.discovery.scanner import Scanner
 from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.registration import Registration, State
 
 
 class Readiness:
-    """Asked from outside: a DaemonSet goes on to its next node when this plugin is ready.
+    """The plugin's state for ``/readyz``. A DaemonSet continues with its next node when this plugin is ready.
 
-    Ready is a plugin that has looked at its cards once, with kubelet watching every resource of which there is, or
-    was, a card. A node without cards is ready: there is nothing to hand out. The cluster's API has no say, as cards
-    are given out without it.
+    The plugin is ready once it has scanned its cards and kubelet watches every resource that has, or had, a card. A
+    node without cards is ready, since there is nothing to allocate. The cluster's API does not matter, since cards are
+    allocated without it.
 
-    stopping  set when the program was told to end
+    stopping  set when the program is to stop
     """
 
     def __init__(self, scanner: Scanner, resources: Mapping[DeviceServer, Registration]) -> None:
@@ -25,13 +25,13 @@ class Readiness:
         self._resources = resources
 
     def why_not(self) -> str | None:
-        """A sentence while it is not ready, else None."""
+        """Return why the plugin is not ready, as a sentence; None if it is."""
         if self.stopping:
             return "the plugin is stopping"
         if self._scanner.stuck is not None:
             return self._scanner.stuck
         if not self._scanner.finished:
-            return "the cards of this node have not been looked at yet"
+            return "the cards of this node have not been scanned yet"
         missing = self._missing()
         return "; ".join(missing) if missing else None
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gas.objects import NodePod
-from gas.plugin.devices.device_ids import NO_IDS, Ids
-from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.match import Match, Preference

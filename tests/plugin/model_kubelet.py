@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from gas.objects import NodePod
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
-from gas.plugin.devices.device_ids import DeviceId, Ids
-from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
+from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
 from gas.plugin.matching.match import Match

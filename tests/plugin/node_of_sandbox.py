@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from gas.cluster.connection import connect
 from gas.cluster.objects import MERGE_PATCH
+from gas.intel.vocabulary import INTEL
 from gas.plugin.assembly import Plugin
 from gas.plugin.environment import Environment
 from gas.plugin.flags import parse_flags
@@ -22,8 +24,7 @@ from gas.sandbox.api.server import ApiServer
 from gas.sandbox.hardware.fake_sysfs import FakeGpu, write_tree
 from gas.sandbox.kubelet.containers import ContainerDevices, Containers, KubeletPace
 from gas.sandbox.kubelet.kubelet import Kubelet
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import Vocabularies
+from gas.vocabulary import Vocabulary
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.scripted_kubelet import eventually
 
@@ -56,18 +57,18 @@ class SandboxNode:
         environment: Environment | None = None,
         watched: bool = True,
         api_url: str | None = None,
-        vocabularies: Vocabularies = DEFAULT,
+        vocabularies: Sequence[Vocabulary] = (INTEL,),
     ) -> AsyncIterator[Plugin]:
         """A plugin while the block runs; ``watched``: it begins when kubelet has all cards in its books.
 
         api_url  of another API server than this node's
         """
         options = [f"--prefix={self.tree}", f"--kubelet-dir={self.kubelet_dir}", f"--node-name={NODE}", *flags]
-        parsed = parse_flags(options, environ={})
+        parsed = replace(parse_flags(options, environ={}), vocabularies=tuple(vocabularies))
         self.metrics = Metrics("1")
         kubeconfig = write_kubeconfig(self.directory / "kubeconfig", api_url or self.server.url, token="plugin")
         api = await connect(str(kubeconfig), explicit=True) if parsed.resource_manager else None
-        plugin = Plugin(api, parsed, environment or Environment(), self.metrics, vocabularies)
+        plugin = Plugin(api, parsed, environment or Environment(), self.metrics)
         task = asyncio.create_task(plugin.run())
         try:
             if watched:

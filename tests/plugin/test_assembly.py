@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gas.cluster.connection import connect
-from gas.plugin.devices.requests import PreferredRequest
+from gas.plugin.devices.device_ids import PreferredRequest
 from gas.plugin.environment import Environment
 from gas.plugin.kubelet.pod_resources import Listing, PodResources
 from gas.plugin.matching.match import Preference
@@ -138,11 +138,11 @@ class TestDevices:
         async with sandbox_node(*FLEX) as node, node.running_plugin("--shared-dev-num=2") as plugin:
             assert node.allocatable().get("i915") == "8"
             remove_gpu(node.tree, FLEX[1])
-            await plugin.scanner.look()
+            await plugin.scanner.scan_once()
             await eventually(lambda: node.allocatable().get("i915") == "6")
             assert node.count("cards", driver="i915", state="unhealthy") == 1
             add_gpu(node.tree, FLEX[1])
-            await plugin.scanner.look()
+            await plugin.scanner.scan_once()
             await eventually(lambda: node.allocatable().get("i915") == "8")
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from gas.daemon.flags import UsageError, help_text
 from gas.intel.vocabulary import INTEL
+from gas.plugin.devices.allocation import ByPath, Cdi
 from gas.plugin.devices.allocation_policy import AllocationPolicy
-from gas.plugin.devices.container_answer import ByPath, Cdi
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.flags import Flags, WriteNode, parse_flags
 

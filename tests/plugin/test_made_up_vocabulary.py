@@ -6,14 +6,13 @@ from typing import Any
 
 from gas.intel.vocabulary import INTEL
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
-from gas.vocabulary import Vocabularies
 from tests.builders import container, pod_json
 from tests.made_up import ASSIGNED, CARDS, MADE_UP, SLICE, VARIABLE
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
 from tests.plugin.pods_for_plugin import decided
 from tests.plugin.scripted_kubelet import eventually
 
-BOTH = Vocabularies([INTEL, MADE_UP])
+BOTH = (INTEL, MADE_UP)
 
 
 def sliced(name: str, cards: str, slices: int) -> dict[str, Any]:

@@ -140,10 +140,10 @@ async def test_what_cannot_be_removed_does_not_keep_uninstall_from_the_rest() ->
         code, _, errors = await ended(*options(node), f"--nfd-file={nfd}", f"--cdi-file={cdi}", "--uninstall")
         assert code == 1
         assert (
-            f"cannot uninstall completely: cannot remove the NFD feature file {nfd}: it is no plain file; NFD goes on"
+            f"cannot uninstall completely: cannot remove the NFD feature file {nfd}: not a plain file; NFD still"
             in errors
         )
-        assert f"cannot uninstall completely: cannot remove the CDI file {cdi}: it is no plain file" in errors
+        assert f"cannot uninstall completely: cannot remove the CDI file {cdi}: not a plain file" in errors
         assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
 
 

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from gas.plugin.devices.device_lists import Device
-from gas.plugin.discovery.rescan import Scanner
+from gas.plugin.discovery.scanner import Scanner
 from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.registration import Registration, State
 from gas.plugin.readiness import Readiness
@@ -72,7 +72,7 @@ def test_an_old_trouble_of_a_resource_that_is_watched_is_not_told() -> None:
 
 def test_not_ready_before_the_cards_were_looked_at() -> None:
     readiness = ready_with(scans=Scans(finished=0))
-    assert readiness.why_not() == "the cards of this node have not been looked at yet"
+    assert readiness.why_not() == "the cards of this node have not been scanned yet"
 
 
 def test_not_ready_while_a_scan_is_stuck() -> None:

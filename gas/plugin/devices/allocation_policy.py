@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 
 from gas.cards import Card
-from gas.plugin.devices.device_ids import DeviceId, Ids
-from gas.plugin.devices.requests import PreferredRequest
+from gas.plugin.devices.device_ids import DeviceId, Ids, PreferredRequest
 
 
 class AllocationPolicy(StrEnum):

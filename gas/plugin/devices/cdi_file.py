@@ -1,8 +1,7 @@
-"""The spec file that tells CDI runtimes what a card of ours consists of."""
+"""The CDI spec file: it describes each card as a CDI device for container runtimes."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,16 +9,16 @@ import msgspec
 
 from gas.card_facts import CardFacts
 from gas.errors import GasError
-from gas.plugin.devices.container_answer import CDI_KIND, Presentation, by_path_mounts, card_nodes
-from gas.plugin.files.plain_file import refuse_what_is_none
+from gas.plugin.devices.allocation import CDI_KIND, Presentation, by_path_mounts, card_nodes
+from gas.plugin.kept_file import remove_file, replace_file
 
 DEFAULT_PATH = Path("/var/run/cdi/gpu.intel.com-card.json")
 CDI_VERSION = "0.5.0"
-"""The oldest in which a device node may have another path on the host."""
+"""The oldest version in which a device node may have another path on the host."""
 
 
 class UnwritableCdiFile(GasError):
-    """The file could not be written. What it held before, if anything, is still there."""
+    """The file could not be written. Its earlier text, if any, is still there."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(
@@ -28,15 +27,15 @@ class UnwritableCdiFile(GasError):
         )
 
 
-class CdiFileStays(GasError):
-    """The file could not be taken away."""
+class UnremovableCdiFile(GasError):
+    """The file could not be removed."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(f"cannot remove the CDI file {path}: {error.strerror}; remove it by hand")
 
 
 def cdi_text(gpus: Iterable[CardFacts], presentation: Presentation) -> str:
-    """The file's content: one CDI device for each card, with the same nodes and mounts as plain answers have."""
+    """Return the text of the file: a CDI device per card, with the nodes and mounts that containers get without CDI."""
     spec = {
         "cdiVersion": CDI_VERSION,
         "kind": CDI_KIND,
@@ -58,7 +57,7 @@ def cdi_text(gpus: Iterable[CardFacts], presentation: Presentation) -> str:
                     ],
                 },
             }
-            # CDI takes no device without edits; such a card is not named in answers either.
+            # CDI rejects a device without edits; allocations do not name such a card either.
             for gpu in sorted(gpus, key=lambda gpu: gpu.card)
             if gpu.device_nodes
         ],
@@ -67,30 +66,20 @@ def cdi_text(gpus: Iterable[CardFacts], presentation: Presentation) -> str:
 
 
 def write_cdi_file(path: Path, text: str) -> None:
-    """Put the text in the place of the file, whole or not at all. Raises UnwritableCdiFile.
+    """Replace the file with one of this text, as a whole or not at all. Raises UnwritableCdiFile.
 
-    Runtimes read only files that end in .json or .yaml, so an unfinished one beside it is never read.
+    Runtimes read only files that end in .json or .yaml, so they ignore the unfinished one beside it.
     """
-    unfinished = path.with_name(f".{path.name}.new")
     try:
-        refuse_what_is_none(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with unfinished.open("w", encoding="ascii") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        replace_file(path, text, unfinished=path.with_name(f".{path.name}.new"))
     except OSError as error:
         raise UnwritableCdiFile(path, error) from error
 
 
 def remove_cdi_file(path: Path) -> None:
-    """Take the file away; that it is not there is no fault. Raises CdiFileStays."""
+    """Remove the file if it exists. Raises UnremovableCdiFile."""
     try:
-        refuse_what_is_none(path)
-        path.unlink(missing_ok=True)
+        remove_file(path)
     except OSError as error:
-        raise CdiFileStays(path, error) from error
+        raise UnremovableCdiFile(path, error) from error

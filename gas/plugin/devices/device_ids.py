@@ -1,9 +1,10 @@
-"""Kubelet's ids of devices: ``card0-3`` is the fourth place of card0."""
+"""Kubelet's device ids, such as ``card0-3`` for the fourth slot of card0, and its calls about them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ _DEVICE_ID = re.compile(r"card(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,8})", re.ASCII
 
 
 class MalformedDeviceId(GasError):
-    """The text is no id of ours. Attribute ``text`` is what was found."""
+    """The text is not a device id. Attribute ``text`` is what was found."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"expected a device id such as card0-0, found {text[:80]!r}")
@@ -25,9 +26,9 @@ class MalformedDeviceId(GasError):
 
 
 class DeviceId(NamedTuple):
-    """One of the places of a card that containers can be given. They sort by card, in natural order, then by slot.
+    """One slot of a card, which a container can get. Ids sort by card, in natural order, then by slot.
 
-    slot  from 0 to ``--shared-dev-num`` - 1
+    slot  counted from 0
     """
 
     card: Card
@@ -35,7 +36,7 @@ class DeviceId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> DeviceId:
-        """``"card10-2"`` -> ``DeviceId(Card(10), 2)``. Raises MalformedDeviceId."""
+        """Parse ``"card10-2"`` as ``DeviceId(Card(10), 2)``. Raises MalformedDeviceId."""
         if (match := _DEVICE_ID.fullmatch(text)) is None:
             raise MalformedDeviceId(text)
         return cls(Card(match[1]), int(match[2]))
@@ -49,7 +50,7 @@ NO_IDS: Ids = frozenset()
 
 
 def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
-    """The ids among these texts that are ours, in the order given; others (monitoring's ``all``) are left out."""
+    """Return the texts that are device ids of cards, in their order; others, such as ``all``, are left out."""
     return tuple(id_ for text in texts if (id_ := _known_id(text)) is not None)
 
 
@@ -57,3 +58,56 @@ def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
 def _known_id(text: str) -> DeviceId | None:
     match = _DEVICE_ID.fullmatch(text)
     return None if match is None else DeviceId(Card(match[1]), int(match[2]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateRequest:
+    """Allocate: kubelet has chosen these ids for one container.
+
+    resource  full name: ``gpu.intel.com/i915``
+    ids       the ids of cards; empty for a monitoring resource
+    """
+
+    resource: str
+    ids: Ids
+
+    @property
+    def size(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreferredRequest:
+    """GetPreferredAllocation: kubelet asks which ids one container should get.
+
+    resource      full name: ``gpu.intel.com/i915``
+    offered       the ids to choose from, each once, in kubelet's order
+    must_include  ids that the container gets in any case: those that the pod's init containers had
+    size          how many ids the container gets, including ``must_include``
+    available     the ids to choose from, as a set
+    """
+
+    resource: str
+    offered: tuple[DeviceId, ...]
+    must_include: Ids
+    size: int
+    available: Ids = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "available", frozenset(self.offered))
+
+    def can_lead_to(self, call: AllocateRequest) -> bool:
+        """Return whether this call can be the Allocate that follows the question."""
+        return (
+            self.resource == call.resource
+            and self.size == call.size
+            and self.must_include <= call.ids <= self.available
+        )
+
+
+Call = PreferredRequest | AllocateRequest
+
+
+def short_name(resource: str) -> str:
+    """Return a resource's name as metrics and logs state it: ``i915`` for ``gpu.intel.com/i915``."""
+    return resource.rpartition("/")[2]

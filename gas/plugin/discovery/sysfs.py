@@ -1,8 +1,8 @@
-"""What GPUs this node has, read from sysfs and ``/dev/dri``. Source: contract P1.1 to P1.9.
+"""Read the GPUs of this node from sysfs and ``/dev/dri``. Source: contract P1.1 to P1.9.
 
-One card that cannot be read costs nobody else anything. A fault in what decides whether and as what a card is given
-out (vendor, model, driver, virtual functions) leaves that card out; one in what only describes it (NUMA node, tiles,
-memory, links) leaves that description out, and says so in `CardFacts.unread`.
+A card that cannot be read does not affect other cards. If its identity cannot be read (vendor, model, driver, virtual
+functions), the card is left out. If only its description cannot be read (NUMA node, tiles, memory, links), those fields
+are left out and named in `CardFacts.unread`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ _TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)
 _MEI_NODE = re.compile(r"mei[0-9]+", re.ASCII)
 
 
+FAKE_TREE_MARKER = "gas-fake-gpus"
+"""Name of the file at the root of a generated tree."""
+
+
+def fake_tree_warning(root: Path) -> str | None:
+    """Return a warning if ``root`` is a generated tree, whose devices are not GPUs; else None."""
+    if not is_there(root / FAKE_TREE_MARKER):
+        return None
+    return f"THE GPUS OF THIS NODE ARE FAKE: {root} is a generated tree, for demonstrations and tests only"
+
+
 def read_gpus(
     root: Path,
     *,
@@ -37,20 +48,20 @@ def read_gpus(
     memory_override: int | None = None,
     memory_reserved: int = 0,
 ) -> Scan:
-    """Look at the whole node once. Never raises for anything that is in the tree.
+    """Scan the whole node once. Never raises, whatever the tree contains.
 
-    root             before ``/sys`` and ``/dev``; no answer carries it
-    allow_ids        PCI device ids in the form of `parse_pci_id`: only these cards; empty: all
-    deny_ids         not these cards
+    root             the directory of ``/sys`` and ``/dev``; it does not appear in the result
+    allow_ids        PCI device ids in the form of `parse_pci_id`: only these cards; if empty, all
+    deny_ids         PCI device ids of cards to leave out
     memory_override  bytes of a card whose memory cannot be read
-    memory_reserved  bytes of a card taken off what sysfs says, never off the override
+    memory_reserved  bytes subtracted from what sysfs states for a card, but not from the override
     """
     try:
         names = entries(root / "sys/class/drm", "/sys/class/drm")
     except UnreadableFile as error:
         return Scan(problems=(str(error),))
     if names is None:
-        return Scan(problems=("/sys/class/drm is missing: the kernel has no graphics driver loaded",))
+        return Scan(problems=("/sys/class/drm is missing: the kernel has loaded no graphics driver",))
     problems: list[str] = []
     by_path = _by_path_names(root, problems)
     gpus: list[CardFacts] = []
@@ -60,7 +71,7 @@ def read_gpus(
         try:
             gpu = reader.read(allow_ids, deny_ids, by_path, memory_override, memory_reserved)
         except UnreadableFile as error:
-            reader.tell(f"{error}; the card is left out")
+            reader.report(f"{error}; the card is left out")
             broken.add(card)
             continue
         if gpu is not None:
@@ -69,7 +80,7 @@ def read_gpus(
 
 
 def _cards(names: Iterable[str]) -> Iterable[Card]:
-    """The names that are cards': among them stand connectors, render nodes and files."""
+    """Yield the names of cards; the others belong to connectors, render nodes and files."""
     for name in names:
         try:
             yield Card.parse(name)
@@ -81,12 +92,12 @@ def _by_path_names(root: Path, problems: list[str]) -> tuple[str, ...]:
     try:
         return entries(root / "dev/dri/by-path", "/dev/dri/by-path") or ()
     except UnreadableFile as error:
-        problems.append(f"{error}; no card has links there")
+        problems.append(f"{error}; no card gets links there")
         return ()
 
 
 class _CardReader:
-    """Reads one card; what it cannot read but can do without is told in ``problems``."""
+    """Reads one card. Fields that it cannot read but can do without are reported in ``problems``."""
 
     def __init__(self, root: Path, card: Card, problems: list[str]) -> None:
         self._root = root
@@ -96,8 +107,8 @@ class _CardReader:
         self._problems = problems
         self._unread: set[str] = set()
 
-    def tell(self, sentence: str, *unread: str) -> None:
-        """A problem, and the fields of `CardFacts` that are not known because of it."""
+    def report(self, sentence: str, *unread: str) -> None:
+        """Report a problem, and the fields of `CardFacts` that are unknown because of it."""
         self._problems.append(f"{self._card}: {sentence}")
         self._unread.update(unread)
 
@@ -109,7 +120,7 @@ class _CardReader:
         memory_override: int | None,
         memory_reserved: int,
     ) -> CardFacts | None:
-        """The card, or None when it is none of ours. Raises UnreadableFile when that cannot be told."""
+        """Return the card; None if the plugin does not handle it. Raises UnreadableFile if that is unclear."""
         if not self._is_intel():
             return None
         device_id = self._device_id()
@@ -144,7 +155,7 @@ class _CardReader:
         if vendor is None:
             if self._device.is_symlink() and not is_there(self._device):
                 raise UnreadableFile("device is a dangling link")
-            return False  # no PCI device: a virtual display or the firmware's frame buffer
+            return False  # not a PCI device: a virtual display or the firmware's frame buffer
         if (pci_id := parse_pci_id(vendor)) is None:
             raise UnreadableFile(f"device/vendor: expected a PCI id such as {_INTEL}, found {quoted(vendor)}")
         return pci_id == _INTEL
@@ -160,14 +171,14 @@ class _CardReader:
     def _driver(self) -> str | None:
         """Return the card's driver; None if it is not one of `DRIVERS`."""
         if (target := link_target(self._device / "driver")) is None:
-            raise UnreadableFile("device/driver is no link: the card has no driver")
+            raise UnreadableFile("device/driver is not a link: the card has no driver")
         if (driver := PurePosixPath(target).name) in DRIVERS:
             return driver
-        self.tell(f"expected driver {' or '.join(DRIVERS)}, found {quoted(driver)}; the card is left out")
+        self.report(f"expected driver {' or '.join(DRIVERS)}, found {quoted(driver)}; the card is left out")
         return None
 
     def _is_left_to_the_host(self) -> bool:
-        """A physical function whose virtual functions are the cards."""
+        """Return whether this is a physical function, whose virtual functions are the cards."""
         return (read_number(self._device / "sriov_numvfs", "device/sriov_numvfs") or 0) > 0
 
     def _device_nodes(self) -> tuple[str, ...]:
@@ -177,33 +188,35 @@ class _CardReader:
         wanted = [name for name in names if _CONTROL_NODE.fullmatch(name) is None]
         found = tuple(name for name in wanted if is_there(self._root / "dev/dri" / name))
         if not found:
-            self.tell(
+            self.report(
                 f"none of its device nodes is under /dev/dri ({listed(wanted) or 'it has none'}); it is unhealthy"
             )
         return found
 
     def _tiles(self, in_device: tuple[str, ...]) -> int:
-        """i915 shows them in the card, xe in the device. The memory of a card is that of its tiles."""
+        """Count the tiles: i915 lists them in the card's directory, xe in the device's."""
         in_card = self._names(self._directory / "gt", "gt", "tiles", "memory")
         count = sum(_TILE_OF_CARD.fullmatch(name) is not None for name in in_card)
         count += sum(_TILE_OF_DEVICE.fullmatch(name) is not None for name in in_device)
         return count or 1
 
     def _memory(self, tiles: int, override: int | None, reserved: int) -> int | None:
-        """Bytes of the whole card; sysfs has them per tile."""
+        """Return the bytes of the whole card; sysfs states the bytes of a tile."""
         try:
             per_tile = read_number(self._directory / "lmem_total_bytes", "lmem_total_bytes")
             if per_tile is not None and not 0 <= per_tile * tiles <= MOST_MEMORY:
                 raise UnreadableFile(f"lmem_total_bytes: expected the bytes of a tile, found {per_tile}")
         except UnreadableFile as error:
-            instead = "is not known" if override is None else f"counts as {override} bytes"
-            self.tell(f"{error}; unless it was read before its memory {instead}", "memory")
+            instead = "is unknown" if override is None else f"counts as {override} bytes"
+            self.report(f"{error}; unless it was read before, the memory {instead}", "memory")
             return override
         if per_tile is None:
             return override
         memory = per_tile * tiles - reserved
         if memory < 0:
-            self.tell(f"{reserved} bytes are reserved of the {per_tile * tiles} it has; its memory cannot be asked for")
+            self.report(
+                f"{reserved} bytes are reserved of the {per_tile * tiles} it has; pods cannot request its memory"
+            )
         return memory if memory > 0 else None
 
     def _numa_node(self) -> int | None:
@@ -212,7 +225,7 @@ class _CardReader:
             if number is not None and number >= _MOST_NUMA_NODES:
                 raise UnreadableFile(f"device/numa_node: expected less than {_MOST_NUMA_NODES}, found {number}")
         except UnreadableFile as error:
-            self.tell(f"{error}; unless it was read before it counts as a card of no NUMA node", "numa_node")
+            self.report(f"{error}; unless it was read before, the card has no NUMA node", "numa_node")
             return None
         return number if number is not None and number >= 0 else None
 
@@ -222,11 +235,11 @@ class _CardReader:
         for name in (*reversed(target.parts), device.name):
             if _PCI_ADDRESS.fullmatch(name) is not None:
                 return name
-        self.tell("neither the link to it nor its link device names a PCI address; it has no links in by-path")
+        self.report("neither the link to it nor its link device names a PCI address; it gets no links in by-path")
         return ""
 
     def _by_path(self, address: str, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those that lead somewhere: a runtime mounts what they point to, and starts no container without it."""
+        """Return the card's links that resolve: a runtime mounts what they point to, or fails the container."""
         if not address:
             return ()
         directory = self._root / "dev/dri/by-path"
@@ -243,8 +256,11 @@ class _CardReader:
         return ()
 
     def _mei(self, in_device: tuple[str, ...]) -> tuple[str, ...]:
-        """As sysfs has them. Their nodes are not looked for: a plugin that runs in a pod sees of ``/dev`` no more than
-        ``dri``, and the kernel makes the node together with what sysfs shows."""
+        """Return the names of the management engine's device nodes, as sysfs has them.
+
+        The nodes themselves are not checked: a plugin that runs in a pod sees only ``/dev/dri``, and the kernel creates
+        the nodes together with their entries in sysfs.
+        """
         return tuple(
             name
             for engine in in_device
@@ -254,9 +270,9 @@ class _CardReader:
         )
 
     def _names(self, path: Path, place: str, *unread: str) -> tuple[str, ...]:
-        """The entries of a directory that a card need not have; ``unread``: what is not known without them."""
+        """Return the entries of an optional directory; ``unread`` are the fields that are unknown without them."""
         try:
             return entries(path, place) or ()
         except UnreadableFile as error:
-            self.tell(str(error), *unread)
+            self.report(str(error), *unread)
             return ()

@@ -1,4 +1,4 @@
-"""Single files and directories of sysfs, which may be missing, unreadable, empty, binary or absurd."""
+"""Read single files and directories of sysfs, which may be missing, unreadable, empty, binary or invalid."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from gas.errors import GasError
 from gas.quoted import quoted
 
 _LONGEST = 4096
-"""Bytes: a page, the most that a file of sysfs can hold."""
+"""Bytes: a page, the largest size of a file in sysfs."""
 
 
 class UnreadableFile(GasError):
-    """The file is there, but does not say what it should: one sentence about it, without the name of the card."""
+    """The file exists but has no valid content. The message does not name the card."""
 
 
 def read_text(path: Path, place: str) -> str | None:
-    """The text of a file without the blanks around it; None when there is no such file.
+    """Return the text of a file without surrounding whitespace; None if the file does not exist.
 
-    place  what the file is called in the error, ``"device/vendor"``
+    place  the name of the file in the error, ``"device/vendor"``
 
-    Never waits: a pipe in the place of a file reads as an empty one. Raises UnreadableFile.
+    Never blocks: a pipe in place of a file reads as an empty file. Raises UnreadableFile.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -44,7 +44,7 @@ def read_text(path: Path, place: str) -> str | None:
 
 
 def read_number(path: Path, place: str) -> int | None:
-    """A whole number of up to 19 digits; None when there is no such file. Raises UnreadableFile for anything else."""
+    """Return a whole number of up to 19 digits; None if the file does not exist. Raises UnreadableFile."""
     if (text := read_text(path, place)) is None:
         return None
     digits = text.removeprefix("-")
@@ -54,9 +54,9 @@ def read_number(path: Path, place: str) -> int | None:
 
 
 def entries(path: Path, place: str) -> tuple[str, ...] | None:
-    """The names in a directory, sorted; None when there is no such directory. Raises UnreadableFile.
+    """Return the names in a directory, sorted; None if the directory does not exist. Raises UnreadableFile.
 
-    Only names of plain letters, as the kernel gives them: others could neither be logged nor told to kubelet.
+    Only printable ASCII names, as the kernel creates them: others could neither be logged nor passed to kubelet.
     """
     try:
         names = [entry.name for entry in path.iterdir()]
@@ -70,7 +70,7 @@ def entries(path: Path, place: str) -> tuple[str, ...] | None:
 
 
 def is_there(path: Path) -> bool:
-    """Whether something can be reached under this path; links are followed."""
+    """Return whether the path exists; links are followed."""
     try:
         path.stat()
     except OSError:
@@ -79,7 +79,7 @@ def is_there(path: Path) -> bool:
 
 
 def link_target(path: Path) -> str | None:
-    """Where a symbolic link points to, as written in it; None when this is no link."""
+    """Return the target of a symbolic link as it is stored; None if the path is not a link."""
     try:
         return str(path.readlink())
     except OSError:

@@ -14,10 +14,9 @@ import grpc
 from grpc import aio
 
 from gas.errors import GasError
-from gas.plugin.devices.container_answer import ContainerAnswer
-from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId, known_ids
+from gas.plugin.devices.allocation import Allocation
+from gas.plugin.devices.device_ids import ALL_CARDS, AllocateRequest, DeviceId, PreferredRequest, known_ids
 from gas.plugin.devices.device_lists import Device
-from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
 from gas.plugin.kubelet.plugin_socket import PluginSocket
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
@@ -48,7 +47,7 @@ class Outcome(StrEnum):
 
 
 Prefer = Callable[[PreferredRequest], Awaitable[Sequence[DeviceId]]]
-Allocate = Callable[[AllocateRequest], ContainerAnswer]
+Allocate = Callable[[AllocateRequest], Allocation]
 OnReply = Callable[[str, Outcome, float], None]
 """Called after each call with the method's name, its outcome and its duration in seconds."""
 
@@ -307,7 +306,7 @@ def _device_message(device: Device) -> api.Device:
     )
 
 
-def _allocate_message(answer: ContainerAnswer) -> api.ContainerAllocateResponse:
+def _allocate_message(answer: Allocation) -> api.ContainerAllocateResponse:
     return api.ContainerAllocateResponse(
         envs=answer.env,
         mounts=[

@@ -1,4 +1,4 @@
-"""The unix socket of one resource in kubelet's directory, and how to tell it from another one of the same name."""
+"""The unix socket of one resource in kubelet's directory, distinguished from others of the same name."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _TOO_LONG = f"its directory's path is too long for unix sockets ({LONGEST_PATH} 
 
 
 class CannotListen(GasError):
-    """The socket could not be made."""
+    """The socket could not be created."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot listen at {path}: {reason}")
 
 
 class SocketIdentity(NamedTuple):
-    """Which file it is that lies at a path. File systems use numbers of inodes again at once, hence the time."""
+    """Identifies one file at a path. File systems reuse inode numbers at once, hence the time."""
 
     device: int
     inode: int
@@ -37,7 +37,7 @@ class SocketIdentity(NamedTuple):
 
 
 def socket_identity(path: Path) -> SocketIdentity | None:
-    """What lies at this path now; None when nothing does."""
+    """Return the identity of the file at this path; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -46,7 +46,7 @@ def socket_identity(path: Path) -> SocketIdentity | None:
 
 
 async def is_served(path: Path) -> bool:
-    """Whether somebody listens at this path. A process that was killed leaves its socket behind."""
+    """Return whether a process listens at this path. A killed process leaves its socket behind."""
     try:
         async with asyncio.timeout(1.0):
             _, writer = await asyncio.open_unix_connection(path)
@@ -73,15 +73,15 @@ class PluginSocket:
 
     @classmethod
     async def listen(cls, server: aio.Server, path: Path) -> Self:
-        """Start the server at this path, in the place of whatever lies there. Raises CannotListen.
+        """Start the server at this path, replacing any file there. Raises CannotListen.
 
-        It is bound under another name in the same directory and then moved: when a gRPC server ends it removes
-        what lies at the path that it was bound to, which may by then be the socket of its successor.
+        It is bound under another name in the same directory and then renamed: when a gRPC server ends, it removes the
+        file at the path that it was bound to, which may by then be the socket of its successor.
         """
         bound = path.with_name(f".{secrets.token_hex(4)}")
         refusal = _bind(server, bound)
-        # Even when there is nothing to serve: gRPC's Python crashes, when its debug log is on, with a server that goes
-        # away without ever having been started and stopped.
+        # Started even if it cannot serve: with its debug log on, gRPC crashes when a server is deleted that was never
+        # started and stopped.
         await server.start()
         try:
             if refusal is not None:
@@ -89,7 +89,7 @@ class PluginSocket:
             await _remove_leftover_endpoints(path)
             bound.rename(path)
             if (identity := socket_identity(path)) is None:
-                raise CannotListen(path, "the socket was removed as soon as it was there")
+                raise CannotListen(path, "the socket was removed right after it was created")
         except OSError as error:
             await server.stop(None)
             raise CannotListen(path, error.strerror or str(error)) from error
@@ -151,11 +151,11 @@ async def _remove_leftover_endpoints(path: Path) -> None:
 
 
 def _bind(server: aio.Server, path: Path) -> str | None:
-    """Let the server listen at this path once it starts. The reason why it cannot, if so."""
+    """Let the server listen at this path once it starts. Return why it cannot; None if it can."""
     if len(os.fsencode(path)) > LONGEST_PATH:
         return _TOO_LONG
     if not path.parent.is_dir():
-        return f"{path.parent} is no directory; is it where kubelet has its plugins?"
+        return f"{path.parent} is not a directory; does kubelet have its plugins elsewhere?"
     try:
         server.add_insecure_port(f"unix:{path}")
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Keeps one resource registered with kubelet, through restarts of either."""
+"""Keep one resource registered with kubelet, through restarts of either."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ KUBELET_SOCKET = "kubelet.sock"
 
 
 class NotRegistered(GasError):
-    """Kubelet did not take the registration."""
+    """Kubelet did not accept the registration."""
 
-    def __init__(self, resource_name: str, socket: Path, error: aio.AioRpcError) -> None:
-        # Kubelet's answer to a plugin it does not want is UNKNOWN, with its reason as details.
-        answer = "does not answer" if error.code() is grpc.StatusCode.UNAVAILABLE else "answers"
+    def __init__(self, resource: str, socket: Path, error: aio.AioRpcError) -> None:
+        # Kubelet refuses a plugin with UNKNOWN, and its reason as details.
+        verb = "does not reply to" if error.code() is grpc.StatusCode.UNAVAILABLE else "refuses"
         super().__init__(
-            f"kubelet at {socket} {answer} when {resource_name} is registered: {error.code().name}: {error.details()}"
+            f"kubelet at {socket} {verb} the registration of {resource}: {error.code().name}: {error.details()}"
         )
 
 
 class State(StrEnum):
-    """Where a registration stands."""
+    """The state of a registration."""
 
-    NO_CARDS = "no-cards"  # none so far, so there is no resource
-    NO_KUBELET = "no-kubelet"  # it is not there, or does not take the registration
-    REGISTERED = "registered"  # kubelet knows the resource and has not asked for its devices yet
-    WATCHED = "watched"  # all is well
+    NO_CARDS = "no-cards"  # there was no card so far, so there is no resource
+    NO_KUBELET = "no-kubelet"  # it is absent, or does not accept the registration
+    REGISTERED = "registered"  # kubelet knows the resource, but does not watch its devices yet
+    WATCHED = "watched"  # kubelet watches the devices
     STANDING_BACK = "standing-back"  # another plugin serves the resource on this node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Seconds.
+    """Intervals and limits in seconds.
 
-    look      between two looks at the sockets while kubelet watches
-    seek      the same while it does not: after its start kubelet takes its pods up within a second, and refuses for
+    look      between two checks of the sockets while kubelet watches
+    seek      the same while it does not: after its start kubelet admits its pods within a second, and refuses for
               good those whose devices it cannot find then
-    register  for kubelet's answer; within it kubelet connects to us, for which it allows itself 10
+    register  for kubelet's reply; within it kubelet connects to the plugin, for which it allows itself 10
     watch     until kubelet has asked for the devices
-    count     between two questions what kubelet's books say
-    recount   from an answer that lacks devices to the next question
-    settle    from the end of an old watch to the next registration: kubelet notices the end after our new
-              registration otherwise, and drops that instead
-    other     between two looks whether the other plugin still serves; it is gone after three in a row
+    count     between two checks of the devices that kubelet counts
+    recount   from a check that lacks devices to the next
+    settle    from the end of an old watch to the next registration: otherwise kubelet notices the end after the new
+              registration, and drops that instead
+    other     between two checks whether the other plugin still serves; it is gone after three in a row that fail
     retry     the longest pause between two registrations
     """
 
@@ -76,23 +76,23 @@ class Times:
 
 
 class Registration:
-    """Registers one resource, and again whenever something is wrong.
+    """Registers one resource, and registers it again whenever something is wrong.
 
         no-cards --first device--> no-kubelet --Register--> registered --ListAndWatch--> watched
                                        ^                        |                           |
                                        '----- something is wrong: close everything ---------'
 
-    Wrong is: kubelet.sock is another one (kubelet restarted, and removed our socket); our socket is gone; kubelet
-    does not watch, or not any more; kubelet's books lack devices of ours (when the watch of an older plugin ends
-    kubelet drops all devices of the resource, whoever serves them now). The old watch always ends before
-    the next registration. Another socket in the place of ours is that of a newer plugin: then we stand back
-    until nobody serves there.
+    Something is wrong if kubelet.sock is another one (kubelet restarted, and removed the plugin's socket), the plugin's
+    socket is gone, kubelet does not watch or stops watching, or kubelet does not count all devices (when the watch of
+    an older plugin ends, kubelet drops all devices of the resource, whichever plugin serves them now). The old watch
+    always ends before the next registration. Another socket in place of the plugin's is that of a newer plugin: then
+    this one stands back until no process serves there.
 
-    server       what is registered; opened and closed from here
-    directory    kubelet's, normally /var/lib/kubelet/device-plugins
-    allocatable  resource -> the ids that kubelet counts as healthy, or None when it does not say
-    on_kubelet   called, before it is registered with, with the identity of the kubelet that is there
-    on_state     called after `state` has become another one
+    server       serves the resource; opened and closed here
+    directory    kubelet's directory, normally /var/lib/kubelet/device-plugins
+    allocatable  returns the ids that kubelet counts as healthy, by resource; None if kubelet does not reply
+    on_kubelet   called before each registration, with the identity of kubelet's socket
+    on_state     called after `state` has changed
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class Registration:
     ) -> None:
         self.state = State.NO_CARDS
         self.registrations = 0
-        """How many times kubelet took a registration."""
+        """How many registrations kubelet accepted."""
         self.trouble: str | None = None
-        """The sentence why kubelet does not have the resource now, once there was a try."""
+        """Why kubelet does not have the resource now, as a sentence; None before the first attempt."""
         self.server = server
         self._kubelet = directory / KUBELET_SOCKET
         self._path = directory / f"{server.resource.replace('/', '-')}.sock"
@@ -120,7 +120,7 @@ class Registration:
         self._backoff = Backoff(self._times.settle, self._times.retry)
 
     async def run(self) -> None:
-        """Until cancelled; then the server is closed."""
+        """Keep the resource registered until cancelled; then close the server."""
         try:
             while self.server.devices is None:
                 await self.server.news()
@@ -149,16 +149,16 @@ class Registration:
         if socket.is_replaced():
             await self.server.close()
             await self._stand_back()
-            return f"the other plugin of {self.server.resource} has ended"
+            return f"the other plugin of {self.server.resource} has stopped"
         return wrong
 
     async def _sockets_change(self, kubelet: SocketIdentity, socket: PluginSocket) -> str:
         while True:
             if socket_identity(self._kubelet) != kubelet:
                 self._backoff.reset()
-                return f"{self._kubelet} is another one: kubelet has restarted or ended"
+                return f"{self._kubelet} was replaced or removed: kubelet has restarted or stopped"
             if not socket.is_there():
-                return f"{socket.path} is gone, or another plugin's"
+                return f"{socket.path} was removed, or replaced by another plugin"
             await asyncio.sleep(self._times.look if self.state is State.WATCHED else self._times.seek)
 
     async def _registration_ends(self, socket: PluginSocket) -> str:
@@ -171,7 +171,7 @@ class Registration:
                 await asyncio.sleep(self._backoff.wait())
         self._enter(State.REGISTERED)
         self.registrations += 1
-        return await _first(self._watch_ends(), self._books_lack_devices())
+        return await _first(self._watch_ends(), self._devices_are_missing())
 
     async def _register(self, socket: PluginSocket) -> None:
         request = api.RegisterRequest(
@@ -205,8 +205,8 @@ class Registration:
             self._backoff.reset()
         return f"kubelet has stopped watching the devices of {self.server.resource}"
 
-    async def _books_lack_devices(self) -> str:
-        """Kubelet's books follow what it is told with a delay, so one difference alone says nothing."""
+    async def _devices_are_missing(self) -> str:
+        """Return a sentence once kubelet counts too few devices twice in a row: it follows changes with a delay."""
         lacking_before: frozenset[str] = frozenset()
         while True:
             await asyncio.sleep(self._times.recount if lacking_before else self._times.count)
@@ -216,12 +216,12 @@ class Registration:
                 lacking = self.server.healthy_ids - counted.get(self.server.resource, frozenset())
             if still := lacking & lacking_before:
                 some = ", ".join(sorted(still)[:3])
-                return f"kubelet's books lack {len(still)} device(s) of {self.server.resource}, such as {some}"
+                return f"kubelet does not count {len(still)} device(s) of {self.server.resource}, such as {some}"
             lacking_before = lacking
 
     async def _stand_back(self) -> None:
         self._enter(State.STANDING_BACK)
-        self._report(f"another plugin serves {self.server.resource} on this node; waiting for its end")
+        self._report(f"another plugin serves {self.server.resource} on this node; waiting until it stops")
         unanswered = 0
         while unanswered < 3:
             await asyncio.sleep(self._times.other)
@@ -229,7 +229,7 @@ class Registration:
 
     async def _kubelet_there(self) -> SocketIdentity:
         while (kubelet := socket_identity(self._kubelet)) is None:
-            self._report(f"there is no {self._kubelet}: kubelet has not started, or has its plugins elsewhere")
+            self._report(f"{self._kubelet} does not exist: kubelet has not started, or has its plugins elsewhere")
             await asyncio.sleep(self._times.seek)
         return kubelet
 
@@ -245,7 +245,7 @@ class Registration:
 
 
 async def _first(*waiting: Coroutine[None, None, str]) -> str:
-    """The sentence of the first one that ends; the others are cancelled. What it raised is raised."""
+    """Return the result of the first coroutine that ends, or raise its error; the others are cancelled."""
     tasks = [asyncio.ensure_future(each) for each in waiting]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gas.card_facts import CardFacts
 from gas.daemon.logs import VERBOSE
+from gas.plugin.devices.allocation import Allocation, Presentation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
-from gas.plugin.devices.container_answer import ContainerAnswer, Presentation, container_answer, gpus_of
-from gas.plugin.devices.device_ids import DeviceId
-from gas.plugin.devices.requests import AllocateRequest, PreferredRequest, short_name
+from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest, short_name
 from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments
 from gas.plugin.matching.match import Confidence, Match, why_other_cards
 from gas.plugin.matching.matcher import Matcher
@@ -73,7 +72,7 @@ class Allocator:
             logger.debug("preferred devices for a container", extra=fields)
         return ids
 
-    def allocate(self, request: AllocateRequest) -> ContainerAnswer:
+    def allocate(self, request: AllocateRequest) -> Allocation:
         """Return what a container gets with these ids, including its vocabulary's variables. Raises NoSuchCards."""
         self.last_call = self._clock()
         match = self._matcher.allocate(request, now=self.last_call)
@@ -84,7 +83,7 @@ class Allocator:
         if (target := match.target) is not None:
             env = self._vocabularies.environment(target.pod.raw, target.demand.container, gpus)
         self._environments.add(request.resource, IssuedEnvironment(request.ids, gpus, env, at=self.last_call))
-        return container_answer(request.resource, gpus, self._presentation, env=env)
+        return card_allocation(request.resource, gpus, self._presentation, env=env)
 
     def _report(self, request: AllocateRequest, match: Match) -> None:
         """Count and log what a container got."""

@@ -9,8 +9,7 @@ from enum import StrEnum
 from gas.cards import Card
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
-from gas.plugin.devices.device_ids import DeviceId, Ids
-from gas.plugin.devices.requests import PreferredRequest
+from gas.plugin.devices.device_ids import DeviceId, Ids, PreferredRequest
 from gas.plugin.matching.gpu_pods import Demand, GpuPod
 
 

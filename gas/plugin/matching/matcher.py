@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from gas.cards import Card
 from gas.plugin.devices.allocation_policy import ids_for_cards, spared_ids
-from gas.plugin.devices.device_ids import NO_IDS, Ids
-from gas.plugin.devices.requests import AllocateRequest, Call, PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Call, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPods
 from gas.plugin.matching.match import Confidence, Match, Preference, Target

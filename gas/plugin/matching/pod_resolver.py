@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gas.plugin.devices.requests import PreferredRequest
+from gas.plugin.devices.device_ids import PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing, PodResources
 from gas.plugin.matching.match import Match, Preference
 from gas.plugin.matching.matcher import NOT_LISTED, Matcher

@@ -17,8 +17,7 @@ from collections import Counter
 
 from gas.cards import Card
 from gas.placement.need import Role
-from gas.plugin.devices.device_ids import NO_IDS, Ids
-from gas.plugin.devices.requests import Call, PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, Call, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import Demand, GpuPod
 from gas.plugin.matching.match import Confidence

@@ -1,21 +1,28 @@
-"""Keep the node's labels, annotations and resources in line with its cards, whoever changes them."""
+"""Keep the node's labels, annotations and resources in line with its cards, whoever changes them.
+
+A vocabulary recognises what it writes by its exact name, so labels of other programs under the same prefix stay. An
+annotation of such a name is removed even if another program wrote it: an outdated one would be wrong.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
+from gas.amounts import MalformedQuantity, parse_quantity
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import Forbidden
 from gas.cluster.objects import get_node, patch_node_status
 from gas.errors import GasError
-from gas.objects import Node
-from gas.plugin.node.node_description import MergePatch, node_patch
+from gas.objects import Node, NodeStatus, Quantity
 from gas.vocabulary import NodeDescription, Vocabularies
 
 logger = logging.getLogger(__name__)
+
+MergePatch = Mapping[str, Mapping[str, Mapping[str, str | None]]]
+"""``{"metadata": {"labels": …, "annotations": …}, "status": {"capacity": …, "allocatable": …}}``; None removes."""
 
 PatchNode = Callable[[MergePatch], Awaitable[Node | None]]
 """Patches this node and returns it; None if the node does not exist."""
@@ -126,3 +133,46 @@ async def clear_node(api: ApiServer, name: str, vocabularies: Vocabularies) -> b
     if (patch := node_patch(node, NodeDescription(), vocabularies)) is None:
         return True
     return await patch_node_status(api, name, patch) is not None
+
+
+def node_patch(node: Node, wanted: NodeDescription, vocabularies: Vocabularies) -> MergePatch | None:
+    """Return the changes that make the node match ``wanted``, outdated names removed; None when it matches.
+
+    The patch is for the node's subresource ``status``. There kube-apiserver accepts labels and annotations too, so
+    cards and their amounts change in one write. Kubelet keeps resources that no device plugin has, and derives
+    ``allocatable`` from ``capacity``; both are written, so that the amounts need not wait for kubelet's next update.
+    """
+    metadata = {
+        "labels": _changes(node.labels, wanted.labels, vocabularies.owns_label),
+        "annotations": _changes(node.annotations, wanted.annotations, vocabularies.owns_annotation),
+    }
+    amounts = {name: str(amount) for name, amount in wanted.resources.items()}
+    found = node.status or NodeStatus()
+    status = {
+        "capacity": _changes(_plain(found.capacity), amounts, vocabularies.owns_resource),
+        "allocatable": _changes(_plain(found.allocatable), amounts, vocabularies.owns_resource),
+    }
+    patch = {
+        part: changed
+        for part, fields in (("metadata", metadata), ("status", status))
+        if (changed := {name: changes for name, changes in fields.items() if changes})
+    }
+    return patch or None
+
+
+def _changes(found: Mapping[str, str], wanted: Mapping[str, str], owns: Callable[[str], bool]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {name: value for name, value in wanted.items() if found.get(name) != value}
+    changes.update((name, None) for name in found if owns(name) and name not in wanted)
+    return changes
+
+
+def _plain(resources: Mapping[str, Quantity] | None) -> dict[str, str]:
+    """Return the amounts as plain numbers. Unparsable amounts compare unequal, so they are rewritten."""
+    return {name: _number(quantity) for name, quantity in (resources or {}).items()}
+
+
+def _number(quantity: Quantity) -> str:
+    try:
+        return str(parse_quantity(quantity))
+    except MalformedQuantity:
+        return ""

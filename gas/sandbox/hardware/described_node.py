@@ -17,7 +17,7 @@ from gas.errors import GasError
 from gas.intel import names
 from gas.intel.inventory import read_node
 from gas.objects import Node
-from gas.plugin.node.node_description import node_patch
+from gas.plugin.node.node_writer import node_patch
 from gas.sandbox.api.patches import merge_patched
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, Model, fake_gpus
 from gas.vocabularies import DEFAULT

@@ -13,7 +13,7 @@ import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gas.plugin.discovery.fake_tree import FAKE_TREE_MARKER
+from gas.plugin.discovery.sysfs import FAKE_TREE_MARKER
 
 _NULL = os.makedev(1, 3)
 """The device number of ``/dev/null``, used for every fake character device."""

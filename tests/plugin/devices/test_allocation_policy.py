@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from gas.cards import Card
 from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_for_cards, preferred_ids, spared_ids
-from gas.plugin.devices.device_ids import DeviceId, known_ids
-from gas.plugin.devices.requests import PreferredRequest
+from gas.plugin.devices.device_ids import DeviceId, PreferredRequest, known_ids
 
 
 def asked(offered: str, size: int, must_include: str = "") -> PreferredRequest:

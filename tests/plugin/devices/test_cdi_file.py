@@ -5,8 +5,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from gas.plugin.devices.allocation import Cdi, Presentation, card_allocation
 from gas.plugin.devices.cdi_file import UnwritableCdiFile, cdi_text, remove_cdi_file, write_cdi_file
-from gas.plugin.devices.container_answer import Cdi, Presentation, container_answer
 from tests.plugin.linked_gpus import linked_gpu as gpu
 
 
@@ -34,7 +34,7 @@ def test_the_names_in_answers_are_those_of_the_file() -> None:
     gpus = [gpu(0), gpu(10)]
     spec = json.loads(cdi_text(gpus, Presentation()))
     names = tuple(f"{spec['kind']}={device['name']}" for device in spec["devices"])
-    assert container_answer("i915", gpus, Presentation(cdi=Cdi.NAMES)).cdi == names
+    assert card_allocation("i915", gpus, Presentation(cdi=Cdi.NAMES)).cdi == names
 
 
 def test_the_file_is_replaced_whole_and_its_directory_made(tmp_path: Path) -> None:

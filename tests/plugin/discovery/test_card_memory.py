@@ -6,7 +6,7 @@ import pytest
 
 from gas.card_facts import CardFacts, Scan
 from gas.cards import Card
-from gas.plugin.discovery.card_memory import FORGET_AFTER, CardMemory
+from gas.plugin.discovery.scanner import FORGET_AFTER, CardMemory
 from tests.plugin.gpus import gpu, scan
 
 
@@ -18,62 +18,62 @@ def health(scan: Scan) -> dict[int, bool]:
 def memory() -> CardMemory:
     """Of a node that had cards 0 and 1 at second 0."""
     memory = CardMemory()
-    assert health(memory.take_in(scan(gpu(0), gpu(1)), 0)) == {0: True, 1: True}
+    assert health(memory.update(scan(gpu(0), gpu(1)), 0)) == {0: True, 1: True}
     return memory
 
 
 def test_what_was_found_is_what_there_is() -> None:
     found = scan(gpu(2), gpu(10, healthy=False), problems=("card10: ill",))
-    assert CardMemory().take_in(found, 0) == found
+    assert CardMemory().update(found, 0) == found
 
 
 def test_a_card_that_cannot_be_read_is_unhealthy_as_long_as_it_is_there(memory: CardMemory) -> None:
     broken = scan(gpu(0), problems=("card1: broken",), broken=frozenset({Card(1)}))
     for now in (5, 10 * FORGET_AFTER):
-        seen = memory.take_in(broken, now)
+        seen = memory.update(broken, now)
         assert seen.gpus == (gpu(0), gpu(1, healthy=False))
         assert seen.problems == ("card1: broken",)
-    assert health(memory.take_in(scan(gpu(0), gpu(1)), 11 * FORGET_AFTER)) == {0: True, 1: True}
+    assert health(memory.update(scan(gpu(0), gpu(1)), 11 * FORGET_AFTER)) == {0: True, 1: True}
 
 
 def test_a_card_that_was_never_whole_is_not_made_up() -> None:
-    seen = CardMemory().take_in(scan(gpu(0), broken=frozenset({Card(1)})), 0)
+    seen = CardMemory().update(scan(gpu(0), broken=frozenset({Card(1)})), 0)
     assert health(seen) == {0: True}
 
 
 def test_a_card_that_went_away_is_unhealthy_for_a_while_and_then_forgotten(memory: CardMemory) -> None:
     without = scan(gpu(0))
-    seen = memory.take_in(without, 5)
+    seen = memory.update(without, 5)
     assert seen.gpus == (gpu(0), gpu(1, healthy=False))
-    assert seen.problems == ("card1: it went away; it is unhealthy until it comes back or is forgotten",)
-    assert memory.take_in(without, 10).problems == seen.problems
-    assert health(memory.take_in(without, 4.9 + FORGET_AFTER)) == {0: True, 1: False}
-    assert memory.take_in(without, 5 + FORGET_AFTER) == without
-    assert memory.take_in(without, 6 + FORGET_AFTER) == without
+    assert seen.problems == ("card1: the card is missing; it is unhealthy until it returns or is forgotten",)
+    assert memory.update(without, 10).problems == seen.problems
+    assert health(memory.update(without, 4.9 + FORGET_AFTER)) == {0: True, 1: False}
+    assert memory.update(without, 5 + FORGET_AFTER) == without
+    assert memory.update(without, 6 + FORGET_AFTER) == without
 
 
 def test_a_card_that_comes_back_is_healthy_and_waited_for_anew(memory: CardMemory) -> None:
-    memory.take_in(scan(gpu(0)), 5)
-    assert health(memory.take_in(scan(gpu(0), gpu(1)), 10)) == {0: True, 1: True}
-    memory.take_in(scan(gpu(0)), 4 + FORGET_AFTER)
-    assert health(memory.take_in(scan(gpu(0)), 6 + FORGET_AFTER)) == {0: True, 1: False}
+    memory.update(scan(gpu(0)), 5)
+    assert health(memory.update(scan(gpu(0), gpu(1)), 10)) == {0: True, 1: True}
+    memory.update(scan(gpu(0)), 4 + FORGET_AFTER)
+    assert health(memory.update(scan(gpu(0)), 6 + FORGET_AFTER)) == {0: True, 1: False}
 
 
 def test_a_broken_card_that_then_goes_away_is_waited_for_from_then_on(memory: CardMemory) -> None:
-    memory.take_in(scan(gpu(0)), 5)
-    memory.take_in(scan(gpu(0), broken=frozenset({Card(1)})), 10)
-    memory.take_in(scan(gpu(0)), 5 + FORGET_AFTER)
-    assert health(memory.take_in(scan(gpu(0)), 10 + FORGET_AFTER)) == {0: True, 1: False}
+    memory.update(scan(gpu(0)), 5)
+    memory.update(scan(gpu(0), broken=frozenset({Card(1)})), 10)
+    memory.update(scan(gpu(0)), 5 + FORGET_AFTER)
+    assert health(memory.update(scan(gpu(0)), 10 + FORGET_AFTER)) == {0: True, 1: False}
 
 
 def test_a_card_that_comes_back_incomplete_is_waited_for_anew(memory: CardMemory) -> None:
-    memory.take_in(scan(gpu(0)), 5)
-    memory.take_in(scan(gpu(0), gpu(1, device_nodes=("card1",))), 10)
-    assert health(memory.take_in(scan(gpu(0)), 6 + FORGET_AFTER)) == {0: True, 1: False}
+    memory.update(scan(gpu(0)), 5)
+    memory.update(scan(gpu(0), gpu(1, device_nodes=("card1",))), 10)
+    assert health(memory.update(scan(gpu(0)), 6 + FORGET_AFTER)) == {0: True, 1: False}
 
 
 def test_all_cards_gone_at_once_are_not_forgotten_at_once(memory: CardMemory) -> None:
-    assert health(memory.take_in(scan(), 5)) == {0: False, 1: False}
+    assert health(memory.update(scan(), 5)) == {0: False, 1: False}
 
 
 @pytest.mark.parametrize("broken", [frozenset(), frozenset({Card(1)})], ids=["old-name-gone", "old-name-broken"])
@@ -81,13 +81,13 @@ def test_a_card_that_comes_back_under_another_number_is_not_there_twice(
     memory: CardMemory, broken: frozenset[Card]
 ) -> None:
     renumbered = gpu(2, pci_address=gpu(1).pci_address)
-    assert memory.take_in(scan(gpu(0), renumbered, broken=broken), 5).gpus == (gpu(0), renumbered)
+    assert memory.update(scan(gpu(0), renumbered, broken=broken), 5).gpus == (gpu(0), renumbered)
 
 
 def test_cards_without_address_are_not_taken_for_one_another() -> None:
     memory = CardMemory()
-    memory.take_in(scan(gpu(0, pci_address=""), gpu(1, pci_address="")), 0)
-    assert health(memory.take_in(scan(gpu(0, pci_address="")), 5)) == {0: True, 1: False}
+    memory.update(scan(gpu(0, pci_address=""), gpu(1, pci_address="")), 0)
+    assert health(memory.update(scan(gpu(0, pci_address="")), 5)) == {0: True, 1: False}
 
 
 @pytest.mark.parametrize(
@@ -124,20 +124,20 @@ def test_cards_without_address_are_not_taken_for_one_another() -> None:
     ],
 )
 def test_a_card_that_changed(memory: CardMemory, changes: dict[str, Any], expected: CardFacts) -> None:
-    assert memory.take_in(scan(gpu(0), gpu(1, **changes)), 5).gpus == (gpu(0), expected)
-    assert health(memory.take_in(scan(gpu(0), gpu(1)), 10)) == {0: True, 1: True}
+    assert memory.update(scan(gpu(0), gpu(1, **changes)), 5).gpus == (gpu(0), expected)
+    assert health(memory.update(scan(gpu(0), gpu(1)), 10)) == {0: True, 1: True}
 
 
 def test_a_lost_device_node_is_told(memory: CardMemory) -> None:
-    seen = memory.take_in(scan(gpu(0), gpu(1, device_nodes=("card1",))), 5)
-    assert seen.problems == ("card1: it lost '/dev/dri/renderD129'; it is unhealthy",)
+    seen = memory.update(scan(gpu(0), gpu(1, device_nodes=("card1",))), 5)
+    assert seen.problems == ("card1: the card lost '/dev/dri/renderD129'; it is unhealthy",)
 
 
 def test_what_was_never_read_counts_as_the_scan_says_until_it_is(memory: CardMemory) -> None:
     unread = gpu(2, tiles=1, memory=4, unread=frozenset({"tiles", "memory"}))
     for now in (5, 10):
-        assert memory.take_in(scan(gpu(0), gpu(1), unread), now).gpus[2] == gpu(2, tiles=1, memory=4)
+        assert memory.update(scan(gpu(0), gpu(1), unread), now).gpus[2] == gpu(2, tiles=1, memory=4)
     whole = gpu(2, tiles=2, memory=8)
-    assert memory.take_in(scan(gpu(0), gpu(1), whole), 15).gpus[2] == whole
+    assert memory.update(scan(gpu(0), gpu(1), whole), 15).gpus[2] == whole
     for now in (20, 25):
-        assert memory.take_in(scan(gpu(0), gpu(1), unread), now).gpus[2] == whole
+        assert memory.update(scan(gpu(0), gpu(1), unread), now).gpus[2] == whole

@@ -150,7 +150,7 @@ class TestWhatIsACard:
     def test_no_driver_is_left_out_and_told(self, tmp_path: Path, one: FakeGpu) -> None:
         (device_directory(tmp_path, one) / "driver").unlink()
         scan = read_gpus(tmp_path)
-        assert scan.problems == ("card0: device/driver is no link: the card has no driver; the card is left out",)
+        assert scan.problems == ("card0: device/driver is not a link: the card has no driver; the card is left out",)
         assert scan.broken == {Card(0)}
 
 
@@ -267,7 +267,7 @@ class TestPciAddress:
         scan = read_gpus(tmp_path)
         assert [(gpu.pci_address, gpu.pci_path, gpu.by_path) for gpu in scan.gpus] == [("", (), ())]
         assert scan.problems == (
-            "card0: neither the link to it nor its link device names a PCI address; it has no links in by-path",
+            "card0: neither the link to it nor its link device names a PCI address; it gets no links in by-path",
         )
 
     def test_a_wide_domain(self, tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ class TestMemory:
         (card_directory(tmp_path, one) / "lmem_total_bytes").write_text("1000\n")
         scan = read_gpus(tmp_path, memory_override=7, memory_reserved=1001)
         assert [gpu.memory for gpu in scan.gpus] == [None]
-        assert scan.problems == ("card0: 1001 bytes are reserved of the 1000 it has; its memory cannot be asked for",)
+        assert scan.problems == ("card0: 1001 bytes are reserved of the 1000 it has; pods cannot request its memory",)
 
     @pytest.mark.parametrize("text", ["-1", "1125899906842625", "0x10", "5Gi", "1 2"])
     def test_absurd_memory_counts_as_unreadable(self, tmp_path: Path, one: FakeGpu, text: str) -> None:
@@ -355,7 +355,7 @@ class TestMemory:
         assert scan.gpus[0].memory == 7
         (problem,) = scan.problems
         assert problem.startswith("card0: lmem_total_bytes: expected ")
-        assert problem.endswith("; unless it was read before its memory counts as 7 bytes")
+        assert problem.endswith("; unless it was read before, the memory counts as 7 bytes")
 
 
 class TestNumaNode:
@@ -371,7 +371,7 @@ class TestNumaNode:
         scan = read_gpus(tmp_path)
         assert [(gpu.numa_node, gpu.healthy) for gpu in scan.gpus] == [(None, True)]
         (problem,) = scan.problems
-        assert problem.endswith("; unless it was read before it counts as a card of no NUMA node")
+        assert problem.endswith("; unless it was read before, the card has no NUMA node")
 
 
 DECIDING = ("device/vendor", "device/device", "device/driver")
@@ -436,7 +436,7 @@ class TestBrokenFiles:
             pytest.param(
                 "sys/class/drm",
                 "missing",
-                "/sys/class/drm is missing: the kernel has no graphics driver loaded",
+                "/sys/class/drm is missing: the kernel has loaded no graphics driver",
                 id="no-driver-loaded",
             ),
             pytest.param("sys/class/drm", "empty", "cannot list /sys/class/drm: Not a directory", id="a-file"),
@@ -454,7 +454,7 @@ class TestBrokenFiles:
         assert [(gpu.card, gpu.by_path, gpu.healthy) for gpu in scan.gpus] == [
             (0, (), True), (1, (), True), (2, (), True)
         ]  # fmt: skip
-        assert scan.problems == ("cannot list /dev/dri/by-path: Not a directory; no card has links there",)
+        assert scan.problems == ("cannot list /dev/dri/by-path: Not a directory; no card gets links there",)
 
     def test_names_that_no_kernel_gives_are_passed_over(self, tmp_path: Path, middle: FakeGpu) -> None:
         nodes = tmp_path / "dev/dri"

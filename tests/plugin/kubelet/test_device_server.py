@@ -11,10 +11,9 @@ import grpc
 import pytest
 from grpc import aio
 
-from gas.plugin.devices.container_answer import ContainerAnswer, DeviceNode, Mount, NoSuchCards
-from gas.plugin.devices.device_ids import DeviceId, known_ids
+from gas.plugin.devices.allocation import Allocation, DeviceNode, Mount, NoSuchCards
+from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest, known_ids
 from gas.plugin.devices.device_lists import Device
-from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
 from gas.plugin.kubelet import device_server
 from gas.plugin.kubelet.device_server import BETWEEN_CALLS, DeviceServer, Outcome
 from gas.plugin.kubelet.plugin_socket import is_served
@@ -23,10 +22,10 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStu
 from tests.plugin.scripted_kubelet import PATIENCE, connect, devices_of, eventually, next_of
 
 HEALTHY = (Device(id="card0-0", healthy=True), Device(id="card1-0", healthy=True))
-PLAIN = ContainerAnswer(device_nodes=(DeviceNode("/dev/dri/card0", "/dev/dri/card0"),))
+PLAIN = Allocation(device_nodes=(DeviceNode("/dev/dri/card0", "/dev/dri/card0"),))
 
 
-def plain(request: AllocateRequest) -> ContainerAnswer:
+def plain(request: AllocateRequest) -> Allocation:
     return PLAIN
 
 
@@ -193,9 +192,9 @@ async def test_without_a_preference_kubelet_chooses(
 async def test_a_container_gets_all_that_was_decided(socket_directory: Path) -> None:
     asked: list[AllocateRequest] = []
 
-    def allocate(request: AllocateRequest) -> ContainerAnswer:
+    def allocate(request: AllocateRequest) -> Allocation:
         asked.append(request)
-        return ContainerAnswer(
+        return Allocation(
             env={"ZE_AFFINITY_MASK": "0"},
             device_nodes=(DeviceNode("/tree/dev/dri/card0", "/dev/dri/card0"),),
             mounts=(Mount("/tree/dev/dri/by-path", "/dev/dri/by-path"),),
@@ -218,7 +217,7 @@ async def test_a_container_gets_all_that_was_decided(socket_directory: Path) -> 
 async def test_the_id_of_monitoring_is_no_card(socket_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     asked: list[AllocateRequest] = []
 
-    def allocate(request: AllocateRequest) -> ContainerAnswer:
+    def allocate(request: AllocateRequest) -> Allocation:
         asked.append(request)
         return PLAIN
 
@@ -237,18 +236,18 @@ async def test_every_container_of_a_call_is_answered(socket_directory: Path) -> 
     assert len(answer.container_responses) == 2
 
 
-def _unencodable(request: AllocateRequest) -> ContainerAnswer:
-    return ContainerAnswer(env={"ZE_AFFINITY_MASK": 1})  # type: ignore[dict-item]
+def _unencodable(request: AllocateRequest) -> Allocation:
+    return Allocation(env={"ZE_AFFINITY_MASK": 1})  # type: ignore[dict-item]
 
 
-def _broken(request: AllocateRequest) -> ContainerAnswer:
+def _broken(request: AllocateRequest) -> Allocation:
     raise ZeroDivisionError
 
 
 # contract P3.7
 @pytest.mark.parametrize("allocate", [_broken, _unencodable], ids=["raises", "gives nonsense"])
 async def test_when_the_decision_fails_a_container_gets_what_kubelet_chose(
-    socket_directory: Path, caplog: pytest.LogCaptureFixture, allocate: Callable[[AllocateRequest], ContainerAnswer]
+    socket_directory: Path, caplog: pytest.LogCaptureFixture, allocate: Callable[[AllocateRequest], Allocation]
 ) -> None:
     answered: list[tuple[str, Outcome]] = []
     async with served(
@@ -262,7 +261,7 @@ async def test_when_the_decision_fails_a_container_gets_what_kubelet_chose(
     assert "gets only the devices that kubelet chose" in caplog.text
 
 
-def _no_such_cards(request: AllocateRequest) -> ContainerAnswer:
+def _no_such_cards(request: AllocateRequest) -> Allocation:
     raise NoSuchCards(["card0"])
 
 
@@ -276,7 +275,7 @@ def _no_such_cards(request: AllocateRequest) -> ContainerAnswer:
 async def test_only_when_nothing_can_be_given_there_is_an_error(
     socket_directory: Path,
     caplog: pytest.LogCaptureFixture,
-    fallback: Callable[[AllocateRequest], ContainerAnswer],
+    fallback: Callable[[AllocateRequest], Allocation],
     code: grpc.StatusCode,
     details: str,
 ) -> None:

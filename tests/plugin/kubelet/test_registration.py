@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.devices.container_answer import ContainerAnswer
+from gas.plugin.devices.allocation import Allocation
+from gas.plugin.devices.device_ids import AllocateRequest
 from gas.plugin.devices.device_lists import Device
-from gas.plugin.devices.requests import AllocateRequest
 from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.plugin_socket import SocketIdentity
 from gas.plugin.kubelet.registration import Registration, State, Times
@@ -22,8 +22,8 @@ CARDS = (Device(id="card0-0", healthy=True), Device(id="card1-0", healthy=True))
 QUICK = Times(look=0.01, seek=0.01, watch=5.0, count=3600.0, recount=0.05, settle=0.02, other=0.05, retry=0.1)
 
 
-def nothing(request: AllocateRequest) -> ContainerAnswer:
-    return ContainerAnswer()
+def nothing(request: AllocateRequest) -> Allocation:
+    return Allocation()
 
 
 async def does_not_say() -> Mapping[str, frozenset[str]] | None:
@@ -131,7 +131,7 @@ async def test_kubelet_may_start_after_the_plugin(socket_directory: Path) -> Non
     async with running(plugin(socket_directory, *CARDS)) as registration:
         await eventually(lambda: registration.trouble)
         assert registration.trouble == (
-            f"there is no {socket_directory}/kubelet.sock: kubelet has not started, or has its plugins elsewhere"
+            f"{socket_directory}/kubelet.sock does not exist: kubelet has not started, or has its plugins elsewhere"
         )
         assert registration.state is State.NO_KUBELET
         async with kubelet_in(socket_directory):
@@ -158,7 +158,7 @@ async def test_a_kubelet_that_starts_is_looked_for_more_often_than_one_that_watc
     async with kubelet_in(socket_directory) as kubelet, running(registration):
         await eventually(lambda: is_watched(registration))
         await kubelet.stop()
-        await eventually(lambda: registration.trouble and "does not answer" in registration.trouble)
+        await eventually(lambda: registration.trouble and "does not reply" in registration.trouble)
         await kubelet.start()
         await eventually(lambda: is_watched(registration, times=2))
 
@@ -199,7 +199,7 @@ async def test_while_kubelet_is_away_the_plugin_keeps_trying(socket_directory: P
         await eventually(lambda: registration.trouble)
         assert registration.trouble is not None
         assert registration.trouble.startswith(
-            f"kubelet at {socket_directory}/kubelet.sock does not answer when {I915} is registered: UNAVAILABLE"
+            f"kubelet at {socket_directory}/kubelet.sock does not reply to the registration of {I915}: UNAVAILABLE"
         )
         await kubelet.start()
         await eventually(lambda: is_watched(registration))
@@ -212,7 +212,7 @@ async def test_a_refusal_is_told_once_and_tried_again(socket_directory: Path, ca
         async with running(plugin(socket_directory, *CARDS)) as registration:
             await eventually(lambda: registration.trouble)
             assert registration.trouble == (
-                f"kubelet at {socket_directory}/kubelet.sock answers when {I915} is registered: UNKNOWN: too old"
+                f"kubelet at {socket_directory}/kubelet.sock refuses the registration of {I915}: UNKNOWN: too old"
             )
             await asyncio.sleep(3 * QUICK.retry)
             assert sum("too old" in message for message in caplog.messages) == 1
@@ -261,7 +261,7 @@ async def test_when_kubelets_books_lack_devices_the_plugin_registers_again(
         streams = streams_at_registrations(kubelet, registration)
         async with running(registration):
             await eventually(lambda: len(kubelet.registrations) >= 2)
-            assert f"kubelet's books lack 1 device(s) of {I915}, such as card1-0" in caplog.text
+            assert f"kubelet does not count 1 device(s) of {I915}, such as card1-0" in caplog.text
             assert set(streams) == {0}  # the old watch had ended
 
 
@@ -301,7 +301,7 @@ async def test_a_newer_plugin_takes_over_and_the_older_comes_back_after_its_end(
             await asyncio.sleep(6 * QUICK.other)
             assert older.state is State.STANDING_BACK
             assert is_watched(newer)
-            assert f"another plugin serves {I915} on this node; waiting for its end" in caplog.text
+            assert f"another plugin serves {I915} on this node; waiting until it stops" in caplog.text
             assert [device.ID for device in kubelet.told[I915][-1]] == ["card0-0"]
         await eventually(lambda: is_watched(older, times=2))
         await eventually(lambda: [device.ID for device in kubelet.told[I915][-1]] == ["card0-0", "card1-0"])

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from gas.objects import NodePod
-from gas.plugin.devices.container_answer import ContainerAnswer, NoSuchCards
-from gas.plugin.devices.device_ids import NO_IDS, Ids
-from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
+from gas.plugin.devices.allocation import Allocation, NoSuchCards
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.allocator import Allocator
 from gas.plugin.matching.gpu_pods import GpuPods
@@ -61,7 +60,7 @@ class Node:
         request = PreferredRequest(resource=I915, offered=tuple(sorted(ids)), must_include=NO_IDS, size=1)
         return list(map(str, await self.allocator.prefer(request)))
 
-    def allocate(self, *texts: str) -> ContainerAnswer:
+    def allocate(self, *texts: str) -> Allocation:
         return self.allocator.allocate(AllocateRequest(resource=I915, ids=ids(*texts)))
 
 

@@ -17,7 +17,7 @@ from gas.cards import Card
 from gas.objects import NodePod, PodStatus
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy
-from gas.plugin.devices.requests import short_name
+from gas.plugin.devices.device_ids import short_name
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods, gpu_pod
 from gas.plugin.matching.match import Confidence
 from gas.vocabularies import DEFAULT

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from gas.cards import Card
 from gas.placement.choice import ContainerChoice
-from gas.plugin.devices.device_ids import NO_IDS
-from gas.plugin.devices.requests import PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
 from gas.plugin.matching.match import Confidence

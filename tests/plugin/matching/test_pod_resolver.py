@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from gas.objects import NodePod
-from gas.plugin.devices.device_ids import NO_IDS
-from gas.plugin.devices.requests import PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.device_server import REPLY_WITHIN
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching import pod_resolver

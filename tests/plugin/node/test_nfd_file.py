@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.node.nfd_file import (
-    FeatureFileStays,
+    UnremovableFeatureFile,
     UnwritableFeatureFile,
     feature_text,
     remove_feature_file,
@@ -79,7 +79,7 @@ def test_a_full_disk_keeps_the_old_file(path: Path) -> None:
     with full_disk(), pytest.raises(UnwritableFeatureFile) as error:
         write_feature_file(path, "something longer\n")
     assert str(error.value) == (
-        f"cannot write the NFD feature file {path}: File too large; what NFD read before stays."
+        f"cannot write the NFD feature file {path}: File too large; NFD keeps what it read before."
         f" {path.parent} must be a directory of the node that this program may write to"
     )
     assert path.read_text() == "old\n"
@@ -111,5 +111,5 @@ def test_the_file_goes_when_the_program_ends(path: Path) -> None:
 
 def test_a_file_that_cannot_be_taken_away(path: Path) -> None:
     path.mkdir()
-    with pytest.raises(FeatureFileStays, match="cannot remove the NFD feature file"):
+    with pytest.raises(UnremovableFeatureFile, match="cannot remove the NFD feature file"):
         remove_feature_file(path)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gas.card_facts import CardFacts, Scan
 from gas.intel.inventory import read_node
 from gas.objects import Node
-from gas.plugin.node.node_description import node_patch
+from gas.plugin.node.node_writer import node_patch
 from gas.sandbox.api.patches import merge_patched
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import DeviceOptions, NodeDescription

@@ -16,8 +16,7 @@ from gas.cluster.errors import Forbidden
 from gas.errors import GasError
 from gas.intel.vocabulary import INTEL
 from gas.objects import NodePod
-from gas.plugin.devices.device_ids import NO_IDS
-from gas.plugin.devices.requests import AllocateRequest, PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, PreferredRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
 from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments

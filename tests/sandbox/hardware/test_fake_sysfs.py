@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.discovery.fake_tree import fake_tree_warning
-from gas.plugin.discovery.sysfs import read_gpus
+from gas.plugin.discovery.sysfs import fake_tree_warning, read_gpus
 from gas.sandbox.hardware.fake_sysfs import (
     ARC_A770,
     ARC_B580,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.files.kept_file import KeptFile
+from gas.plugin.kept_file import KeptFile
 from gas.plugin.node.nfd_file import remove_feature_file, write_feature_file
 from tests.plugin.scripted_kubelet import eventually
 
@@ -31,7 +31,7 @@ async def running(kept: KeptFile) -> AsyncIterator[KeptFile]:
 async def keeps(kept: KeptFile, text: str) -> None:
     """Until the file was looked at and says this."""
     kept.want(text)
-    await kept.tried(PATIENCE)
+    await kept.first_check(PATIENCE)
 
 
 async def test_a_wanted_text_is_there_when_it_was_tried(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def test_a_wanted_text_is_there_when_it_was_tried(tmp_path: Path) -> None:
 async def test_who_waits_for_a_try_waits_no_longer_than_told(tmp_path: Path) -> None:
     kept = KeptFile(tmp_path / "file", write_feature_file)
     began = time.monotonic()
-    await kept.tried(0.05)
+    await kept.first_check(0.05)
     assert time.monotonic() - began < PATIENCE
 
 
@@ -92,7 +92,7 @@ async def test_what_is_no_plain_file_keeps_nobody_waiting_and_stays(tmp_path: Pa
     async with running(KeptFile(file, write_feature_file, retry=0.01)) as kept:
         await keeps(kept, "one\n")
         assert kept.trouble is not None
-        assert "it is no plain file" in kept.trouble
+        assert "not a plain file" in kept.trouble
         await kept.end(remove_feature_file)
     assert file.lstat() == before
 
@@ -100,7 +100,7 @@ async def test_what_is_no_plain_file_keeps_nobody_waiting_and_stays(tmp_path: Pa
 async def test_a_disk_that_hangs_stops_nothing_else_and_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gas.plugin.files.kept_file.LAST_LOOK", 0.05)
+    monkeypatch.setattr("gas.plugin.kept_file.LAST_CHECK", 0.05)
     answers = threading.Event()
     file = tmp_path / "file"
 
@@ -111,7 +111,7 @@ async def test_a_disk_that_hangs_stops_nothing_else_and_is_told(
     async with running(KeptFile(file, write, slow=0.01)) as kept:
         kept.want("one\n")
         await eventually(lambda: kept.trouble is not None)
-        assert kept.trouble == f"writing {file} has taken over 0.01 s; its disk does not answer"
+        assert kept.trouble == f"writing {file} has taken over 0.01 s; its disk does not respond"
         answers.set()
         await eventually(lambda: kept.trouble is None)
         assert file.read_text() == "one\n"
@@ -119,7 +119,7 @@ async def test_a_disk_that_hangs_stops_nothing_else_and_is_told(
         kept.want("two\n")
         await eventually(lambda: kept.trouble is not None)
         await kept.end(remove_feature_file)
-        assert caplog.messages[-1] == f"cannot remove {file}: its disk does not answer; remove it by hand"
+        assert caplog.messages[-1] == f"cannot remove {file}: its disk does not respond; remove it by hand"
     answers.set()
 
 

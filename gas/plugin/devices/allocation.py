@@ -1,4 +1,4 @@
-"""What a container is given for its ids: device nodes, mounts, environment, CDI names."""
+"""What a container gets with its ids: device nodes, mounts, environment variables, CDI names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from pathlib import PurePosixPath
 
 from gas.card_facts import CardFacts
 from gas.errors import GasError
-from gas.plugin.devices.device_ids import DeviceId
-from gas.plugin.devices.requests import short_name
+from gas.plugin.devices.device_ids import DeviceId, short_name
 
 CDI_KIND = "gpu.intel.com/card"
-"""Kind of our CDI devices; their names are those of the cards: ``gpu.intel.com/card=card0``."""
+"""The kind of the CDI devices, which are named after the cards: ``gpu.intel.com/card=card0``."""
 
 ROOT = PurePosixPath("/")
 DRI = PurePosixPath("/dev/dri")
@@ -21,35 +20,37 @@ BY_PATH = DRI / "by-path"
 
 
 class NoSuchCards(GasError):
-    """None of the cards is on this node any more, so there is nothing to give."""
+    """None of the cards is on this node any more, so a container can get nothing."""
 
     def __init__(self, cards: Iterable[str]) -> None:
         names = ", ".join(cards)
-        missing = f"this node has none of the cards {names} any more" if names else "kubelet named no device of a card"
-        super().__init__(f"{missing}; nothing can be given")
+        missing = (
+            f"none of the cards {names} is on this node any more" if names else "kubelet named no device of a card"
+        )
+        super().__init__(f"{missing}; nothing can be allocated")
 
 
 class ByPath(StrEnum):
-    """How links in /dev/dri/by-path, which tell programs a card's PCI address, come into the container."""
+    """Which links of /dev/dri/by-path, which show programs a card's PCI address, a container gets."""
 
-    SINGLE = "single"  # those of the container's cards, each by itself; the runtime mounts what they point to
+    SINGLE = "single"  # those of the container's cards, each mounted separately; the runtime mounts what they point to
     NONE = "none"
-    ALL = "all"  # the whole directory: links stay links, but those of all cards are seen
+    ALL = "all"  # the whole directory: links stay links, but those of all cards are visible
 
 
 class Cdi(StrEnum):
-    """How a runtime that knows CDI is told of the cards, beside plain device nodes, which every runtime knows."""
+    """How the cards are named for runtimes with CDI, in addition to device nodes, which every runtime knows."""
 
     NONE = "none"
-    NAMES = "names"  # the field for it in kubelet's API
+    NAMES = "names"  # the field of kubelet's API
     ANNOTATIONS = "annotations"  # for runtimes that read only the older annotation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presentation:
-    """How containers see cards. With CDI its spec file has to be there first (gas.plugin.devices.cdi_file).
+    """How containers see cards. With CDI, the spec file must exist first (`gas.plugin.devices.cdi_file`).
 
-    host_root  what is put before paths of the host, ``/`` outside of tests; paths in the container never have it
+    host_root  the prefix of paths on the host, ``/`` outside of tests; paths in the container never have it
     """
 
     host_root: PurePosixPath = ROOT
@@ -74,11 +75,11 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerAnswer:
-    """Everything that kubelet puts into the container.
+class Allocation:
+    """Everything that kubelet adds to the container.
 
     cdi          full names of CDI devices
-    annotations  for the container runtime; they never show on the pod
+    annotations  for the container runtime; they do not appear on the pod
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -89,9 +90,9 @@ class ContainerAnswer:
 
 
 def gpus_of(ids: Collection[DeviceId], gpus: Iterable[CardFacts]) -> tuple[CardFacts, ...]:
-    """The cards that the ids are places of, each once, in natural order; a card that is gone is left out.
+    """Return the cards of the ids, each once, in natural order; missing cards are left out.
 
-    Raises NoSuchCards when nothing is left.
+    Raises NoSuchCards if none is left.
     """
     wanted = {id_.card for id_ in ids}
     found = tuple(sorted((gpu for gpu in gpus if gpu.card in wanted), key=lambda gpu: gpu.card))
@@ -100,17 +101,17 @@ def gpus_of(ids: Collection[DeviceId], gpus: Iterable[CardFacts]) -> tuple[CardF
     return found
 
 
-def container_answer(
+def card_allocation(
     resource: str, gpus: Collection[CardFacts], presentation: Presentation, *, env: Mapping[str, str] | None = None
-) -> ContainerAnswer:
-    """The answer that gives exactly these cards, in this order.
+) -> Allocation:
+    """Return the allocation of exactly these cards, in this order.
 
-    resource  without prefix; a container that asks for several gets an answer for each, which must not collide
+    resource  full name; a container with several resources gets an allocation for each, and they must not collide
     """
     named = [gpu for gpu in gpus if gpu.device_nodes and presentation.cdi is not Cdi.NONE]
     cdi = tuple(f"{CDI_KIND}={gpu.card}" for gpu in named)
     as_annotation = presentation.cdi is Cdi.ANNOTATIONS
-    return ContainerAnswer(
+    return Allocation(
         env=dict(env or {}),
         device_nodes=card_nodes(gpus, presentation),
         mounts=by_path_mounts(gpus, presentation),
@@ -119,11 +120,11 @@ def container_answer(
     )
 
 
-def monitoring_answer(gpus: Iterable[CardFacts], presentation: Presentation) -> ContainerAnswer:
-    """Access to every healthy card and its management engine; a node that is missing would stop the container."""
+def monitoring_allocation(gpus: Iterable[CardFacts], presentation: Presentation) -> Allocation:
+    """Return access to every healthy card and its management engine. A missing device node would fail the container."""
     healthy = [gpu for gpu in gpus if gpu.healthy]
     engines = dict.fromkeys(name for gpu in healthy for name in gpu.mei)
-    return ContainerAnswer(
+    return Allocation(
         device_nodes=card_nodes(healthy, presentation)
         + tuple(_device_node(PurePosixPath("/dev") / name, presentation) for name in engines),
         mounts=by_path_mounts(healthy, presentation),
@@ -131,12 +132,12 @@ def monitoring_answer(gpus: Iterable[CardFacts], presentation: Presentation) -> 
 
 
 def card_nodes(gpus: Iterable[CardFacts], presentation: Presentation) -> tuple[DeviceNode, ...]:
-    """The device nodes of the cards."""
+    """Return the device nodes of the cards."""
     return tuple(_device_node(DRI / name, presentation) for gpu in gpus for name in gpu.device_nodes)
 
 
 def by_path_mounts(gpus: Iterable[CardFacts], presentation: Presentation) -> tuple[Mount, ...]:
-    """The mounts that tell PCI addresses. A node without such links has nothing to mount."""
+    """Return the mounts of by-path links; none if the node has no such links."""
     links = [BY_PATH / name for gpu in gpus for name in gpu.by_path]
     match presentation.by_path:
         case ByPath.NONE:

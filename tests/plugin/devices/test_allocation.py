@@ -4,16 +4,16 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from gas.plugin.devices.container_answer import (
+from gas.plugin.devices.allocation import (
     ByPath,
     Cdi,
     DeviceNode,
     Mount,
     NoSuchCards,
     Presentation,
-    container_answer,
+    card_allocation,
     gpus_of,
-    monitoring_answer,
+    monitoring_allocation,
 )
 from gas.plugin.devices.device_ids import known_ids
 from tests.plugin.linked_gpus import linked_gpu as gpu
@@ -29,18 +29,18 @@ def test_a_card_that_is_gone_is_left_out() -> None:
 
 
 def test_nothing_left_to_give_is_an_error_that_names_the_cards() -> None:
-    with pytest.raises(NoSuchCards, match="this node has none of the cards card2, card10 any more"):
+    with pytest.raises(NoSuchCards, match="none of the cards card2, card10 is on this node any more"):
         gpus_of(known_ids(["card10-0", "card2-0"]), [gpu(1)])
 
 
 def test_an_error_about_no_card_at_all_is_a_sentence_too() -> None:
-    with pytest.raises(NoSuchCards, match="kubelet named no device of a card; nothing can be given"):
+    with pytest.raises(NoSuchCards, match="kubelet named no device of a card; nothing can be allocated"):
         gpus_of(known_ids(["all"]), [gpu(1)])
 
 
 # contract P1.4, P3.6
 def test_a_container_gets_the_device_nodes_of_its_cards() -> None:
-    answer = container_answer("gpu.intel.com/i915", [gpu(1)], Presentation(), env={"ZE_AFFINITY_MASK": "0"})
+    answer = card_allocation("gpu.intel.com/i915", [gpu(1)], Presentation(), env={"ZE_AFFINITY_MASK": "0"})
     assert answer.device_nodes == (
         DeviceNode("/dev/dri/card1", "/dev/dri/card1"),
         DeviceNode("/dev/dri/renderD129", "/dev/dri/renderD129"),
@@ -53,7 +53,7 @@ def test_a_container_gets_the_device_nodes_of_its_cards() -> None:
 # contract P1.13
 def test_only_paths_of_the_host_have_the_prefix() -> None:
     presentation = Presentation(host_root=PurePosixPath("/tmp/tree"))
-    answer = container_answer("gpu.intel.com/i915", [gpu(0, by_path=("pci-0-card",))], presentation)
+    answer = card_allocation("gpu.intel.com/i915", [gpu(0, by_path=("pci-0-card",))], presentation)
     assert answer.device_nodes[0] == DeviceNode("/tmp/tree/dev/dri/card0", "/dev/dri/card0")
     assert answer.mounts == (Mount("/tmp/tree/dev/dri/by-path/pci-0-card", "/dev/dri/by-path/pci-0-card"),)
 
@@ -71,35 +71,35 @@ LINKS = ["/dev/dri/by-path/pci-0000:00:00.0-card", "/dev/dri/by-path/pci-0000:00
     ],
 )
 def test_by_path(by_path: ByPath, expected: list[str]) -> None:
-    answer = container_answer("gpu.intel.com/i915", [gpu(0)], Presentation(by_path=by_path))
+    answer = card_allocation("gpu.intel.com/i915", [gpu(0)], Presentation(by_path=by_path))
     assert answer.mounts == tuple(Mount(path, path) for path in expected)
 
 
 @pytest.mark.parametrize("by_path", ByPath)
 def test_without_links_nothing_is_mounted(by_path: ByPath) -> None:
-    assert container_answer("gpu.intel.com/i915", [gpu(0, by_path=())], Presentation(by_path=by_path)).mounts == ()
+    assert card_allocation("gpu.intel.com/i915", [gpu(0, by_path=())], Presentation(by_path=by_path)).mounts == ()
 
 
 def test_cdi_names_come_beside_device_nodes() -> None:
-    answer = container_answer("gpu.intel.com/i915", [gpu(0), gpu(3)], Presentation(cdi=Cdi.NAMES))
+    answer = card_allocation("gpu.intel.com/i915", [gpu(0), gpu(3)], Presentation(cdi=Cdi.NAMES))
     assert answer.cdi == ("gpu.intel.com/card=card0", "gpu.intel.com/card=card3")
-    assert answer.device_nodes == container_answer("gpu.intel.com/i915", [gpu(0), gpu(3)], Presentation()).device_nodes
+    assert answer.device_nodes == card_allocation("gpu.intel.com/i915", [gpu(0), gpu(3)], Presentation()).device_nodes
     assert not answer.annotations
 
 
 def test_cdi_annotations_of_two_resources_do_not_collide() -> None:
     presentation = Presentation(cdi=Cdi.ANNOTATIONS)
-    i915 = container_answer("gpu.intel.com/i915", [gpu(0), gpu(3)], presentation)
+    i915 = card_allocation("gpu.intel.com/i915", [gpu(0), gpu(3)], presentation)
     assert i915.annotations == {"cdi.k8s.io/gas-plugin_i915": "gpu.intel.com/card=card0,gpu.intel.com/card=card3"}
     assert not i915.cdi
     assert set(i915.annotations).isdisjoint(
-        container_answer("gpu.intel.com/xe", [gpu(1, "xe")], presentation).annotations
+        card_allocation("gpu.intel.com/xe", [gpu(1, "xe")], presentation).annotations
     )
 
 
 @pytest.mark.parametrize("cdi", [Cdi.NAMES, Cdi.ANNOTATIONS])
 def test_a_card_without_device_nodes_is_no_cdi_device(cdi: Cdi) -> None:
-    answer = container_answer("gpu.intel.com/i915", [gpu(0, device_nodes=())], Presentation(cdi=cdi))
+    answer = card_allocation("gpu.intel.com/i915", [gpu(0, device_nodes=())], Presentation(cdi=cdi))
     assert not answer.cdi
     assert not answer.annotations
 
@@ -107,7 +107,7 @@ def test_a_card_without_device_nodes_is_no_cdi_device(cdi: Cdi) -> None:
 # contract P1.6
 def test_monitoring_sees_all_healthy_cards_and_their_management_engines() -> None:
     gpus = [gpu(0), gpu(1, healthy=False), gpu(2, "xe", mei=("mei0", "mei2"))]
-    answer = monitoring_answer(gpus, Presentation(by_path=ByPath.NONE))
+    answer = monitoring_allocation(gpus, Presentation(by_path=ByPath.NONE))
     assert [node.container_path for node in answer.device_nodes] == [
         "/dev/dri/card0",
         "/dev/dri/renderD128",

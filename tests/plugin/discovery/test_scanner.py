@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gas.card_facts import Scan
-from gas.plugin.discovery.rescan import Scanner
+from gas.plugin.discovery.scanner import Scanner
 from gas.plugin.discovery.sysfs import read_gpus
 from gas.sandbox.hardware.fake_sysfs import (
     FLEX_170,
@@ -41,7 +41,7 @@ async def test_only_changes_are_told_and_the_first_picture_always() -> None:
     told = Told()
     scanner = Scanner(iter(answers).__next__, told)
     for answer in answers:
-        await scanner.look()
+        await scanner.scan_once()
         assert scanner.scan == answer
     assert told.scans == [answers[0], answers[2], answers[4]]
     assert (scanner.finished, scanner.faults, scanner.stuck) == (5, 0, None)
@@ -52,11 +52,11 @@ async def test_a_card_that_disappears_and_comes_back(tmp_path: Path) -> None:
     write_tree(tmp_path, gpus)
     told = Told()
     scanner = Scanner(lambda: read_gpus(tmp_path), told)
-    await scanner.look()
+    await scanner.scan_once()
     remove_gpu(tmp_path, gpus[1])
-    await scanner.look()
+    await scanner.scan_once()
     add_gpu(tmp_path, gpus[1])
-    await scanner.look()
+    await scanner.scan_once()
     assert [[gpu.healthy for gpu in scan.gpus] for scan in told.scans] == [[True, True], [True, False], [True, True]]
     assert told.scans[0] == told.scans[2]
 
@@ -69,11 +69,11 @@ async def test_a_description_that_cannot_be_read_any_more_keeps_tiles_and_memory
     write_tree(tmp_path, gpus)
     told = Told()
     scanner = Scanner(lambda: read_gpus(tmp_path), told)
-    await scanner.look()
+    await scanner.scan_once()
     broken = card_directory(tmp_path, gpus[1]) / where
     broken.rename(broken.with_name("aside"))
     broken.symlink_to("nowhere")
-    await scanner.look()
+    await scanner.scan_once()
     assert told.scans[1].gpus == told.scans[0].gpus
     (problem,) = told.scans[1].problems
     assert problem.startswith(f"card1: {where} is a dangling link")
@@ -99,12 +99,12 @@ async def test_a_scan_that_raises_leaves_the_picture_and_the_next_one_counts(
         return answer
 
     scanner = Scanner(read, Told())
-    await scanner.look()
-    await scanner.look()
+    await scanner.scan_once()
+    await scanner.scan_once()
     assert scanner.scan == scan(gpu(0))
     assert scanner.faults == 1
-    assert "the cards of this node could not be looked at" in caplog.text
-    await scanner.look()
+    assert "the cards of this node could not be scanned" in caplog.text
+    await scanner.scan_once()
     assert scanner.scan == scan(gpu(0), gpu(1))
 
 
@@ -120,11 +120,11 @@ async def test_a_card_that_does_not_answer_stops_neither_the_loop_nor_the_pictur
 
     told = Told()
     scanner = Scanner(read, told, slow=0.01)
-    await scanner.look()
-    looking = asyncio.create_task(scanner.look())
+    await scanner.scan_once()
+    looking = asyncio.create_task(scanner.scan_once())
     await until(lambda: scanner.stuck)
     stuck = scanner.stuck
-    assert stuck == "looking at the cards of this node has taken over 0.01 s; a card does not answer"
+    assert stuck == "scanning the cards of this node has taken over 0.01 s; a card does not respond"
     assert told.scans == [scan(gpu(0))]
     answer.set()
     await looking
@@ -161,5 +161,5 @@ async def test_each_problem_is_logged_once_while_it_lasts(caplog: pytest.LogCapt
     scanner = Scanner(answers.__next__, Told())
     with caplog.at_level(logging.WARNING):
         for _ in range(4):
-            await scanner.look()
+            await scanner.scan_once()
     assert caplog.messages == ["card1: broken", "card1: broken"]

@@ -1,0 +1,173 @@
+"""Scan the node's cards every few seconds, and remember cards that cannot be read for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from gas.card_facts import CardFacts, Scan
+from gas.cards import Card
+from gas.plugin.daemon_thread import in_a_daemon_thread
+from gas.quoted import listed
+
+logger = logging.getLogger(__name__)
+
+INTERVAL = 5.0
+"""Seconds between two scans. Source: contract P1.12."""
+
+SLOW = 10.0
+"""Seconds after which a scan is reported as stuck. The kernel may block a reader forever; nothing can stop that."""
+
+FORGET_AFTER = 60.0
+"""Seconds for which a missing card is remembered: longer than a reset of the card or a reload of its driver takes."""
+
+
+class Scanner:
+    """Keeps the last complete scan of the node's cards. Scans run off the event loop: a failing card may block them.
+
+    read       scans once: `gas.plugin.discovery.sysfs.read_gpus` with its arguments; called in a thread of its own
+    on_change  called on the event loop with the first scan, and with each that differs from the one before
+
+    scan      the last scan; empty before the first
+    finished  how many scans were finished
+    faults    how many scans raised an error, which is a bug and is logged; the scan before stays
+    stuck     while a scan takes longer than ``slow`` seconds: a sentence about it, else None
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Scan],
+        on_change: Callable[[Scan], None],
+        *,
+        memory: CardMemory | None = None,
+        interval: float = INTERVAL,
+        slow: float = SLOW,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.scan = Scan()
+        self.finished = 0
+        self.faults = 0
+        self.stuck: str | None = None
+        self._read = read
+        self._on_change = on_change
+        self._memory = memory or CardMemory()
+        self._interval = interval
+        self._slow = slow
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Scan at each interval until cancelled."""
+        while True:
+            await self.scan_once()
+            await asyncio.sleep(self._interval)
+
+    async def scan_once(self) -> None:
+        """Scan, and report changes."""
+        reading = asyncio.ensure_future(in_a_daemon_thread(self._read, name="sysfs"))
+        try:
+            found = await self._finish(reading)
+        except Exception:
+            self.faults += 1
+            logger.exception("the cards of this node could not be scanned; the last scan stays")
+            return
+        first = self.finished == 0
+        self.finished += 1
+        scan = self._memory.update(found, self._clock())
+        before, self.scan = self.scan, scan
+        for problem in scan.problems:
+            if problem not in before.problems:
+                logger.warning("%s", problem)
+        if first or scan != before:
+            self._on_change(scan)
+
+    async def _finish(self, reading: asyncio.Future[Scan]) -> Scan:
+        """Wait for a scan, and report it while it is stuck. Raises the scan's error."""
+        try:
+            await asyncio.wait((reading,), timeout=self._slow)
+            if not reading.done():
+                self.stuck = f"scanning the cards of this node has taken over {self._slow:g} s; a card does not respond"
+                logger.error("%s", self.stuck)
+            return await reading
+        finally:
+            reading.cancel()
+            self.stuck = None
+
+
+@dataclass(slots=True)
+class _Known:
+    """A card as it was last complete, and when it was first missing (None while it is there)."""
+
+    gpu: CardFacts
+    missing_since: float | None = None
+
+
+class CardMemory:
+    """Derives the node's cards from single scans.
+
+                         .-- readable again, with as many device nodes --.
+                         v                                               |
+        unknown --found--> healthy --broken, missing, lost a device node--> unhealthy
+           ^                                                             |
+           '------ missing for a minute, or back under another number ---'
+
+    A field that a scan could not read of a known card (`CardFacts.unread`) keeps its value, so that one failed read
+    does not cost pods tiles or memory. An unhealthy card keeps its last description, so that its labels and the numbers
+    by which links name it do not change. A broken card stays as long as it is there. Kubelet allocates an unhealthy
+    card to no further pod, and leaves pods that have it alone.
+    """
+
+    def __init__(self, forget_after: float = FORGET_AFTER) -> None:
+        self._forget_after = forget_after
+        self._known: dict[Card, _Known] = {}
+
+    def update(self, scan: Scan, now: float) -> Scan:
+        """Return the node's cards after this scan.
+
+        now  seconds of a monotonic clock
+        """
+        problems = list(scan.problems)
+        gpus: dict[Card, CardFacts] = {}
+        for gpu in scan.gpus:
+            gpus[gpu.card] = self._found(gpu, problems)
+        elsewhere = {gpu.pci_address for gpu in scan.gpus if gpu.pci_address}
+        for card, known in list(self._known.items()):
+            if card in gpus:
+                continue
+            if known.gpu.pci_address in elsewhere or not self._remember(known, now, is_there=card in scan.broken):
+                del self._known[card]
+                continue
+            if known.missing_since is not None:
+                problems.append(f"{card}: the card is missing; it is unhealthy until it returns or is forgotten")
+            gpus[card] = replace(known.gpu, healthy=False)
+        return Scan(
+            gpus=tuple(gpus[card] for card in sorted(gpus)),
+            problems=tuple(problems),
+            broken=scan.broken,
+        )
+
+    def _found(self, gpu: CardFacts, problems: list[str]) -> CardFacts:
+        """Return a card that could be read, with every `CardFacts.unread` field filled in as far as it is known."""
+        known = self._known.get(gpu.card)
+        if known is not None and (known.gpu.pci_address, known.gpu.driver) == (gpu.pci_address, gpu.driver):
+            known.missing_since = None
+            gpu = replace(gpu, **{name: getattr(known.gpu, name) for name in gpu.unread})
+            if len(gpu.device_nodes) < len(known.gpu.device_nodes):
+                lost = sorted(set(known.gpu.device_nodes).difference(gpu.device_nodes))
+                problems.append(
+                    f"{gpu.card}: the card lost {listed([f'/dev/dri/{name}' for name in lost])}; it is unhealthy"
+                )
+                return replace(known.gpu, healthy=False)
+        gpu = replace(gpu, unread=frozenset())
+        self._known[gpu.card] = _Known(gpu)
+        return gpu
+
+    def _remember(self, known: _Known, now: float, *, is_there: bool) -> bool:
+        """Note that a card could not be read. Return whether to remember it."""
+        if is_there:
+            known.missing_since = None
+        elif known.missing_since is None:
+            known.missing_since = now
+        return known.missing_since is None or now - known.missing_since < self._forget_after

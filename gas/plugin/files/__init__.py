@@ -1,1 +1,0 @@
-"""Files that we keep for others to read."""

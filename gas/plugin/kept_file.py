@@ -1,0 +1,207 @@
+"""A file that is kept up to date, even if it cannot be written for a while or another program changes it.
+
+Only plain files are read, replaced or removed, since the directories are shared with other programs. A pipe at the same
+path would block a reader, and a device such as ``/dev/null`` must not be replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from gas.errors import GasError
+from gas.plugin.daemon_thread import in_a_daemon_thread
+
+logger = logging.getLogger(__name__)
+
+RETRY = 10.0
+"""Seconds between two checks of the file."""
+
+SLOW = 10.0
+"""Seconds after which a check is reported as stuck. A failing disk may block a writer without end."""
+
+LAST_CHECK = 1.0
+"""Seconds for removing the file when the program ends."""
+
+
+class KeptFile:
+    """Writes a file whenever its text is not as wanted, and retries while that fails.
+
+    All of it happens in separate threads, so that a failing disk does not make kubelet wait. If two programs keep the
+    same file, the one that started later owns it: its first check writes, whatever is there. The other one, when it
+    ends, leaves a file that it has not written itself.
+
+    write    replaces the file with one of this text, as a whole or not at all; raises GasError
+    trouble  why the file does not have its text, as a sentence; None when it has
+    """
+
+    def __init__(
+        self, path: Path, write: Callable[[Path, str], None], *, retry: float = RETRY, slow: float = SLOW
+    ) -> None:
+        self.trouble: str | None = None
+        self._path = path
+        self._write = write
+        self._retry = retry
+        self._slow = slow
+        self._wanted: str | None = None
+        self._held = False
+        self._check_now = asyncio.Event()
+        self._checked = asyncio.Event()
+        # The following fields belong to the threads, which run one at a time.
+        self._turn = threading.Lock()
+        self._written: FileIdentity | None = None
+        self._ended = False
+
+    def want(self, text: str) -> None:
+        """Set the text that the file should have, and check it now."""
+        self._wanted = text
+        self._check_now.set()
+
+    def hold(self) -> None:
+        """Write nothing until `resume`: another program keeps the file."""
+        self._held = True
+
+    def resume(self) -> None:
+        """Write again, starting now."""
+        self._held = False
+        self._check_now.set()
+
+    async def run(self) -> None:
+        """Keep the file until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._retry):
+                    await self._check_now.wait()
+            self._check_now.clear()
+            if self._wanted is not None and not self._held:
+                await self._keep(self._wanted)
+                self._checked.set()
+
+    async def first_check(self, within: float) -> None:
+        """Wait until the first check has ended, at most so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._checked.wait()
+
+    async def end(self, remove: Callable[[Path], None]) -> None:
+        """Write no more, and remove the file if it is the one that was last written here.
+
+        remove  removes the file; raises GasError, which is logged
+        """
+        self._ended = True
+        try:
+            async with asyncio.timeout(LAST_CHECK):
+                await in_a_daemon_thread(partial(self._remove, remove), name="file")
+        except TimeoutError:
+            logger.error("cannot remove %s: its disk does not respond; remove it by hand", self._path)
+        except GasError as error:
+            logger.error("%s", error)
+
+    async def _keep(self, text: str) -> None:
+        checking = asyncio.ensure_future(in_a_daemon_thread(partial(self._ensure, text), name="file"))
+        try:
+            await asyncio.wait((checking,), timeout=self._slow)
+            if not checking.done():
+                self._report(f"writing {self._path} has taken over {self._slow:g} s; its disk does not respond")
+            if await checking:
+                logger.info("wrote %s", self._path)
+        except GasError as error:
+            self._report(str(error))
+        else:
+            self.trouble = None
+        finally:
+            checking.cancel()
+
+    def _report(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            logger.error("%s", trouble)
+        self.trouble = trouble
+
+    def _ensure(self, text: str) -> bool:
+        """Write the text if the file does not have it, in a thread. Return whether it was written."""
+        with self._turn:
+            if self._ended or (self._written is not None and has_text(self._path, text)):
+                return False
+            self._write(self._path, text)
+            self._written = file_identity(self._path)
+            return True
+
+    def _remove(self, remove: Callable[[Path], None]) -> None:
+        """Remove the file if it was written here, in a thread. Raises what ``remove`` raises."""
+        with self._turn:
+            if self._written is not None and file_identity(self._path) == self._written:
+                remove(self._path)
+
+
+class FileIdentity(NamedTuple):
+    """Identifies one file at a path. File systems reuse inode numbers, hence the time."""
+
+    device: int
+    inode: int
+    written_ns: int
+
+
+def file_identity(path: Path) -> FileIdentity | None:
+    """Return the identity of the file at this path; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return FileIdentity(found.st_dev, found.st_ino, found.st_mtime_ns)
+
+
+def has_text(path: Path, text: str) -> bool:
+    """Return whether a plain file is there with exactly this text."""
+    content = text.encode()
+    try:
+        require_plain_file(path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(descriptor, len(content) + 1) == content
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, text: str, *, unfinished: Path) -> None:
+    """Replace the file with one of this text, as a whole or not at all. Raises OSError.
+
+    unfinished  where the text is written first, in the same file system
+    """
+    require_plain_file(path)
+    try:
+        with unfinished.open("w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def remove_file(path: Path) -> None:
+    """Remove the file if it exists. Raises OSError."""
+    require_plain_file(path)
+    path.unlink(missing_ok=True)
+
+
+def require_plain_file(path: Path) -> None:
+    """Raise OSError if the path exists and is neither a plain file nor a link to one."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
