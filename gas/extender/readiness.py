@@ -48,10 +48,10 @@ class Readiness:
         for kind, watch in self._watches.items():
             if watch.refused is not None:
                 cannot = "can no longer be watched" if watch.synced.is_set() else "cannot be listed"
-                return f"the books are not complete, {kind} {cannot}: {watch.refused}"
+                return f"the ledger is not complete, {kind} {cannot}: {watch.refused}"
             if not watch.synced.is_set():
                 trouble = f"; the last try failed: {watch.trouble}" if watch.trouble else ""
-                return f"the books are not complete yet: the first list of {kind} is still being read{trouble}"
+                return f"the ledger is not complete yet: the first list of {kind} is still being read{trouble}"
         return self._leadership.why_not() if self._leadership is not None else None
 
     def why_not_serving(self) -> str | None:

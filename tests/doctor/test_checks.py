@@ -190,7 +190,7 @@ ORIGINAL = program_pod("original-0", "docker.io/intel/gpu-extender", "/extender"
         ),
         pytest.param({"calls": (call(reply=Reply(error="EOF")),)}, "problem", "does not decide", id="turned-away"),
         pytest.param(
-            {"calls": (call(reply=Reply(error="the books are not complete yet")),)}, "problem", "books", id="no-books"
+            {"calls": (call(reply=Reply(error="the ledger is not complete yet")),)}, "problem", "ledger", id="no-ledger"
         ),
         pytest.param(
             {"calls": (call(reply=None, client=NOT_SEEN, not_asked="x"),)},

@@ -67,12 +67,13 @@ class DrivenDecider(Decider):
         *,
         balanced: str | None = None,
         lists: bool = True,
+        options: Options | None = None,
         patience: float = 0.0,
         write_timeout: float | None = None,
     ) -> None:
         self.reports = Recorder()
         need = NeedOptions(allowlist=lists, denylist=lists)
-        super().__init__(Options(vocabularies=DEFAULT, need=need, balanced=balanced), self.reports)
+        super().__init__(options or Options(vocabularies=DEFAULT, need=need, balanced=balanced), self.reports)
         self.cluster = cluster or Cluster()
         self.bind_pod: BindPod = self.cluster.bind_pod
         self.get_pod: GetPod = self.cluster.get_pod

@@ -33,9 +33,9 @@ def ready_with(*kinds: Kind, leadership: Standing | None = None) -> Readiness:
 def test_a_replica_is_ready_once_both_lists_are_read() -> None:
     nodes, pods = Kind(), Kind()
     readiness = ready_with(nodes, pods)
-    assert readiness.why_not() == "the books are not complete yet: the first list of nodes is still being read"
+    assert readiness.why_not() == "the ledger is not complete yet: the first list of nodes is still being read"
     nodes.synced.set()
-    assert readiness.why_not() == "the books are not complete yet: the first list of pods is still being read"
+    assert readiness.why_not() == "the ledger is not complete yet: the first list of pods is still being read"
     assert not readiness.may_act()
     pods.synced.set()
     assert readiness.why_not() is None
@@ -45,7 +45,7 @@ def test_a_replica_is_ready_once_both_lists_are_read() -> None:
 def test_a_forbidden_list_is_named_with_the_missing_permission() -> None:
     readiness = ready_with(Kind(refused='give its role the verb "list" on resource "nodes"'), Kind())
     assert readiness.why_not() == (
-        'the books are not complete, nodes cannot be listed: give its role the verb "list" on resource "nodes"'
+        'the ledger is not complete, nodes cannot be listed: give its role the verb "list" on resource "nodes"'
     )
 
 
@@ -63,7 +63,7 @@ def test_a_watch_that_is_forbidden_later_ends_readiness() -> None:
     pods.synced.set()
     pods.refused = 'give its role the verb "watch" on resource "pods"'
     assert readiness.why_not() == (
-        'the books are not complete, nodes can no longer be watched: give its role the verb "watch" on resource "pods"'
+        'the ledger is not complete, nodes can no longer be watched: give its role the verb "watch" on resource "pods"'
     )
 
 

@@ -17,7 +17,7 @@ CHECK = "pods"
 MOST = 20
 """Pods with one kind of fault that are reported one by one."""
 
-NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", "the books are not complete")
+NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", "the ledger is not complete")
 """Parts of the scheduler's message about a pod: the extender was not reached, or did not decide."""
 
 
