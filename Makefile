@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: demo test e2e check format bench lock protos reference picture clean
+.PHONY: demo test e2e check format bench lock protos reference manifest picture clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m gas.sandbox $(ARGS)
@@ -12,6 +12,7 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile $(ARGS)
 
+# Against the newest release of Kubernetes in tests/e2e/components; `make e2e KUBERNETES=1.34` chooses another.
 e2e: $(VENV)/.dev
 	@tests/e2e/set-up.sh
 	@$(BIN)/python -m pytest $(if $(findstring tests/e2e/,$(ARGS)),,tests/e2e) $(ARGS)
@@ -45,6 +46,10 @@ reference: $(VENV)/.runtime
 # Run the demo and draw the run as docs/demo.svg.
 picture: $(VENV)/.runtime
 	@$(BIN)/python -m gas.sandbox --svg docs/demo.svg
+
+# Write deploy/gas.yaml, the one file to apply, from the overlay `both`.
+manifest: $(VENV)/.runtime
+	@$(BIN)/python -m scripts.manifest
 
 # Generate the code of kubelet's gRPC interfaces from the proto files beside it.
 protos: $(VENV)/.dev

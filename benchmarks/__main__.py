@@ -19,7 +19,7 @@ from benchmarks.placement import placement
 from benchmarks.plugin import plugin
 from benchmarks.real_cluster import ComponentsMissing
 from benchmarks.results import Results
-from benchmarks.scheduling import scheduling
+from benchmarks.scheduling import ordinary, scheduling
 from benchmarks.start_growth import start_growth
 
 BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
@@ -32,6 +32,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "http": lambda _full: http_versions(),
     "bind": lambda _full: bind(),
     "scheduling": lambda full: scheduling(full=full),
+    "ordinary": lambda _full: ordinary(),
     "cold-start": lambda full: cold_start(full=full),
     "plugin": lambda _full: plugin(),
 }

@@ -100,6 +100,15 @@ def pod(name: str, amounts: dict[str, int]) -> Object:
     }
 
 
+def ordinary_pod(name: str) -> Object:
+    """Return a pod that requests no GPU."""
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "benchmark"}},
+        "spec": {"containers": [container]},
+    }
+
+
 def _container(amounts: dict[str, int]) -> Object:
     resources = {names.PREFIX + name: str(amount) for name, amount in amounts.items()}
     return {"name": "main", "image": "none", "resources": {"limits": resources, "requests": resources}}

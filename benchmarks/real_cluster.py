@@ -7,7 +7,7 @@ import json
 import shutil
 import ssl
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ class Scheduler:
         *,
         extender_port: int | None,
         percentage: int = 0,
+        flags: Sequence[str] = (),
     ) -> None:
         self._authority = authority
         self._port = free_port()
@@ -97,7 +98,7 @@ class Scheduler:
             "tls-private-key-file": serving.key,
             "authentication-skip-lookup": "true",
         }
-        command = [str(programs / "kube-scheduler"), *(f"--{name}={value}" for name, value in options.items())]
+        command = [str(programs / "kube-scheduler"), *(f"--{name}={value}" for name, value in options.items()), *flags]
         self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log")
 
     def start(self) -> None:

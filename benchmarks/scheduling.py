@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from benchmarks.clusters import Size, nodes, placed_pods, pod
+from benchmarks.clusters import Object, Size, nodes, ordinary_pod, placed_pods, pod
 from benchmarks.extenders import BareExtender, our_extender
 from benchmarks.processes import cpu_seconds
 from benchmarks.real_cluster import RealCluster, Scheduler, binaries
@@ -21,6 +21,7 @@ from gas.cluster.connection import connect
 from gas.cluster.watch import Watch
 from gas.objects import Pod
 from tests.e2e.programs import Program
+from tests.e2e.release import pinned_version, selected_release
 
 SIZE = Size(nodes=5000, pods=20_000)
 ROUNDS = 5
@@ -35,6 +36,7 @@ PATIENCE = 240.0
 ASKED = {"i915": 1, "millicores": 100, "memory.max": 10**9}
 NEW = "new-"
 NONE = "none"
+NOT_BATCHED = "none, not batched"
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ def scheduling(*, full: bool) -> Results:
     ways = {NONE: 0, "bare": 0, "gas": 0}
     if full:
         ways |= {"bare, HTTP/2": 0, "bare, all nodes": 100, "gas, all nodes": 100, "none, all nodes": 100}
-    found = asyncio.run(_measure(ways))
+    found = asyncio.run(_measure(ways, lambda name: pod(name, ASKED)))
     rates = {way: median(each.rates) for way, each in found.items()}
     figures = [
         Figure(
@@ -84,7 +86,32 @@ def scheduling(*, full: bool) -> Results:
     return Results("scheduling", title, figures, other="other", notes=notes)
 
 
-async def _measure(ways: Mapping[str, int]) -> dict[str, Found]:
+def ordinary() -> Results:
+    """Measure pods that request no GPU, with and without our extender in kube-scheduler's configuration."""
+    # From 1.35 on, kube-scheduler places equal pods in batches, unless an extender is configured.
+    batches = selected_release().minor >= 35
+    ways = {NONE: 0, "gas": 0} | ({NOT_BATCHED: 0} if batches else {})
+    found = asyncio.run(_measure(ways, ordinary_pod))
+    rates = {way: median(each.rates) for way, each in found.items()}
+    figures = [Figure("pods a second, our extender configured against none", rates["gas"], rates[NONE], "/s")]
+    if batches:
+        figures += [
+            Figure("pods a second, none and no batching against none", rates[NOT_BATCHED], rates[NONE], "/s"),
+            Figure(
+                "pods a second, our extender configured against none and no batching",
+                rates["gas"],
+                rates[NOT_BATCHED],
+                "/s",
+            ),
+        ]
+    title = (
+        f"{PODS:,} waiting pods without GPUs through kube-scheduler {pinned_version()}: {SIZE.nodes:,} nodes, "
+        f"{SIZE.pods:,} pods; medians"
+    )
+    return Results("ordinary", title, figures, other="other")
+
+
+async def _measure(ways: Mapping[str, int], new_pod: Callable[[str], Object]) -> dict[str, Found]:
     programs = binaries()
     found = {way: Found() for way in ways}
     with TemporaryDirectory(prefix="gas-bench-") as name:
@@ -105,9 +132,12 @@ async def _measure(ways: Mapping[str, int]) -> dict[str, Found]:
                         cluster.scheduler,
                         extender_port=port,
                         percentage=percentage,
+                        flags=("--feature-gates=OpportunisticBatching=false",) if way == NOT_BATCHED else (),
                     )
+                    waiting = [new_pod(f"{NEW}{each:05}") for each in range(PODS)]
+                    of_way = Found() if turn is warming_up else found[way]
                     try:
-                        await _round(cluster, scheduler, extender, Found() if turn is warming_up else found[way])
+                        await _round(cluster, scheduler, extender, waiting, of_way)
                     finally:
                         if extender is not None:
                             extender.kill()
@@ -130,7 +160,9 @@ def _extender(way: str, directory: Path, cluster: RealCluster) -> tuple[Program 
     return None, None
 
 
-async def _round(cluster: RealCluster, scheduler: Scheduler, extender: Program | None, found: Found) -> None:
+async def _round(
+    cluster: RealCluster, scheduler: Scheduler, extender: Program | None, waiting: Sequence[Object], found: Found
+) -> None:
     """Create pods at once for a scheduler that is ready; measure from the first that is bound to the last."""
     bound = _Bound(PODS)
     api = await connect(str(cluster.kubeconfig), explicit=True)
@@ -139,7 +171,7 @@ async def _round(cluster: RealCluster, scheduler: Scheduler, extender: Program |
         scheduler.start()
         await asyncio.sleep(1)
         before = cpu_seconds(extender.pid) if extender else 0.0
-        await asyncio.to_thread(cluster.fill, (pod(f"{NEW}{each:05}", ASKED) for each in range(PODS)))
+        await asyncio.to_thread(cluster.fill, waiting)
         try:
             await asyncio.wait_for(bound.done.wait(), PATIENCE)
         except TimeoutError:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.e2e import original
 from tests.e2e.deployed import DEPLOY, DeployedCluster, deployed_cluster
 from tests.e2e.kube_api import RefusedError
+from tests.e2e.waiting import wait_for
 
 OVERLAYS = sorted(file.parent.name for file in DEPLOY.glob("overlays/*/kustomization.yaml"))
 COMPONENTS = sorted(file.parent.name for file in DEPLOY.glob("components/*/kustomization.yaml"))
@@ -27,6 +29,42 @@ def test_the_api_server_takes_the_overlay(deployed: DeployedCluster, overlay: st
     said = deployed.kubectl.run("apply", "--dry-run=server", "-k", DEPLOY / "overlays" / overlay)
     assert "created (server dry run)" in said
     assert "Warning" not in said
+
+
+def test_one_file_installs_the_same_objects_as_the_overlay_both(deployed: DeployedCluster) -> None:
+    said = deployed.kubectl.run("apply", "-f", DEPLOY / "gas.yaml")
+    assert "deployment.apps/gpu-aware-scheduling created" in said
+    assert "daemonset.apps/gas-plugin created" in said
+    assert "Warning" not in said
+    again = deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/both").splitlines()
+    assert len(again) == len(said.splitlines())
+    assert all(line.endswith(" unchanged") for line in again), again
+    deployed.kubectl.run("delete", "-f", DEPLOY / "gas.yaml")
+
+
+def test_the_admission_policy_limits_a_plugin_whose_name_has_a_prefix(
+    deployed: DeployedCluster, tmp_path: Path
+) -> None:
+    api = deployed.api
+    (tmp_path / "kustomization.yaml").write_text(
+        f"namePrefix: my-\nresources: [{_relative(DEPLOY / 'overlays/plugin', tmp_path)}]\n"
+    )
+    deployed.kubectl.run("apply", "-k", tmp_path)
+    api.create("/api/v1/nodes", {"metadata": {"name": "prefixed"}})
+    path = "/api/v1/namespaces/default/serviceaccounts/my-gas-plugin/token"
+    stolen = api.as_user(api.create(path, {"spec": {}})["status"]["token"])
+    label = {"metadata": {"labels": {"gpu.intel.com/cards": "card0"}}}
+
+    def refusal() -> str | None:
+        try:
+            stolen.merge("/api/v1/nodes/prefixed/status", label)
+        except RefusedError as refused:
+            return refused.message
+        return None
+
+    assert "does not name the node that the plugin runs on" in wait_for("the policy", refusal)
+    deployed.kubectl.run("delete", "-k", tmp_path)
+    api.delete("/api/v1/nodes/prefixed")
 
 
 def test_the_api_server_takes_the_configurator_and_the_objects_for_kube_scheduler(deployed: DeployedCluster) -> None:
@@ -87,52 +125,6 @@ def test_pods_of_the_extender_may_run_where_only_restricted_pods_may(deployed: D
     deployed.kubectl.run("delete", "-k", DEPLOY / "overlays/replicas")
 
 
-ORIGINAL = """
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: gpu-aware-scheduling-service-account}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: gas-handler}
-rules:
-- {apiGroups: [""], resources: [pods], verbs: [get, list, watch, update, patch]}
-- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, patch]}
-- {apiGroups: [""], resources: [bindings, pods/binding], verbs: [create]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: handle-gas}
-subjects: [{kind: ServiceAccount, name: gpu-aware-scheduling-service-account, namespace: default}]
-roleRef: {kind: ClusterRole, name: gas-handler, apiGroup: rbac.authorization.k8s.io}
----
-apiVersion: v1
-kind: Service
-metadata: {name: gas-service}
-spec: {selector: {app: gas}, type: ClusterIP, ports: [{port: 9001}]}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: gpu-aware-scheduling, labels: {app: gas}}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: gas}}
-  template:
-    metadata: {labels: {app: gas}}
-    spec:
-      serviceAccountName: gpu-aware-scheduling-service-account
-      containers:
-      - name: gasext
-        image: intel/gpu-extender
-        command: [/extender, --cert=/gas/cert/tls.crt, --key=/gas/cert/tls.key, --v=4]
-        securityContext: {runAsUser: 10001, runAsNonRoot: true}
-        volumeMounts: [{name: certs, mountPath: /gas/cert}]
-      volumes: [{name: certs, secret: {secretName: extender-secret}}]
-"""
-"""The shape of the original's objects: names, selectors, and what ours have not."""
-
-
-# contract E14.1
 def test_the_original_is_upgraded_in_place_and_comes_back(deployed: DeployedCluster) -> None:
     api = deployed.api
     paths = {
@@ -142,7 +134,7 @@ def test_the_original_is_upgraded_in_place_and_comes_back(deployed: DeployedClus
         "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/handle-gas",
         "ServiceAccount": "/api/v1/namespaces/default/serviceaccounts/gpu-aware-scheduling-service-account",
     }
-    deployed.kubectl.run("apply", "-f", "-", text=ORIGINAL)
+    deployed.kubectl.run("apply", "-f", "-", text=original.MANIFESTS)
     before = {kind: api.get(path) for kind, path in paths.items()}
     deployed.kubectl.run("apply", "-k", DEPLOY / "overlays/original-certificates")
     after = {kind: api.get(path) for kind, path in paths.items()}
@@ -156,9 +148,9 @@ def test_the_original_is_upgraded_in_place_and_comes_back(deployed: DeployedClus
     assert "runAsUser" not in container["securityContext"]
     assert "update" not in str(after["ClusterRole"]["rules"])
 
-    deployed.kubectl.run("apply", "-f", "-", text=ORIGINAL)
+    deployed.kubectl.run("apply", "-f", "-", text=original.MANIFESTS)
     (container,) = api.get(paths["Deployment"])["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == "intel/gpu-extender"
+    assert container["image"] == original.IMAGE
     assert "args" not in container
     deployed.kubectl.run("delete", "-k", DEPLOY / "overlays/original-certificates")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.e2e import original
 from tests.e2e.cell import missing_for_cells
 from tests.e2e.deployed import (
     DEPLOY,
@@ -23,10 +25,11 @@ from tests.e2e.deployed import (
 from tests.e2e.installed import Installed
 from tests.e2e.kube_api import Object
 from tests.e2e.node_cell import NodeCell
-from tests.e2e.pods import OVER, PODS, cards_of, event_messages, get_pod
+from tests.e2e.pods import OVER, PODS, cards_of, container, event_messages, get_pod, pod
 from tests.e2e.ports import free_port
 from tests.e2e.programs import ProgramError
 from tests.e2e.project_image import built_image
+from tests.e2e.verbs import Verbs
 from tests.e2e.waiting import wait_for
 
 
@@ -102,6 +105,7 @@ def test_the_health_check_of_the_image_tells_whether_the_program_answers(install
         installed.node.execute(extender, "gasext", "env", f"GAS_HEALTH_PORT={free_port()}", *check)
 
 
+SECRET = "/api/v1/namespaces/default/secrets/extender-secret"
 NFD_LABEL = "intel.feature.node.kubernetes.io/gpu"
 CONNECT = """
 import asyncio, sys
@@ -235,3 +239,43 @@ def test_with_nfd_the_plugin_needs_nothing_of_nodes(installed: Installed) -> Non
     events = deployed.control_plane.audited(PLUGIN_ACCOUNT)[before:]
     assert refused(events) == []
     assert not [resource for _, resource in uses(events) if resource.startswith("nodes")]
+
+
+def test_the_originals_own_steps_run_the_extender_of_this_image(installed: Installed) -> None:
+    """A Secret made by `kubectl create secret tls`, which holds no ca.crt, and the original's manifests."""
+    deployed, api = installed.deployed, installed.api
+    serving = deployed.authority.server("gas-service")
+    api.delete(SECRET)
+    deployed.kubectl.run(
+        "create", "secret", "tls", "extender-secret", f"--cert={serving.certificate}", f"--key={serving.key}"
+    )
+    manifests = original.MANIFESTS.replace(original.IMAGE, "gas:0.1.0")
+    overlay = DEPLOY / "overlays/original-certificates"
+    for name, apply in {"original": ("-f", "-"), "in-its-place": ("-k", overlay)}.items():
+        deployed.kubectl.run("apply", *apply, text=manifests)
+        asked = deployed.pod_of("deployments", "gpu-aware-scheduling")
+        asked["metadata"]["name"] = name
+        port, plain = free_port(), free_port()
+        for each in asked["spec"]["containers"][0].get("ports", ()):
+            each["containerPort"] = port if each["name"] == "extender" else plain
+        deployed.run_until_ready(deployed.on_this_node(asked, f"--port={port}", f"--metrics-port={plain}"))
+        wait_for("the extender ready", lambda plain=plain: answer(plain, "/readyz")[0] == 200)  # type: ignore[misc]
+        with contextlib.closing(Verbs(port, deployed.authority, deployed.authority.client("kubernetes"))) as verbs:
+            asking = get_pod(api, "placed") | {"spec": pod("asking", container(i915=1))["spec"]}
+            assert verbs.filter(asking, [installed.node.name])["NodeNames"] == [installed.node.name]
+        deployed.delete(name)
+
+
+def test_with_a_secret_without_ca_crt_the_extender_of_the_one_file_says_what_is_missing(installed: Installed) -> None:
+    deployed, node = installed.deployed, installed.node
+    deployed.kubectl.run("apply", "-f", DEPLOY / "gas.yaml")
+    asked = deployed.pod_of("deployments", "gpu-aware-scheduling")
+    asked["metadata"]["name"] = "without-ca"
+    deployed.api.create(PODS, deployed.on_this_node(asked))
+    wait_for("its end", lambda: is_restarting(get_pod(deployed.api, "without-ca")), seconds=60)
+    assert "--cacert /gas/cert/ca.crt cannot be read" in node.log(get_pod(deployed.api, "without-ca"), "gasext")
+    deployed.delete("without-ca")
+
+
+def is_restarting(pod: Object) -> bool:
+    return any(status["restartCount"] > 0 for status in pod["status"].get("containerStatuses", ()))

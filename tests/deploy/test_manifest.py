@@ -1,0 +1,28 @@
+"""deploy/gas.yaml is the overlay `both` in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.manifest import MANIFEST, OVERLAY, manifest
+from tests.deploy.manifests import BASE, read
+
+
+def test_the_file_is_current() -> None:
+    assert MANIFEST.read_text(encoding="utf-8") == manifest(OVERLAY), "run `make manifest`"
+
+
+def test_the_file_holds_every_object_of_both_bases() -> None:
+    files = [file for base in ("extender", "plugin") for file in (BASE / base).glob("*.yaml")]
+    wanted = [each for file in files if file.name != "kustomization.yaml" for each in read(file)]
+    found = read(MANIFEST)
+    assert len(found) == len(wanted)
+    assert all(each in found for each in wanted)
+
+
+def test_a_kustomization_that_changes_objects_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text("resources: []\nnamePrefix: my-\n")
+    with pytest.raises(ValueError, match="namePrefix: only resources can be written into one file"):
+        manifest(tmp_path)
