@@ -277,7 +277,9 @@ def test_a_page_names_only_files_and_modules_that_exist(page: str) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
 def test_a_page_names_only_python_modules_that_exist(page: str) -> None:
     modules = {
-        name for span in code_spans(PAGES[page]) for name in re.findall(r"\b(?:gas|configurator)(?:\.\w+)+", span)
+        name
+        for span in code_spans(PAGES[page])
+        for name in re.findall(r"(?<![\w/])(?:gas|configurator)(?:\.\w+)+", span)
     }
     found = (re.sub(r"(\.[A-Z]\w*)+(\.\w+)*$", "", name).replace(".", "/") for name in modules)
     assert sorted(path for path in found if not exists(path)) == []

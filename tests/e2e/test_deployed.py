@@ -251,8 +251,8 @@ def test_the_originals_own_steps_run_the_extender_of_this_image(installed: Insta
     )
     manifests = original.MANIFESTS.replace(original.IMAGE, "gas:0.1.0")
     overlay = DEPLOY / "overlays/original-certificates"
-    for name, apply in {"original": ("-f", "-"), "in-its-place": ("-k", overlay)}.items():
-        deployed.kubectl.run("apply", *apply, text=manifests)
+    for name, source in {"original": ["-f", "-"], "in-its-place": ["-k", str(overlay)]}.items():
+        deployed.kubectl.run("apply", *source, text=manifests)
         asked = deployed.pod_of("deployments", "gpu-aware-scheduling")
         asked["metadata"]["name"] = name
         port, plain = free_port(), free_port()
