@@ -1,4 +1,4 @@
-"""An API server that does what a test's script says, byte by byte, the ugly things too."""
+"""An API server that follows a test's script byte by byte, including broken responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Step = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it came."""
+    """One request as it arrived."""
 
     method: str
     path: str
@@ -36,7 +36,7 @@ class Seen:
 
 
 def answer(status: int = 200, body: object = None, **headers: str) -> Step:
-    """A whole answer; what is not bytes is sent as JSON."""
+    """Return a step that sends a whole response. A body that is not bytes is sent as JSON."""
     content = body if isinstance(body, bytes) else json.dumps(body if body is not None else {}).encode()
 
     async def step(writer: asyncio.StreamWriter) -> None:
@@ -49,7 +49,7 @@ def answer(status: int = 200, body: object = None, **headers: str) -> Step:
 
 
 def refuse(status: int, reason: str = "", message: str = "", **headers: str) -> Step:
-    """A Status object."""
+    """Return a step that sends a Status object."""
     return answer(status, status_object(status, reason, message), **headers)
 
 
@@ -58,9 +58,9 @@ def status_object(status: int, reason: str, message: str) -> dict[str, object]:
 
 
 def stream(*pieces: object, end: str = "hang") -> Step:
-    """A body in chunks: bytes as they are, anything else as a line of JSON.
+    """Return a step that sends a body in chunks: bytes as they are, anything else as a line of JSON.
 
-    end  ``hang``: stays open and silent; ``clean``: ends as it should; ``cut``: the connection just goes
+    end  ``hang``: stays open and silent; ``clean``: ends as it should; ``cut``: the connection breaks
     """
 
     async def step(writer: asyncio.StreamWriter) -> None:
@@ -85,11 +85,11 @@ async def hang(writer: asyncio.StreamWriter) -> None:
 
 
 async def hang_up(writer: asyncio.StreamWriter) -> None:
-    """Close the connection without a word."""
+    """Close the connection without a response."""
 
 
 class ScriptedServer:
-    """Answers the first request by the first step and so on, and hangs after the last; ``route`` may choose instead."""
+    """Responds to the first request with the first step and so on, and hangs after the last; or ``route`` chooses."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen:
 
 
 def write_kubeconfig(path: Path, server: str, *, ca: Path | None = None, **user: object) -> Path:
-    """A kubeconfig with one context; ``user`` is its user."""
+    """Write a kubeconfig with one context and this user."""
     cluster = {"server": server} | ({"certificate-authority": str(ca)} if ca else {})
     path.write_text(
         json.dumps(
@@ -183,7 +183,7 @@ def write_kubeconfig(path: Path, server: str, *, ca: Path | None = None, **user:
 
 @asynccontextmanager
 async def connected(server: ScriptedServer, directory: Path) -> AsyncIterator[ApiServer]:
-    """A client of that server."""
+    """Connect a client to the server."""
     kubeconfig = write_kubeconfig(directory / "kubeconfig", server.url, token="secret")
     api = await connect(str(kubeconfig), explicit=True)
     try:
@@ -193,7 +193,7 @@ async def connected(server: ScriptedServer, directory: Path) -> AsyncIterator[Ap
 
 
 async def until(condition: Callable[[], object], timeout: float = 20.0) -> None:
-    """Wait for a condition, looking often; a test that waits too long fails here."""
+    """Wait for a condition. A test that waits too long fails here."""
     async with asyncio.timeout(timeout):
         for _ in count():
             if condition():

@@ -23,7 +23,7 @@ from tests.cluster.scripted_server import (
 )
 
 
-async def test_a_request_arrives_as_it_was_asked(tmp_path: Path) -> None:
+async def test_a_request_is_sent_as_given(tmp_path: Path) -> None:
     async with ScriptedServer(answer(201, b"made")) as server, connected(server, tmp_path) as api:
         body = await api.request(
             "PATCH",
@@ -58,7 +58,7 @@ async def cut_short(writer: asyncio.StreamWriter) -> None:
         pytest.param(cut_short, ApiUnavailable, OutcomeUnknown, id="connection-died-within-the-answer"),
     ],
 )
-async def test_the_error_says_what_is_known_afterwards(
+async def test_the_error_class_says_whether_the_write_happened(
     tmp_path: Path, step: Step, of_a_read: type[Exception], of_a_write: type[Exception]
 ) -> None:
     # aiohttp itself asks a second time when a connection dies under a read.
@@ -70,7 +70,7 @@ async def test_the_error_says_what_is_known_afterwards(
             assert "/x" in str(caught.value)
 
 
-async def test_a_write_that_could_not_be_sent_changed_nothing(tmp_path: Path) -> None:
+async def test_a_write_without_a_connection_changed_nothing(tmp_path: Path) -> None:
     async with ScriptedServer() as server:
         gone = server.url
     api = await connect(str(write_kubeconfig(tmp_path / "config", gone)), explicit=True)
@@ -84,7 +84,7 @@ async def test_a_write_that_could_not_be_sent_changed_nothing(tmp_path: Path) ->
         await api.close()
 
 
-async def test_a_server_that_takes_the_connection_and_stays_mute_changed_nothing(
+async def test_a_server_without_a_tls_handshake_changed_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gas.cluster.connection._CONNECT_TIMEOUT", 0.2)
@@ -100,7 +100,7 @@ async def test_a_server_that_takes_the_connection_and_stays_mute_changed_nothing
             await api.close()
 
 
-async def test_a_certificate_that_is_not_trusted_gets_no_token_and_the_authority_is_read_again(
+async def test_no_token_is_sent_to_an_untrusted_server_and_the_authority_is_read_again(
     tmp_path: Path,
 ) -> None:
     trusted, tls = self_signed(tmp_path, "ours")
@@ -118,7 +118,7 @@ async def test_a_certificate_that_is_not_trusted_gets_no_token_and_the_authority
             await api.close()
 
 
-async def test_a_token_that_is_refused_is_read_again_and_the_request_repeated(tmp_path: Path) -> None:
+async def test_a_refused_token_is_read_again_and_the_request_repeated(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old\n")
 
@@ -137,7 +137,7 @@ async def test_a_token_that_is_refused_is_read_again_and_the_request_repeated(tm
             await api.close()
 
 
-async def test_a_token_that_stays_refused_is_not_tried_for_ever(tmp_path: Path) -> None:
+async def test_a_request_is_repeated_once_for_a_refused_token(tmp_path: Path) -> None:
     always = ScriptedServer(route=lambda seen: refuse(401, "Unauthorized"))
     async with always as server, connected(server, tmp_path) as api:
         for _ in range(3):
@@ -147,7 +147,7 @@ async def test_a_token_that_stays_refused_is_not_tried_for_ever(tmp_path: Path) 
     assert len(server.seen) == 2 + 1 + 1
 
 
-async def test_too_many_requests_is_tried_again_when_the_server_says(tmp_path: Path) -> None:
+async def test_a_429_is_repeated_after_the_time_in_retry_after(tmp_path: Path) -> None:
     steps = (refuse(429, "TooManyRequests", Retry_After="1"), answer(200, b"done"))
     async with ScriptedServer(*steps) as server, connected(server, tmp_path) as api:
         started = time.monotonic()
@@ -155,7 +155,7 @@ async def test_too_many_requests_is_tried_again_when_the_server_says(tmp_path: P
         assert time.monotonic() - started >= 0.9
 
 
-async def test_too_many_requests_changed_nothing_when_the_time_is_over(tmp_path: Path) -> None:
+async def test_a_429_is_a_refusal_when_the_timeout_ends(tmp_path: Path) -> None:
     steps = (refuse(429, "TooManyRequests", Retry_After="60"),)
     async with ScriptedServer(*steps) as server, connected(server, tmp_path) as api:
         with pytest.raises(ApiRefused) as caught:
@@ -163,7 +163,7 @@ async def test_too_many_requests_changed_nothing_when_the_time_is_over(tmp_path:
     assert caught.value.status == 429
 
 
-async def test_a_redirection_is_not_followed_with_our_token(tmp_path: Path) -> None:
+async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     steps = (answer(307, b"", Location="/elsewhere"), answer(200))
     async with ScriptedServer(*steps) as server, connected(server, tmp_path) as api:
         with pytest.raises(ApiRefused, match="307"):
@@ -171,7 +171,7 @@ async def test_a_redirection_is_not_followed_with_our_token(tmp_path: Path) -> N
     assert len(server.seen) == 1
 
 
-async def test_the_rate_limit_holds_requests_back_but_not_urgent_ones(tmp_path: Path) -> None:
+async def test_the_rate_limit_delays_requests_but_not_urgent_ones(tmp_path: Path) -> None:
     async with ScriptedServer(route=lambda seen: answer()) as server:
         kubeconfig = write_kubeconfig(tmp_path / "config", server.url)
         api = await connect(str(kubeconfig), explicit=True, qps=10, burst=1)
@@ -195,13 +195,13 @@ async def chunks_of(api: ApiServer, silence: float) -> list[bytes]:
         return [chunk async for chunk in chunks]
 
 
-async def test_a_stream_gives_what_comes_until_the_server_ends_it(tmp_path: Path) -> None:
+async def test_a_stream_yields_chunks_until_the_server_ends_it(tmp_path: Path) -> None:
     async with ScriptedServer(stream(b"one\n", b"two\n", end="clean")) as server, connected(server, tmp_path) as api:
         assert b"".join(await chunks_of(api, 10)) == b"one\ntwo\n"
         assert server.seen[0].query == {"watch": "1"}
 
 
-async def test_a_stream_that_falls_silent_stops(tmp_path: Path) -> None:
+async def test_a_silent_stream_ends(tmp_path: Path) -> None:
     async with ScriptedServer(stream(b"one\n")) as server, connected(server, tmp_path) as api:
         assert b"".join(await chunks_of(api, 0.2)) == b"one\n"
 
@@ -222,7 +222,7 @@ async def test_a_stream_that_breaks_raises(tmp_path: Path, step: Step, expected:
             await chunks_of(api, 0.3)
 
 
-async def test_a_stream_that_is_left_is_closed(tmp_path: Path) -> None:
+async def test_a_stream_is_closed_when_its_block_ends(tmp_path: Path) -> None:
     async with ScriptedServer(stream(b"one\n")) as server, connected(server, tmp_path) as api:
         async with api.stream("/x", silence=10) as chunks:
             assert await anext(aiter(chunks)) == b"one\n"
@@ -230,10 +230,10 @@ async def test_a_stream_that_is_left_is_closed(tmp_path: Path) -> None:
         await until(lambda: not server.open)
 
 
-class TestJustAfterItWasAway:
+class TestForbiddenAfterABrokenConnection:
     """kube-apiserver answers before it has read its roles, and forbids everything for a moment."""
 
-    async def test_a_refusal_is_not_believed_yet(self, tmp_path: Path) -> None:
+    async def test_counts_as_unavailable_after_a_failed_connection(self, tmp_path: Path) -> None:
         async with ScriptedServer() as gone:
             pass
         async with connected(gone, tmp_path) as api:
@@ -243,8 +243,8 @@ class TestJustAfterItWasAway:
                 with pytest.raises(ApiUnavailable, match="may not have read its roles yet"):
                     await api.request("POST", "/api/v1/pods", body=b"{}")
 
-    async def test_nor_one_after_a_connection_that_broke(self, tmp_path: Path) -> None:
-        """A server that was killed may be back before anybody has tried to connect in vain."""
+    async def test_counts_as_unavailable_after_a_connection_that_broke(self, tmp_path: Path) -> None:
+        """A server that was killed may be back before any client has failed to connect."""
         async with (
             ScriptedServer(stream(b"one\n", end="cut"), refuse(403, "Forbidden", "no")) as server,
             connected(server, tmp_path) as api,
@@ -254,7 +254,7 @@ class TestJustAfterItWasAway:
             with pytest.raises(ApiUnavailable, match="may not have read its roles yet"):
                 await chunks_of(api, 10)
 
-    async def test_a_refusal_without_that_is_one(self, tmp_path: Path) -> None:
+    async def test_counts_as_forbidden_without_such_a_failure(self, tmp_path: Path) -> None:
         async with ScriptedServer(refuse(403, "Forbidden", "no")) as server, connected(server, tmp_path) as api:
             with pytest.raises(Forbidden):
                 await api.request("GET", "/api/v1/pods")

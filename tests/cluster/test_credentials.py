@@ -67,7 +67,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 # contract E12.3
-async def test_a_kubeconfig_named_explicitly_wins_over_everything(machine: Machine) -> None:
+async def test_an_explicit_kubeconfig_comes_first(machine: Machine) -> None:
     machine.put_in_a_cluster()
     machine.has_kubeconfig_variable()
     explicit = write_kubeconfig(machine.directory / "explicit", "http://explicit:8080")
@@ -75,7 +75,7 @@ async def test_a_kubeconfig_named_explicitly_wins_over_everything(machine: Machi
 
 
 # contract E12.3
-async def test_in_a_cluster_the_service_account_is_used_and_kubeconfigs_only_outside(machine: Machine) -> None:
+async def test_a_pod_uses_its_service_account_and_other_programs_a_kubeconfig(machine: Machine) -> None:
     machine.put_in_a_cluster()
     machine.has_kubeconfig_variable()
     machine.has_default_kubeconfig()
@@ -89,26 +89,26 @@ async def test_in_a_cluster_the_service_account_is_used_and_kubeconfigs_only_out
 
 
 # contract E12.3
-async def test_outside_the_variable_wins_over_the_default(machine: Machine) -> None:
+async def test_outside_a_cluster_the_variable_comes_before_the_default(machine: Machine) -> None:
     machine.has_default_kubeconfig()
     assert (await machine.find()).address.url == "http://default:8080"
     machine.has_kubeconfig_variable()
     assert (await machine.find()).address.url == "http://variable:8080"
 
 
-async def test_a_pod_without_a_token_takes_a_kubeconfig(machine: Machine) -> None:
+async def test_a_pod_without_a_token_uses_a_kubeconfig(machine: Machine) -> None:
     machine.environ |= IN_CLUSTER
     machine.has_default_kubeconfig()
     assert (await machine.find()).address.url == "http://default:8080"
 
 
-async def test_a_pod_with_neither_says_what_to_do(machine: Machine) -> None:
+async def test_a_pod_without_token_and_kubeconfig_gets_a_sentence_with_the_remedy(machine: Machine) -> None:
     machine.environ |= IN_CLUSTER
     with pytest.raises(NoCluster, match="automountServiceAccountToken"):
         await machine.find()
 
 
-async def test_a_service_account_without_a_usable_ca_is_no_cluster(machine: Machine) -> None:
+async def test_a_service_account_needs_a_readable_ca(machine: Machine) -> None:
     machine.put_in_a_cluster()
     machine.ca.write_text("no certificate")
     with pytest.raises(NoCluster, match=f"the service account: cannot be used: {machine.ca}"):
@@ -127,9 +127,7 @@ async def test_a_service_account_without_a_usable_ca_is_no_cluster(machine: Mach
         pytest.param(b"\xff\xfe", "cannot be used", id="no-text"),
     ],
 )
-async def test_a_service_account_without_a_usable_token_is_no_cluster(
-    machine: Machine, token: bytes, sentence: str
-) -> None:
+async def test_a_service_account_needs_a_usable_token(machine: Machine, token: bytes, sentence: str) -> None:
     machine.put_in_a_cluster()
     machine.token.write_bytes(token)
     with pytest.raises(NoCluster, match=sentence):
@@ -144,7 +142,7 @@ async def test_a_service_account_without_a_usable_token_is_no_cluster(
         pytest.param("api.example.org", "443", "https://api.example.org:443", id="name"),
     ],
 )
-async def test_the_address_that_a_pod_is_told(machine: Machine, host: str, port: str, url: str) -> None:
+async def test_the_address_comes_from_the_pods_variables(machine: Machine, host: str, port: str, url: str) -> None:
     machine.put_in_a_cluster()
     machine.environ |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     assert (await machine.find()).address.url == url
@@ -153,14 +151,14 @@ async def test_the_address_that_a_pod_is_told(machine: Machine, host: str, port:
 @pytest.mark.parametrize(
     ("host", "port"), [pytest.param("h", "x", id="port-no-number"), pytest.param("[", "1", id="host-no-name")]
 )
-async def test_an_address_that_is_none_is_told(machine: Machine, host: str, port: str) -> None:
+async def test_an_invalid_address_is_refused(machine: Machine, host: str, port: str) -> None:
     machine.put_in_a_cluster()
     machine.environ |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     with pytest.raises(NoCluster, match="KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"):
         await machine.find()
 
 
-def test_a_pod_does_not_load_the_official_client() -> None:
+def test_a_pod_does_not_import_the_official_client() -> None:
     """It would take more memory than everything else of a daemon."""
     script = (
         "import sys, gas.cluster.connection, gas.plugin.program\n"
@@ -209,7 +207,7 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
         ),
     ],
 )
-async def test_a_kubeconfig_that_cannot_be_used_is_named_with_the_reason(
+async def test_an_unusable_kubeconfig_is_named_with_the_reason(
     machine: Machine, spoil: Callable[[dict[str, object]], object], sentence: str
 ) -> None:
     path = write_kubeconfig(machine.default, "http://h", token="t")
@@ -236,7 +234,7 @@ async def test_https_without_a_user_is_named(machine: Machine) -> None:
         pytest.param(lambda path: path.write_bytes(b"\xff\xfe\x00"), "expected a kubeconfig", id="no-text"),
     ],
 )
-async def test_a_file_that_is_no_kubeconfig_is_named(
+async def test_a_file_that_is_not_a_kubeconfig_is_named(
     machine: Machine, make: Callable[[Path], object], sentence: str
 ) -> None:
     make(machine.default)
@@ -291,7 +289,7 @@ async def test_a_token_that_rotates_is_read_again_within_a_minute(
     assert (await credentials.authorization() or "").lower() == "bearer new"
 
 
-async def test_a_token_file_that_is_away_for_a_moment_keeps_the_last_token(
+async def test_the_last_token_stays_while_the_token_file_is_missing(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     credentials, _ = await rotate_service_account(machine)
@@ -304,7 +302,7 @@ async def test_a_token_file_that_is_away_for_a_moment_keeps_the_last_token(
     assert (await credentials.authorization() or "").lower() == "bearer new"
 
 
-async def test_a_plugin_that_names_no_end_is_run_again_only_after_a_refusal(machine: Machine) -> None:
+async def test_a_plugin_whose_token_does_not_expire_is_run_again_only_after_a_refusal(machine: Machine) -> None:
     write_plugin(machine, "account")
     credentials = await machine.find()
     machine.clock.now += 3600
@@ -315,7 +313,7 @@ async def test_a_plugin_that_names_no_end_is_run_again_only_after_a_refusal(mach
     assert await credentials.authorization() == "Bearer new"
 
 
-async def test_renew_reads_everything_again_but_not_all_the_time(machine: Machine) -> None:
+async def test_renew_reads_everything_again_at_most_every_ten_seconds(machine: Machine) -> None:
     machine.has_default_kubeconfig()
     credentials = await machine.find()
     write_kubeconfig(machine.default, "http://moved:8080", token="t")
@@ -328,14 +326,14 @@ async def test_renew_reads_everything_again_but_not_all_the_time(machine: Machin
     assert credentials.address.url == "http://moved-again:8080"
 
 
-async def test_requests_that_are_refused_together_renew_once_and_all_go_on(machine: Machine) -> None:
+async def test_requests_that_are_refused_together_renew_once(machine: Machine) -> None:
     write_plugin(machine, "account")
     credentials = await machine.find()
     assert all(await asyncio.gather(credentials.renew(), credentials.renew(), credentials.renew()))
     assert (machine.directory / "calls").read_text() == "call\n" * 2
 
 
-async def test_renew_that_fails_keeps_what_there_was(machine: Machine) -> None:
+async def test_a_failed_renew_keeps_the_credentials(machine: Machine) -> None:
     machine.has_default_kubeconfig()
     credentials = await machine.find()
     machine.default.unlink()
@@ -351,7 +349,7 @@ async def test_renew_that_fails_keeps_what_there_was(machine: Machine) -> None:
         pytest.param("http://inside.example.com:8080", None, id="no_proxy-is-heeded"),
     ],
 )
-async def test_the_proxy_of_the_environment(
+async def test_the_proxy_comes_from_the_environment(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, server: str, proxy: str | None
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://proxy:3128")

@@ -30,12 +30,12 @@ ACCOUNT = "system:serviceaccount:default:gpu-aware-scheduling-service-account"
             id="for-one-namespace-and-a-group",
         ),
         pytest.param(
-            'admission webhook "quota.example.org" denied the request: no', None, id="a-webhook-is-no-permission"
+            'admission webhook "quota.example.org" denied the request: no', None, id="the-refusal-of-a-webhook"
         ),
         pytest.param(
             'events "x" is forbidden: unable to create new content in namespace a because it is being terminated',
             None,
-            id="a-namespace-that-ends-is-no-permission",
+            id="the-refusal-in-a-deleted-namespace",
         ),
     ],
 )
@@ -60,7 +60,7 @@ def test_forbidden_names_the_missing_permission(message: str, permission: str | 
         pytest.param(504, True, OutcomeUnknown, id="5xx-of-a-write-leaves-it-open"),
     ],
 )
-def test_what_an_answer_says_about_the_write(status: int, is_write: bool, kind: type[Exception]) -> None:
+def test_the_status_of_a_response_selects_the_error(status: int, is_write: bool, kind: type[Exception]) -> None:
     assert type(response_error(status, b"", request="POST /x", is_write=is_write)) is kind
 
 
@@ -74,7 +74,7 @@ def test_what_an_answer_says_about_the_write(status: int, is_write: bool, kind: 
         pytest.param(b'{"message":null}', "message", id="null"),
     ],
 )
-def test_the_sentence_shows_what_was_answered(body: bytes, shown: str) -> None:
+def test_the_sentence_shows_the_body_of_the_response(body: bytes, shown: str) -> None:
     error = response_error(409, body, request="POST /x", is_write=True)
     assert str(error).startswith("the API server refused POST /x: 409 ")
     assert shown in str(error)

@@ -48,7 +48,7 @@ def always(step: Step) -> Callable[[Seen], Step]:
     return lambda seen: step
 
 
-async def test_an_event_is_one_that_describe_shows(tmp_path: Path) -> None:
+async def test_an_event_has_the_fields_that_kubectl_describe_shows(tmp_path: Path) -> None:
     async with ScriptedServer(route=always(answer(201))) as server, writing(server, tmp_path) as (events, _):
         warn(events)
         await until(lambda: events.written == 1)
@@ -105,7 +105,7 @@ async def test_equal_events_are_written_once_in_five_minutes_then_counted_on_the
     assert set(server.seen[2].json) == {"count", "lastTimestamp"}
 
 
-async def test_an_event_that_the_server_has_forgotten_is_written_anew(tmp_path: Path) -> None:
+async def test_an_event_that_the_server_has_deleted_is_written_again(tmp_path: Path) -> None:
     steps = (answer(201), refuse(404, "NotFound"), answer(201))
     async with ScriptedServer(*steps) as server, writing(server, tmp_path) as (events, clock):
         warn(events)
@@ -117,14 +117,14 @@ async def test_an_event_that_the_server_has_forgotten_is_written_anew(tmp_path: 
     assert server.seen[2].json["count"] == 2
 
 
-async def test_a_lost_answer_does_not_make_two_events(tmp_path: Path) -> None:
+async def test_a_lost_response_does_not_make_two_events(tmp_path: Path) -> None:
     async with ScriptedServer(hang_up, answer(200)) as server, writing(server, tmp_path) as (events, _):
         warn(events)
         await until(lambda: events.written == 1)
     assert [seen.method for seen in server.seen] == ["POST", "PATCH"]
 
 
-async def test_a_missing_permission_is_named_once_and_then_left_alone_for_ten_minutes(
+async def test_a_missing_permission_is_logged_once_and_not_tried_for_ten_minutes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "gas.cluster.events")
@@ -141,7 +141,7 @@ async def test_a_missing_permission_is_named_once_and_then_left_alone_for_ten_mi
     assert 'the verb "create" on resource "events" in namespace "shop"' in caplog.text
 
 
-async def test_a_namespace_that_ends_silences_no_other_events(tmp_path: Path) -> None:
+async def test_a_refusal_in_a_deleted_namespace_does_not_stop_other_events(tmp_path: Path) -> None:
     ending = "unable to create new content in namespace shop because it is being terminated"
     steps = (refuse(403, "Forbidden", ending), answer(201))
     async with ScriptedServer(*steps) as server, writing(server, tmp_path) as (events, _):
@@ -150,7 +150,7 @@ async def test_a_namespace_that_ends_silences_no_other_events(tmp_path: Path) ->
         await until(lambda: (events.written, events.dropped) == (1, 1))
 
 
-async def test_events_wait_for_an_api_server_that_is_away_and_a_full_queue_drops_them(tmp_path: Path) -> None:
+async def test_events_wait_while_the_api_server_is_unavailable_and_a_full_queue_drops_them(tmp_path: Path) -> None:
     back = asyncio.Event()
 
     def route(seen: Seen) -> Step:
@@ -167,7 +167,7 @@ async def test_events_wait_for_an_api_server_that_is_away_and_a_full_queue_drops
         await until(lambda: events.written == 4)
 
 
-async def test_no_more_than_so_many_a_second(tmp_path: Path) -> None:
+async def test_writes_are_limited_per_second(tmp_path: Path) -> None:
     server = ScriptedServer(route=always(answer(201)))
     async with server, writing(server, tmp_path, per_second=10) as (events, _):
         started = asyncio.get_running_loop().time()
@@ -177,7 +177,7 @@ async def test_no_more_than_so_many_a_second(tmp_path: Path) -> None:
         assert asyncio.get_running_loop().time() - started >= 0.3
 
 
-async def test_a_very_long_message_is_cut_to_what_an_event_may_hold(tmp_path: Path) -> None:
+async def test_a_long_message_is_cut_to_the_limit_of_an_event(tmp_path: Path) -> None:
     async with ScriptedServer(route=always(answer(201))) as server, writing(server, tmp_path) as (events, _):
         warn(events, "x" * 5000)
         await until(lambda: events.written == 1)
@@ -187,7 +187,7 @@ async def test_a_very_long_message_is_cut_to_what_an_event_may_hold(tmp_path: Pa
     assert message.endswith("x…")
 
 
-async def test_a_name_that_no_path_can_hold_stops_nothing(tmp_path: Path) -> None:
+async def test_an_invalid_name_does_not_stop_other_events(tmp_path: Path) -> None:
     async with ScriptedServer(route=always(answer(201))) as server, writing(server, tmp_path) as (events, _):
         warn(events, involved=Involved("Pod", "web-0", "u1", ".."))
         warn(events)

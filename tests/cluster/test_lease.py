@@ -129,7 +129,7 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
             await asyncio.gather(*(candidate.task for candidate in made.candidates), return_exceptions=True)
 
 
-async def test_the_first_one_takes_the_lease_and_keeps_it(tmp_path: Path) -> None:
+async def test_the_first_replica_takes_the_lease_and_keeps_it(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         first = it.candidate("a")
         await until(lambda: first.leads)
@@ -153,7 +153,7 @@ async def test_the_first_one_takes_the_lease_and_keeps_it(tmp_path: Path) -> Non
         pytest.param("2999-01-01T00:00:00.000000Z", id="of-a-machine-whose-clock-is-ahead"),
     ],
 )
-async def test_a_lease_runs_out_by_our_own_clock_since_we_saw_it_change(tmp_path: Path, renew_time: str) -> None:
+async def test_a_lease_expires_by_our_own_clock_since_its_last_change(tmp_path: Path, renew_time: str) -> None:
     async with scene(tmp_path) as it:
         it.lease.put(holderIdentity="gone", leaseDurationSeconds=15, renewTime=renew_time)
         candidate = it.candidate("a")
@@ -173,7 +173,7 @@ async def test_a_lease_runs_out_by_our_own_clock_since_we_saw_it_change(tmp_path
         assert it.lease.lease["metadata"]["labels"] == {"kept": "yes"}
 
 
-async def test_a_holder_that_asked_for_longer_is_given_longer(tmp_path: Path) -> None:
+async def test_the_duration_in_the_lease_counts(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         it.lease.put(holderIdentity="other", leaseDurationSeconds=60)
         candidate = it.candidate("a")
@@ -190,11 +190,11 @@ async def test_a_holder_that_asked_for_longer_is_given_longer(tmp_path: Path) ->
     [
         pytest.param(hang_up, id="connections-die"),
         pytest.param(refuse(500), id="the-server-is-at-fault"),
-        pytest.param(refuse(409, "Conflict"), id="somebody-else-keeps-writing-it"),
+        pytest.param(refuse(409, "Conflict"), id="another-client-keeps-writing-it"),
         pytest.param(refuse(403, "Forbidden"), id="the-permission-was-taken-away"),
     ],
 )
-async def test_a_leader_that_cannot_renew_stops_before_anyone_else_may_start(tmp_path: Path, trouble: Step) -> None:
+async def test_a_leader_that_cannot_renew_stops_before_another_may_start(tmp_path: Path, trouble: Step) -> None:
     async with scene(tmp_path) as it:
         leader = it.candidate("a")
         await until(lambda: leader.leads)
@@ -206,7 +206,7 @@ async def test_a_leader_that_cannot_renew_stops_before_anyone_else_may_start(tmp
         assert not leader.leads
 
 
-async def test_a_leader_that_cannot_renew_says_so_and_leads_again_when_it_can(tmp_path: Path) -> None:
+async def test_a_leader_that_cannot_renew_announces_it_and_leads_again_later(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         leader = it.candidate("a")
         await until(lambda: leader.leads)
@@ -218,7 +218,7 @@ async def test_a_leader_that_cannot_renew_says_so_and_leads_again_when_it_can(tm
         await until(lambda: leader.changes == [True, False, True])
 
 
-async def test_the_end_is_announced_in_time_even_while_a_request_hangs(
+async def test_the_end_of_leading_is_announced_in_time_while_a_request_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hang(*args: object, **options: object) -> bytes:
@@ -255,7 +255,7 @@ async def test_a_leader_that_sees_another_holder_stops_at_once(tmp_path: Path) -
         await until(lambda: leader.changes == [True, False])
 
 
-async def test_of_two_that_try_at_once_one_leads(tmp_path: Path) -> None:
+async def test_one_of_two_replicas_that_try_at_once_leads(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         it.lease.put(holderIdentity="gone", leaseDurationSeconds=15)
         clock = Clock()
@@ -268,7 +268,7 @@ async def test_of_two_that_try_at_once_one_leads(tmp_path: Path) -> None:
         assert sum(len(candidate.changes) for candidate in candidates) == 1
 
 
-async def test_a_write_whose_answer_was_lost_counts_only_once_it_is_seen(tmp_path: Path) -> None:
+async def test_a_write_without_a_response_counts_once_the_lease_shows_it(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         original = it.lease.write
         lost = 0
@@ -286,7 +286,7 @@ async def test_a_write_whose_answer_was_lost_counts_only_once_it_is_seen(tmp_pat
         assert lost >= 2
 
 
-async def test_release_hands_the_lease_over_and_another_takes_it_at_once(tmp_path: Path) -> None:
+async def test_a_released_lease_is_taken_at_once(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         clock = Clock()
         first = it.candidate("a", clock)
@@ -302,7 +302,7 @@ async def test_release_hands_the_lease_over_and_another_takes_it_at_once(tmp_pat
         assert None in it.lease.holders
 
 
-async def test_release_of_one_that_does_not_lead_touches_nothing(tmp_path: Path) -> None:
+async def test_a_replica_that_does_not_lead_releases_nothing(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         it.lease.put(holderIdentity="other", leaseDurationSeconds=15)
         candidate = it.candidate("a")
@@ -311,7 +311,7 @@ async def test_release_of_one_that_does_not_lead_touches_nothing(tmp_path: Path)
         assert it.lease.holders == ["other"]
 
 
-async def test_release_stops_leading_even_when_the_api_server_is_away(tmp_path: Path) -> None:
+async def test_release_stops_leading_while_the_api_server_is_unavailable(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         leader = it.candidate("a")
         await until(lambda: leader.leads)
@@ -323,7 +323,7 @@ async def test_release_stops_leading_even_when_the_api_server_is_away(tmp_path: 
         assert not leader.leads
 
 
-async def test_a_missing_permission_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_permission_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     message = (
         'leases.coordination.k8s.io "gas-extender" is forbidden: User "gas" cannot get resource "leases" in API '
         'group "coordination.k8s.io" in the namespace "default"'
@@ -337,7 +337,7 @@ async def test_a_missing_permission_is_named_once(tmp_path: Path, caplog: pytest
     assert caplog.text.count('the verb "get" on resource "leases"') == 1
 
 
-async def test_what_is_no_lease_is_no_lead(tmp_path: Path) -> None:
+async def test_a_response_that_is_not_a_lease_does_not_lead(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         it.lease.instead = answer(200, b"<html>")
         candidate = it.candidate("a")

@@ -29,6 +29,6 @@ def test_path(path: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
-def test_a_name_that_would_lead_elsewhere_is_no_name(name: str) -> None:
+def test_a_name_that_would_lead_to_another_path_is_refused(name: str) -> None:
     with pytest.raises(paths.MalformedName, match="expected the name of a Kubernetes object"):
         paths.pod("default", name)

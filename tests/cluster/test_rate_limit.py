@@ -15,12 +15,12 @@ class Clock:
         return self.now
 
 
-def test_a_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
+def test_a_burst_is_sent_at_once_and_the_rest_at_the_rate() -> None:
     limit = RateLimit(5, 3, Clock())
     assert [round(limit.reserve(), 3) for _ in range(6)] == [0, 0, 0, 0.2, 0.4, 0.6]
 
 
-def test_tokens_come_back_with_time_but_never_more_than_the_burst() -> None:
+def test_places_come_back_with_time_but_never_more_than_the_burst() -> None:
     clock = Clock()
     limit = RateLimit(5, 3, clock)
     for _ in range(3):
@@ -36,14 +36,14 @@ def test_tokens_come_back_with_time_but_never_more_than_the_burst() -> None:
     ("qps", "burst", "in_the_first_second"),
     [
         pytest.param(None, None, None, id="without-flags-there-is-no-limit"),
-        pytest.param(-1.0, 10, None, id="a-negative-qps-is-no-limit"),
+        pytest.param(-1.0, 10, None, id="no-limit-for-a-negative-qps"),
         pytest.param(20.0, None, 10 + 20, id="qps-alone-has-the-default-burst-of-10"),
         pytest.param(None, 2, 2 + 5, id="burst-alone-has-the-default-qps-of-5"),
         pytest.param(0.0, 0, 10 + 5, id="zeros-are-the-defaults"),
         pytest.param(1e9, 10**9, 1000 + 1000, id="both-are-capped-at-1000"),
     ],
 )
-def test_what_the_flags_mean(qps: float | None, burst: int | None, in_the_first_second: int | None) -> None:
+def test_the_limit_of_both_flags(qps: float | None, burst: int | None, in_the_first_second: int | None) -> None:
     limit = rate_limit(qps, burst)
     if in_the_first_second is None:
         assert limit is None

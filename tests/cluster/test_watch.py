@@ -53,25 +53,25 @@ def bookmark(version: int) -> dict[str, object]:
 
 
 class Recorder:
-    """A handler that writes down what it is told, and raises for objects called ``poison``."""
+    """A handler that records its calls, and raises for objects called ``poison``."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, ...]] = []
+        self.calls: list[tuple[str, ...]] = []
         self.fail_replaced = 0
 
     def replaced(self, objects: list[Pod]) -> None:
         if self.fail_replaced:
             self.fail_replaced -= 1
             raise RuntimeError("cannot take the list")
-        self.told.append(("replaced", *(obj.metadata.name for obj in objects)))
+        self.calls.append(("replaced", *(obj.metadata.name for obj in objects)))
 
     def changed(self, obj: Pod) -> None:
         if obj.metadata.name == "poison":
             raise RuntimeError("cannot take the object")
-        self.told.append(("changed", obj.metadata.name))
+        self.calls.append(("changed", obj.metadata.name))
 
     def deleted(self, obj: Pod) -> None:
-        self.told.append(("deleted", obj.metadata.name))
+        self.calls.append(("deleted", obj.metadata.name))
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ async def watching(
 
 
 def versions(server: ScriptedServer) -> list[str]:
-    """What was asked for, in order: ``list``, or the version that a watch was to go on from."""
+    """Return the requests in order: ``list``, or the version from which a watch continues."""
     return [seen.query["resourceVersion"] if "watch" in seen.query else "list" for seen in server.seen]
 
 
@@ -127,9 +127,9 @@ async def test_the_complete_list_comes_first_then_every_change_in_order(tmp_path
     )
     async with ScriptedServer(*steps) as server, watching(server, tmp_path, page_size=2) as (watch, recorder):
         assert not watch.synced.is_set()
-        await until(lambda: len(recorder.told) == 5)
+        await until(lambda: len(recorder.calls) == 5)
         assert watch.synced.is_set()
-        assert recorder.told == [
+        assert recorder.calls == [
             ("replaced", "a", "b", "c"),
             ("changed", "d"),
             ("changed", "a"),
@@ -147,10 +147,10 @@ async def test_an_empty_cluster_is_a_complete_list_too(tmp_path: Path) -> None:
     empty = answer(200, {"metadata": {"resourceVersion": "3"}, "items": None})
     async with ScriptedServer(empty) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
-        assert recorder.told == [("replaced",)]
+        assert recorder.calls == [("replaced",)]
 
 
-async def test_objects_that_do_not_matter_are_dropped_from_list_and_watch_but_their_versions_count(
+async def test_objects_that_are_not_kept_are_dropped_but_their_versions_count(
     tmp_path: Path,
 ) -> None:
     steps = (
@@ -171,11 +171,11 @@ async def test_objects_that_do_not_matter_are_dropped_from_list_and_watch_but_th
 
     async with ScriptedServer(*steps) as server, watching(server, tmp_path, keep=keep) as (_, recorder):
         await until(lambda: len(server.seen) == 4)
-        assert recorder.told == [("replaced", "yes-b"), ("changed", "yes-d"), ("deleted", "yes-b")]
+        assert recorder.calls == [("replaced", "yes-b"), ("changed", "yes-d"), ("deleted", "yes-b")]
         assert versions(server)[-1] == "11"
 
 
-async def test_a_selector_goes_with_list_and_watch(tmp_path: Path) -> None:
+async def test_a_selector_is_sent_with_list_and_watch(tmp_path: Path) -> None:
     server = ScriptedServer(page(7))
     async with server, watching(server, tmp_path, field_selector="spec.nodeName!="):
         await until(lambda: len(server.seen) == 2)
@@ -190,13 +190,13 @@ async def test_a_selector_goes_with_list_and_watch(tmp_path: Path) -> None:
         pytest.param(stream(event("ADDED", pod("b", 8)), bookmark(12)), 0, id="it-falls-silent"),
     ],
 )
-async def test_a_watch_goes_on_from_the_last_version_without_a_new_list(
+async def test_a_watch_continues_from_the_last_version_without_a_new_list(
     tmp_path: Path, break_off: Step, broken: int
 ) -> None:
     steps = (page(7, pod("a", 1)), break_off, stream(event("ADDED", pod("c", 13))))
     server = ScriptedServer(*steps)
     async with server, watching(server, tmp_path, silence=0.3) as (watch, recorder):
-        await until(lambda: ("changed", "c") in recorder.told)
+        await until(lambda: ("changed", "c") in recorder.calls)
         assert versions(server)[:3] == ["list", "7", "12"]
         assert (watch.relists, watch.broken) == (0, broken)
 
@@ -217,11 +217,11 @@ async def test_a_watch_goes_on_from_the_last_version_without_a_new_list(
         ),
     ],
 )
-async def test_a_version_that_the_server_does_not_know_leads_to_a_new_list(tmp_path: Path, gone: Step) -> None:
+async def test_an_unknown_version_leads_to_a_new_list(tmp_path: Path, gone: Step) -> None:
     steps = (page(7, pod("a", 1), pod("b", 2)), gone, page(20, pod("b", 2)), stream(event("ADDED", pod("c", 21))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: ("changed", "c") in recorder.told)
-        assert recorder.told == [("replaced", "a", "b"), ("replaced", "b"), ("changed", "c")]
+        await until(lambda: ("changed", "c") in recorder.calls)
+        assert recorder.calls == [("replaced", "a", "b"), ("replaced", "b"), ("changed", "c")]
         assert versions(server) == ["list", "7", "list", "20"]
         assert watch.relists == 1
 
@@ -235,28 +235,28 @@ async def test_a_list_that_expires_between_pages_starts_again(tmp_path: Path) ->
     )
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
-        assert recorder.told == [("replaced", "b", "c")]
+        assert recorder.calls == [("replaced", "b", "c")]
         await until(lambda: len(server.seen) == 5)
         assert versions(server)[-1] == "9"
 
 
-async def test_a_list_that_always_expires_is_asked_for_in_one_piece(tmp_path: Path) -> None:
+async def test_a_list_that_always_expires_is_requested_in_one_piece(tmp_path: Path) -> None:
     again = (page(7, pod("a", 1), after="p2"), refuse(410, "Expired"))
     steps = (*again, *again, page(9, pod("a", 1), pod("b", 8)))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
-        assert recorder.told == [("replaced", "a", "b")]
+        assert recorder.calls == [("replaced", "a", "b")]
         assert server.seen[4].query == {}
 
 
-async def test_lines_of_any_length_may_come_in_any_pieces(tmp_path: Path) -> None:
+async def test_lines_of_any_length_arrive_in_any_pieces(tmp_path: Path) -> None:
     long = event("ADDED", pod("long", 8, annotations={"x": "y" * 3_000_000}))
     whole = b"".join(json.dumps(one).encode() + b"\n" for one in (long, event("ADDED", pod("b", 9)), bookmark(10)))
     pieces = [whole[at : at + 700_001] for at in range(0, len(whole), 700_001)]
     steps = (page(7), stream(*pieces, b"\n", b'{"type":"DELETED",', b'"object":{"metadata":{"name":"b"}}}\n'))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: len(recorder.told) == 4)
-        assert recorder.told[1:] == [("changed", "long"), ("changed", "b"), ("deleted", "b")]
+        await until(lambda: len(recorder.calls) == 4)
+        assert recorder.calls[1:] == [("changed", "long"), ("changed", "b"), ("deleted", "b")]
         assert watch.undecodable == 0
 
 
@@ -271,59 +271,59 @@ async def test_lines_of_any_length_may_come_in_any_pieces(tmp_path: Path) -> Non
         pytest.param(b"null\n", "7", id="null"),
     ],
 )
-async def test_a_line_that_cannot_be_read_is_skipped_and_counted(
+async def test_a_line_that_cannot_be_decoded_is_skipped_and_counted(
     tmp_path: Path, line: object, goes_on_from: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = (page(7), stream(line, end="clean"), stream(event("ADDED", pod("a", 9))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: len(recorder.told) == 2)
-        assert recorder.told == [("replaced",), ("changed", "a")]
+        await until(lambda: len(recorder.calls) == 2)
+        assert recorder.calls == [("replaced",), ("changed", "a")]
         assert versions(server)[:3] == ["list", "7", goes_on_from]
         assert (watch.undecodable, watch.relists) == (1, 0)
     assert "cannot be decoded" in caplog.text
 
 
-async def test_a_deletion_that_cannot_be_read_leads_to_a_new_list(tmp_path: Path) -> None:
+async def test_a_deletion_that_cannot_be_decoded_leads_to_a_new_list(tmp_path: Path) -> None:
     bad = event("DELETED", pod("a", 8, labels={"a": {}}))
     steps = (page(7, pod("a", 1)), stream(bad), page(9))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: len(recorder.told) == 2)
-        assert recorder.told == [("replaced", "a"), ("replaced",)]
+        await until(lambda: len(recorder.calls) == 2)
+        assert recorder.calls == [("replaced", "a"), ("replaced",)]
         assert (watch.undecodable, watch.relists, watch.faults) == (1, 1, 0)
 
 
-async def test_an_object_of_the_list_that_cannot_be_read_is_left_out_and_counted(tmp_path: Path) -> None:
+async def test_an_object_of_the_list_that_cannot_be_decoded_is_left_out_and_counted(tmp_path: Path) -> None:
     steps = (page(7, pod("a", 1), pod("bad", 2, labels=[]), pod("c", 3)),)
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
-        assert recorder.told == [("replaced", "a", "c")]
+        assert recorder.calls == [("replaced", "a", "c")]
         assert watch.undecodable == 1
 
 
-async def test_what_is_no_list_at_all_is_asked_for_again(tmp_path: Path) -> None:
+async def test_a_response_that_is_not_a_list_is_requested_again(tmp_path: Path) -> None:
     steps = (answer(200, b"<html>"), answer(200, []), page(7, pod("a", 1)))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
-        assert recorder.told == [("replaced", "a")]
+        assert recorder.calls == [("replaced", "a")]
         assert watch.broken == 2
 
 
-async def test_an_api_server_that_is_away_is_tried_again_until_it_is_back(
+async def test_an_unavailable_api_server_is_tried_until_it_responds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "gas.cluster.watch")
     away = (refuse(500), refuse(429), hang_up, hang_up)
     steps = (page(7, pod("a", 1)), stream(end="cut"), *away, stream(event("ADDED", pod("b", 8))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: ("changed", "b") in recorder.told)
-        assert recorder.told == [("replaced", "a"), ("changed", "b")]
+        await until(lambda: ("changed", "b") in recorder.calls)
+        assert recorder.calls == [("replaced", "a"), ("changed", "b")]
         assert watch.relists == 0
         assert watch.broken >= 4
     assert [record.levelname for record in caplog.records if "is interrupted" in record.message] == ["WARNING"]
     assert "the watch of /api/v1/pods is working again" in caplog.text
 
 
-async def test_the_pauses_between_tries_grow(tmp_path: Path) -> None:
+async def test_the_pauses_between_attempts_grow(tmp_path: Path) -> None:
     at: list[float] = []
 
     def route(seen: object) -> Step:
@@ -337,7 +337,7 @@ async def test_the_pauses_between_tries_grow(tmp_path: Path) -> None:
     assert at[3] - at[0] >= 0.125 + 0.25 + 0.5
 
 
-async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(tmp_path: Path) -> None:
+async def test_a_server_that_ends_every_watch_at_once_gets_few_requests(tmp_path: Path) -> None:
     def route(seen: object) -> Step:
         return stream(end="clean") if "watch" in server.seen[-1].query else page(7)
 
@@ -347,7 +347,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(tmp_path: 
 
 
 @pytest.mark.parametrize("forbidden", ["list", "watch"])
-async def test_a_missing_permission_is_named_once_and_tried_again_slowly(
+async def test_a_missing_permission_is_logged_once_and_tried_again_slowly(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, forbidden: str
 ) -> None:
     allowed = asyncio.Event()
@@ -367,11 +367,11 @@ async def test_a_missing_permission_is_named_once_and_tried_again_slowly(
         assert f'the verb "{forbidden}" on resource "pods" in the whole cluster' in watch.refused
         allowed.set()
         await until(lambda: watch.refused is None)
-        assert recorder.told == [("replaced", "a")]
+        assert recorder.calls == [("replaced", "a")]
     assert caplog.text.count(f'the verb "{forbidden}"') == 1
 
 
-async def test_others_get_their_turn_while_many_events_are_taken_in(tmp_path: Path) -> None:
+async def test_other_tasks_run_while_many_events_are_handled(tmp_path: Path) -> None:
     class Slow(Recorder):
         def changed(self, obj: Pod) -> None:
             super().changed(obj)
@@ -379,25 +379,28 @@ async def test_others_get_their_turn_while_many_events_are_taken_in(tmp_path: Pa
 
     many = b"".join(json.dumps(event("ADDED", pod(f"p{each}", 8 + each))).encode() + b"\n" for each in range(10))
     turns: list[int] = []
-    async with ScriptedServer(page(7), stream(many)) as server, watching(server, tmp_path, handler=Slow()) as (_, told):
-        while len(told.told) < 11:
-            turns.append(len(told.told))
+    async with (
+        ScriptedServer(page(7), stream(many)) as server,
+        watching(server, tmp_path, handler=Slow()) as (_, recorder),
+    ):
+        while len(recorder.calls) < 11:
+            turns.append(len(recorder.calls))
             await asyncio.sleep(0)
     assert len(set(turns)) > 5
 
 
-async def test_an_object_that_the_handler_cannot_take_does_not_stop_the_others(
+async def test_a_handler_that_fails_for_one_object_gets_the_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = (page(7), stream(event("ADDED", pod("poison", 8)), event("ADDED", pod("a", 9))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: len(recorder.told) == 2)
-        assert recorder.told == [("replaced",), ("changed", "a")]
+        await until(lambda: len(recorder.calls) == 2)
+        assert recorder.calls == [("replaced",), ("changed", "a")]
         assert watch.faults == 1
     assert "RuntimeError: cannot take the object" in caplog.text
 
 
-async def test_a_list_that_the_handler_cannot_take_is_not_synced_and_comes_again(tmp_path: Path) -> None:
+async def test_a_list_for_which_the_handler_fails_is_not_synced_and_is_repeated(tmp_path: Path) -> None:
     recorder = Recorder()
     recorder.fail_replaced = 1
     server = ScriptedServer(page(7, pod("a", 1)), page(8, pod("b", 2)))
@@ -405,10 +408,10 @@ async def test_a_list_that_the_handler_cannot_take_is_not_synced_and_comes_again
         await until(lambda: watch.faults == 1)
         assert not watch.synced.is_set()
         await watch.synced.wait()
-        assert recorder.told == [("replaced", "b")]
+        assert recorder.calls == [("replaced", "b")]
 
 
-async def test_last_contact_is_when_the_server_was_last_heard_of(tmp_path: Path) -> None:
+async def test_last_contact_is_the_time_of_the_last_response(tmp_path: Path) -> None:
     send = asyncio.Event()
 
     async def later(writer: asyncio.StreamWriter) -> None:
@@ -430,7 +433,7 @@ async def test_last_contact_is_when_the_server_was_last_heard_of(tmp_path: Path)
         await until(lambda: watch.last_contact > before)
 
 
-async def test_a_watch_that_is_cancelled_closes_its_connection(tmp_path: Path) -> None:
+async def test_a_cancelled_watch_closes_its_connection(tmp_path: Path) -> None:
     async with ScriptedServer(page(7), stream()) as server:
         async with watching(server, tmp_path):
             await until(lambda: len(server.seen) == 2)

@@ -13,7 +13,7 @@ from gas.cluster.watch_events import EndlessLine, LineSplitter
     lines=st.lists(st.binary(min_size=1).filter(lambda line: b"\n" not in line and not line.isspace())),
     cuts=st.lists(st.integers(0, 200)),
 )
-def test_lines_come_out_whole_wherever_the_chunks_are_cut(lines: list[bytes], cuts: list[int]) -> None:
+def test_lines_are_whole_wherever_the_chunks_are_cut(lines: list[bytes], cuts: list[int]) -> None:
     body = b"".join(line + b"\n" for line in lines)
     edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     splitter = LineSplitter()
@@ -25,7 +25,7 @@ def test_empty_lines_are_left_out() -> None:
     assert LineSplitter().feed(b"\n{}\r\n\r\n \n{}\n") == [b"{}\r", b"{}"]
 
 
-def test_a_line_that_never_ends_is_given_up_before_it_fills_the_memory() -> None:
+def test_an_endless_line_is_refused_before_it_fills_the_memory() -> None:
     splitter = LineSplitter(longest=10)
     splitter.feed(b"x" * 10)
     with pytest.raises(EndlessLine):

@@ -46,7 +46,7 @@ class ControlPlaneFiles:
         self.manifest.write_bytes(text.encode())
 
     def run(self, *more: str, user: int = 0, now: datetime = NOW, coloured: bool = False, places: bool = True) -> str:
-        """Run it with the default places below ROOT; answers what it said. Raises what it raises."""
+        """Run the configurator with the default directories below ROOT and return its output. Raises what it raises."""
         said: list[str] = []
         named = [f"-m={self.manifest}", f"-b={self.etc}", f"--pki-dir={self.own}"]
         if places:

@@ -90,12 +90,12 @@ def run_today(files: ControlPlaneFiles, *more: str) -> str:
 
 
 @pytest.mark.parametrize("host", [SERVICE, "gas-service.default.svc", "gas-service", "localhost", "127.0.0.1"])
-def test_scheduler_and_extender_believe_each_other(files: ControlPlaneFiles, tmp_path: Path, host: str) -> None:
+def test_scheduler_and_extender_trust_each_other(files: ControlPlaneFiles, tmp_path: Path, host: str) -> None:
     run_today(files)
     meet(files, tmp_path, host)
 
 
-def test_secret_is_what_the_extender_mounts(files: ControlPlaneFiles) -> None:
+def test_secret_has_the_files_that_the_extender_mounts(files: ControlPlaneFiles) -> None:
     files.run("--secret=gpu/other")
     secret = secret_of(files)
     assert (secret["kind"], secret["apiVersion"], secret["type"]) == ("Secret", "v1", "kubernetes.io/tls")
@@ -103,7 +103,7 @@ def test_secret_is_what_the_extender_mounts(files: ControlPlaneFiles) -> None:
     assert set(secret["data"]) == {"tls.crt", "tls.key", "ca.crt"}
 
 
-def test_secret_that_was_named_once_stays(files: ControlPlaneFiles) -> None:
+def test_name_of_the_secret_is_kept(files: ControlPlaneFiles) -> None:
     files.run("--secret=gpu/other")
     assert files.run() == "nothing to change"
     files.run("--san=more.example")
@@ -122,7 +122,7 @@ def test_secret_whose_name_looks_like_a_number_is_text(files: ControlPlaneFiles)
     assert files.run() == "nothing to change"
 
 
-def test_secret_that_is_named_anew_gets_that_name(files: ControlPlaneFiles) -> None:
+def test_name_of_the_secret_can_be_changed(files: ControlPlaneFiles) -> None:
     files.run("--secret=gpu/other")
     files.run("--secret=default/extender-secret")
     assert secret_of(files)["metadata"] == {"name": "extender-secret", "namespace": "default"}
@@ -137,16 +137,14 @@ def test_secret_that_is_named_anew_gets_that_name(files: ControlPlaneFiles) -> N
         'metadata:\n  name: "\xff"\n  namespace: "gpu"\n',
     ],
 )
-def test_manifest_of_the_secret_that_says_no_name_is_written_anew(files: ControlPlaneFiles, text: str) -> None:
+def test_manifest_of_the_secret_without_a_name_is_written_again(files: ControlPlaneFiles, text: str) -> None:
     files.own.mkdir(parents=True)
     (files.own / "extender-secret.yaml").write_bytes(text.encode("latin-1"))
     files.run()
     assert secret_of(files)["metadata"] == {"name": "extender-secret", "namespace": "default"}
 
 
-def test_certificates_of_the_clusters_authority_mean_nothing_to_the_extender(
-    files: ControlPlaneFiles, tmp_path: Path
-) -> None:
+def test_extender_does_not_trust_the_clusters_authority(files: ControlPlaneFiles, tmp_path: Path) -> None:
     run_today(files)
     cluster = mint_authority(datetime.now(UTC))
     kubelet = mint_client(cluster, datetime.now(UTC))
@@ -160,7 +158,7 @@ def test_certificates_of_the_clusters_authority_mean_nothing_to_the_extender(
         )
 
 
-def test_private_keys_are_for_root_alone(files: ControlPlaneFiles) -> None:
+def test_private_keys_are_readable_by_root_only(files: ControlPlaneFiles) -> None:
     files.run()
     secret = {
         path.name for path in (*files.certificates.iterdir(), *files.own.iterdir()) if b"PRIVATE" in path.read_bytes()
@@ -170,7 +168,7 @@ def test_private_keys_are_for_root_alone(files: ControlPlaneFiles) -> None:
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_authoritys_key_is_not_where_the_scheduler_can_read_it(files: ControlPlaneFiles) -> None:
+def test_authoritys_key_is_outside_the_schedulers_directory(files: ControlPlaneFiles) -> None:
     files.run()
     assert sorted(path.name for path in files.certificates.iterdir()) == ["ca.crt", "client.crt", "client.key"]
     with pytest.raises(ConfiguratorError, match="holds the authority's private key"):
@@ -185,7 +183,7 @@ def test_second_run_signs_nothing(files: ControlPlaneFiles) -> None:
     assert files.state() == before
 
 
-def test_run_near_the_end_signs_anew_and_restarts_the_scheduler(files: ControlPlaneFiles) -> None:
+def test_run_near_the_end_replaces_certificates_and_restarts_the_scheduler(files: ControlPlaneFiles) -> None:
     files.run()
     before, authority = files.state(), (files.own / "ca.crt").read_bytes()
     said = files.run(now=NOW + 300 * DAY)
@@ -215,7 +213,7 @@ def test_authority_near_its_end_is_replaced_with_all_that_it_signed(files: Contr
     assert is_signed_by(serving_of(files).certificate, again.certificate)
 
 
-def test_another_address_needs_another_serving_certificate_only(files: ControlPlaneFiles) -> None:
+def test_another_address_changes_only_the_serving_certificate(files: ControlPlaneFiles) -> None:
     files.run()
     client = client_of(files).chain
     files.run("--url=https://gpu.example.com:9001", "--san=10.0.0.7,gpu2.example.com")
@@ -235,7 +233,7 @@ def test_another_address_needs_another_serving_certificate_only(files: ControlPl
         pytest.param("192.0.2.1", [], id="an address"),
     ],
 )
-def test_service_goes_by_its_shorter_names(host: str, expected: list[str]) -> None:
+def test_certificate_has_the_short_names_of_a_service(host: str, expected: list[str]) -> None:
     names = serving_names(host)
     assert names[0] == host
     assert [name for name in names[1:] if name in expected] == [name for name in expected if name != host]
@@ -277,7 +275,7 @@ class TestClusterAuthority:
         assert "was an authority's own certificate, whose key can sign anything: it is replaced" in said
         assert not client_of(files).is_authority
 
-    def test_certificate_that_the_scheduler_shows_to_others_too_is_told(
+    def test_certificate_that_other_extenders_get_too_is_noted(
         self, files: ControlPlaneFiles, cluster: tuple[Path, Path]
     ) -> None:
         from tests.configurator.test_configuration_document import ORIGINAL_WITH_ANOTHER
@@ -310,7 +308,7 @@ class TestGivenCertificates:
             "client": mint_client(authority, NOW),
             "server": mint_server(authority, [SERVICE], NOW),
             "other": mint_authority(NOW),
-            "stranger": mint_server(authority, ["elsewhere.example.com"], NOW),
+            "elsewhere": mint_server(authority, ["elsewhere.example.com"], NOW),
         }.items():
             paths[f"{name}.crt"], paths[f"{name}.key"] = write_pair(tmp_path / "given", name, pair)
         return paths
@@ -355,7 +353,7 @@ class TestGivenCertificates:
                 id="a client's",
             ),
             pytest.param(
-                {"serving_cert": "stranger.crt", "serving_key": "stranger.key"},
+                {"serving_cert": "elsewhere.crt", "serving_key": "elsewhere.key"},
                 f"is not for {SERVICE}, which kube-scheduler calls",
                 id="for another host",
             ),
@@ -419,9 +417,9 @@ class TestGivenCertificates:
         assert (files.certificates / "client.key").read_bytes() == text
 
 
-class TestWhatIsThereAlready:
-    def test_certificate_of_somebody_else_is_not_overwritten(self, files: ControlPlaneFiles) -> None:
-        stranger = mint_server(mint_authority(NOW), ["x"], NOW)
+class TestExistingFiles:
+    def test_certificate_of_another_authority_is_not_overwritten(self, files: ControlPlaneFiles) -> None:
+        elsewhere = mint_server(mint_authority(NOW), ["x"], NOW)
         issuer = x509.Name.from_rfc4514_string("CN=company")
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
@@ -430,8 +428,8 @@ class TestWhatIsThereAlready:
             .issuer_name(issuer)
             .public_key(key.public_key())
             .serial_number(1)
-            .not_valid_before(stranger.certificate.not_valid_before_utc)
-            .not_valid_after(stranger.certificate.not_valid_after_utc)
+            .not_valid_before(elsewhere.certificate.not_valid_before_utc)
+            .not_valid_after(elsewhere.certificate.not_valid_after_utc)
             .sign(key, hashes.SHA256())
         )
         files.certificates.mkdir()
@@ -442,7 +440,7 @@ class TestWhatIsThereAlready:
         assert files.state() == before
 
     @pytest.mark.parametrize("name", ["client.crt", "ca.crt"])
-    def test_file_that_is_no_certificate_is_not_overwritten(self, files: ControlPlaneFiles, name: str) -> None:
+    def test_file_that_is_not_a_certificate_is_not_overwritten(self, files: ControlPlaneFiles, name: str) -> None:
         files.certificates.mkdir()
         (files.certificates / name).write_text("-----BEGIN CERTIFICATE-----\nhalf")
         with pytest.raises(BadCertificate, match=f"{name} holds no PEM certificate"):
@@ -457,7 +455,7 @@ class TestWhatIsThereAlready:
             pytest.param("own", "server.crt", b"half", id="half a serving certificate"),
         ],
     )
-    def test_our_own_that_is_damaged_is_signed_anew(
+    def test_damaged_certificate_of_our_own_is_replaced(
         self, files: ControlPlaneFiles, directory: str, name: str, content: bytes | None
     ) -> None:
         files.run()
@@ -469,13 +467,13 @@ class TestWhatIsThereAlready:
         client_of(files)
         serving_of(files)
 
-    def test_pair_of_two_runs_mixed_is_signed_anew(self, files: ControlPlaneFiles) -> None:
+    def test_mixed_pair_of_two_runs_is_replaced(self, files: ControlPlaneFiles) -> None:
         files.run()
         (files.certificates / "client.key").write_bytes((files.own / "server.key").read_bytes())
         assert "is not the private key of" in files.run()
         client_of(files)
 
-    def test_authority_without_its_key_is_not_replaced_by_guess(self, files: ControlPlaneFiles) -> None:
+    def test_authority_without_its_key_is_refused(self, files: ControlPlaneFiles) -> None:
         files.run()
         (files.own / "ca.key").unlink()
         with pytest.raises(

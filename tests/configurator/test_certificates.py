@@ -83,7 +83,7 @@ def test_a_certificate_serves_the_names_and_addresses_in_it(host: str, *, is_ser
 
 def test_a_certificate_ends_with_its_authority_at_the_latest() -> None:
     authority = mint_authority(NOW, name="short", life=timedelta(days=2))
-    pair = mint_client(authority, NOW, name="somebody", life=timedelta(days=3))
+    pair = mint_client(authority, NOW, name="a-client", life=timedelta(days=3))
     assert is_signed_by(pair.certificate, authority.certificate)
     assert pair.certificate.not_valid_after_utc == NOW + timedelta(days=2)
 

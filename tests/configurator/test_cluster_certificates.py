@@ -25,7 +25,7 @@ WANTED = Wanted(authority="authority", serving="serving", client="client", names
 
 @dataclass
 class Memory:
-    """Three empty Secrets, with the API server's way to refuse a change to what somebody else has changed."""
+    """Three empty Secrets that refuse a change based on an outdated version, as the API server does."""
 
     data: dict[str, dict[str, bytes]] = field(default_factory=lambda: {"authority": {}, "serving": {}, "client": {}})
     versions: dict[str, int] = field(default_factory=lambda: {"authority": 1, "serving": 1, "client": 1})
@@ -77,13 +77,13 @@ async def test_three_empty_secrets_become_an_authority_and_two_certificates_of_i
     assert secrets.certificate("client").subject.rfc4514_string() == "CN=kube-scheduler"
 
 
-async def test_what_is_good_stays_as_it_is(filled: Memory) -> None:
+async def test_good_secrets_stay_as_they_are(filled: Memory) -> None:
     before, writes = dict(filled.data), filled.writes
     assert await renew(filled, WANTED, NOW + timedelta(days=270)) == []
     assert (filled.data, filled.writes) == (before, writes)
 
 
-async def test_certificates_that_end_within_90_days_are_signed_anew_by_the_same_authority(filled: Memory) -> None:
+async def test_certificates_that_expire_within_90_days_are_replaced_by_the_same_authority(filled: Memory) -> None:
     before = dict(filled.data)
     said = await renew(filled, WANTED, NOW + timedelta(days=276))
     assert len(said) == 2
@@ -93,14 +93,14 @@ async def test_certificates_that_end_within_90_days_are_signed_anew_by_the_same_
         assert filled.data[name]["ca.crt"] == before[name]["ca.crt"]
 
 
-async def test_an_authority_that_ends_is_made_anew_with_all_that_it_signed(filled: Memory) -> None:
+async def test_an_authority_that_expires_is_replaced_with_all_that_it_signed(filled: Memory) -> None:
     before = dict(filled.data)
     assert len(await renew(filled, WANTED, NOW + timedelta(days=3600))) == 3
     assert all(filled.data[name] != before[name] for name in before)
     filled.certificate("client").verify_directly_issued_by(filled.certificate("authority"))
 
 
-async def test_another_name_needs_another_serving_certificate_and_nothing_else(filled: Memory) -> None:
+async def test_another_name_changes_only_the_serving_certificate(filled: Memory) -> None:
     before = dict(filled.data)
     more = Wanted(authority="authority", serving="serving", client="client", names=(*NAMES, "more.example"))
     assert len(await renew(filled, more, NOW)) == 1
@@ -118,7 +118,7 @@ async def test_another_name_needs_another_serving_certificate_and_nothing_else(f
         pytest.param("client", "ca.crt", b"another", "", id="another authority"),
     ],
 )
-async def test_what_cannot_be_used_is_replaced(
+async def test_an_unusable_secret_is_replaced(
     filled: Memory, name: str, key: str, content: bytes | None, sentence: str
 ) -> None:
     changed = dict(filled.data[name])
@@ -165,7 +165,7 @@ async def test_two_at_once_end_with_one_authority(at: int) -> None:
     assert secrets.data["authority"] == other.data["authority"]
 
 
-async def test_somebody_who_changes_them_all_the_time_is_told() -> None:
+async def test_constant_conflicts_end_with_an_error() -> None:
     secrets = Memory()
     secrets.before_a_write = lambda: secrets.change("authority", {})
     with pytest.raises(ApiRefused, match="has been modified"):
@@ -173,7 +173,7 @@ async def test_somebody_who_changes_them_all_the_time_is_told() -> None:
     assert secrets.versions["authority"] == 1 + TRIES
 
 
-async def test_a_refusal_is_told_at_once() -> None:
+async def test_a_refusal_ends_at_once() -> None:
     secrets = Memory()
     asked = 0
 

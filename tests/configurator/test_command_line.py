@@ -42,7 +42,7 @@ def test_full_disk_behind_the_standard_output_is_a_sentence_and_status_1(files: 
 
 
 @pytest.mark.parametrize("flag", ["--help", "-dry-run"])
-def test_reader_that_reads_no_further_is_no_failure(files: ControlPlaneFiles, flag: str) -> None:
+def test_reader_that_stops_reading_is_not_a_failure(files: ControlPlaneFiles, flag: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -54,7 +54,7 @@ def test_reader_that_reads_no_further_is_no_failure(files: ControlPlaneFiles, fl
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
-def test_standard_output_that_is_closed_is_no_failure(files: ControlPlaneFiles) -> None:
+def test_closed_standard_output_is_not_a_failure(files: ControlPlaneFiles) -> None:
     ran = subprocess.run(
         ["sh", "-c", 'exec "$@" >&-', "sh", *command(files, "-dry-run")],
         stderr=subprocess.PIPE,

@@ -124,7 +124,7 @@ def merged(
 
 
 # contract E13.1, E13.2
-def test_built_in_configuration_is_the_contracts() -> None:
+def test_built_in_configuration_is_that_of_the_contract() -> None:
     assert new(BUILT_IN).document.text == BUILT_IN
     assert new(BUILT_IN).extenders == [OWN]
 
@@ -149,7 +149,7 @@ def test_flags_that_kube_scheduler_ignores_now_are_in_the_file() -> None:
     assert new(BUILT_IN, enableProfiling=False).document.text == BUILT_IN + "enableProfiling: false\n"
 
 
-def test_flags_are_added_to_a_configuration_only_where_it_says_nothing() -> None:
+def test_flags_are_added_only_where_a_configuration_has_no_value() -> None:
     text = IN_USE + "clientConnection:\n  kubeconfig: ''\n  qps: 20\nenableProfiling: true\n"
     found = merged(
         text,
@@ -171,7 +171,7 @@ def test_flags_are_added_to_a_configuration_only_where_it_says_nothing() -> None
 
 
 @pytest.mark.parametrize("tls", ["nonsense", "[1]", "{certFile: [1]}", "{certFile: }"])
-def test_nonsense_of_another_extender_is_left_to_kube_scheduler(tls: str) -> None:
+def test_invalid_settings_of_another_extender_are_left_alone(tls: str) -> None:
     text = IN_USE.replace("  nodeCacheCapable", f"  tlsConfig: {tls}\n  nodeCacheCapable")
     assert same_certificate_elsewhere(merged(text)) == []
 
@@ -198,7 +198,7 @@ def test_extenders_are_added_to_a_configuration_without_any() -> None:
     assert merged(text + "extenders:\n").extenders == [OWN]
 
 
-def test_settings_of_an_entry_that_is_there_are_kept() -> None:
+def test_settings_of_an_existing_entry_are_kept() -> None:
     text = ORIGINAL_WITH_ANOTHER.replace("XVERSIONX", "v1").replace("weight: 1", "weight: 5")
     text = text.replace(URL, "https://127.0.0.1:9001")
     found = merged(text)
@@ -267,7 +267,7 @@ def test_what_kube_scheduler_would_refuse_is_refused(text: str, sentence: str) -
     assert sentence in str(refused.value)
 
 
-def test_file_without_our_extender_is_no_template() -> None:
+def test_file_without_our_extender_is_refused_as_a_template() -> None:
     with pytest.raises(BadConfiguration, match=r"has no extender that manages gpu\.intel\.com/i915"):
         new(IN_USE)
 

@@ -1,4 +1,4 @@
-"""What a kube-scheduler that is not root can read."""
+"""Files that a kube-scheduler without root can read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def rootless(files: ControlPlaneFiles, user: int = USER, group: int = USER) -> N
     files.write_manifest(kubeadm_manifest(NEWEST).replace("    imagePullPolicy", context + "    imagePullPolicy"))
 
 
-def test_directory_that_it_cannot_enter_is_told_with_the_command(files: ControlPlaneFiles) -> None:
+def test_directory_that_it_cannot_enter_is_named_with_the_command(files: ControlPlaneFiles) -> None:
     rootless(files)
     files.certificates.mkdir(mode=0o700)
     said = files.run("-dry-run")
@@ -38,14 +38,14 @@ def test_directory_is_judged_as_the_kernel_does(files: ControlPlaneFiles, mode: 
     assert ("cannot read" in files.run("-dry-run")) == (mode == 0o700 and user != os.geteuid())
 
 
-def test_group_that_is_shut_out_is_not_let_in_by_what_others_may(files: ControlPlaneFiles) -> None:
+def test_permission_of_others_does_not_count_for_a_group_without_it(files: ControlPlaneFiles) -> None:
     rootless(files, USER, os.getegid())
     files.certificates.mkdir()
     files.certificates.chmod(0o701)
     assert "whose mode is 0701" in files.run("-dry-run")
 
 
-def test_configuration_that_it_cannot_read_is_told(files: ControlPlaneFiles) -> None:
+def test_configuration_that_it_cannot_read_is_named(files: ControlPlaneFiles) -> None:
     rootless(files)
     files.configuration.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
     files.configuration.chmod(0o600)
@@ -57,6 +57,6 @@ def test_root_reads_everything(files: ControlPlaneFiles) -> None:
     assert "cannot read" not in files.run("-dry-run")
 
 
-def test_what_the_run_makes_itself_can_be_read(files: ControlPlaneFiles) -> None:
+def test_files_that_the_run_creates_can_be_read(files: ControlPlaneFiles) -> None:
     rootless(files)
     assert "cannot read" not in files.run("-dry-run")

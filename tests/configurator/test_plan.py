@@ -1,4 +1,4 @@
-"""What a run plans when the machine is not as kubeadm left it: other configurations, authorities, templates."""
+"""Plans for a machine that is not as kubeadm left it: other configurations, authorities, templates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def configuration(files: ControlPlaneFiles) -> YamlDocument:
 
 
 def company_authority(name: str = "kubernetes") -> Pair:
-    """An authority of somebody else."""
+    """Make an authority that is not ours."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name.from_rfc4514_string(f"CN={name}")
     certificate = (
@@ -201,7 +201,7 @@ class TestDefaultTemplate:
         assert files.run() == "nothing to change"
 
     @pytest.mark.parametrize("up", [0, 1, 2], ids=["the file", "its directory", "the one above"])
-    def test_that_everybody_can_write_is_refused(self, files: ControlPlaneFiles, template: Path, up: int) -> None:
+    def test_that_every_user_can_write_is_refused(self, files: ControlPlaneFiles, template: Path, up: int) -> None:
         place = (template, *template.parents)[up]
         place.chmod(place.stat().st_mode | 0o002)
         with pytest.raises(FileTrouble, match="can be written by every user, so it is not used"):
@@ -209,7 +209,7 @@ class TestDefaultTemplate:
         assert "would be changed" in files.run("-dry-run", f"-f={template}")
 
     @pytest.mark.parametrize("up", [0, 1, 2], ids=["the file", "its directory", "the one above"])
-    def test_of_somebody_else_is_refused(
+    def test_of_another_user_is_refused(
         self, files: ControlPlaneFiles, template: Path, up: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         place = (template, *template.parents)[up]
@@ -227,17 +227,17 @@ class TestDefaultTemplate:
         assert "would be changed" in files.run("-dry-run")
 
 
-class TestReleaseThatIsNotKnown:
+class TestUnknownRelease:
     def text(self, release: str) -> str:
         return kubeadm_manifest(NEWEST).replace(f"kube-scheduler:v{NEWEST}.", f"kube-scheduler:v{release}.")
 
-    def test_is_told_when_it_is_near(self, files: ControlPlaneFiles) -> None:
+    def test_is_noted_when_it_is_near(self, files: ControlPlaneFiles) -> None:
         files.write_manifest(self.text("1.38"))
         assert "note: Kubernetes 1.38 is later than 1.37, the newest known release" in files.run()
         assert configuration(files).get("apiVersion") == "kubescheduler.config.k8s.io/v1"
         assert files.run() == "nothing to change"
 
-    def test_is_refused_when_it_is_far_unless_it_is_said(self, files: ControlPlaneFiles) -> None:
+    def test_is_refused_when_it_is_far_unless_it_is_confirmed(self, files: ControlPlaneFiles) -> None:
         files.write_manifest(self.text("1.99"))
         before = files.state()
         with pytest.raises(ConfiguratorError, match=r"confirm it with --kubernetes-version=1\.99"):
@@ -247,7 +247,7 @@ class TestReleaseThatIsNotKnown:
         assert files.run("--kubernetes-version=1.99") == "nothing to change"
 
 
-def test_policy_flag_that_is_the_only_argument_is_taken_away(files: ControlPlaneFiles) -> None:
+def test_policy_flag_that_is_the_only_argument_is_removed(files: ControlPlaneFiles) -> None:
     text = kubeadm_manifest("1.22").replace(
         "    image:", "    args: [--policy-configmap=scheduler-extender-policy]\n    image:"
     )

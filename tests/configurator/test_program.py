@@ -46,7 +46,7 @@ def use_configuration(files: ControlPlaneFiles, path: Path, text: str = IN_USE) 
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_undo_brings_back_every_byte_of_every_release(files: ControlPlaneFiles, release: str) -> None:
+def test_undo_restores_every_byte_of_every_release(files: ControlPlaneFiles, release: str) -> None:
     files.write_manifest(kubeadm_manifest(release))
     before = files.state()
     files.run()
@@ -173,7 +173,7 @@ class TestConfigurationInUse:
         with pytest.raises(ConfiguratorError, match="is not a file of this machine that the pod mounts"):
             files.run()
 
-    def test_that_is_not_there_is_refused(self, files: ControlPlaneFiles) -> None:
+    def test_that_does_not_exist_is_refused(self, files: ControlPlaneFiles) -> None:
         path = files.etc / "scheduler/mine.yaml"
         use_configuration(files, path)
         path.unlink()
@@ -201,13 +201,13 @@ class TestTemplate:
         assert (files.etc / "scheduler-config-two.yaml").exists()
         assert not files.configuration.exists()
 
-    def test_of_which_only_the_extenders_are_taken_is_told(self, files: ControlPlaneFiles) -> None:
+    def test_of_which_only_the_extenders_are_used_is_noted(self, files: ControlPlaneFiles) -> None:
         use_configuration(files, files.etc / "mine.yaml")
         path = files.root / "two.yaml"
         path.write_text(ORIGINAL_WITH_ANOTHER)
         assert "so only the extenders of" in files.run(f"-f={path}", "-dry-run")
 
-    def test_that_is_not_there_is_refused(self, files: ControlPlaneFiles) -> None:
+    def test_that_does_not_exist_is_refused(self, files: ControlPlaneFiles) -> None:
         with pytest.raises(FileTrouble, match=r"none\.yaml cannot be read: No such file"):
             files.run("-f=none.yaml")
 
@@ -256,13 +256,13 @@ class TestUndo:
             files.run("--undo")
         assert files.state() == before
 
-    def test_refuses_when_a_file_is_gone_that_was_there(self, files: ControlPlaneFiles) -> None:
+    def test_refuses_when_a_file_was_removed_since(self, files: ControlPlaneFiles) -> None:
         files.run()
         files.manifest.unlink()
         with pytest.raises(ConfiguratorError, match="was removed since"):
             files.run("--undo")
 
-    def test_brings_back_mode_and_content_of_what_was_there(self, files: ControlPlaneFiles) -> None:
+    def test_restores_mode_and_content(self, files: ControlPlaneFiles) -> None:
         files.run()
         os.chmod(files.certificates / "client.key", 0o644)  # noqa: PTH101
         before = files.settings()
@@ -283,7 +283,7 @@ class TestUndo:
         with pytest.raises(FileTrouble, match="could have been written by another user"):
             files.run("--undo")
 
-    def test_stored_file_that_is_damaged_is_not_brought_back(self, files: ControlPlaneFiles) -> None:
+    def test_damaged_stored_file_is_not_restored(self, files: ControlPlaneFiles) -> None:
         files.run()
         stored = next(files.backups()[0].rglob("kube-scheduler.yaml"))
         stored.write_text("half")
@@ -327,7 +327,7 @@ class TestBackups:
         assert files.state() == before
 
 
-class TestFilesThatAreNotOrdinary:
+class TestFilesThatAreNotRegular:
     def test_manifest_that_is_a_link_is_refused(self, files: ControlPlaneFiles) -> None:
         target = files.root / "real.yaml"
         files.manifest.rename(target)
@@ -364,7 +364,7 @@ class TestFilesThatAreNotOrdinary:
         with pytest.raises(FileTrouble, match="is not a regular file"):
             files.run()
 
-    def test_manifest_that_is_not_there_is_refused(self, files: ControlPlaneFiles) -> None:
+    def test_missing_manifest_is_refused(self, files: ControlPlaneFiles) -> None:
         files.manifest.unlink()
         with pytest.raises(FileTrouble, match="does not exist; name kube-scheduler's static pod manifest with -m"):
             files.run()
@@ -382,7 +382,7 @@ class TestFilesThatAreNotOrdinary:
     @pytest.mark.parametrize(
         "form", ["JSON on one line", "JSON", "indented lists", "tabs in comments", "no last newline"]
     )
-    def test_other_ways_to_write_it_are_as_good(self, files: ControlPlaneFiles, form: str) -> None:
+    def test_other_styles_of_yaml_are_accepted(self, files: ControlPlaneFiles, form: str) -> None:
         text = kubeadm_manifest(NEWEST)
         pod = yaml.safe_load(text)
         written = {
@@ -445,7 +445,7 @@ class TestPlacesThatKubeletReads:
 
 
 class TestTwoRunsAtOnce:
-    def test_second_is_told_and_changes_nothing(self, files: ControlPlaneFiles) -> None:
+    def test_second_is_refused_and_changes_nothing(self, files: ControlPlaneFiles) -> None:
         before = files.state()
         descriptor = os.open(files.etc, os.O_RDONLY)
         try:
@@ -457,7 +457,7 @@ class TestTwoRunsAtOnce:
             os.close(descriptor)
         assert files.state() == before
 
-    def test_file_that_somebody_edits_meanwhile_is_not_lost(
+    def test_file_that_is_edited_meanwhile_is_not_lost(
         self, files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fsync, edited = os.fsync, files.manifest.read_text() + "# edited\n"
@@ -481,13 +481,13 @@ def test_staged_files_of_a_run_that_was_killed_are_removed(files: ControlPlaneFi
     assert not left.exists()
 
 
-def test_what_is_left_to_do_is_said_once(files: ControlPlaneFiles) -> None:
+def test_next_steps_are_printed_once(files: ControlPlaneFiles) -> None:
     assert f"next: kubectl apply -f {files.own}/extender-secret.yaml" in files.run()
     files.configuration.write_text(files.configuration.read_text() + "parallelism: 4\n")
     assert "next:" not in files.run()
 
 
-def test_secret_that_cannot_be_applied_leaves_the_files_and_says_what_to_do(files: ControlPlaneFiles) -> None:
+def test_secret_that_cannot_be_applied_leaves_the_files_and_names_the_command(files: ControlPlaneFiles) -> None:
     with pytest.raises(ConfiguratorError, match=r"all files are complete, but the Secret .*kubectl apply -f"):
         files.run("--apply-secret", f"--kubeconfig={files.root}/none")
     assert files.run() == "nothing to change"

@@ -62,7 +62,7 @@ def test_only_the_extenders_parts_are_added_to_what_kubeadm_wrote(release: str) 
 
 # contract E15.5
 @pytest.mark.parametrize("release", RELEASES)
-def test_twice_is_once(release: str) -> None:
+def test_second_run_changes_nothing(release: str) -> None:
     once = wired(kubeadm_manifest(release))
     assert wired(once) == once
 
@@ -73,13 +73,13 @@ def test_another_fingerprint_is_all_that_changes_when_the_files_do() -> None:
     assert again == once.replace(f'{FINGERPRINT}: "1"', f'{FINGERPRINT}: "2"') != once
 
 
-def test_other_places_take_the_place_of_those_before() -> None:
+def test_other_directories_replace_the_earlier_ones() -> None:
     once = wired(kubeadm_manifest(NEWEST))
     again = wired(once, certificates=Path("/etc/kubernetes/certs"))
     assert again == once.replace("path: /etc/certs", "path: /etc/kubernetes/certs")
 
 
-def test_what_the_original_left_is_taken_over() -> None:
+def test_changes_of_the_original_are_kept() -> None:
     original = """\
 apiVersion: v1
 kind: Pod
@@ -103,7 +103,7 @@ metadata:
     assert added(original, wired(original)) == ["    annotations:\n", f'      {FINGERPRINT}: "1"\n']
 
 
-def test_flags_of_the_original_policy_are_taken_away() -> None:
+def test_flags_of_the_original_policy_are_removed() -> None:
     text = kubeadm_manifest("1.22").replace(
         "    - --port=0\n",
         "    - --policy-configmap=scheduler-extender-policy\n"
@@ -112,7 +112,7 @@ def test_flags_of_the_original_policy_are_taken_away() -> None:
     assert wired(text) == wired(kubeadm_manifest("1.22"))
 
 
-def test_policy_of_somebody_else_is_refused() -> None:
+def test_another_policy_is_refused() -> None:
     text = kubeadm_manifest("1.22").replace("--port=0", "--policy-config-file=/etc/policy.json")
     with pytest.raises(ConfiguratorError, match="--policy-config-file, which cannot be converted"):
         wired(text)
@@ -222,7 +222,7 @@ IMAGE = re.compile(r"kube-scheduler:v1[0-9.]+")
         ),
     ],
 )
-def test_what_is_no_kube_scheduler_is_refused(text: str, sentence: str) -> None:
+def test_manifest_of_another_program_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(NotAScheduler) as refused:
         wired(text)
     assert sentence in str(refused.value)
@@ -230,7 +230,7 @@ def test_what_is_no_kube_scheduler_is_refused(text: str, sentence: str) -> None:
 
 
 @pytest.mark.parametrize("text", [KUBEADM, wired(KUBEADM)], ids=["kubeadm's", "ours"])
-def test_manifest_that_is_cut_off_is_taken_only_if_nothing_of_the_pod_is_missing(text: str) -> None:
+def test_manifest_that_is_cut_off_is_accepted_only_if_the_pod_is_complete(text: str) -> None:
     whole = yaml.safe_load(text)["spec"]
     taken = []
     for length in {*range(0, len(text), 11), *range(len(text) - 80, len(text) + 1)}:
@@ -287,7 +287,7 @@ def test_command_and_args_are_one_command_line(
     assert wired(once) == once
 
 
-def test_places_that_are_taken_are_not_taken_twice() -> None:
+def test_names_and_paths_in_use_are_refused() -> None:
     other = KUBEADM.replace(
         "    - mountPath: ", "    - mountPath: /host/certs\n      name: kubeconfig\n    - mountPath: ", 1
     )
@@ -329,7 +329,7 @@ def test_image_without_a_release_is_refused(image: str) -> None:
         KubernetesVersion.of_image(image, name="x")
 
 
-def test_release_far_beyond_all_that_are_known_is_refused_unless_it_is_said() -> None:
+def test_release_far_beyond_the_known_ones_must_be_confirmed() -> None:
     text = IMAGE.sub("kube-scheduler:v1.99.4", KUBEADM)
     with pytest.raises(UnknownVersion, match=r"is of Kubernetes 1\.99.*confirm it with --kubernetes-version=1\.99"):
         read(text)
@@ -341,7 +341,7 @@ def test_release_before_the_oldest_is_refused() -> None:
         read(IMAGE.sub("kube-scheduler:v1.21.14", KUBEADM))
 
 
-def test_release_may_be_said() -> None:
+def test_release_may_be_named() -> None:
     assert read(IMAGE.sub("kube-scheduler:mine", KUBEADM), KubernetesVersion(30)).version == KubernetesVersion(30)
 
 

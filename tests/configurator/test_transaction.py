@@ -1,4 +1,4 @@
-"""All files or none: a fault at any step, and death at any step."""
+"""All files or none: a fault at any step, and a kill at any step."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_fault_at_a_rename_stops_the_whole_run(
 
 
 def dies(files: ControlPlaneFiles, step: str, at: int, *flags: str) -> bool:
-    """Whether a run in another process gets to this call of the step, where it is killed."""
+    """Run in another process that is killed at this call of the step. Returns False if it ended before."""
     child = os.fork()
     if child == 0:
         calls = 0
@@ -130,7 +130,7 @@ def dies(files: ControlPlaneFiles, step: str, at: int, *flags: str) -> bool:
 
 @pytest.mark.parametrize("backup", [(), ("-b=/dev/null",)], ids=["with a backup", "without a backup"])
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 8, 13, 14])
-def test_death_at_any_rename_is_mended_by_the_next_run(
+def test_run_killed_at_any_rename_is_taken_back_by_the_next(
     files: ControlPlaneFiles, at: int, backup: tuple[str, ...]
 ) -> None:
     before = files.state()
@@ -147,7 +147,7 @@ def test_death_at_any_rename_is_mended_by_the_next_run(
 
 
 @pytest.mark.parametrize("backup", [(), ("-b=/dev/null",)], ids=["with a backup", "without a backup"])
-def test_run_that_was_killed_can_be_taken_back(files: ControlPlaneFiles, backup: tuple[str, ...]) -> None:
+def test_killed_run_can_be_taken_back(files: ControlPlaneFiles, backup: tuple[str, ...]) -> None:
     before = files.state()
     assert dies(files, "rename", 8, *backup)
     files.run("--undo")
@@ -155,9 +155,7 @@ def test_run_that_was_killed_can_be_taken_back(files: ControlPlaneFiles, backup:
 
 
 @pytest.mark.parametrize("at", range(1, 17))
-def test_run_that_was_killed_with_another_place_for_backups_is_noticed_without_it(
-    files: ControlPlaneFiles, at: int
-) -> None:
+def test_killed_run_with_another_backup_directory_is_noticed_without_it(files: ControlPlaneFiles, at: int) -> None:
     before = files.state()
     elsewhere = f"-b={files.root}/elsewhere"
     assert dies(files, "rename", at, elsewhere) == (at <= 15)
@@ -170,7 +168,7 @@ def test_run_that_was_killed_with_another_place_for_backups_is_noticed_without_i
     assert {path: state for path, state in files.state().items() if not path.startswith("elsewhere")} == before
     left = list((files.root / "elsewhere").glob("backup_*"))
     assert len(left) == complete
-    if complete:  # all is as it was, so there is nothing to bring back, and that is no fault
+    if complete:  # everything is restored already, so there is nothing to do, which is not a fault
         files.run("--undo", elsewhere)
     files.run(elsewhere)
     files.run("--undo", elsewhere)
@@ -201,9 +199,7 @@ def test_run_that_fails_leaves_no_backup_in_another_place(
 @pytest.mark.parametrize(
     ("step", "at"), [("rename", 1), ("unlink", 1), ("unlink", 5), ("rmdir", 1), ("rmdir", 3), ("rename", 2)]
 )
-def test_death_at_any_step_of_taking_back_is_mended_when_it_is_said_again(
-    files: ControlPlaneFiles, step: str, at: int
-) -> None:
+def test_killed_undo_is_finished_by_the_next_undo(files: ControlPlaneFiles, step: str, at: int) -> None:
     before = files.state()
     files.run()
     assert dies(files, step, at, "--undo")
@@ -211,7 +207,7 @@ def test_death_at_any_step_of_taking_back_is_mended_when_it_is_said_again(
     assert files.state() == before
 
 
-def test_a_run_after_an_undo_that_was_killed_finishes_it_first(files: ControlPlaneFiles) -> None:
+def test_killed_undo_is_finished_by_the_next_run(files: ControlPlaneFiles) -> None:
     """Killed around the removal of the authority, also between its key and its certificate."""
     origin = files.settings()
     certificate, key = files.own / "ca.crt", files.own / "ca.key"
@@ -245,7 +241,7 @@ def test_an_undo_that_fails_leaves_the_backup_of_a_complete_run(
 
 
 @pytest.mark.parametrize(("step", "at"), [("unlink", 21), ("unlink", 22), ("rmdir", 4), ("rmdir", 10)])
-def test_death_while_a_backup_is_removed_leaves_nothing_that_stands_against_the_next_run(
+def test_undo_killed_while_it_removes_the_backup_does_not_disturb_the_next_run(
     files: ControlPlaneFiles, step: str, at: int
 ) -> None:
     before = files.settings()
@@ -259,8 +255,8 @@ def test_death_while_a_backup_is_removed_leaves_nothing_that_stands_against_the_
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_death_while_the_backup_is_written_leaves_nothing_after_the_next_run(files: ControlPlaneFiles, at: int) -> None:
-    """What it holds may be a private key."""
+def test_copies_of_a_run_killed_while_it_wrote_the_backup_are_removed(files: ControlPlaneFiles, at: int) -> None:
+    """The copies may be private keys."""
     assert dies(files, "fsync", at)
     files.run()
     assert len(files.backups()) == 1
@@ -268,9 +264,7 @@ def test_death_while_the_backup_is_written_leaves_nothing_after_the_next_run(fil
 
 
 @pytest.mark.parametrize("at", [2, 3, 5])
-def test_copies_that_a_killed_undo_left_are_removed_though_nothing_is_to_change(
-    files: ControlPlaneFiles, at: int
-) -> None:
+def test_copies_of_a_killed_undo_are_removed_by_a_run_that_changes_nothing(files: ControlPlaneFiles, at: int) -> None:
     files.run()
     before = files.settings()
     assert dies(files, "fsync", at, "--undo")
@@ -279,7 +273,7 @@ def test_copies_that_a_killed_undo_left_are_removed_though_nothing_is_to_change(
     assert files.settings() == before
 
 
-def test_copies_that_a_killed_run_without_a_backup_left_are_removed(files: ControlPlaneFiles) -> None:
+def test_copies_of_a_killed_run_without_a_backup_are_removed(files: ControlPlaneFiles) -> None:
     """Killed at each removal of its end: of what would have taken it back, and of the staged files."""
     files.run("-b=/dev/null")
     at = 1
@@ -317,7 +311,7 @@ def refuse_renames_to(monkeypatch: pytest.MonkeyPatch, *names: str, from_call: i
 
 
 @pytest.mark.parametrize("name", ["ca.key", "client.crt", "scheduler-config.yaml", "kube-scheduler.yaml"])
-def test_file_that_cannot_be_replaced_for_good_leaves_the_others_as_they_were(
+def test_file_that_cannot_be_replaced_leaves_the_others_as_they_were(
     files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """As one that is immutable, or the place of a mount: the second attempt fails like the first."""
@@ -376,7 +370,7 @@ def test_file_that_cannot_be_put_back_is_named_and_the_next_run_takes_it_back(
     assert files.state() == before
 
 
-def test_taking_back_that_cannot_be_put_back_goes_on_with_the_next(
+def test_undo_that_cannot_be_put_back_is_finished_by_the_next(
     files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = files.state()
@@ -391,7 +385,7 @@ def test_taking_back_that_cannot_be_put_back_goes_on_with_the_next(
     assert files.state() == before
 
 
-def test_backup_that_cannot_be_removed_is_told_after_everything_was_taken_back(
+def test_backup_that_cannot_be_removed_is_named_after_everything_was_taken_back(
     files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = files.settings()
@@ -424,7 +418,7 @@ def test_newest_backup_is_the_last_runs_also_when_the_clock_was_set_back(files: 
     assert files.settings() == first
 
 
-def test_directory_that_somebody_else_left_under_such_a_name_stays(files: ControlPlaneFiles) -> None:
+def test_directory_of_another_program_with_such_a_name_stays(files: ControlPlaneFiles) -> None:
     """One without a record is none of the configurator's."""
     other = files.etc / "backup_2026-05-04_mine"
     other.mkdir()

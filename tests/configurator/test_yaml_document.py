@@ -94,7 +94,7 @@ def test_value_is_set(text: str, path: tuple[str, ...], value: object, expected:
     assert parse(text).with_value(path, value).text == expected
 
 
-def test_value_that_is_there_already_changes_nothing() -> None:
+def test_equal_value_changes_nothing() -> None:
     document = parse(TEXT)
     assert document.with_value(("spec", "indented", 0, "b", "c"), "x") is document
 
@@ -112,7 +112,7 @@ def test_json_stays_json() -> None:
         pytest.param("a: [x, y, z] # stays\n", 1, 'a: ["x", "z"] # stays\n', id="on one line"),
     ],
 )
-def test_item_is_taken_away(text: str, index: int, expected: str) -> None:
+def test_item_is_removed(text: str, index: int, expected: str) -> None:
     assert parse(text).without_item(("a",), index).text == expected
 
 
@@ -152,7 +152,7 @@ def test_aliases_within_aliases_take_no_time() -> None:
         parse(text)
 
 
-def test_edit_that_would_say_something_else_is_refused() -> None:
+def test_edit_with_another_result_is_refused() -> None:
     with pytest.raises(NotYaml, match="cannot be edited safely at line 2"):
         parse("a:\n- x\n- z\n").with_value(("a",), "one value in the place of the list")
 

@@ -1,4 +1,4 @@
-"""Clusters as the doctor sees them: a call names only what the case is about; all else is well."""
+"""Snapshots of healthy clusters. A test names only what differs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def seen_node(
     annotations: Mapping[str, str] | None = None,
     writer: str = "gas-plugin",
 ) -> DetailedNode:
-    """A node with two cards of 1000 millicores and 8 GB; names are without ``gpu.intel.com/``."""
+    """Build a node with two cards of 1000 millicores and 8 GB. Names are without ``gpu.intel.com/``."""
     labels = {"gpu-numbers": "0.1"} if labels is None else labels
     resources = {"i915": "20", "millicores": "2000", "memory.max": "16G"} if resources is None else resources
     full = _full(resources)
@@ -65,7 +65,7 @@ def seen_pod(
     spec: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> DetailedPod:
-    """As `tests.builders.pod_json` has it; ``message`` is what the scheduler says about it."""
+    """Build a pod as `tests.builders.pod_json` does. ``message`` is the scheduler's about it."""
     built = pod_json(*containers, **fields)
     built["spec"] |= dict(spec or {})
     conditions = [{"type": "Ready", "status": str(ready)}]
@@ -76,7 +76,7 @@ def seen_pod(
 
 
 def program_pod(name: str, image: str, *command: str, node: str = "gpu-1", ready: bool = True) -> DetailedPod:
-    """A pod that runs a program."""
+    """Build a pod that runs a program."""
     running = (
         {"name": "main", "image": image, "command": list(command)} if command else {"name": "main", "image": image}
     )
@@ -96,14 +96,14 @@ def intel_pod(tag: str, *arguments: str, node: str = "gpu-1") -> DetailedPod:
 
 
 def gpu_pod(name: str = "a", *, cards: str = "", node: str | None = "gpu-1", **fields: Any) -> DetailedPod:
-    """A pod that asks for a card, bound unless told otherwise; ``cards`` is what is written on it."""
+    """Build a pod that asks for a card, bound by default. ``cards`` is the value of its annotation."""
     annotations = {"gas-ts": "1", "gas-container-cards": cards} if cards else {}
     asked = container("main", i915=fields.pop("i915", 1), millicores=fields.pop("millicores", 100))
     return seen_pod(asked, name=name, node=node, annotations={**annotations, **fields.pop("annotations", {})}, **fields)
 
 
 def entry(**changes: Any) -> dict[str, Any]:
-    """The extender's entry in kube-scheduler's configuration as the installation writes it, with changes."""
+    """Build the extender's entry in kube-scheduler's configuration, as the installation writes it, with changes."""
     return {
         "urlPrefix": "https://127.0.0.1:9001",
         "filterVerb": "scheduler/filter",
@@ -143,7 +143,7 @@ def scheduler(found: Any = ..., *, name: str = "kube-scheduler.yaml", is_here: b
 
 
 def call(**changes: Any) -> Call:
-    """An extender that was asked and let the dry pod on the node; ``entry`` is JSON."""
+    """Build a call of an extender that accepts the dry pod. ``entry`` is JSON."""
     written = msgspec.convert(changes.pop("entry", entry()), ExtenderEntry)
     usual = Call(
         scheduler=scheduler(),
@@ -161,7 +161,7 @@ def lease(node: str = "gpu-1", renewed: str | None = "2027-01-15T07:59:55.000000
 
 
 def snapshot(**changes: Any) -> Snapshot:
-    """One node, its plugin, an extender that answers, one pod on card0; nothing is wrong."""
+    """Build a healthy cluster: one node, its plugin, an extender that works, one pod on card0."""
     usual = Snapshot(
         now=NOW,
         api_url="https://10.0.0.1:6443",
@@ -177,7 +177,7 @@ def snapshot(**changes: Any) -> Snapshot:
 
 
 def findings(check: str, **changes: Any) -> list[Finding]:
-    """What one check finds in a cluster with changes."""
+    """Return the findings of one check in a cluster with changes."""
     found = list(CHECKS[check][1](snapshot(**changes)))
     for each in found:
         assert each.check == check
@@ -190,5 +190,5 @@ def levels(found: Sequence[Finding]) -> list[str]:
 
 
 def worst(found: Sequence[Finding]) -> list[Finding]:
-    """Those that are not well."""
+    """Return the findings that are not OK."""
     return [each for each in found if each.level is not Level.OK]

@@ -38,15 +38,15 @@ from tests.doctor.snapshots import (
 NOT_SEEN = Unseen("it may not be seen", "gas doctor --kubeconfig=FILE")
 
 
-def told(check: str, **changes: Any) -> list[tuple[str, str]]:
-    """Level and sentence of what is not well, with what was expected and found."""
+def faults(check: str, **changes: Any) -> list[tuple[str, str]]:
+    """Return level and text of the findings that are not OK, with expected and found."""
     return [
         (each.level.value, " | ".join((each.where, each.message, each.expected, each.found, *each.mend)))
         for each in worst(findings(check, **changes))
     ]
 
 
-def test_a_cluster_where_all_is_well_has_nothing_but_ok() -> None:
+def test_a_healthy_cluster_has_only_findings_that_are_ok() -> None:
     found = [each for each in all_findings(snapshot()) if each.check != "certificates"]
     assert {each.level for each in found} == {Level.OK}
     assert {each.check for each in found} == CHECKS.keys() - {"certificates", "permissions"}
@@ -68,9 +68,7 @@ def test_a_cluster_where_all_is_well_has_nothing_but_ok() -> None:
         pytest.param(
             {"tlsConfig": {"certFile": "/c/client.crt"}}, "problem", "one of them", id="a-certificate-without-a-key"
         ),
-        pytest.param(
-            {"tlsConfig": {"certFile": "/c", "keyFile": "/k"}}, "warning", "no caFile", id="nobody-checks-who-answers"
-        ),
+        pytest.param({"tlsConfig": {"certFile": "/c", "keyFile": "/k"}}, "warning", "no caFile", id="no-verification"),
         pytest.param(
             {"tlsConfig": {"certFile": "/c", "keyFile": "/k", "caFile": "/a", "insecure": True}},
             "warning",
@@ -99,8 +97,8 @@ def test_a_cluster_where_all_is_well_has_nothing_but_ok() -> None:
         ),
     ],
 )
-def test_an_entry_that_is_not_as_it_must_be_is_told(changes: dict[str, Any], level: str, words: str) -> None:
-    ((found, text),) = told("scheduler-configuration", schedulers=(scheduler(configuration(entry(**changes))),))
+def test_a_wrong_setting_of_the_extenders_entry_is_reported(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = faults("scheduler-configuration", schedulers=(scheduler(configuration(entry(**changes))),))
     assert found == level
     assert words in text
 
@@ -127,30 +125,32 @@ def test_an_entry_that_is_not_as_it_must_be_is_told(changes: dict[str, Any], lev
         ),
     ],
 )
-def test_schedulers_that_do_not_call_the_extender(schedulers: tuple[Any, ...], level: str, words: str) -> None:
-    ((found, text),) = told("scheduler-configuration", schedulers=schedulers)
+def test_a_scheduler_that_does_not_call_the_extender_is_reported(
+    schedulers: tuple[Any, ...], level: str, words: str
+) -> None:
+    ((found, text),) = faults("scheduler-configuration", schedulers=schedulers)
     assert found == level
     assert words in text
 
 
-def test_beside_a_second_scheduler_with_the_extender_the_first_needs_none() -> None:
+def test_the_first_scheduler_needs_no_extender_beside_a_second_one_with_it() -> None:
     second = scheduler(configuration(entry(), names=("gpu-scheduler",)), name="pod gas/gpu-scheduler")
-    assert told("scheduler-configuration", schedulers=(scheduler(None), second)) == []
+    assert faults("scheduler-configuration", schedulers=(scheduler(None), second)) == []
 
 
-def test_a_scheduler_that_does_not_start_is_told() -> None:
+def test_a_scheduler_that_does_not_start_is_reported() -> None:
     broken = program_pod("kube-scheduler-cp", "k8s/kube-scheduler:v1.34.4", "kube-scheduler", ready=False)
-    ((level, text),) = told("scheduler-configuration", pods=(broken,))
+    ((level, text),) = faults("scheduler-configuration", pods=(broken,))
     assert level == "problem"
     assert "is not ready" in text
     assert "kubectl --namespace=default logs kube-scheduler-cp" in text
 
 
-def test_a_scheduler_whose_configuration_is_a_config_map_is_mended_there() -> None:
+def test_a_configuration_in_a_config_map_is_mended_there() -> None:
     from dataclasses import replace
 
     by_map = replace(scheduler(configuration(entry(ignorable=True))), config_map=("kube-system", "scheduler; rm"))
-    ((_, text),) = told("scheduler-configuration", schedulers=(by_map,))
+    ((_, text),) = faults("scheduler-configuration", schedulers=(by_map,))
     assert "kubectl --namespace=kube-system edit configmap 'scheduler; rm'" in text
 
 
@@ -212,14 +212,14 @@ ORIGINAL = program_pod("original-0", "docker.io/intel/gpu-extender", "/extender"
         ),
     ],
 )
-def test_an_extender_that_does_not_answer(changes: dict[str, Any], level: str, words: str) -> None:
-    ((found, text),) = told("extender", **changes)
+def test_an_extender_that_does_not_work_is_reported(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = faults("extender", **changes)
     assert found == level
     assert words in text
 
 
-def test_an_extender_that_is_a_pod_and_ready_is_well() -> None:
-    assert told("extender", pods=(EXTENDER,)) == []
+def test_a_ready_extender_is_ok() -> None:
+    assert faults("extender", pods=(EXTENDER,)) == []
 
 
 def account(program: Program, allowed: bool | Unseen, permission: Permission) -> Account:
@@ -247,17 +247,17 @@ def account(program: Program, allowed: bool | Unseen, permission: Permission) ->
         pytest.param(Permission("list", "pods"), NOT_SEEN, "unknown", "are unknown", id="reviews-not-allowed"),
     ],
 )
-def test_an_account_that_may_not_do_what_it_has_to(
+def test_a_missing_permission_is_reported(
     permission: Permission, allowed: bool | Unseen, level: str, words: str
 ) -> None:
-    ((found, text),) = told("permissions", accounts=(account(Program.EXTENDER, allowed, permission),))
+    ((found, text),) = faults("permissions", accounts=(account(Program.EXTENDER, allowed, permission),))
     assert found == level
     assert words in text
 
 
-def test_an_account_that_may_do_everything_is_well() -> None:
+def test_an_account_with_every_permission_is_ok() -> None:
     accounts = (account(Program.PLUGIN, True, Permission("list", "pods")),)
-    assert told("permissions", accounts=accounts) == []
+    assert faults("permissions", accounts=accounts) == []
 
 
 def test_the_permissions_follow_the_flags_of_the_program() -> None:
@@ -300,7 +300,7 @@ NFD = {"nfd.node.kubernetes.io/feature-labels": "gpu.intel.com/gpu-numbers,cpu-m
             {"nodes": (seen_node(writer="nfd-master"),), "pods": ()},
             "warning",
             "outdated labels",
-            id="nfd-labels-nobody-feeds",
+            id="nfd-labels-without-a-source",
         ),
         pytest.param(
             {"nodes": (seen_node(writer="nfd-master"),), "pods": (intel_pod("0.34.1", "-resource-manager"),)},
@@ -311,8 +311,8 @@ NFD = {"nfd.node.kubernetes.io/feature-labels": "gpu.intel.com/gpu-numbers,cpu-m
         pytest.param({"nodes": (seen_node(annotations=NFD),)}, "warning", "both the plugin and", id="two-writers"),
     ],
 )
-def test_labels_that_are_missing_senseless_or_kept_by_nobody(changes: dict[str, Any], level: str, words: str) -> None:
-    ((found, text),) = told("node-labels", **changes)
+def test_missing_invalid_or_outdated_labels_are_reported(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = faults("node-labels", **changes)
     assert found == level
     assert words in text
 
@@ -334,10 +334,10 @@ def test_labels_that_are_missing_senseless_or_kept_by_nobody(changes: dict[str, 
             "nfd-master",
             id="by-nfd-for-an-old-plugin",
         ),
-        pytest.param({"nodes": (seen_node(writer="somebody"),)}, "somebody", id="by-another-program"),
+        pytest.param({"nodes": (seen_node(writer="another"),)}, "another", id="by-another-program"),
     ],
 )
-def test_who_wrote_the_labels_is_told(changes: dict[str, Any], writer: str) -> None:
+def test_the_writer_of_the_labels_is_named(changes: dict[str, Any], writer: str) -> None:
     (well,) = findings("node-labels", **changes)
     assert well.level is Level.OK
     assert f"written by {writer}" in well.message
@@ -380,8 +380,8 @@ def test_who_wrote_the_labels_is_told(changes: dict[str, Any], writer: str) -> N
         ),
     ],
 )
-def test_resources_that_do_not_match_the_labels(node: DetailedNode, level: str, words: str) -> None:
-    ((found, text),) = told("node-resources", nodes=(node,))
+def test_resources_that_disagree_with_the_labels_are_reported(node: DetailedNode, level: str, words: str) -> None:
+    ((found, text),) = faults("node-resources", nodes=(node,))
     assert found == level
     assert words in text
 
@@ -407,8 +407,8 @@ def test_resources_that_do_not_match_the_labels(node: DetailedNode, level: str, 
         pytest.param(seen_node(resources={"i915": "2", "monitoring": "1"}), id="monitoring-is-not-divided"),
     ],
 )
-def test_resources_that_match_the_labels(node: DetailedNode) -> None:
-    assert told("node-resources", nodes=(node,)) == []
+def test_resources_that_agree_with_the_labels_are_ok(node: DetailedNode) -> None:
+    assert faults("node-resources", nodes=(node,)) == []
 
 
 BY_NFD = seen_node(writer="nfd-master")
@@ -425,21 +425,24 @@ BY_NFD = seen_node(writer="nfd-master")
         pytest.param({"pods": (intel_pod("0.32.1"),)}, "problem", "-resource-manager", id="without-resource-manager"),
         pytest.param({"pods": (intel_pod("latest"),)}, "unknown", "does not name the release", id="release-not-known"),
         pytest.param(
-            {"pods": (plugin_pod("--resource-manager=false"),)}, "problem", "does not obey", id="ours-told-not-to-obey"
+            {"pods": (plugin_pod("--resource-manager=false"),)},
+            "problem",
+            "does not obey",
+            id="ours-switched-off",
         ),
         pytest.param({"pods": (plugin_pod(ready=False),)}, "problem", "not ready", id="ours-not-ready"),
-        pytest.param({"nodes": (BY_NFD,), "pods": ()}, "unknown", "a device plugin offers", id="nobody-knows-which"),
+        pytest.param({"nodes": (BY_NFD,), "pods": ()}, "unknown", "a device plugin offers", id="an-unknown-plugin"),
     ],
 )
-def test_device_plugins_that_do_not_obey(changes: dict[str, Any], level: str, words: str) -> None:
-    ((found, text),) = told("device-plugins", **changes)
+def test_a_device_plugin_that_ignores_annotations_is_reported(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = faults("device-plugins", **changes)
     assert found == level
     assert words in text
 
 
-def test_two_plugins_for_one_resource_on_one_node() -> None:
+def test_two_plugins_for_one_resource_on_a_node_are_reported() -> None:
     pods = (plugin_pod(), intel_pod("0.32.1", "-resource-manager"))
-    ((level, text),) = told("device-plugins", pods=pods)
+    ((level, text),) = faults("device-plugins", pods=pods)
     assert level == "problem"
     assert "2 device plugins serve the same cards" in text
     assert "default/gas-plugin-abcde, default/intel-gpu-plugin-abcde" in text
@@ -453,15 +456,15 @@ def test_two_plugins_for_one_resource_on_one_node() -> None:
         pytest.param((plugin_pod(), plugin_pod(node="gpu-2", name="gas-plugin-fghij")), id="one-on-each-node"),
     ],
 )
-def test_device_plugins_that_obey(pods: tuple[Any, ...]) -> None:
-    assert told("device-plugins", nodes=(seen_node(), seen_node("gpu-2")), pods=pods) == []
+def test_a_device_plugin_that_obeys_annotations_is_ok(pods: tuple[Any, ...]) -> None:
+    assert faults("device-plugins", nodes=(seen_node(), seen_node("gpu-2")), pods=pods) == []
 
 
-def test_nodes_without_cards_are_passed_over_although_a_plugin_runs_there() -> None:
+def test_a_node_without_cards_is_skipped_even_with_a_plugin() -> None:
     bare = seen_node("cp", labels={}, resources={})
     changes = {"nodes": (seen_node(), bare), "pods": (plugin_pod(), plugin_pod(node="cp", name="gas-plugin-cp"))}
     for check in ("node-labels", "node-resources", "device-plugins", "clocks"):
-        assert told(check, **changes) == []
+        assert faults(check, **changes) == []
 
 
 MASTER = program_pod("nfd-master", "registry/nfd/node-feature-discovery:v0.17.0", "nfd-master", node="cp")
@@ -485,8 +488,8 @@ MASTER = program_pod("nfd-master", "registry/nfd/node-feature-discovery:v0.17.0"
         pytest.param({"pods": (plugin_pod(),)}, [], id="not-needed"),
     ],
 )
-def test_node_feature_discovery(changes: dict[str, Any], expected: list[str]) -> None:
-    found = told("feature-discovery", **changes)
+def test_node_feature_discovery_is_checked_where_a_plugin_uses_it(changes: dict[str, Any], expected: list[str]) -> None:
+    found = faults("feature-discovery", **changes)
     assert len(found) == len(expected)
     assert all(words in text for words, (_, text) in zip(expected, found, strict=True))
 
@@ -495,7 +498,7 @@ def test_node_feature_discovery(changes: dict[str, Any], expected: list[str]) ->
     ("changes", "expected"),
     [
         pytest.param({}, [], id="all-agree"),
-        pytest.param({"clock": NOT_SEEN}, ["may not"], id="not-told"),
+        pytest.param({"clock": NOT_SEEN}, ["may not"], id="api-server-without-a-date"),
         pytest.param(
             {"clock": Clock(before=NOW, server=NOW + 60, after=NOW), "node_leases": {}},
             ["60 s ahead"],
@@ -516,8 +519,8 @@ def test_node_feature_discovery(changes: dict[str, Any], expected: list[str]) ->
         pytest.param({"node_leases": {}}, [], id="no-heartbeat"),
     ],
 )
-def test_clocks(changes: dict[str, Any], expected: list[str]) -> None:
-    found = told("clocks", **changes)
+def test_clocks_that_disagree_are_reported(changes: dict[str, Any], expected: list[str]) -> None:
+    found = faults("clocks", **changes)
     assert len(found) == len(expected), found
     assert all(words in text for words, (_, text) in zip(expected, found, strict=True))
 
@@ -554,8 +557,8 @@ DAMAGED_RECEIPT = {"gas-allocated-cards": "nonsense"}
         ),
     ],
 )
-def test_pods_that_are_not_as_they_should_be(pods: tuple[Any, ...], level: str, words: str) -> None:
-    ((found, text),) = told("pods", pods=pods)
+def test_a_pod_with_a_fault_is_reported(pods: tuple[Any, ...], level: str, words: str) -> None:
+    ((found, text),) = faults("pods", pods=pods)
     assert found == level
     assert words in text
 
@@ -569,19 +572,19 @@ def test_pods_that_are_not_as_they_should_be(pods: tuple[Any, ...], level: str, 
         pytest.param(seen_pod({"name": "no-gpu"}), id="no-gpu"),
     ],
 )
-def test_pods_that_are_as_they_should_be(pod: Any) -> None:
-    assert told("pods", pods=(pod,)) == []
+def test_a_pod_without_a_fault_is_ok(pod: Any) -> None:
+    assert faults("pods", pods=(pod,)) == []
 
 
-def test_of_very_many_pods_only_some_are_told_one_by_one() -> None:
+def test_of_very_many_pods_only_some_are_reported_one_by_one() -> None:
     pods = tuple(gpu_pod(f"a-{number}") for number in range(50))
-    found = told("pods", pods=pods)
+    found = faults("pods", pods=pods)
     assert len(found) == 21
     assert "30 more have such faults" in found[-1][1]
 
 
-def test_with_one_node_pods_of_others_are_left_out() -> None:
-    assert told("pods", nodes=(seen_node(), seen_node("gpu-2")), pods=(gpu_pod(),), only_node="gpu-2") == []
+def test_pods_of_other_nodes_are_skipped_with_one_node() -> None:
+    assert faults("pods", nodes=(seen_node(), seen_node("gpu-2")), pods=(gpu_pod(),), only_node="gpu-2") == []
 
 
 REFUSED = Reply(failed={"gpu-1": "no card has 1 i915 free"})
@@ -604,8 +607,8 @@ REFUSED = Reply(failed={"gpu-1": "no card has 1 i915 free"})
         ),
     ],
 )
-def test_a_dry_pod_that_is_not_placed(changes: dict[str, Any], level: str, words: str) -> None:
-    ((found, text),) = told("dry-pod", **changes)
+def test_a_dry_pod_that_is_not_placed_is_reported(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = faults("dry-pod", **changes)
     assert found == level
     assert words in text
 
@@ -618,8 +621,8 @@ def test_a_dry_pod_that_is_not_placed(changes: dict[str, Any], level: str, words
         pytest.param({"nodes": (seen_node(resources={}),), "calls": ()}, id="no-cards-to-ask-about"),
     ],
 )
-def test_a_dry_pod_that_is_placed_or_not_asked_about(changes: dict[str, Any]) -> None:
-    assert told("dry-pod", **changes) == []
+def test_a_dry_pod_that_is_placed_or_not_wanted_is_ok(changes: dict[str, Any]) -> None:
+    assert faults("dry-pod", **changes) == []
 
 
 TEXTS = st.text(max_size=80) | st.sampled_from(
@@ -637,7 +640,7 @@ LABELS = ("gpu-numbers", "gpu-numbers2", "cards", "numa-gpu-map", "pci-groups", 
     arguments=st.lists(TEXTS, max_size=3),
     message=TEXTS,
 )
-def test_whatever_is_written_in_a_cluster_no_check_fails_and_nothing_of_it_reaches_a_terminal(
+def test_no_text_of_a_cluster_breaks_a_check_or_reaches_a_terminal(
     *,
     labels: dict[str, str],
     capacity: str,

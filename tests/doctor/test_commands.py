@@ -28,7 +28,7 @@ def _interrupts_as_before() -> Iterator[None]:
         pytest.param(["doctor", "extra"], 2, "unexpected argument", id="an-argument-too-many"),
     ],
 )
-def test_commands(
+def test_the_command_gas_and_its_subcommands(
     arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["gas", *arguments])

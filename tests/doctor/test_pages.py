@@ -73,12 +73,12 @@ def test_the_page_on_operation_names_only_metrics_that_exist() -> None:
 
 
 @pytest.mark.parametrize("page", ["doctor", "migrate", "operate", "security", "upgrade"])
-def test_a_page_names_only_manifests_that_are_there(page: str) -> None:
+def test_a_page_names_only_manifests_that_exist(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     assert all((ROOT / each.rstrip(".")).exists() for each in re.findall(r"\bdeploy/[\w/.-]+", text))
 
 
-def test_what_the_doctor_tells_to_apply_is_there() -> None:
+def test_the_doctor_recommends_only_overlays_that_exist() -> None:
     for program in (ROOT / "gas" / "doctor").rglob("*.py"):
         for each in re.findall(r"--kustomize (deploy/[\w/.-]+)", program.read_text(encoding="utf-8")):
             assert (ROOT / each / "kustomization.yaml").exists()

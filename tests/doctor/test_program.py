@@ -101,7 +101,9 @@ async def doctor(tmp_path: Path, beside: Beside, capsys: pytest.CaptureFixture[s
         yield Doctor(tmp_path, server, capsys)
 
 
-async def test_a_cluster_where_all_is_well_and_what_breaks_it(doctor: Doctor, beside: Beside, tmp_path: Path) -> None:
+async def test_a_healthy_cluster_is_ok_and_each_fault_is_reported(
+    doctor: Doctor, beside: Beside, tmp_path: Path
+) -> None:
     """One extender for many looks, as starting it takes longer than all of them."""
     kubeconfig_of_extender = doctor.server.url
     doctor.server.settings.tokens = None
@@ -122,17 +124,17 @@ async def test_a_cluster_where_all_is_well_and_what_breaks_it(doctor: Doctor, be
         code, found = await doctor.findings()
         assert (code, [each["check"] for each in found]) == (1, ["scheduler-configuration"])
 
-        stranger = Authority("stranger")
+        elsewhere = Authority("elsewhere")
         doctor.write_scheduler(extender)
-        stranger.write(doctor.control_plane / "gas")
+        elsewhere.write(doctor.control_plane / "gas")
         code, found = await doctor.findings()
         assert code == 1
         assert [each["check"] for each in found if each["level"] == "problem"] == ["certificates"]
-        assert "stranger" not in found[0]["found"]
+        assert "elsewhere" not in found[0]["found"]
         assert "does not trust" in found[0]["message"]
 
         doctor.write_scheduler(extender)
-        stranger.write_client(doctor.control_plane / "gas", common_name="system:kube-scheduler")
+        elsewhere.write_client(doctor.control_plane / "gas", common_name="system:kube-scheduler")
         code, found = await doctor.findings()
         assert code == 1
         assert "does not decide" in found[0]["message"]
@@ -164,14 +166,14 @@ async def test_a_cluster_where_all_is_well_and_what_breaks_it(doctor: Doctor, be
     assert "cannot be reached" in found[0]["message"]
 
 
-async def test_without_the_control_planes_files_what_could_not_be_seen_is_told(doctor: Doctor) -> None:
+async def test_without_the_control_planes_files_the_rest_is_unknown(doctor: Doctor) -> None:
     code, found = await doctor.findings()
     assert code == 2
     assert {each["level"] for each in found} == {"unknown"}
     assert {each["check"] for each in found} == {"scheduler-configuration", "dry-pod"}
 
 
-async def test_a_user_who_may_see_little_is_told_which_permissions_are_missing(
+async def test_a_user_with_few_permissions_sees_which_are_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with doctor_server(Beside(), authorize=only_admin) as server:
@@ -182,10 +184,10 @@ async def test_a_user_who_may_see_little_is_told_which_permissions_are_missing(
         sentences = [each["message"] for each in found]
         assert any('does not let viewer list nodes: give its role the verb "list"' in each for each in sentences)
         assert any("does not let viewer list pods" in each for each in sentences)
-        assert (await doctor("--context=nobody"))[0] == 2
+        assert (await doctor("--context=unknown"))[0] == 2
 
 
-async def test_an_api_server_that_is_away_is_one_sentence(doctor: Doctor) -> None:
+async def test_an_unavailable_api_server_is_one_sentence(doctor: Doctor) -> None:
     await doctor.server.pause()
     code, text = await doctor("--timeout=1s")
     assert code == 2
@@ -214,7 +216,7 @@ async def test_a_configuration_in_a_config_map_is_read(doctor: Doctor, beside: B
     ]
 
 
-async def test_a_service_without_ready_endpoints_is_told(doctor: Doctor, beside: Beside) -> None:
+async def test_a_service_without_ready_endpoints_is_reported(doctor: Doctor, beside: Beside) -> None:
     doctor.write_manifest("--config=/gas/scheduler.yaml")
     listed = entry(urlPrefix="https://gas-service.nowhere.svc.cluster.local:9001")
     written = {"kind": "KubeSchedulerConfiguration", "extenders": [listed]}
@@ -247,15 +249,15 @@ async def test_a_service_without_ready_endpoints_is_told(doctor: Doctor, beside:
         pytest.param("", "found 0", id="empty"),
     ],
 )
-async def test_a_damaged_configuration_is_told_and_nothing_else_suffers(
+async def test_a_damaged_configuration_is_reported_beside_all_other_findings(
     doctor: Doctor, content: str, words: str
 ) -> None:
     doctor.write_manifest("--config=/gas/scheduler.yaml")
     (doctor.control_plane / "gas" / "scheduler.yaml").write_text(content)
     code, found = await doctor.findings()
     assert code == 2
-    (told,) = [each for each in found if each["check"] == "scheduler-configuration"]
-    assert words in told["message"]
+    (finding,) = [each for each in found if each["check"] == "scheduler-configuration"]
+    assert words in finding["message"]
 
 
 @pytest.mark.parametrize(
@@ -270,26 +272,26 @@ async def test_a_damaged_configuration_is_told_and_nothing_else_suffers(
         pytest.param("[]", "not the manifest of a pod", id="a-list"),
     ],
 )
-async def test_a_damaged_manifest_is_told(doctor: Doctor, manifest: str, words: str) -> None:
+async def test_a_damaged_manifest_is_reported(doctor: Doctor, manifest: str, words: str) -> None:
     (doctor.control_plane / "manifests" / "kube-scheduler.yaml").write_text(manifest)
     _, found = await doctor.findings()
     assert words in found[0]["message"]
 
 
-async def test_files_that_the_manifest_does_not_mount_are_told(doctor: Doctor) -> None:
+async def test_a_file_that_the_manifest_does_not_mount_is_reported(doctor: Doctor) -> None:
     doctor.write_manifest("--config=/elsewhere/scheduler.yaml")
     _, found = await doctor.findings()
     assert "mounts no hostPath there" in found[0]["message"]
 
 
-async def test_static_pods_of_other_control_planes_count_as_this_one_when_they_are_started_alike(
+async def test_static_pods_with_the_same_command_count_as_the_one_here(
     doctor: Doctor,
 ) -> None:
     doctor.write_manifest("--config=/gas/scheduler.yaml")
     written = {"kind": "KubeSchedulerConfiguration", "extenders": [entry(urlPrefix="https://127.0.0.1:1")]}
     (doctor.control_plane / "gas" / "scheduler.yaml").write_text(json.dumps(written))
     for node, flags in (
-        (platform.node().lower(), ["--config=/old.yaml"]),  # of the manifest that is here, whatever is told of it
+        (platform.node().lower(), ["--config=/old.yaml"]),  # the pod of the manifest here, whatever its command
         ("cp-2", ["--config=/gas/scheduler.yaml"]),
         ("cp-3", ["--config=/other.yaml"]),
         ("cp-4", []),
@@ -298,12 +300,12 @@ async def test_static_pods_of_other_control_planes_count_as_this_one_when_they_a
         add_pod(doctor.server, pod_json(running, name=f"kube-scheduler-{node}", node=node, annotations=MIRROR))
     _, text = await doctor("-o=json", "--timeout=1s")
     found = [each for each in json.loads(text)["findings"] if each["check"] == "scheduler-configuration"]
-    told = {each["where"].removeprefix("pod default/kube-scheduler-"): each["level"] for each in found}
-    assert told == {"/etc/kubernetes/gas/scheduler.yaml": "ok", "cp-2": "ok", "cp-3": "unknown", "cp-4": "problem"}
+    reported = {each["where"].removeprefix("pod default/kube-scheduler-"): each["level"] for each in found}
+    assert reported == {"/etc/kubernetes/gas/scheduler.yaml": "ok", "cp-2": "ok", "cp-3": "unknown", "cp-4": "problem"}
 
 
 @pytest.mark.parametrize(
-    ("flags", "static", "plain", "told"),
+    ("flags", "static", "plain", "expected"),
     [
         pytest.param([], ["cp-a"], [], [], id="the-only-one-is-the-manifests-own"),
         pytest.param([], ["cp-a", "cp-b"], [], ["cp-a", "cp-b"], id="one-of-two-could-be-anothers"),
@@ -311,8 +313,8 @@ async def test_static_pods_of_other_control_planes_count_as_this_one_when_they_a
         pytest.param(["-v=2"], ["cp-a"], [], ["cp-a"], id="another-command-is-another"),
     ],
 )
-async def test_a_manifest_and_its_mirror_are_one_scheduler_where_the_node_is_not_named_as_the_machine(
-    doctor: Doctor, flags: list[str], static: list[str], plain: list[str], told: list[str]
+async def test_a_manifest_and_its_mirror_pod_are_one_scheduler_under_another_node_name(
+    doctor: Doctor, flags: list[str], static: list[str], plain: list[str], expected: list[str]
 ) -> None:
     doctor.write_manifest()
     for name in (*static, *plain):
@@ -322,20 +324,20 @@ async def test_a_manifest_and_its_mirror_are_one_scheduler_where_the_node_is_not
     _, found = await doctor.findings()
     bare = [each["where"] for each in found if each["found"] == "it runs without --config"]
     manifest = str(doctor.control_plane / "manifests" / "kube-scheduler.yaml")
-    assert bare == [manifest, *(f"pod default/{name}" for name in told)]
+    assert bare == [manifest, *(f"pod default/{name}" for name in expected)]
 
 
 @pytest.mark.parametrize("flag", ["manifest", "scheduler-config"])
-async def test_a_pipe_without_a_writer_is_told_when_the_patience_ends(doctor: Doctor, flag: str) -> None:
+async def test_a_pipe_without_a_writer_is_reported_after_the_timeout(doctor: Doctor, flag: str) -> None:
     pipe = doctor.directory / "pipe"
     os.mkfifo(pipe)
     code, found = await doctor.findings(f"--{flag}={pipe}", "--timeout=200ms")
     assert code == 2
-    (told,) = [each for each in found if each["check"] == "scheduler-configuration"]
-    assert told["message"] == f"{pipe} is a pipe whose writer did not finish in 0.2 s"
+    (finding,) = [each for each in found if each["check"] == "scheduler-configuration"]
+    assert finding["message"] == f"{pipe} is a pipe whose writer did not finish in 0.2 s"
 
 
-async def test_a_directory_into_which_nobody_can_look_is_told(doctor: Doctor) -> None:
+async def test_a_directory_that_cannot_be_read_is_reported(doctor: Doctor) -> None:
     """As for one that is not allowed to, which root, who may run this, always is."""
     manifests = doctor.control_plane / "manifests"
     manifests.rmdir()
@@ -344,14 +346,14 @@ async def test_a_directory_into_which_nobody_can_look_is_told(doctor: Doctor) ->
     assert found[0]["message"].startswith(f"{manifests}/kube-scheduler.yaml cannot be read: ")
 
 
-async def test_a_context_that_is_not_there_is_told_by_its_name(doctor: Doctor) -> None:
+async def test_a_missing_context_is_named(doctor: Doctor) -> None:
     code, text = await doctor("--context=nope")
     assert code == 2
     assert text.startswith(f"gas doctor: kubeconfig {doctor.kubeconfig} with --context=nope: expected")
     assert "gas-doctor-" not in text
 
 
-async def test_what_several_kubeconfigs_hold_together_is_found(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_several_kubeconfigs_are_merged(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", f"{doctor.directory / 'nothing-there'}{os.pathsep}{doctor.kubeconfig}")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     for flags in ((), ("--context=viewer",)):
@@ -360,7 +362,7 @@ async def test_what_several_kubeconfigs_hold_together_is_found(doctor: Doctor, m
 
 
 @pytest.mark.parametrize("flags", [["--help"], ["--kubeconfig=/nonexistent/file", "-o=json"]], ids=" ".join)
-def test_a_report_for_which_the_disk_has_no_room_is_told(flags: list[str]) -> None:
+def test_a_full_disk_is_reported(flags: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "gas", "doctor", *flags], stdout=full, stderr=subprocess.PIPE, check=False
@@ -371,13 +373,13 @@ def test_a_report_for_which_the_disk_has_no_room_is_told(flags: list[str]) -> No
     assert "cannot write to standard output: No space left on device" in last
 
 
-async def test_a_standard_output_that_is_closed_is_no_failure(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_closed_standard_output_is_not_a_failure(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     for flags, code in ((["--help"], 0), ([f"--kubeconfig={doctor.kubeconfig}"], 2)):
         assert await asyncio.to_thread(run, [*flags, f"--control-plane={doctor.control_plane}"]) == code
 
 
-def test_a_reader_that_goes_away_is_no_failure() -> None:
+def test_a_reader_that_stops_reading_is_not_a_failure() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -397,7 +399,7 @@ async def test_a_scheduler_without_a_configuration_is_a_problem(doctor: Doctor) 
     assert found[0]["mend"] == ["sudo gas-configurator   # on the control-plane node"]
 
 
-async def test_without_the_libraries_for_it_files_are_not_looked_at_and_all_else_is(
+async def test_without_optional_libraries_their_checks_are_unknown(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doctor.write_manifest("--config=/gas/scheduler.yaml")
@@ -409,11 +411,11 @@ async def test_without_the_libraries_for_it_files_are_not_looked_at_and_all_else
     for module in ("gas.doctor.checks.certificates", "configurator.certificates"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    (told,) = worst(findings("certificates"))
-    assert "cryptography is not installed" in told.message
+    (finding,) = worst(findings("certificates"))
+    assert "cryptography is not installed" in finding.message
 
 
-async def test_certificates_that_end_have_ended_or_do_not_fit(doctor: Doctor) -> None:
+async def test_certificates_that_expire_or_do_not_fit_are_reported(doctor: Doctor) -> None:
     """The files are looked at although no extender answers."""
     gas = doctor.control_plane / "gas"
     authority = Authority()
@@ -426,20 +428,20 @@ async def test_certificates_that_end_have_ended_or_do_not_fit(doctor: Doctor) ->
     (gas / "scheduler.yaml").write_text(json.dumps(written))
     doctor.write_manifest("--config=/gas/scheduler.yaml")
 
-    async def told() -> list[str]:
+    async def messages() -> list[str]:
         _, found = await doctor.findings("--timeout=1s")
         return [each["message"] for each in found if each["check"] == "certificates"]
 
-    assert any("cannot be read: No such file" in each for each in await told())
+    assert any("cannot be read: No such file" in each for each in await messages())
     authority.write_client(gas, "c", life=timedelta(days=-1))
-    assert await told() == ["kube-scheduler's client certificate has expired"]
+    assert await messages() == ["kube-scheduler's client certificate has expired"]
     now = datetime.now(UTC)
     authority.write_client(gas, "c", now=now - timedelta(days=300), life=timedelta(days=310))
-    assert [each.partition(" in ")[0] for each in await told()] == ["kube-scheduler's client certificate expires"]
+    assert [each.partition(" in ")[0] for each in await messages()] == ["kube-scheduler's client certificate expires"]
     authority.write_client(gas, "c", life=timedelta(days=10))
-    assert await told() == []  # a short life, of which most is left
+    assert await messages() == []  # a short life, of which most is left
     authority.write_server(gas, "c")
-    assert await told() == ["the certificate is not for client authentication, so the extender refuses it"]
+    assert await messages() == ["the certificate is not for client authentication, so the extender refuses it"]
     authority.write_client(gas, "c")
     (gas / "c.key").chmod(0o644)
     _, found = await doctor.findings("--timeout=1s")
@@ -448,14 +450,14 @@ async def test_certificates_that_end_have_ended_or_do_not_fit(doctor: Doctor) ->
     assert readable["mend"] == ["sudo chmod 0600 /etc/kubernetes/gas/c.key"]
     authority.write_client(gas, "other")
     (gas / "c.key").write_bytes((gas / "other.key").read_bytes())
-    assert await told() == ["this is not the private key of /etc/kubernetes/gas/c.crt"]
+    assert await messages() == ["this is not the private key of /etc/kubernetes/gas/c.crt"]
     (gas / "c.crt").write_bytes((gas / "ca.crt").read_bytes())
-    assert any("not the private key" in each for each in await told())
+    assert any("not the private key" in each for each in await messages())
     (gas / "c.crt").write_text("nonsense")
-    assert await told() == ["the file contains no PEM certificate"]
+    assert await messages() == ["the file contains no PEM certificate"]
 
 
-async def test_what_the_configurator_writes_is_well(doctor: Doctor) -> None:
+async def test_the_configurators_files_are_ok(doctor: Doctor) -> None:
     """From a manifest as kubeadm wrote it; no extender runs there."""
     manifest = doctor.control_plane / "manifests" / "kube-scheduler.yaml"
     manifest.write_bytes((KUBEADM / "1.30" / "kube-scheduler.yaml").read_bytes())
@@ -468,14 +470,14 @@ async def test_what_the_configurator_writes_is_well(doctor: Doctor) -> None:
     here = (f"--kubeconfig={doctor.kubeconfig}", f"--manifest={manifest}", "-o=json", "--timeout=1s")
     assert await asyncio.to_thread(run, here) == 1
     found = json.loads(doctor.printed())["findings"]
-    told = {
+    reported = {
         (each["check"], each["level"]) for each in found if each["check"] in ("scheduler-configuration", "certificates")
     }
-    assert told == {("scheduler-configuration", "ok"), ("certificates", "ok")}
+    assert reported == {("scheduler-configuration", "ok"), ("certificates", "ok")}
     assert any("Connection refused" in each["message"] for each in found if each["check"] == "extender")
 
 
-async def test_hostile_names_and_annotations_do_nothing_to_a_terminal(doctor: Doctor) -> None:
+async def test_hostile_names_and_annotations_do_not_reach_a_terminal(doctor: Doctor) -> None:
     stored = doctor.server.api.get(NODES, None, "gpu-1").value
     evil = "\x1b]0;owned\x07\u202e" + "x" * 100_000
     metadata = {**stored["metadata"], "annotations": {"gas-card-capacity": evil}}
@@ -515,9 +517,7 @@ async def test_hostile_names_and_annotations_do_nothing_to_a_terminal(doctor: Do
         pytest.param(["--kubeconfig=~no-such-user/c"], "Could not determine home directory", id="nobodys-home"),
     ],
 )
-def test_usage_that_makes_no_sense_is_a_sentence(
-    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_usage_is_a_sentence(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(flags) == 2
     text = capsys.readouterr().err
     assert words in text

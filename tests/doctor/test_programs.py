@@ -42,7 +42,7 @@ from gas.objects import DetailedContainer as Container
         pytest.param(Container(), None, id="nothing"),
     ],
 )
-def test_program_of(container: Container, program: Program | None) -> None:
+def test_the_program_of_a_container(container: Container, program: Program | None) -> None:
     assert program_of(container) is program
 
 
@@ -58,7 +58,7 @@ def test_program_of(container: Container, program: Program | None) -> None:
         ("intel/intel-gpu-plugin@sha256:00", None),
     ],
 )
-def test_image_version(image: str, version: tuple[int, int] | None) -> None:
+def test_the_release_in_an_images_tag(image: str, version: tuple[int, int] | None) -> None:
     assert image_version(Container(image=image)) == version
 
 
@@ -74,7 +74,7 @@ def test_image_version(image: str, version: tuple[int, int] | None) -> None:
         ([], None),
     ],
 )
-def test_flag_value(words: list[str], value: str | None) -> None:
+def test_the_value_of_a_flag(words: list[str], value: str | None) -> None:
     assert flag_value(Container(args=words), "config") == value
 
 

@@ -61,7 +61,7 @@ published_part() {
 at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
 
 # Go no longer lets a program reach into other packages as some of the libraries of old releases do, so the linker is
-# told to allow it.
+# configured to allow it.
 build_kubeadm() {
     local release=$1 version=k8s.io/component-base/version
     go_in_work build -trimpath -buildvcs=false \
