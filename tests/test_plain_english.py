@@ -56,8 +56,6 @@ UNFINISHED = (
     "tests/deploy",
     "tests/doctor",
     "tests/e2e",
-    "tests/kubelet_behaviour",
-    "tests/plugin",
 )
 """Files and folders that are not checked yet."""
 

@@ -143,7 +143,7 @@ class KeptFile:
 
 
 class FileIdentity(NamedTuple):
-    """Identifies one file at a path. File systems reuse inode numbers, hence the time."""
+    """Identifies one file at a path, with its time, since file systems reuse inode numbers."""
 
     device: int
     inode: int

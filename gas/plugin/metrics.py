@@ -1,4 +1,4 @@
-"""The plugin's metrics, in a registry of its own; the help texts say what each counts."""
+"""The plugin's metrics, in a registry of their own; their help texts describe them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from prometheus_client.registry import Collector
 from gas.daemon.watch_metrics import WatchCollector
 
 ANSWER_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
-"""Bounds of the histogram's buckets: from an answer without a thought to the longest that kubelet is kept waiting."""
+"""Bounds of the histogram's buckets in seconds: from an immediate reply to the longest that kubelet waits."""
 
 
 class Totals(Collector):
-    """What the parts count themselves, asked at the moment of a scrape.
+    """Counters that the parts of the plugin keep themselves, read at each scrape.
 
-    scans             looks at the cards that came to their end
+    scans             completed scans of the cards
     receipts_written  receipts written on pods
-    node_writes       times that what the node says was written
-    registrations     by resource, how many times kubelet took a registration
+    node_writes       patches of the node
+    registrations     registrations that kubelet accepted, by resource
     """
 
     def __init__(self) -> None:

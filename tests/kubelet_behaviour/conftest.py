@@ -40,7 +40,7 @@ MakePlugin = Callable[..., Awaitable[Plugin]]
 RELEASE = int(os.environ.get("GAS_KUBELET_RELEASE", "34"))
 """The minor release of the kubelet under test. The sandbox's behaves as kubelet 1.34."""
 
-before_1_37 = pytest.mark.skipif(RELEASE >= 37, reason="kubelet 1.37 tells the plugins of one resource apart")
+before_1_37 = pytest.mark.skipif(RELEASE >= 37, reason="kubelet 1.37 distinguishes the plugins of one resource")
 since_1_37 = pytest.mark.skipif(
     RELEASE < 37, reason="only kubelet 1.37 and later tell the plugins of one resource apart"
 )

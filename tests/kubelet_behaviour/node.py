@@ -30,7 +30,7 @@ Listed = dict[str, dict[str, frozenset[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What a container was made with. Device nodes and mounts: path in the container -> path on the host."""
+    """The devices that a container was created with. Device nodes and mounts map container paths to host paths."""
 
     env: Mapping[str, str]
     devices: frozenset[str]
@@ -75,11 +75,11 @@ class Node:
         await self.client.delete(f"{PODS}/{created['metadata']['name']}", options)
 
     async def until_phase(self, created: Object, phase: str) -> Object:
-        async def look() -> Object | None:
+        async def probe() -> Object | None:
             found = await self.get(created)
             return found if found["status"]["phase"] == phase else None
 
-        return await until(look)
+        return await until(probe)
 
     async def until_gone(self, created: Object) -> None:
         async def is_gone() -> bool:
@@ -96,13 +96,13 @@ class Node:
         return status.get("capacity", {}).get(self.resource), status.get("allocatable", {}).get(self.resource)
 
     async def until_allocatable(self, count: int) -> None:
-        async def look() -> bool:
+        async def probe() -> bool:
             return (await self.amounts())[1] == str(count)
 
-        await until(look)
+        await until(probe)
 
     async def listed(self) -> Listed:
-        """What PodResources says of the pods of this test, by the names that the test gave them."""
+        """Return PodResources' entries of the pods of this test, by the names that the test gave them."""
         options = (("grpc.use_local_subchannel_pool", 1),)
         socket = self.directory / "pod-resources/kubelet.sock"
         async with aio.insecure_channel(f"unix:{socket}", options=options) as channel:
@@ -125,10 +125,10 @@ class Node:
         return [f"{code.name}: {sentence}" for code, sentence in answers if code is not grpc.StatusCode.OK]
 
     async def until_listed(self, wanted: Listed) -> None:
-        async def look() -> bool:
+        async def probe() -> bool:
             return await self.listed() == wanted
 
-        await until(look)
+        await until(probe)
 
     async def events(self, created: Object) -> list[Object]:
         answer = await self.client.get("/api/v1/namespaces/default/events")
@@ -145,10 +145,10 @@ class Node:
         )
 
 
-async def until(look: Callable[[], Awaitable[T | None]]) -> T:
-    """What ``look`` answers once that is neither None nor false."""
+async def until(probe: Callable[[], Awaitable[T | None]]) -> T:
+    """Return the result of ``probe`` once it is neither None nor false."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            if found := await look():
+            if found := await probe():
                 return found
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A device plugin for the behaviour suite: it records what kubelet asks, and answers as it is told."""
+"""A device plugin for the behaviour suite: it records kubelet's calls, and replies as the test sets it."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def highest(asked: Asked) -> list[str]:
 
 
 async def nothing(call: Call) -> None:
-    """Answer at once."""
+    """Reply at once."""
 
 
 class Plugin(DevicePluginServicer):
-    """One resource's plugin; ``async with`` serves it, `register` tells kubelet of it.
+    """One resource's plugin; ``async with`` serves it, `register` registers it with kubelet.
 
     calls      what kubelet asked, in order
-    prefer     which ids it wishes; None: kubelet is told not to ask
+    prefer     the ids it prefers; None lets kubelet choose without asking
     answer     what every container gets
     before     awaited before a call is answered; what it raises is kubelet's error
     pre_start  whether kubelet shall tell of each start of a container

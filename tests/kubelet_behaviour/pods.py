@@ -23,7 +23,7 @@ def container(
     stops_in: float | None = None,
     sidecar: bool = False,
 ) -> Object:
-    """A container that asks for devices of the test's resource, and runs until it is ended unless told otherwise.
+    """A container that asks for devices of the test's resource, and runs until it is ended, by default.
 
     fails_once  it fails at first, and runs when it is started again
     stops_in    how many seconds it takes to end when it is asked to

@@ -1,4 +1,4 @@
-"""What becomes of a pod whose devices kubelet cannot give."""
+"""Kubelet's errors for pods whose devices it cannot allocate."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_plugin_that_is_gone(node: Node, plugin: MakePlugin) -> None:
     assert f"no healthy devices present; cannot allocate unhealthy devices {node.resource}" in message
 
 
-async def test_a_pod_runs_without_devices_of_a_resource_that_nobody_ever_registered(node: Node) -> None:
+async def test_a_pod_runs_without_devices_of_a_resource_that_was_never_registered(node: Node) -> None:
     created = await node.create("p")
     await node.until_phase(created, "Running")
     assert await node.listed() == {"p": {"a": frozenset()}}

@@ -35,7 +35,7 @@ def allocated(*ids: str) -> Allocated:
             (init("i"),),
             (container("a"), container("b")),
             [asked(*THREE), allocated("card2"), allocated("card2"), asked("card0", "card1"), allocated("card1")],
-            id="an-app-container-takes-what-an-init-container-had-and-nobody-is-asked",
+            id="an-app-container-takes-what-an-init-container-had-without-a-question",
         ),
         pytest.param(
             (sidecar("s"),),
@@ -161,7 +161,7 @@ async def test_a_container_that_is_started_again_keeps_its_devices_without_any_c
     assert await node.listed() == {"p": {"a": frozenset({"card2"})}}
 
 
-async def test_a_plugin_that_wants_it_is_told_of_every_start(node: Node, plugin: MakePlugin) -> None:
+async def test_a_plugin_that_wants_it_is_called_before_every_start(node: Node, plugin: MakePlugin) -> None:
     cards = await plugin(*THREE, pre_start=True)
     created = await node.create("p", container("a", fails_once=True), restart="Always")
     await until_restarted(node, created)

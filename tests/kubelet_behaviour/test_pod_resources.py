@@ -1,4 +1,4 @@
-"""What PodResources tells of pods that are being admitted, run, and are over."""
+"""PodResources' entries of pods that are being admitted, run, and are over."""
 
 from __future__ import annotations
 

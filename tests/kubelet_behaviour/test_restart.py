@@ -1,4 +1,4 @@
-"""What stays and what does not when kubelet is killed and started again."""
+"""Kubelet's state after it is killed and started again."""
 
 from __future__ import annotations
 

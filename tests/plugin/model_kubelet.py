@@ -65,7 +65,7 @@ class Plugin:
 
 
 class Kubelet:
-    """Who has which ids. `admit` makes the calls for one pod, one a step, so that anything can happen in between."""
+    """The ids of each pod. `admit` makes the calls for one pod, one per step, so that tests can interfere."""
 
     def __init__(self, ids: Mapping[str, Ids], chance: random.Random) -> None:
         self.ids = ids

@@ -140,7 +140,7 @@ class SandboxNode:
         return [(event["reason"], event["message"]) for event in found if event["involvedObject"]["name"] == about]
 
     def given(self, pod: dict[str, Any], container: str = "main") -> ContainerDevices | None:
-        """What a container was started with; None before."""
+        """Return the devices that a container was started with; None before."""
         run = self.containers.get(pod["metadata"]["uid"], container)
         return run.devices if run is not None else None
 

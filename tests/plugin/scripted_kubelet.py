@@ -29,7 +29,7 @@ class ScriptedKubelet(RegistrationServicer):
     """``start`` and ``stop`` as often as wanted; a kubelet that stops leaves its socket behind, as the real one does.
 
     registrations    every request that was taken
-    told             resource -> every list of devices that it was told, oldest first
+    shown            every list of devices that it was sent, by resource, oldest first
     refuses          while not empty: the answer to each registration is an error with this text
     watches          False: a registered plugin's devices are not asked for
     streams          resource -> how many plugins are watched now
@@ -39,7 +39,7 @@ class ScriptedKubelet(RegistrationServicer):
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.registrations: list[api.RegisterRequest] = []
-        self.told: dict[str, list[list[api.Device]]] = {}
+        self.shown: dict[str, list[list[api.Device]]] = {}
         self.streams: Counter[str] = Counter()
         self.on_register: Callable[[], None] = lambda: None
         self.refuses = ""
@@ -114,7 +114,7 @@ class ScriptedKubelet(RegistrationServicer):
         self.streams[name] += 1
         try:
             async for response in plugin.ListAndWatch(api.Empty()):
-                self.told.setdefault(name, []).append(list(response.devices))
+                self.shown.setdefault(name, []).append(list(response.devices))
         except (aio.AioRpcError, asyncio.CancelledError):
             pass
         finally:
@@ -132,7 +132,7 @@ async def next_of(stream: aio.UnaryStreamCall[api.Empty, api.ListAndWatchRespons
 
 
 def devices_of(message: api.ListAndWatchResponse | None) -> list[tuple[str, str]]:
-    """Id and health of the devices that it tells of."""
+    """Return the ids and health of the devices in the message."""
     assert message is not None
     return [(device.ID, device.health) for device in message.devices]
 
@@ -144,5 +144,5 @@ def connect(path: Path) -> aio.Channel:
 async def eventually(condition: Callable[[], object]) -> None:
     """Until ``condition()`` holds. Fails when it does not within PATIENCE."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 -- files and other processes tell nobody
+        while not condition():  # noqa: ASYNC110 -- files and other processes send no events
             await asyncio.sleep(0.01)

@@ -164,7 +164,7 @@ class TestWithoutDecision:
     async def test_cards_promised_to_a_pod_that_waits_are_taken_last(self) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin():
             names = ["card0", "card1", "card2"]
-            pods = [node.create(unplaced("stranger")), *(node.create(placed(f"on-{card}", card)) for card in names)]
+            pods = [node.create(unplaced("undecided")), *(node.create(placed(f"on-{card}", card)) for card in names)]
             assert await node.got(pods[0]) == ["card3"]
             assert [await node.got(pod) for pod in pods[1:]] == [[card] for card in names]
 
@@ -180,7 +180,9 @@ class TestWithoutDecision:
 
 class TestMismatches:
     # contract P3.7
-    async def test_a_card_that_is_not_there_is_told_loudly(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_a_decided_card_that_is_missing_is_reported_as_a_warning(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin():
             pod = node.create(placed("a", "card7"))
             (card,) = await node.got(pod)
@@ -297,7 +299,7 @@ class TestWithoutTheCluster:
             assert len(await node.got(pod)) == 1
             assert node.count("allocations_total", resource="i915", outcome="unknown") == 1
 
-    async def test_a_node_that_may_not_be_written_is_told_with_the_missing_rule(
+    async def test_a_node_that_may_not_be_written_is_reported_with_the_missing_rule(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         def allowed(access: Access) -> bool:
@@ -328,7 +330,7 @@ class TestTheNode:
             assert said["metadata"]["labels"]["gpu.intel.com/pci-groups"] == "0.1_2.3"
             assert node.allocatable().keys() >= {"millicores", "tiles", "memory.max"}
 
-    async def test_uninstalling_takes_everything_of_ours_off_and_nothing_else(self, tmp_path: Path) -> None:
+    async def test_uninstalling_removes_what_the_plugin_wrote_and_nothing_else(self, tmp_path: Path) -> None:
         async with sandbox_node(*FLEX) as node:
             async with node.running_plugin():
                 await soon(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
@@ -349,17 +351,19 @@ class TestTheNode:
                 assert "gpu.intel.com/gpu-numbers" not in node.node()["metadata"]["labels"]
             assert not file.exists()
 
-    @pytest.mark.parametrize(("gpus", "told"), [(FLEX, False), ((*FLEX, *fake_gpus(MAX_1550_XE, 1, first=4)), True)])
-    async def test_what_a_feature_file_cannot_say_of_unlike_cards_is_told(
-        self, caplog: pytest.LogCaptureFixture, gpus: tuple[FakeGpu, ...], told: bool
+    @pytest.mark.parametrize(
+        ("gpus", "is_reported"), [(FLEX, False), ((*FLEX, *fake_gpus(MAX_1550_XE, 1, first=4)), True)]
+    )
+    async def test_cards_that_a_feature_file_cannot_describe_are_reported(
+        self, caplog: pytest.LogCaptureFixture, gpus: tuple[FakeGpu, ...], is_reported: bool
     ) -> None:
         async with sandbox_node(*gpus) as node:
             file = node.directory / "gpus.txt"
             async with node.running_plugin("--write-node=nfd", f"--nfd-file={file}"):
                 await eventually(file.exists)
-        assert ("differ, which an NFD feature file cannot express" in caplog.text) is told
+        assert ("differ, which an NFD feature file cannot express" in caplog.text) is is_reported
 
-    async def test_fake_cards_are_told_loudly(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_fake_cards_are_reported_as_a_warning(self, caplog: pytest.LogCaptureFixture) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin():
             assert "THE GPUS OF THIS NODE ARE FAKE" in caplog.text
             await eventually(lambda: [reason for reason, _ in node.events(NODE)] == ["FakeGPUs"])

@@ -30,7 +30,7 @@ def test_variables(variables: dict[str, str], expected: Environment) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["GPU_MEMORY_OVERRIDE", "GPU_MEMORY_RESERVED", "GPU_PCI_GROUPING_LEVEL"])
-def test_what_is_no_number_is_refused(name: str, text: str, why: str) -> None:
+def test_a_value_that_is_not_a_number_is_refused(name: str, text: str, why: str) -> None:
     with pytest.raises(MalformedVariable) as refused:
         read_environment({name: text})
     assert str(refused.value) == f"environment variable {name}: {why}"

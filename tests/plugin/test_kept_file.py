@@ -44,7 +44,7 @@ async def test_a_wanted_text_is_there_when_it_was_tried(tmp_path: Path) -> None:
         assert kept.trouble is None
 
 
-async def test_who_waits_for_a_try_waits_no_longer_than_told(tmp_path: Path) -> None:
+async def test_waiting_for_the_first_check_has_a_limit(tmp_path: Path) -> None:
     kept = KeptFile(tmp_path / "file", write_feature_file)
     began = time.monotonic()
     await kept.first_check(0.05)
@@ -85,7 +85,7 @@ async def test_a_file_that_could_not_be_written_or_was_taken_away_is_put_back(
 
 
 @pytest.mark.parametrize("what", ["pipe", "directory", "device"])
-async def test_what_is_no_plain_file_keeps_nobody_waiting_and_stays(tmp_path: Path, what: str) -> None:
+async def test_other_than_plain_files_stay_and_block_nothing(tmp_path: Path, what: str) -> None:
     file = tmp_path / "file"
     {"pipe": os.mkfifo, "directory": os.mkdir, "device": lambda path: path.symlink_to("/dev/null")}[what](file)
     before = file.lstat()
@@ -97,7 +97,7 @@ async def test_what_is_no_plain_file_keeps_nobody_waiting_and_stays(tmp_path: Pa
     assert file.lstat() == before
 
 
-async def test_a_disk_that_hangs_stops_nothing_else_and_is_told(
+async def test_a_disk_that_hangs_is_reported_and_stops_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gas.plugin.kept_file.LAST_CHECK", 0.05)

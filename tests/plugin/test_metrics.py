@@ -35,5 +35,5 @@ def test_what_is_counted_elsewhere_is_asked_at_the_moment_of_a_scrape() -> None:
     assert value("gas_plugin_registrations_total", {"resource": "i915"}) == 6
 
 
-def test_build_info_tells_the_version() -> None:
+def test_build_info_states_the_version() -> None:
     assert Metrics("1.2.3").registry.get_sample_value("gas_plugin_build_info", {"version": "1.2.3"}) == 1

@@ -1,4 +1,4 @@
-"""The program as somebody starts it: exit codes, signals, what it leaves behind."""
+"""The program as a process: exit codes, signals, and the files it leaves behind."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def options(node: SandboxNode) -> list[str]:
     ]
 
 
-async def test_wrong_usage_is_told_with_exit_code_2() -> None:
+async def test_wrong_usage_is_reported_with_exit_code_2() -> None:
     code, out, errors = await ended("--prot=1")
     assert (code, out) == (2, "")
     assert errors.startswith("gas-plugin: unknown flag '--prot'")
@@ -84,7 +84,7 @@ sys.exit(main())
     assert out == b"True\n"
 
 
-async def test_a_variable_that_is_no_number_stops_it_from_starting() -> None:
+async def test_a_variable_that_is_not_a_number_stops_it_from_starting() -> None:
     code, _, errors = await ended("--resource-manager=false", GPU_MEMORY_RESERVED="much")
     assert code == 1
     assert "cannot start: environment variable GPU_MEMORY_RESERVED" in errors
@@ -157,7 +157,7 @@ def _get(port: int, path: str) -> tuple[int, str]:
 
 
 def _get_until(port: int, path: str, word: str) -> tuple[int, str]:
-    """The first answer with this word in it; before, nobody may be listening."""
+    """Return the first response that has this word in it; before, the port may be closed."""
     end = time.monotonic() + 20
     while True:
         with suppress(OSError):

@@ -58,7 +58,7 @@ def test_a_resource_that_lost_its_last_card_must_be_watched_on() -> None:
     assert ready_with(lost).why_not() == "kubelet does not watch gpu.intel.com/i915 yet"
 
 
-def test_the_trouble_of_each_resource_is_told() -> None:
+def test_the_trouble_of_each_resource_is_shown() -> None:
     resources = (
         Resource("gpu.intel.com/i915", state=State.NO_KUBELET, trouble="there is no kubelet.sock"),
         Resource("gpu.intel.com/xe", state=State.STANDING_BACK, trouble="another plugin serves it"),
@@ -66,7 +66,7 @@ def test_the_trouble_of_each_resource_is_told() -> None:
     assert ready_with(*resources).why_not() == "there is no kubelet.sock; another plugin serves it"
 
 
-def test_an_old_trouble_of_a_resource_that_is_watched_is_not_told() -> None:
+def test_an_old_trouble_of_a_resource_that_is_watched_is_not_shown() -> None:
     assert ready_with(Resource("gpu.intel.com/i915", trouble="there was no kubelet.sock")).why_not() is None
 
 
@@ -80,7 +80,7 @@ def test_not_ready_while_a_scan_is_stuck() -> None:
     assert readiness.why_not() == "a scan has taken 30 s"
 
 
-def test_not_ready_any_more_when_it_was_told_to_end() -> None:
+def test_not_ready_any_more_once_it_is_stopping() -> None:
     readiness = ready_with(Resource("gpu.intel.com/i915"))
     readiness.stopping = True
     assert readiness.why_not() == "the plugin is stopping"

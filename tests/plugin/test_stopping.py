@@ -31,7 +31,7 @@ async def test_while_kubelet_is_still_answered_the_pods_of_the_node_are_still_wa
 
 
 def _is_running(function: str) -> bool:
-    """Whether a task of this function is there that nobody has told to end."""
+    """Return whether a task of this function runs that was not cancelled."""
     return any(
         getattr(task.get_coro(), "__qualname__", "") == function and not task.cancelling()
         for task in asyncio.all_tasks()

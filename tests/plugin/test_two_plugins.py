@@ -21,7 +21,7 @@ async def test_the_one_that_stands_back_leaves_the_node_to_the_other_one() -> No
             assert old.cluster is not None
             assert old.cluster.node_writer is not None
             writes = old.cluster.node_writer.writes
-            # A change of the node, which the one that stands back is told of as well.
+            # A change of the node, which the watch of the one that stands back shows as well.
             node.annotate_node({"gas-card-capacity": "nonsense"})
             await eventually(lambda: "card0=i915:4," in capacity(node))
             await asyncio.sleep(0.5)  # a writer that is not held writes at once

@@ -1,4 +1,4 @@
-"""What a container gets with its ids: device nodes, mounts, environment variables, CDI names."""
+"""The allocation of a container: device nodes, mounts, environment variables, CDI names."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The cards of the node, from sysfs."""
+"""Discovery of the node's cards in sysfs."""

@@ -1,1 +1,1 @@
-"""Kubelet's gRPC, both ways: the plugin's sockets, registration, calls, and the list of what pods have."""
+"""Kubelet's gRPC APIs: the plugin's sockets, registration and calls, and kubelet's PodResources."""

@@ -88,8 +88,8 @@ class DeviceServer:
     """One resource's device plugin. It serves from `open` to `close`, which may alternate any number of times.
 
     resource  full name: ``gpu.intel.com/i915``
-    prefer    returns the ids that a container should get; it may ask kubelet for its PodResources meanwhile. None:
-              kubelet is told not to ask
+    prefer    returns the ids that a container should get; it may ask kubelet for its PodResources meanwhile. None
+              lets kubelet choose without asking
     allocate  returns what a container gets with its ids
     fallback  the same regardless of any pod, for when ``allocate`` fails
 
@@ -124,7 +124,7 @@ class DeviceServer:
 
     @property
     def prefers(self) -> bool:
-        """Whether kubelet should ask before it chooses ids."""
+        """True if kubelet should ask before it chooses ids."""
         return self._prefer is not None
 
     @property

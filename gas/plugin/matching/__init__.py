@@ -1,1 +1,1 @@
-"""For which pod and container kubelet is asking, and the answer."""
+"""Find the container behind each call of kubelet, and reply to the call."""

@@ -45,12 +45,12 @@ class Progress:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether no demand was served."""
+        """True if no demand was served."""
         return not self._served
 
     @property
     def is_complete(self) -> bool:
-        """Whether all demands were served."""
+        """True if all demands were served."""
         return len(self._served) == len(self.pod.demands)
 
     def unserved(self) -> tuple[Demand, ...]:

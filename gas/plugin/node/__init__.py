@@ -1,1 +1,1 @@
-"""What the node says about its cards: labels, resources, the feature file."""
+"""The node's labels and resources, and the feature file."""

@@ -1,1 +1,1 @@
-"""What kubelet really gave, against what was decided."""
+"""Receipts: the cards that kubelet really gave, compared with the decision."""

@@ -98,7 +98,7 @@ def test_cdi_annotations_of_two_resources_do_not_collide() -> None:
 
 
 @pytest.mark.parametrize("cdi", [Cdi.NAMES, Cdi.ANNOTATIONS])
-def test_a_card_without_device_nodes_is_no_cdi_device(cdi: Cdi) -> None:
+def test_a_card_without_device_nodes_gets_no_cdi_name(cdi: Cdi) -> None:
     answer = card_allocation("gpu.intel.com/i915", [gpu(0, device_nodes=())], Presentation(cdi=cdi))
     assert not answer.cdi
     assert not answer.annotations

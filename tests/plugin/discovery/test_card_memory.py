@@ -128,7 +128,7 @@ def test_a_card_that_changed(memory: CardMemory, changes: dict[str, Any], expect
     assert health(memory.update(scan(gpu(0), gpu(1)), 10)) == {0: True, 1: True}
 
 
-def test_a_lost_device_node_is_told(memory: CardMemory) -> None:
+def test_a_lost_device_node_is_reported(memory: CardMemory) -> None:
     seen = memory.update(scan(gpu(0), gpu(1, device_nodes=("card1",))), 5)
     assert seen.problems == ("card1: the card lost '/dev/dri/renderD129'; it is unhealthy",)
 

@@ -27,7 +27,7 @@ PATIENCE = 20
 
 
 class Told:
-    """What a scanner told, scan after scan."""
+    """The changes that a scanner reported, scan after scan."""
 
     def __init__(self) -> None:
         self.scans: list[Scan] = []
@@ -36,7 +36,7 @@ class Told:
         self.scans.append(scan)
 
 
-async def test_only_changes_are_told_and_the_first_picture_always() -> None:
+async def test_only_changes_and_the_first_scan_are_reported() -> None:
     answers = [scan(), scan(), scan(gpu(0)), scan(gpu(0)), scan(gpu(0), problems=("card1: broken",))]
     told = Told()
     scanner = Scanner(iter(answers).__next__, told)

@@ -139,7 +139,7 @@ class TestWhatIsACard:
         assert scan.gpus == ()
         assert scan.broken == {Card(0)}
 
-    def test_another_driver_is_left_out_and_told(self, tmp_path: Path, one: FakeGpu) -> None:
+    def test_a_card_with_another_driver_is_left_out_and_reported(self, tmp_path: Path, one: FakeGpu) -> None:
         driver = device_directory(tmp_path, one) / "driver"
         driver.unlink()
         driver.symlink_to("../../../bus/pci/drivers/vfio-pci")
@@ -147,7 +147,7 @@ class TestWhatIsACard:
         assert scan.problems == ("card0: expected driver i915 or xe, found 'vfio-pci'; the card is left out",)
         assert scan.gpus == ()
 
-    def test_no_driver_is_left_out_and_told(self, tmp_path: Path, one: FakeGpu) -> None:
+    def test_a_card_without_driver_is_left_out_and_reported(self, tmp_path: Path, one: FakeGpu) -> None:
         (device_directory(tmp_path, one) / "driver").unlink()
         scan = read_gpus(tmp_path)
         assert scan.problems == ("card0: device/driver is not a link: the card has no driver; the card is left out",)
@@ -366,7 +366,7 @@ class TestNumaNode:
         assert only(tmp_path).numa_node == expected
 
     @pytest.mark.parametrize("text", ["1024", "99999999999999999999", "one", "0.5", "٣"])
-    def test_an_absurd_one_is_none_and_told(self, tmp_path: Path, one: FakeGpu, text: str) -> None:
+    def test_an_invalid_one_counts_as_none_and_is_reported(self, tmp_path: Path, one: FakeGpu, text: str) -> None:
         (device_directory(tmp_path, one) / "numa_node").write_text(text)
         scan = read_gpus(tmp_path)
         assert [(gpu.numa_node, gpu.healthy) for gpu in scan.gpus] == [(None, True)]
@@ -389,7 +389,9 @@ class TestBrokenFiles:
 
     @pytest.mark.parametrize("how", sorted(BREAKS))
     @pytest.mark.parametrize("name", DECIDING)
-    def test_a_card_that_cannot_be_told_is_left_out(self, tmp_path: Path, middle: FakeGpu, name: str, how: str) -> None:
+    def test_a_card_that_cannot_be_identified_is_left_out(
+        self, tmp_path: Path, middle: FakeGpu, name: str, how: str
+    ) -> None:
         break_file(card_directory(tmp_path, middle) / name, how)
         scan = read_gpus(tmp_path)
         described = [gpu for gpu in scan.gpus if gpu.card != 1]

@@ -74,7 +74,7 @@ async def test_the_first_message_holds_the_cards(socket_directory: Path) -> None
         assert devices_of(first) == [("card0-0", "Healthy"), ("card1-0", "Healthy")]
 
 
-async def test_kubelet_is_told_of_changes_only(socket_directory: Path) -> None:
+async def test_kubelet_is_sent_changes_only(socket_directory: Path) -> None:
     async with served(socket_directory) as (server, kubelet):
         stream = kubelet.ListAndWatch(api.Empty())
         await next_of(stream)
@@ -214,7 +214,9 @@ async def test_a_container_gets_all_that_was_decided(socket_directory: Path) -> 
     assert asked == [AllocateRequest(resource="gpu.intel.com/i915", ids=frozenset(known_ids(["card0-0", "card0-1"])))]
 
 
-async def test_the_id_of_monitoring_is_no_card(socket_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_id_of_monitoring_does_not_name_a_card(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     asked: list[AllocateRequest] = []
 
     def allocate(request: AllocateRequest) -> Allocation:

@@ -117,7 +117,7 @@ async def test_a_socket_that_cannot_be_made_is_a_sentence(socket_directory: Path
 
 
 async def test_a_server_that_could_not_listen_is_gone_without_harm(socket_directory: Path) -> None:
-    # A server that was never started takes the process with it when somebody keeps the debug log of its end.
+    # A server that was never started crashes the process if its end is written to the debug log.
     kept: list[logging.LogRecord] = []
 
     class Keeper(logging.Handler):

@@ -23,7 +23,7 @@ from tests.plugin.scripted_kubelet import PATIENCE
 
 
 class Lister(PodResourcesListerServicer):
-    """Answers as told; ``refuses`` makes every answer an error."""
+    """Lists the pods that the test sets; ``refuses`` makes every reply an error."""
 
     def __init__(self) -> None:
         self.pods: list[api.PodResources] = []
@@ -165,7 +165,9 @@ async def test_allocatable_ids_are_gathered_by_resource(socket_directory: Path) 
         }
 
 
-async def test_no_answer_is_none_and_told_once(socket_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_call_that_fails_returns_none_and_is_logged_once(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with asking(socket_directory / "k.sock") as kubelet:
         assert await kubelet.pods() is None
         assert await kubelet.allocatable() is None
@@ -209,7 +211,7 @@ async def test_kubelet_is_found_again_after_its_restart(socket_directory: Path) 
         assert await kubelet.pods() is None
         async with served(path, Lister()):
             async with asyncio.timeout(PATIENCE):
-                while (answer := await kubelet.pods()) is None:  # noqa: ASYNC110 -- kubelet tells nobody
+                while (answer := await kubelet.pods()) is None:  # noqa: ASYNC110 -- kubelet sends no event
                     await asyncio.sleep(0.05)
             assert answer == {}
 

@@ -31,7 +31,7 @@ async def does_not_say() -> Mapping[str, frozenset[str]] | None:
 
 
 class Books:
-    """What kubelet counts as allocatable, as told; ``asked`` counts the questions."""
+    """Returns the allocatable ids that the test sets; ``asked`` counts the calls."""
 
     def __init__(self, *ids: str) -> None:
         self.ids = frozenset(ids)
@@ -96,8 +96,8 @@ async def test_a_resource_is_registered_with_its_name_socket_and_options(socket_
                 options=api.DevicePluginOptions(get_preferred_allocation_available=False),
             )
         ]
-        await eventually(lambda: kubelet.told)
-        assert [devices_of(api.ListAndWatchResponse(devices=told)) for told in kubelet.told[I915]] == [
+        await eventually(lambda: kubelet.shown)
+        assert [devices_of(api.ListAndWatchResponse(devices=shown)) for shown in kubelet.shown[I915]] == [
             [("card0-0", "Healthy"), ("card1-0", "Healthy")]
         ]
         assert registration.trouble is None
@@ -120,10 +120,10 @@ async def test_a_resource_that_lost_its_cards_stays_registered(socket_directory:
     server.show(CARDS)
     registration = Registration(server, socket_directory, allocatable=does_not_say, times=QUICK)
     async with kubelet_in(socket_directory) as kubelet, running(registration):
-        await eventually(lambda: I915 in kubelet.told)
+        await eventually(lambda: I915 in kubelet.shown)
         server.show(())
-        await eventually(lambda: len(kubelet.told[I915]) == 2)
-        assert kubelet.told[I915][1] == []
+        await eventually(lambda: len(kubelet.shown[I915]) == 2)
+        assert kubelet.shown[I915][1] == []
         assert registration.state is State.WATCHED
 
 
@@ -144,11 +144,11 @@ async def test_after_kubelets_restart_the_plugin_listens_anew_and_registers(sock
         await eventually(lambda: is_watched(registration))
         await kubelet.stop()
         await eventually(lambda: registration.state is State.NO_KUBELET)
-        kubelet.told.clear()
+        kubelet.shown.clear()
         await kubelet.start()  # removes the plugin's socket
         await eventually(lambda: is_watched(registration, times=2))
-        await eventually(lambda: kubelet.told)
-        assert [device.ID for device in kubelet.told[I915][0]] == ["card0-0", "card1-0"]
+        await eventually(lambda: kubelet.shown)
+        assert [device.ID for device in kubelet.shown[I915][0]] == ["card0-0", "card1-0"]
 
 
 async def test_a_kubelet_that_starts_is_looked_for_more_often_than_one_that_watches(socket_directory: Path) -> None:
@@ -206,7 +206,7 @@ async def test_while_kubelet_is_away_the_plugin_keeps_trying(socket_directory: P
     await kubelet.stop()
 
 
-async def test_a_refusal_is_told_once_and_tried_again(socket_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_is_logged_once_and_retried(socket_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with kubelet_in(socket_directory) as kubelet:
         kubelet.refuses = "too old"
         async with running(plugin(socket_directory, *CARDS)) as registration:
@@ -302,9 +302,9 @@ async def test_a_newer_plugin_takes_over_and_the_older_comes_back_after_its_end(
             assert older.state is State.STANDING_BACK
             assert is_watched(newer)
             assert f"another plugin serves {I915} on this node; waiting until it stops" in caplog.text
-            assert [device.ID for device in kubelet.told[I915][-1]] == ["card0-0"]
+            assert [device.ID for device in kubelet.shown[I915][-1]] == ["card0-0"]
         await eventually(lambda: is_watched(older, times=2))
-        await eventually(lambda: [device.ID for device in kubelet.told[I915][-1]] == ["card0-0", "card1-0"])
+        await eventually(lambda: [device.ID for device in kubelet.shown[I915][-1]] == ["card0-0", "card1-0"])
 
 
 async def test_a_restarted_plugin_takes_the_place_of_what_its_predecessor_left(socket_directory: Path) -> None:
@@ -335,7 +335,7 @@ async def test_a_directory_in_which_no_socket_can_be_is_a_sentence(tmp_path: Pat
         assert registration.trouble.startswith(f"cannot listen at {directory}/gpu.intel.com-i915.sock: ")
 
 
-async def test_each_kubelet_is_told_of_before_it_is_registered_with(socket_directory: Path) -> None:
+async def test_each_kubelet_is_reported_before_the_registration_with_it(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as kubelet:
         server = DeviceServer("gpu.intel.com/i915", allocate=nothing, fallback=nothing)
         server.show(CARDS)

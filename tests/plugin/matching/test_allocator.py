@@ -1,4 +1,4 @@
-"""What kubelet is answered, what is counted, and what is told."""
+"""The allocator's replies to kubelet, its metrics and its log."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TestLog:
         caplog.set_level(logging.INFO, "gas.plugin.matching.allocator")
         return lambda: [getattr(record, "because", "") for record in caplog.records]
 
-    async def test_nothing_is_told_of_what_went_as_decided(self, because: Callable[[], list[str]]) -> None:
+    async def test_cards_as_decided_are_not_logged(self, because: Callable[[], list[str]]) -> None:
         node = Node(Kubelet("a"), A)
         await node.prefer()
         node.allocate("card2-0")
@@ -114,8 +114,8 @@ class TestLog:
         node = Node(Kubelet("a"), A)
         await node.prefer(slots(2))
         node.allocate("card1-0")
-        (told,) = because()
-        assert told.startswith("kubelet did not offer card2: ")
+        (reported,) = because()
+        assert reported.startswith("kubelet did not offer card2: ")
 
     async def test_that_other_cards_followed_from_a_guess(self, because: Callable[[], list[str]]) -> None:
         node = Node(Kubelet(), A, B)

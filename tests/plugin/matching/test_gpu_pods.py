@@ -45,9 +45,9 @@ def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
     [
         pytest.param([container("c")], id="no-resource"),
         pytest.param([container("c", millicores=100)], id="no-count"),
-        pytest.param([container("c", monitoring=1)], id="monitoring-is-no-card"),
+        pytest.param([container("c", monitoring=1)], id="monitoring-gives-no-card"),
         pytest.param([container("c", i915=0)], id="a-count-of-0"),
-        pytest.param([container("c", i915="many")], id="a-count-that-is-no-number"),
+        pytest.param([container("c", i915="many")], id="a-count-that-is-not-a-number"),
     ],
 )
 def test_a_pod_that_wants_no_card_is_only_known_by_name(containers: list[dict[str, Any]]) -> None:
@@ -102,7 +102,7 @@ def test_init_containers_may_be_undecided_beside_decided_app_containers() -> Non
         pytest.param(decided("card0|card1"), "expected 1 container(s)", id="more-containers-than-there-are"),
     ],
 )
-def test_what_cannot_be_believed_is_no_decision(annotations: dict[str, str], trouble: str) -> None:
+def test_an_invalid_annotation_does_not_count_as_a_decision(annotations: dict[str, str], trouble: str) -> None:
     pod = seen(container("c", i915=1), annotations=annotations)
 
     assert pod.decided is None
@@ -226,7 +226,7 @@ class TestWatch:
         assert named is not None
         assert named.uid == "second"
 
-    def test_every_event_is_told(self) -> None:
+    def test_every_event_is_reported(self) -> None:
         told: list[int] = []
         pods = GpuPods(DEFAULT, lambda: told.append(len(pods)))
         pods.replaced([node_pod(container(i915=1), uid="a")])

@@ -32,7 +32,7 @@ def listing(*texts: str) -> Listing:
     return {"default/a": {"c": {I915: ids(*texts or ("card0-0",))}}}
 
 
-def told(masks: IssuedEnvironments, pod: GpuPod, listed: Listing, *, asked: float = 10.0) -> list[str]:
+def reported(masks: IssuedEnvironments, pod: GpuPod, listed: Listing, *, asked: float = 10.0) -> list[str]:
     return [sentence for _, sentence in masks.compare([pod], listed, asked=asked)]
 
 
@@ -101,35 +101,35 @@ def masks_after(*answers: IssuedEnvironment) -> IssuedEnvironments:
         ),
     ],
 )
-def test_what_is_told(decision: GpuPod, answer: IssuedEnvironment, sentences: list[str]) -> None:
-    assert told(masks_after(answer), decision, listing()) == sentences
+def test_wrong_variables_are_reported(decision: GpuPod, answer: IssuedEnvironment, sentences: list[str]) -> None:
+    assert reported(masks_after(answer), decision, listing()) == sentences
 
 
-def test_each_answer_is_told_of_once() -> None:
+def test_each_reply_is_compared_once() -> None:
     masks = masks_after(given("1"))
-    assert [len(told(masks, pod("card0"), listing())) for _ in range(2)] == [1, 0]
+    assert [len(reported(masks, pod("card0"), listing())) for _ in range(2)] == [1, 0]
 
 
 def test_of_what_was_answered_before_this_process_nothing_is_said() -> None:
-    assert told(IssuedEnvironments(DEFAULT), pod("card0", "card0:gt1"), listing()) == []
+    assert reported(IssuedEnvironments(DEFAULT), pod("card0", "card0:gt1"), listing()) == []
 
 
 def test_the_last_answer_for_an_id_counts() -> None:
     """The pod it was first given to was refused."""
-    assert told(masks_after(given("0"), given("1")), pod("card0", "card0:gt1"), listing()) == []
+    assert reported(masks_after(given("0"), given("1")), pod("card0", "card0:gt1"), listing()) == []
 
 
 def test_an_answer_for_other_ids_is_another_containers() -> None:
     """An init container had both, and the one after it one of them."""
     both = given(None, "card0-0", "card0-1")
-    assert told(masks_after(both), pod("card0", "card0:gt1"), listing()) == []
-    assert told(masks_after(both, given("1")), pod("card0", "card0:gt1"), listing()) == []
+    assert reported(masks_after(both), pod("card0", "card0:gt1"), listing()) == []
+    assert reported(masks_after(both, given("1")), pod("card0", "card0:gt1"), listing()) == []
 
 
 def test_an_answer_given_after_kubelet_was_asked_is_not_in_that_list() -> None:
     masks = masks_after(given("1", at=10.0))
-    assert told(masks, pod("card0"), listing(), asked=10.0) == []
-    assert len(told(masks, pod("card0"), listing(), asked=10.1)) == 1
+    assert reported(masks, pod("card0"), listing(), asked=10.0) == []
+    assert len(reported(masks, pod("card0"), listing(), asked=10.1)) == 1
 
 
 def test_cards_are_compared_as_they_were_when_they_were_given() -> None:
@@ -138,4 +138,4 @@ def test_cards_are_compared_as_they_were_when_they_were_given() -> None:
     answer = IssuedEnvironment(ids("card0-0", "card1-0"), gpus, {"ZE_AFFINITY_MASK": "0,4"}, at=1.0)
     wanting = container("c", i915=2, tiles=1)
     both = seen(wanting, name="a", annotations=decided("card0,card1", tiles="card0:gt0,card1:gt2"))
-    assert told(masks_after(answer), both, listing("card0-0", "card1-0")) == []
+    assert reported(masks_after(answer), both, listing("card0-0", "card1-0")) == []

@@ -1,4 +1,4 @@
-"""The cause that is told when a container gets other cards than were decided."""
+"""The reasons that the log gives when a container gets other cards than decided."""
 
 from __future__ import annotations
 

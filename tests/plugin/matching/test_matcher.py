@@ -1,4 +1,4 @@
-"""Whose devices kubelet asks for: the first container of a pod. Whole histories are in test_matching_histories."""
+"""Matching the first container of a pod. Whole histories are in test_matcher_histories."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ WAITING = [
         ("b-timed", "c", "guessed"),
         id="also-before-a-decision-without-it",
     ),
-    pytest.param([], None, id="nobody-waits"),
+    pytest.param([], None, id="no-pod-waits"),
 ]  # fmt: skip
 
 
@@ -193,7 +193,7 @@ class TestListing:
         assert node.matcher.unwatched_pods(listing) == frozenset()
         assert named(node.prefer(1, slots(2), listing=listing).match) == ("b", "c", "known")
 
-    def test_what_kubelet_says_of_pods_that_the_watch_has_shown_is_not_looked_at_for_strangers(self) -> None:
+    def test_unwatched_pods_are_found_without_decoding_the_entries_of_watched_pods(self) -> None:
         class Looked(dict[str, ContainerIds]):
             at: ClassVar[list[str]] = []
 
@@ -206,7 +206,7 @@ class TestListing:
         assert Node(self.PODS[0]).matcher.unwatched_pods(listing) == {"default/unseen"}
         assert listing.at == ["default/unseen"]
 
-    def test_while_it_has_a_stranger_a_pod_alone_may_be_the_wrong_one(self) -> None:
+    def test_with_an_unwatched_pod_in_the_listing_a_pod_alone_is_a_guess(self) -> None:
         listing: Listing = {"default/a": {"c": {}}, "default/unseen": {"c": {}}}
 
         assert named(Node(self.PODS[0]).prefer(1, slots(2), listing=listing).match) == ("a", "c", "guessed")

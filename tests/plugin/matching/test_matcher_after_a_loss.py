@@ -1,4 +1,4 @@
-"""Whose devices kubelet asks for when something was missed: a restart, a wrong guess, a lost answer."""
+"""Matching after the plugin has missed something: a restart, a wrong guess, a lost reply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ A_AND_B = (
 
 
 def test_a_later_container_is_found_by_what_it_wants() -> None:
-    """The plugin was restarted in the middle of the pod, and nobody tells how far it had come."""
+    """The plugin was restarted in the middle of the pod, and does not know how far kubelet had come."""
     node = Node(node_pod(ONE, container("d", i915=2), name="a", annotations=decided("card0|card1,card2")))
 
     assert named(node.prefer(2, slots(4) - ids("card0-0")).match) == ("a", "d", "guessed")
@@ -70,8 +70,8 @@ def test_other_ids_in_the_listing_are_believed() -> None:
     ("listing", "expected"),
     [
         pytest.param(None, None, id="not-without-a-listing"),
-        pytest.param({"default/a": {"c": {}}}, ("a", "c", "known"), id="when-the-listing-has-nobody-else"),
-        pytest.param({"default/a": {"c": {}}, "default/b": {"c": {}}}, None, id="not-beside-a-stranger"),
+        pytest.param({"default/a": {"c": {}}}, ("a", "c", "known"), id="when-the-listing-has-no-other-pod"),
+        pytest.param({"default/a": {"c": {}}, "default/b": {"c": {}}}, None, id="not-beside-an-unwatched-pod"),
     ],
 )
 def test_a_pod_with_a_status_is_asked_for_again(listing: Listing | None, expected: tuple[str, str, str] | None) -> None:
@@ -102,7 +102,7 @@ def test_a_listing_makes_sure_of_a_pod_that_was_begun_as_a_guess() -> None:
     assert named(node.prefer(1, ids("card1-0"), listing=listing).match) == ("a", "y", "known")
 
 
-def test_what_a_guessed_init_container_had_is_told_once_a_listing_confirms_the_pod() -> None:
+def test_the_cards_of_a_guessed_init_container_are_certain_once_a_listing_confirms_the_pod() -> None:
     pods = [
         node_pod(
             ONE, uid=uid, name=uid, init=(container("i", i915=2),), annotations=decided("card0", init="card0,card1")

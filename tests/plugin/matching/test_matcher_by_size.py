@@ -1,4 +1,4 @@
-"""Whose devices kubelet asks for: sizes alone can tell."""
+"""Matching by the number of ids alone."""
 
 from __future__ import annotations
 

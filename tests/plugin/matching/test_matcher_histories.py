@@ -30,7 +30,7 @@ RESOURCES = (I915, XE)
 
 
 class NodeLife(RuleBasedStateMachine):
-    """Pods are decided as the extender does, from the ids that nobody holds and nobody was promised.
+    """Pods are decided as the extender does, from the ids that no pod holds and no pod was promised.
 
     has_listing  whether PodResources answers
     one_by_one   whether a pod is only made when no other waits
@@ -270,7 +270,7 @@ class NodeLife(RuleBasedStateMachine):
         is_known = kubelet_waits and self.has_listing and self.admitting in self.api
         if self.calls is not None and not is_known:
             self.kubelet_refuses()
-        if not self.has_listing:  # nobody can tell it how far kubelet had come with these
+        if not self.has_listing:  # it cannot know how far kubelet had come with these
             self.excused.update(uid for uid in self.untouched if self.kubelet.held.get(uid))
         self._new_plugin()
         self.plugin.matcher.learn(self.kubelet.listing() if self.has_listing else {}, asked=0.0)

@@ -1,4 +1,4 @@
-"""Whose devices kubelet asks for: the later containers of a pod."""
+"""Matching the later containers of a pod."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TestInTheMiddleOfAPod:
 
 
 class TestInitContainers:
-    """What an ended init container leaves is given on without a question."""
+    """Later containers get the ids of ended init containers without a question."""
 
     def test_an_app_container_that_takes_it_over_is_known(self) -> None:
         pod = node_pod(container("a", i915=1), container("b", i915=1), init=(container("i", i915=1),),
@@ -127,7 +127,7 @@ class TestInitContainers:
 
         assert node.matcher.init_container_cards("u") == {}
 
-    def test_after_a_restart_of_the_plugin_the_listing_tells_where_kubelet_is(self) -> None:
+    def test_after_a_restart_of_the_plugin_the_listing_shows_where_kubelet_is(self) -> None:
         """The init container's ids are nowhere to be read; the sidecar's and those of the first app container are."""
         pod = node_pod(
             container("a", i915=1), container("b", i915=1),
@@ -145,7 +145,7 @@ class TestInitContainers:
 
 
 class TestPool:
-    """What kubelet insists on tells whose init containers have ended."""
+    """The ids that kubelet insists on show which pod's init containers have ended."""
 
     OTHER = node_pod(container("c", i915=2), name="other", annotations=decided("card2,card3", ts=1))
     FIRST = node_pod(container("a", i915=2), name="first", init=(container("i", i915=1),),
@@ -170,7 +170,7 @@ class TestPool:
         assert named(preference.match) == ("first", "a", "guessed")
         assert preference.ids == (*ids("card0-0"), *ids("card1-0"))
 
-    def test_without_decisions_the_pool_alone_tells(self) -> None:
+    def test_without_decisions_the_pool_alone_decides(self) -> None:
         two = container("c", i915=2)
         node = Node(node_pod(two, name="begun", init=(container("i", i915=1),), created="2026-01-01T00:00:02Z"))
         node.prefer(1, slots(4))
@@ -188,7 +188,7 @@ class TestPool:
 
         assert named(node.allocate("card1-0")) == ("b", "c", "guessed")
 
-    def test_a_pool_that_nobody_knows_fits_every_question(self) -> None:
+    def test_an_unknown_pool_fits_every_question(self) -> None:
         pod = node_pod(
             container("a", i915=2), init=(container("i", i915=2), container("s", i915=1, always=True)),
             annotations=decided("card1,card2", init="card0,card1|card0"),

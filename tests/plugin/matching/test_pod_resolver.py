@@ -1,4 +1,4 @@
-"""What kubelet is asked while it waits for an answer, and how long the watch is waited for."""
+"""The questions to kubelet while it waits for a reply, and the time that the watch gets."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_of_several_pods_that_kubelet_has_the_likeliest_is_taken() -> None
     assert await Node(Kubelet("a", "b"), A, B).resolved() == ("a", "several containers match")
 
 
-async def test_nobody_may_be_meant() -> None:
+async def test_no_known_pod_may_match() -> None:
     other = node_pod(container("c", i915=2), name="other")
     assert await Node(Kubelet("other"), other).resolved() == (
         "none",
@@ -185,7 +185,7 @@ async def test_what_the_watch_shows_while_kubelet_is_asked_in_vain_counts() -> N
 
 
 @pytest.mark.usefixtures("long")
-async def test_without_a_watch_nobody_is_waited_for() -> None:
+async def test_without_a_watch_no_pod_is_waited_for() -> None:
     assert (await Node(Kubelet("b"), watches=False).resolved())[0] == "none"
 
 

@@ -1,4 +1,4 @@
-"""What kubelet says of one pod, taken in again and again."""
+"""One pod's progress, reconciled with kubelet's list again and again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_is_settled_and_the_same_is_not_looked_at_again() -> None:
     assert (progress.is_untouched, looks > 0, listed.looks) == (False, True, looks)
 
 
-def test_an_answer_noted_since_is_held_against_the_same_list() -> None:
+def test_ids_recorded_since_are_compared_with_the_same_list() -> None:
     progress = Progress(POD)
     progress.reconcile(NOTHING_YET, is_settled=True)
     progress.serve(POD.demands[0], ids("card0-0"))
@@ -44,7 +44,7 @@ def test_an_answer_noted_since_is_held_against_the_same_list() -> None:
     assert progress.is_untouched
 
 
-def test_a_pod_that_the_watch_shows_anew_is_held_against_the_same_list() -> None:
+def test_a_pod_that_the_watch_shows_anew_is_compared_with_the_same_list() -> None:
     progress = Progress(POD)
     listed: ContainerIds = {"c": {I915: ids("card0-0")}, "e": {I915: ids("card1-0")}}
     progress.reconcile(listed, is_settled=True)

@@ -65,7 +65,7 @@ def test_who_reads_sees_the_old_or_the_new_file(path: Path) -> None:
     assert path.read_text() == "new\n"
 
 
-def test_what_a_killed_program_left_is_no_hindrance(path: Path) -> None:
+def test_files_left_by_a_killed_program_do_not_matter(path: Path) -> None:
     aside = path.parent / ".gpus.txt.new"
     aside.mkdir()
     (aside / "gpus.txt").write_text("half of i")

@@ -1,4 +1,4 @@
-"""What is written on the node, and that the extender reads the same cards out of it."""
+"""The node's description, from which the extender reads the same cards."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TestPatch:
         "name",
         ["cards", "numa-gpu-map", "pci-groups", "gpu-numbers2", "numa-gpu-map3", "pci-groups10", "gpu-numbers123"],
     )
-    def test_labels_of_ours_that_are_not_needed_any_more_go(self, name: str) -> None:
+    def test_outdated_labels_are_removed(self, name: str) -> None:
         before = node({**WANTED.labels, GPU + name: "Z1"}, WANTED.annotations, AS_WANTED["status"]["capacity"])
         assert node_patch(decoded(before), WANTED, DEFAULT) == {"metadata": {"labels": {GPU + name: None}}}
 
@@ -125,7 +125,7 @@ class TestPatch:
         others = {"gas-released": "1", "gas-card-capacity2": "x", "gas-card": "y"}
         assert node_patch(decoded(node(annotations=others)), NOTHING, DEFAULT) is None
 
-    def test_everything_of_ours_can_be_taken_off(self) -> None:
+    def test_the_whole_description_can_be_removed(self) -> None:
         before = node(
             {**FOREIGN, **WANTED.labels, GPU + "gpu-numbers2": "Z3"},
             {**WANTED.annotations, "note": "x"},

@@ -68,7 +68,7 @@ class Cluster:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def patch(self, change: Mapping[str, Any]) -> None:
-        """As somebody else."""
+        """Write as another program."""
         self.server.api.patch(NODES, None, "n1", (MERGE_PATCH, msgspec.json.encode(change)), "status")
 
     @property
@@ -225,7 +225,7 @@ async def test_without_permission_it_names_the_missing_rule_and_goes_on_when_it_
 @pytest.mark.parametrize(
     "failure",
     [
-        pytest.param(OutcomeUnknown("the connection broke"), id="nobody-knows-whether-it-was-written"),
+        pytest.param(OutcomeUnknown("the connection broke"), id="the-outcome-is-unknown"),
         pytest.param(ApiRefused(422, "Invalid", "no"), id="refused"),
         pytest.param(Forbidden("Forbidden", "a webhook says no"), id="forbidden-by-something-else"),
     ],
@@ -254,7 +254,7 @@ async def test_a_write_that_fails_is_tried_again(failure: GasError) -> None:
     assert (writer.writes, writer.trouble) == (1, None)
 
 
-async def test_a_node_deleted_under_our_hands_is_no_fault() -> None:
+async def test_a_node_that_is_deleted_meanwhile_is_not_an_error() -> None:
     async def patch(_patch: object) -> Node | None:
         return None
 
@@ -269,7 +269,7 @@ async def test_a_node_deleted_under_our_hands_is_no_fault() -> None:
 
 
 class TestClearing:
-    async def test_everything_of_ours_goes_and_nothing_else(self, cluster: Cluster) -> None:
+    async def test_the_description_is_removed_and_nothing_else(self, cluster: Cluster) -> None:
         before = cluster.node
         writer = cluster.writer()
         writer.want(
@@ -286,7 +286,7 @@ class TestClearing:
         assert not cluster.node["metadata"].get("annotations")
         assert cluster.node["status"] == before["status"]
 
-    async def test_a_node_that_has_nothing_of_ours_is_not_written(self, cluster: Cluster) -> None:
+    async def test_a_node_without_description_is_not_written(self, cluster: Cluster) -> None:
         version = cluster.version
         assert await clear_node(cluster.connection, "n1", DEFAULT)
         assert cluster.version == version

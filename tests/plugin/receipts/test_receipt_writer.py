@@ -81,7 +81,7 @@ class Pods:
 
 
 class Node:
-    """A writer whose clock stands still. ``told`` has the pods and sentences of receipts."""
+    """A writer whose clock stands still. ``reported`` has the pods and sentences of receipts."""
 
     def __init__(
         self,
@@ -100,8 +100,8 @@ class Node:
         self.environments = IssuedEnvironments(vocabularies)
         self.now = 1000.0
         self.last_call = float("-inf")
-        self.told: list[tuple[str, str]] = []
-        self.told_environments: list[tuple[str, str]] = []
+        self.reported: list[tuple[str, str]] = []
+        self.reported_environments: list[tuple[str, str]] = []
         self.writer = ReceiptWriter(
             self.pods,
             self.matcher,
@@ -110,8 +110,8 @@ class Node:
             self.api.patch,
             vocabularies=vocabularies,
             last_call=lambda: self.last_call,
-            on_receipt=self._tell,
-            on_wrong_environment=lambda pod, sentence: self.told_environments.append((pod.key, sentence)),
+            on_receipt=self._report,
+            on_wrong_environment=lambda pod, sentence: self.reported_environments.append((pod.key, sentence)),
             interval=interval,
             quiet=quiet,
             clock=lambda: self.now,
@@ -122,8 +122,8 @@ class Node:
         env = {"ZE_AFFINITY_MASK": mask}
         self.environments.add(I915, IssuedEnvironment(ids(id_), [gpu(0, tiles=2)], env, at=self.now))
 
-    def _tell(self, pod: GpuPod, found: Receipt) -> None:
-        self.told.append((pod.key, found.sentence))
+    def _report(self, pod: GpuPod, found: Receipt) -> None:
+        self.reported.append((pod.key, found.sentence))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -136,32 +136,32 @@ class Node:
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_difference_is_told_and_written_on_its_pod_alone() -> None:
+async def test_a_difference_is_reported_and_written_on_its_pod_alone() -> None:
     node = Node(Kubelet(a="card1-0", b="card0-0"), A, B)
     await node.writer.compare()
     assert node.api.patched == [("a", RECEIPT)]
-    assert [key for key, _ in node.told] == ["default/a"]
+    assert [key for key, _ in node.reported] == ["default/a"]
     assert (node.writer.written, node.writer.finished) == (1, 1)
 
 
-async def test_until_the_watch_shows_it_a_receipt_is_neither_written_nor_told_again() -> None:
+async def test_until_the_watch_shows_it_a_receipt_is_neither_written_nor_reported_again() -> None:
     node = Node(Kubelet(a="card1-0"), A)
     await node.writer.compare()
     node.now += WRITE_AGAIN - 0.1
     await node.writer.compare()
-    assert len(node.api.patched) == len(node.told) == 1
+    assert len(node.api.patched) == len(node.reported) == 1
 
 
-async def test_a_receipt_that_the_watch_never_shows_is_written_again_but_told_once() -> None:
+async def test_a_receipt_that_the_watch_never_shows_is_written_again_but_reported_once() -> None:
     node = Node(Kubelet(a="card1-0"), A)
     await node.writer.compare()
     node.now += WRITE_AGAIN
     await node.writer.compare()
     assert len(node.api.patched) == 2
-    assert len(node.told) == 1
+    assert len(node.reported) == 1
 
 
-async def test_a_receipt_that_somebody_took_away_is_written_at_once() -> None:
+async def test_a_receipt_that_was_removed_is_written_at_once() -> None:
     node = Node(Kubelet(a="card1-0"), A)
     await node.writer.compare()
     node.pods.changed(node_pod(ONE, name="a", started=True, annotations=decided("card0") | RECEIPT))
@@ -194,21 +194,21 @@ async def test_a_kubelet_that_changes_its_mind_later_is_found_out() -> None:
     node = Node(Kubelet(a="card0-0", b="card0-1"), A, B)
     await node.writer.compare()
     await node.writer.compare()
-    assert node.told == []
+    assert node.reported == []
     node.kubelet.given = {"a": "card0-0", "b": "card1-0"}
     await node.writer.compare()
     await node.writer.compare()
     assert node.api.patched == [("b", RECEIPT)]
 
 
-async def test_another_difference_is_told_too() -> None:
+async def test_another_difference_is_reported_too() -> None:
     node = Node(Kubelet(a="card1-0"), A)
     await node.writer.compare()
     node.kubelet.given = {"a": "card2-0"}
     node.now += WRITE_AGAIN
     await node.writer.compare()
     assert [annotations for _, annotations in node.api.patched] == [RECEIPT, {"gas-allocated-cards": "card2"}]
-    assert len(node.told) == 2
+    assert len(node.reported) == 2
 
 
 async def test_a_receipt_that_says_nothing_true_is_taken_away() -> None:
@@ -226,7 +226,7 @@ async def test_nothing_is_compared_while_kubelet(given: dict[str, str] | None) -
     node = Node(Kubelet(), A)
     node.kubelet.given = given
     await node.writer.compare()
-    assert node.told == []
+    assert node.reported == []
     assert node.writer.finished == 0
 
 
@@ -236,7 +236,7 @@ async def test_a_pod_that_changes_while_kubelet_is_asked_waits_for_the_next_comp
     other = node_pod(ONE, name="a", uid="other", started=True, annotations=decided("card1"))
     node.kubelet.before_answer = lambda: node.pods.replaced([other])
     await node.writer.compare()
-    assert node.told == []
+    assert node.reported == []
 
 
 async def test_a_pod_in_the_middle_waits() -> None:
@@ -249,10 +249,10 @@ async def test_a_pod_in_the_middle_waits() -> None:
     node.matcher.prefer(request, listing={"default/a": {"c": {}}})
     node.matcher.allocate(AllocateRequest(resource=I915, ids=ids("card1-0")), now=node.now)
     await node.writer.compare()
-    assert node.told == []
+    assert node.reported == []
     node.matcher.allocate(AllocateRequest(resource=I915, ids=ids("card1-0")), now=node.now)
     await node.writer.compare()
-    assert [key for key, _ in node.told] == ["default/a"]
+    assert [key for key, _ in node.reported] == ["default/a"]
 
 
 async def test_matching_learns_what_kubelet_says() -> None:
@@ -268,7 +268,7 @@ async def test_what_cannot_be_written_is_a_trouble_and_tried_again() -> None:
     node.api.refuses = GasError("the API server is away")
     await node.writer.compare()
     assert node.writer.trouble == "cannot write on pods which cards they got: the API server is away"
-    assert len(node.told) == 1
+    assert len(node.reported) == 1
     node.api.refuses = None
     await node.writer.compare()
     assert node.api.patched == [("a", RECEIPT)]
@@ -283,13 +283,13 @@ async def test_the_same_trouble_is_logged_once(caplog: pytest.LogCaptureFixture)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-async def test_while_a_rule_is_missing_differences_are_told_and_writing_rests() -> None:
+async def test_while_an_rbac_rule_is_missing_differences_are_reported_and_writing_pauses() -> None:
     node = Node(Kubelet(a="card1-0", b="card1-0"), A, B)
     node.api.refuses = Forbidden("Forbidden", "a webhook does not like it")
     await node.writer.compare()
     await node.writer.compare()
     assert node.api.tries == 1
-    assert len(node.told) == 2
+    assert len(node.reported) == 2
     node.now += FORBIDDEN_PAUSE
     node.api.refuses = None
     await node.writer.compare()
@@ -306,11 +306,11 @@ async def test_of_pods_that_are_gone_nothing_is_kept() -> None:
     assert [pod() for pod in gone] == [None]
     node.pods.replaced([A])
     await node.writer.compare()
-    assert len(node.told) == 2
+    assert len(node.reported) == 2
 
 
 class TestEnvironments:
-    """Answers to pods with a tile each of ``card0``; that of a is the mask of b."""
+    """Replies to pods with one tile each of ``card0``, where a has the mask of b."""
 
     @pytest.fixture
     def node(self) -> Node:
@@ -325,20 +325,20 @@ class TestEnvironments:
         node.now += 1
         return node
 
-    async def test_the_mask_of_another_pod_is_told_once(self, node: Node) -> None:
+    async def test_the_mask_of_another_pod_is_reported_once(self, node: Node) -> None:
         await node.writer.compare()
         await node.writer.compare()
         sentence = "container 'c' was given ZE_AFFINITY_MASK=1 instead of ZE_AFFINITY_MASK=0"
-        assert node.told_environments == [("default/a", sentence)]
-        assert node.told == []
+        assert node.reported_environments == [("default/a", sentence)]
+        assert node.reported == []
 
-    async def test_what_kubelet_does_not_say_yet_is_told_later(self, node: Node) -> None:
+    async def test_a_container_that_kubelet_lists_later_is_reported_later(self, node: Node) -> None:
         node.kubelet.given = None
         await node.writer.compare()
         node.now += 60
         node.kubelet.given = {"a": "card0-0"}
         await node.writer.compare()
-        assert [key for key, _ in node.told_environments] == ["default/a"]
+        assert [key for key, _ in node.reported_environments] == ["default/a"]
 
     async def test_so_is_that_of_a_pod_that_the_watch_has_not_shown(self, node: Node) -> None:
         late = Node(node.kubelet)
@@ -347,7 +347,7 @@ class TestEnvironments:
         await late.writer.compare()
         late.pods.replaced(list(node.node_pods))
         await late.writer.compare()
-        assert [key for key, _ in late.told_environments] == ["default/a"]
+        assert [key for key, _ in late.reported_environments] == ["default/a"]
 
     async def test_of_what_no_container_has_nothing_is_kept(self, node: Node) -> None:
         """As from ordinary init containers and refused pods: another plugin may have answered for these ids since."""
@@ -356,13 +356,13 @@ class TestEnvironments:
         await node.writer.compare()
         node.kubelet.given = {"a": "card0-0"}
         await node.writer.compare()
-        assert node.told_environments == []
+        assert node.reported_environments == []
 
     async def test_an_answer_given_while_kubelet_was_asked_waits_for_the_next_comparison(self, node: Node) -> None:
         """The ids were another's in that list."""
         node.kubelet.before_answer = lambda: node.given("card0-0", "0")
         await node.writer.compare()
-        assert node.told_environments == []
+        assert node.reported_environments == []
 
 
 async def test_after_an_allocate_it_looks_soon() -> None:
@@ -373,7 +373,7 @@ async def test_after_an_allocate_it_looks_soon() -> None:
         await eventually(lambda: node.writer.finished == 2)
 
 
-async def test_it_looks_every_few_seconds_without_being_told() -> None:
+async def test_it_compares_every_few_seconds() -> None:
     node = Node(Kubelet(a="card0-0"), A, interval=0.01)
     async with node.running():
         await eventually(lambda: node.writer.finished >= 3)
@@ -390,7 +390,7 @@ async def test_kubelet_is_not_asked_while_it_gives_away() -> None:
         await eventually(lambda: node.writer.finished)
 
 
-async def test_what_nobody_expected_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
     node = Node(Kubelet(a="card0-0"), A, interval=0.01)
     answers = itertools.chain([RuntimeError("unexpected")], itertools.repeat(None))
 
@@ -421,7 +421,7 @@ class TestAfterAllocate:
         await node.writer.compare()
         await node.writer.compare()
         assert node.api.patched == [("a", {ASSIGNED: "true"})]
-        assert (node.told, node.writer.written) == ([], 0)
+        assert (node.reported, node.writer.written) == ([], 0)
 
     async def test_not_before(self) -> None:
         node = self.node(self.pod(), "")

@@ -60,7 +60,7 @@ TRUE = [
         seen(ONE, init=(INIT,), started=True, annotations=decided("card0", init="card0")),
         listed(c="card0-0"),
         {},
-        id="an-init-container-that-nobody-remembers-has-what-was-decided",
+        id="an-init-container-without-known-cards-has-what-was-decided",
     ),
     pytest.param(
         seen(ONE, annotations=decided("card0")), listed(c="card1-0"), {}, id="kubelet-has-no-status-written-yet"
@@ -85,7 +85,7 @@ TRUE = [
         seen(container("c"), init=(INIT,), started=True),
         {"c": {}},
         {},
-        id="only-init-containers-that-nobody-remembers",
+        id="only-init-containers-without-known-cards",
     ),
     pytest.param(
         seen(TWO, started=True, annotations=decided("card0,card1") | {"gas-allocated-cards": "card1"}),
@@ -99,7 +99,7 @@ TRUE = [
         ),
         listed(s="card3-0", c="card0-0"),
         {},
-        id="a-receipt-without-an-init-container-that-nobody-remembers",
+        id="a-receipt-without-an-init-container-without-known-cards",
     ),
     pytest.param(
         seen(
@@ -163,7 +163,7 @@ WRITTEN = [
             {"gas-allocated-init-cards": "card0|card3"},
             "kubelet gave other cards than decided: container 's' got card3 instead of card2",
         ),
-        id="a-sidecar-beside-an-init-container-that-nobody-remembers",
+        id="a-sidecar-beside-an-init-container-without-known-cards",
     ),
     pytest.param(
         seen(ONE, init=(INIT,), started=True, annotations=decided("card0", init="card0")),

@@ -1,4 +1,4 @@
-"""What a plugin prefers is a wish: kubelet takes what it can of it and fills up by itself."""
+"""Kubelet follows a preference as far as it can, and chooses the rest itself."""
 
 from __future__ import annotations
 
