@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from gas.errors import GasError
 from gas.vocabularies import DEFAULT
@@ -22,13 +24,6 @@ _DOMAINS = tuple({f"{resource.partition('/')[0]}/" for resource in CARD_RESOURCE
 
 class InvalidYaml(GasError):
     """A text is not YAML. The sentence says where."""
-
-
-class NoYamlReader(GasError):
-    """The library that reads YAML is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("reading the scheduler's configuration needs ruamel.yaml, which is not installed")
 
 
 class NotAConfiguration(GasError):
@@ -101,7 +96,7 @@ class SchedulerConfiguration(_Part, frozen=True):
 
 
 def parse_scheduler_configuration(text: bytes) -> SchedulerConfiguration:
-    """Parse a configuration. Raises NotAConfiguration, NoYamlReader."""
+    """Parse a configuration. Raises NotAConfiguration."""
     try:
         documents = [each for each in parse_yaml(text) if each is not None]
     except InvalidYaml as error:
@@ -120,15 +115,10 @@ def parse_scheduler_configuration(text: bytes) -> SchedulerConfiguration:
 
 
 def parse_yaml(text: bytes) -> list[Any]:
-    """Return every document as plain mappings, lists and texts. Raises InvalidYaml, NoYamlReader.
+    """Return every document as plain mappings, lists and texts. Raises InvalidYaml.
 
     Unlike `configurator.yaml_document` this accepts all that kube-scheduler accepts, anchors for example.
     """
-    try:
-        from ruamel.yaml import YAML
-        from ruamel.yaml.error import YAMLError
-    except ImportError as error:
-        raise NoYamlReader from error
     try:
         return list(YAML(typ="safe", pure=True).load_all(text.decode("utf-8")))
     except (YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:

@@ -8,9 +8,6 @@ from enum import StrEnum
 
 from gas.objects import Pod
 
-INSTALL_TOOLS = "python -m pip install 'gas[tools]'   # or '.[tools]' in a checkout"
-"""Installs the libraries that only the administrator's programs need."""
-
 
 class Level(StrEnum):
     """How well something is.

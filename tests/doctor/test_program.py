@@ -24,7 +24,7 @@ from gas.sandbox.certificates import Authority
 from gas.sandbox.programs import RunningExtender, running_extender
 from tests.builders import container, pod_json
 from tests.doctor.sandbox_cluster import REVIEWS, Beside, add_pod, doctor_server, fill, only_admin, write_kubeconfig
-from tests.doctor.snapshots import entry, findings, worst
+from tests.doctor.snapshots import entry
 
 KUBEADM = Path(__file__).parents[1] / "configurator" / "kubeadm"
 MIRROR = {"kubernetes.io/config.mirror": "hash"}
@@ -397,22 +397,6 @@ async def test_a_scheduler_without_a_configuration_is_a_problem(doctor: Doctor) 
     assert code == 1
     assert found[0]["found"] == "it runs without --config"
     assert found[0]["mend"] == ["sudo gas-configurator   # on the control-plane node"]
-
-
-async def test_without_optional_libraries_their_checks_are_unknown(
-    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    doctor.write_manifest("--config=/gas/scheduler.yaml")
-    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
-    code, found = await doctor.findings()
-    assert code == 2
-    assert "needs ruamel.yaml" in found[0]["message"]
-    assert found[0]["mend"][0].startswith("python -m pip install 'gas[tools]'")
-    for module in ("gas.doctor.checks.certificates", "configurator.certificates"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    (finding,) = worst(findings("certificates"))
-    assert "cryptography is not installed" in finding.message
 
 
 async def test_certificates_that_expire_or_do_not_fit_are_reported(doctor: Doctor) -> None:

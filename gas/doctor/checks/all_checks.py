@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gas.doctor.checks import (
     accounts,
+    certificates,
     clocks,
     extender,
     feature_discovery,
@@ -16,26 +17,13 @@ from gas.doctor.checks import (
     pods,
     schedulers,
 )
-from gas.doctor.findings import INSTALL_TOOLS, Finding, unknown
+from gas.doctor.findings import Finding
 from gas.doctor.snapshot import Snapshot
-
-CERTIFICATES = "certificates"
-
-
-def _check_certificates(snapshot: Snapshot) -> Iterator[Finding]:
-    try:
-        from gas.doctor.checks.certificates import check_certificates
-    except ImportError:
-        sentence = "they cannot be read: the library cryptography is not installed"
-        yield unknown(CERTIFICATES, "certificates", sentence, INSTALL_TOOLS)
-    else:
-        yield from check_certificates(snapshot)
-
 
 CHECKS: Mapping[str, tuple[str, Callable[[Snapshot], Iterator[Finding]]]] = {
     schedulers.CHECK: ("kube-scheduler's configuration", schedulers.check_schedulers),
     extender.CHECK: ("the extender", extender.check_extender),
-    CERTIFICATES: ("certificates", _check_certificates),
+    certificates.CHECK: ("certificates", certificates.check_certificates),
     accounts.CHECK: ("permissions in the cluster", accounts.check_accounts),
     node_labels.CHECK: ("nodes' labels", node_labels.check_node_labels),
     node_resources.CHECK: ("nodes' resources", node_resources.check_node_resources),

@@ -13,7 +13,6 @@ import msgspec
 from configurator.scheduler_configuration import (
     InvalidYaml,
     NotAConfiguration,
-    NoYamlReader,
     SchedulerConfiguration,
     parse_scheduler_configuration,
     parse_yaml,
@@ -21,7 +20,7 @@ from configurator.scheduler_configuration import (
 from configurator.scheduler_container import CONFIG, Mounts, SchedulerFlags
 from gas.cluster.connection import ApiServer
 from gas.cluster.objects import get_object
-from gas.doctor.findings import INSTALL_TOOLS, command, kubectl
+from gas.doctor.findings import command, kubectl
 from gas.doctor.host_files import AS_ROOT, HostFiles
 from gas.doctor.objects import ConfigMap
 from gas.doctor.probe import Unseen, probe
@@ -113,8 +112,6 @@ def _of_manifest(files: HostFiles, manifest: Path | None) -> Found | None:
     try:
         documents = [each for each in parse_yaml(content) if each is not None]
         pod = msgspec.convert(documents[0] if documents else None, DetailedPod)
-    except NoYamlReader as error:
-        return _here(str(file), Unseen(str(error), INSTALL_TOOLS))
     except (InvalidYaml, msgspec.ValidationError) as error:
         check = command("kubectl", "create", "--dry-run=client", "-f", str(file))
         return _here(str(file), Unseen(f"{file} is not the manifest of a pod: {error}", check))
@@ -192,7 +189,5 @@ def _parsed(content: bytes | Unseen, where: str) -> SchedulerConfiguration | Uns
         return content
     try:
         return parse_scheduler_configuration(content)
-    except NoYamlReader as error:
-        return Unseen(str(error), INSTALL_TOOLS)
     except NotAConfiguration as error:
         return Unseen(f"{where} cannot be read: {error}", "gas-configurator   # writes a valid one")
