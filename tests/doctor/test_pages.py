@@ -15,7 +15,7 @@ from gas.doctor.findings import Level
 from gas.doctor.flags import Flags
 from gas.doctor.report import as_json
 from scripts.reference import metrics
-from tests.doctor.snapshots import snapshot
+from tests.doctor.snapshots import configuration, entry, findings, gpu_pod, scheduler, snapshot, worst
 from tests.e2e.test_doctor import DOCTOR_RULES
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,25 @@ def test_the_json_on_the_page_has_the_form_of_the_real_one() -> None:
     told, real = json.loads(block), json.loads(as_json(snapshot(), []))
     assert told.keys() == real.keys()
     assert told["counts"].keys() == real["counts"].keys()
+
+
+def test_the_examples_on_the_page_are_real_findings() -> None:
+    without_cards = gpu_pod("b")
+    ignorable = scheduler(configuration(entry(ignorable=True)))
+    found = [
+        *findings("pods", pods=(without_cards,)),
+        *worst(findings("scheduler-configuration", schedulers=(ignorable,))),
+    ]
+    page = " ".join(DOCTOR.split())
+    assert found
+    for finding in found:
+        if finding.level is not Level.OK:
+            assert f"{finding.where}: {finding.message}" in page
+            assert all(f"$ {' '.join(command.split())}" in page for command in finding.mend)
+    assert (
+        found[-1].message
+        in json.loads(re.findall(r"```json\n(.*?)```", DOCTOR, re.DOTALL)[0])["findings"][0]["message"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""Check the certificates between kube-scheduler and the extender: dates, names, authorities, keys.
-
-Import this only where the library cryptography is installed.
-"""
+"""Check the certificates between kube-scheduler and the extender: dates, names, authorities, keys."""
 
 from __future__ import annotations
 
