@@ -23,7 +23,7 @@ PLUGIN_RULES: tuple[Rule, ...] = (
 """All that the plugin needs of the cluster's API."""
 
 
-_GIVEN = re.compile(r' ids=(?P<ids>\S+) .*?(?:because="(?P<because>[^"]*)")?$')
+_GIVEN = re.compile(r' resource=\S+ ids=(?P<ids>\S+) .*?(?:because="(?P<because>[^"]*)")?$')
 
 
 class Plugin:
@@ -80,7 +80,7 @@ class Plugin:
         with self.program.log.open("rb") as log:
             log.seek(self._log_start)
             lines = log.read().decode(errors="replace").splitlines()
-        given = [match for line in lines if " kubelet gives " in line and (match := _GIVEN.search(line))]
+        given = [match for line in lines if (match := _GIVEN.search(line))]
         return {frozenset(match["ids"].split(",")): match["because"] or "" for match in given}
 
     def plain(self, path: str) -> tuple[int, str]:

@@ -96,7 +96,7 @@ def test_under_the_original_role_missing_events_are_named_once_and_left_out(clus
         api.create(PODS, gpu_pod(f"impossible-{number}", 1500))
     for number in (1, 2, 3):
         wait_for("it is refused", lambda name=f"impossible-{number}": is_refused(api, name))  # type: ignore[misc]
-    said = wait_for("the log says so", lambda: lines_with(extender, "events are left out"))
+    said = wait_for("the log says so", lambda: lines_with(extender, "no events are written"))
     assert len(said) == 1
     assert 'give its role the verb "create" on resource "events"' in said[0]
     api.create(PODS, gpu_pod("possible", 500))
