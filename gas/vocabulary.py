@@ -215,7 +215,7 @@ class Vocabularies:
 
     def speaks(self, pod: Pod) -> bool:
         """Return whether the pod asks for anything in any vocabulary."""
-        return any(each.pods.speaks(pod) for each in self._all)
+        return self.spoken_by(pod) is not None
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
         """Return the need of a pod that is not bound yet; a need without containers if it speaks no vocabulary.
@@ -313,7 +313,10 @@ class Vocabularies:
 
     def spoken_by(self, pod: Pod) -> Vocabulary | None:
         """Return the first vocabulary that a pod is written in, None if it asks for no cards in any."""
-        return next((each for each in self._all if each.pods.speaks(pod)), None)
+        for vocabulary in self._all:
+            if vocabulary.pods.speaks(pod):
+                return vocabulary
+        return None
 
 
 def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:

@@ -74,6 +74,9 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
         *_read_cards(pod, init, names.INIT_CONTAINER_CARDS),
         *_read_cards(pod, app, names.CONTAINER_CARDS),
     )
+    without_tiles = Choice(tuple(map(ContainerChoice, cards)))
+    if not (pod.annotations.get(names.CONTAINER_TILES) or pod.annotations.get(names.INIT_CONTAINER_TILES)):
+        return without_tiles
     try:
         given = (
             *_with_tiles(pod, init, cards[:apps], names.INIT_CONTAINER_CARDS, names.INIT_CONTAINER_TILES),
@@ -81,7 +84,7 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
         )
         _check_tiles_apart(need, given)
     except MalformedAnnotation as malformed:
-        raise MalformedTiles(malformed, Choice(tuple(map(ContainerChoice, cards)))) from None
+        raise MalformedTiles(malformed, without_tiles) from None
     return Choice(given)
 
 

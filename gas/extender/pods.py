@@ -20,8 +20,6 @@ from gas.vocabulary import BadNeed, NodeFacts, Vocabularies, Vocabulary
 
 logger = logging.getLogger(__name__)
 
-_DESCHEDULING = {DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US}
-
 MOST_SHARED_NEEDS = 4096
 """Pods of one template share one need object, for as many templates as this."""
 
@@ -51,7 +49,7 @@ class BoundPod:
 
     object: Pod
     need: PodNeed
-    vocabulary: Vocabulary | None
+    vocabulary: Vocabulary
     trouble: Trouble | None = None
 
     @property
@@ -99,6 +97,7 @@ class Pods:
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED_NEEDS)
         self._ledger = ledger
         self._vocabularies = vocabularies
+        self._kept = vocabularies.metadata | {DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US}
         self._facts = facts
         self._observer = observer or Observer()
         self._on_gone = on_gone
@@ -123,12 +122,12 @@ class Pods:
 
     def changed(self, pod: Pod) -> None:
         """Take in a pod that is new or was updated."""
-        if pod.uid in self._gone or not self._vocabularies.speaks(pod):
+        if pod.uid in self._gone or (vocabulary := self._vocabularies.spoken_by(pod)) is None:
             return
         if pod.is_over:
             self._forget(pod.uid)
         elif pod.node_name:
-            self._see_bound(pod)
+            self._see_bound(pod, vocabulary)
         elif pod.uid not in self._bound:
             self.waiting[pod.uid] = pod
 
@@ -158,16 +157,15 @@ class Pods:
                 fresh.hold(uid, pod.key, pod.node_name, written.footprint)
         return fresh
 
-    def _see_bound(self, pod: Pod) -> None:
+    def _see_bound(self, pod: Pod, vocabulary: Vocabulary) -> None:
         if self.waiting.pop(pod.uid, None) is not None:
             self._on_gone(pod.uid)
         known = self._bound.get(pod.uid)
         cut = self._cut_down(pod)
         if known is not None and known.object == cut:
             return
-        vocabulary = self._vocabularies.spoken_by(pod)
         try:
-            need = known.need if known else self._vocabularies.booked_need(pod)
+            need = known.need if known else vocabulary.pods.booked_need(pod)
         except BadNeed as bad:
             trouble = Trouble(f"its cards are not booked, its requests cannot be read: {bad}")
             self._keep(pod.uid, BoundPod(cut, PodNeed(()), vocabulary, trouble))
@@ -177,7 +175,7 @@ class Pods:
         need = self._needs.setdefault(need, need)
         self._keep(pod.uid, BoundPod(cut, need, vocabulary, self._book(pod.uid, cut, need, vocabulary)))
 
-    def _book(self, uid: str, pod: Pod, need: PodNeed, vocabulary: Vocabulary | None) -> Trouble | None:
+    def _book(self, uid: str, pod: Pod, need: PodNeed, vocabulary: Vocabulary) -> Trouble | None:
         """Book what the pod's annotations say, as far as they are believed. Return the trouble, if any."""
         booked = self._ledger.booking(uid)
         if booked is not None and booked.node != pod.node_name:  # reserved here, but bound elsewhere by others
@@ -249,7 +247,7 @@ class Pods:
             self._observer.cards_freed(booking.node)
 
     def _cut_down(self, pod: Pod) -> Pod:
-        kept = self._vocabularies.metadata | _DESCHEDULING
+        kept = self._kept
         return Pod(
             metadata=ObjectMeta(
                 name=pod.metadata.name,

@@ -30,7 +30,7 @@ class WrittenCards:
     doubt: str = ""
 
 
-def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary | None, node: NodeFacts | None) -> WrittenCards:
+def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary, node: NodeFacts | None) -> WrittenCards:
     """Read a bound pod's annotations. Raises MalformedAnnotation if the cards of the decision cannot be read.
 
     vocabulary  the one that the pod is written in
@@ -52,7 +52,7 @@ def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary | None, node: 
         doubt = f"its receipt is not believed: node {pod.node_name} does not have {missing}"
     lacks_tiles = False
     try:
-        choice = vocabulary.read_choice(pod, need, node) if vocabulary else None
+        choice = vocabulary.read_choice(pod, need, node)
     except MalformedTiles as malformed:
         choice, lacks_tiles = malformed.choice, True
         doubt = doubt or f"its cards are booked, but not its tiles: {malformed}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, fields
 from functools import cached_property
+from operator import attrgetter
 
 from gas.amounts import TILES, SortedAmounts, check_sorted
 from gas.cards import Card
@@ -103,9 +104,13 @@ class PodNeed:
 
     @cached_property
     def _hash(self) -> int:
-        return hash(tuple(getattr(self, each.name) for each in fields(self)))
+        return hash(_values(self))
 
     @cached_property
     def wants_cards(self) -> bool:
         """True if any container wants a card. A pod that wants none fits everywhere."""
         return any(container.count for container in self.containers)
+
+
+_values = attrgetter(*(each.name for each in fields(PodNeed)))
+"""Returns the values of all fields of a need."""

@@ -54,11 +54,13 @@ def make_books(snapshot: Snapshot) -> Books:
 
 
 def _book(books: Books, pod: DetailedPod) -> None:
+    if (vocabulary := DEFAULT.spoken_by(pod)) is None:
+        return
     try:
-        need = DEFAULT.booked_need(pod)
+        need = vocabulary.pods.booked_need(pod)
         if not need.wants_cards:
             return
-        written = written_cards(pod, need, DEFAULT.spoken_by(pod), books.nodes.get(pod.node_name))
+        written = written_cards(pod, need, vocabulary, books.nodes.get(pod.node_name))
     except BadNeed as error:
         books.faults.append(Fault(pod, f"its request is invalid: {error}", is_unbooked=True))
         return
