@@ -122,7 +122,7 @@ class _Planner:
         secret = request.secret or (name_in(written.content) if written is not None else None) or DEFAULT
         manifest = secret_manifest(secret, certificate=serving.chain, key=serving.key_text, authority=client_authority)
         self._add(own / SECRET, manifest, secret=True)
-        self._refuse_strange_authority(clients / AUTHORITY_CERTIFICATE, serving_authority)
+        self._refuse_replaced_authority(clients / AUTHORITY_CERTIFICATE, serving_authority)
         self._add(clients / AUTHORITY_CERTIFICATE, serving_authority)
         self._add(clients / CLIENT_CERTIFICATE, client.chain)
         self._add(clients / CLIENT_KEY, client.key_text, secret=True, owner=request.client_owner)
@@ -161,10 +161,10 @@ class _Planner:
         files = request.client_directory / CLIENT_CERTIFICATE, request.client_directory / CLIENT_KEY
         if request.given_client is not None:
             pair, authority = self._given(request.given_client, ExtendedKeyUsageOID.CLIENT_AUTH)
-            self._refuse_strange_client(files[0], pair.chain, None)
+            self._refuse_unknown_client(files[0], pair.chain, None)
             return pair, authority
         signing = self._authority()
-        self._refuse_strange_client(files[0], None, signing)
+        self._refuse_unknown_client(files[0], None, signing)
         kept = self._kept(*files, signing, ExtendedKeyUsageOID.CLIENT_AUTH, ())
         pair = kept or mint_client(signing, self._now)
         if kept is None:
@@ -259,7 +259,7 @@ class _Planner:
             raise BadCertificate(given.authority, problem)
         return pair, authority_text
 
-    def _refuse_strange_client(self, path: Path, wanted: bytes | None, signing: Pair | None) -> None:
+    def _refuse_unknown_client(self, path: Path, wanted: bytes | None, signing: Pair | None) -> None:
         """Refuse to replace an existing client certificate unless it is ours, or a copy of the authority's."""
         state = self._read(path)
         if state is None or state.content == wanted:
@@ -297,7 +297,7 @@ class _Planner:
                 f"--serving-key and --serving-ca), or move this file and {CLIENT_CERTIFICATE} beside it away"
             )
 
-    def _refuse_strange_authority(self, path: Path, wanted: bytes) -> None:
+    def _refuse_replaced_authority(self, path: Path, wanted: bytes) -> None:
         state = self._read(path)
         if state is None or state.content == wanted:
             return

@@ -8,7 +8,7 @@ from gas.errors import GasError
 
 
 class ConfiguratorError(GasError):
-    """The configurator stops. ``str()`` is the whole sentence."""
+    """The configurator cannot continue. ``str()`` is the whole sentence."""
 
 
 class NotYaml(ConfiguratorError):

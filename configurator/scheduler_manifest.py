@@ -83,7 +83,7 @@ class SchedulerManifest:
             raise NotAScheduler(name, "does not say hostNetwork: true, as a control plane's does: is it complete?")
         command, args = (_texts(name, container, index, key) for key in ("command", "args"))
         flags = SchedulerFlags.read([*command, *args])
-        _refuse_lost_kubeconfig(name, flags, container)
+        _refuse_missing_kubeconfig(name, flags, container)
         return cls(
             document=document,
             container=index,
@@ -254,8 +254,8 @@ def _volume_name(name: str, entry: Mapping[str, Any]) -> str:
     return found
 
 
-def _refuse_lost_kubeconfig(name: str, flags: SchedulerFlags, container: Mapping[str, Any]) -> None:
-    """A manifest that was cut off has lost the mounts, which stand at its end."""
+def _refuse_missing_kubeconfig(name: str, flags: SchedulerFlags, container: Mapping[str, Any]) -> None:
+    """Refuse a manifest that does not mount its kubeconfig: one that was cut off lacks the mounts at its end."""
     entries = _list(name, container.get("volumeMounts") or [], "volumeMounts")
     mounted = [str(_mapping(name, entry, "an entry of volumeMounts").get("mountPath")) for entry in entries]
     for flag in KUBECONFIG_FLAGS:
@@ -273,7 +273,7 @@ def _texts(name: str, container: Mapping[str, Any], index: int, key: str) -> lis
 
 
 def _runs_as(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Identity | None:
-    """Of the container's security context, else the pod's, as kubeadm's rootless control plane sets them."""
+    """Return user and group of the container's security context, else of the pod's; None for root."""
     found: dict[str, int] = {}
     for context in (spec.get("securityContext"), container.get("securityContext")):
         if isinstance(context, Mapping):

@@ -95,8 +95,10 @@ async def find_credentials(
     ca_file: str = CA_FILE,
     clock: Callable[[], float] = time.monotonic,
 ) -> Credentials:
-    """Find and read the credentials. The first of these counts (contract E12.3): a kubeconfig that is named
-    explicitly; in a pod the service account; ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config.
+    """Find and read the credentials.
+
+    The first of these counts (contract E12.3): a kubeconfig that is named explicitly; in a pod the service account;
+    ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config.
 
     Raises NoCluster if the one that counts is missing, unreadable or malformed.
     """

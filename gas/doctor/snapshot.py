@@ -15,7 +15,7 @@ from gas.objects import DetailedContainer, DetailedNode, DetailedPod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """This machine's time before and after a request, and the API server's time in whole seconds.
+    """The time of this machine before and after a request, and the API server's in whole seconds.
 
     All are seconds since the epoch.
     """

@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 
 def self_signed(directory: Path, name: str) -> tuple[Path, ssl.SSLContext]:
-    """The file of a certificate that signs itself, and a serving context that shows it."""
+    """Write a self-signed certificate. Returns its file, and a TLS context that serves it."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""The sandbox's API server with the few kinds beside its own that the doctor asks about."""
+"""The sandbox's API server with the further kinds that the doctor reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 @dataclass
 class Beside:
-    """Objects by path; which permissions accounts lack, as ``verb resource``; ``AGENT METHOD PATH`` of each request."""
+    """Further data of the API server.
+
+    objects  path -> object
+    lacking  permissions that accounts lack, as ``verb resource``
+    asked    ``AGENT METHOD PATH`` of each request
+    """
 
     objects: dict[str, Any] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
@@ -28,7 +33,7 @@ class Beside:
 
 
 def doctor_server(beside: Beside, *, authorize: Authorize = everything_allowed) -> ApiServer:
-    """As ``ApiServer``; every request is noted in ``beside.asked``."""
+    """Return an ``ApiServer`` that records every request in ``beside.asked``."""
     server = ApiServer(tokens={"admin": "admin", "viewer": "viewer"}, authorize=authorize)
     inner: Callable[[Scope, Receive, Send], Awaitable[None]] = server._app
 
@@ -63,7 +68,7 @@ async def _answer(send: Send, value: Any) -> None:
 
 
 def fill(server: ApiServer) -> None:
-    """Two nodes with two cards each, their plugins, an extender's pod, and a pod on card0."""
+    """Create two nodes with two cards each, their plugins, an extender's pod, and a pod on card0."""
     server.api.create(NAMESPACES, None, {"metadata": {"name": "kube-node-lease"}})
     for name in ("gpu-1", "gpu-2"):
         resources = {"gpu.intel.com/i915": "20", "gpu.intel.com/millicores": "2000"}
@@ -97,7 +102,7 @@ def fill(server: ApiServer) -> None:
 
 
 def add_pod(server: ApiServer, built: Mapping[str, Any]) -> None:
-    """A pod that runs and is ready, when it has a node."""
+    """Create a pod, running and ready if it has a node."""
     spec = {**built["spec"], "serviceAccountName": "gas"}
     for each in (*spec["containers"], *spec.get("initContainers", ())):
         each.setdefault("image", "gas:1")
@@ -110,7 +115,7 @@ def add_pod(server: ApiServer, built: Mapping[str, Any]) -> None:
 
 
 def write_kubeconfig(file: Path, url: str, token: str = "admin") -> Path:
-    """With the contexts ``admin``, the current one, and ``viewer``."""
+    """Write a kubeconfig with the contexts ``admin``, the current one, and ``viewer``."""
     users = [{"name": name, "user": {"token": name}} for name in ("admin", "viewer")]
     contexts = [{"name": name, "context": {"cluster": "c", "user": name}} for name in ("admin", "viewer")]
     content = {

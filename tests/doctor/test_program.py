@@ -61,7 +61,7 @@ class Doctor:
         return code, [each for each in report["findings"] if each["level"] != "ok"]
 
     def write_scheduler(self, extender: RunningExtender, **changes: Any) -> None:
-        """A static pod and its configuration, with the extender in it; the certificates lie beside."""
+        """Write a static pod and its configuration with the extender; the certificates are in the same directory."""
         address = extender.address
         for source, name in (
             (address.authority, "ca.crt"),
