@@ -1,4 +1,4 @@
-"""Ways in which a file of a tree can be broken, for root too, who may read what nobody else may."""
+"""Ways to break a file of a tree, also for root, who may read files that other users may not."""
 
 from __future__ import annotations
 
