@@ -11,13 +11,7 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events
 from gas.cluster.objects import bind_pod, get_pod, patch_node_annotations, patch_pod_metadata
 from gas.cluster.watch import Watch
-from gas.extender.announcer import (
-    Announcement,
-    Announcer,
-    allocation_corrected,
-    booking_mismatch,
-    invalid_labels,
-)
+from gas.extender.announcer import Announcer
 from gas.extender.bind import Binder
 from gas.extender.decider import Decider, Options
 from gas.extender.descheduler import Descheduler
@@ -25,10 +19,9 @@ from gas.extender.filter import Filter, in_turns
 from gas.extender.flags import Flags
 from gas.extender.leadership import Leadership
 from gas.extender.metrics import Metrics
-from gas.extender.node_queue import NodeQueue
-from gas.extender.observer import Observer
 from gas.extender.pending_binds import PendingBinds
 from gas.extender.readiness import Readiness
+from gas.extender.reports import Reports
 from gas.extender.requeuer import Requeuer
 from gas.objects import Node, Pod
 from gas.placement.place import DEFAULT_STEP_LIMIT
@@ -54,7 +47,7 @@ class Extender:
             step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
         )
         speaks = options.vocabularies.speaks
-        reports = _Reports(metrics)
+        reports = Reports(metrics)
         self.decider = decider = Decider(options, reports)
         self.pod_watch = Watch(api, paths.pods(), Pod, decider.pods, keep=speaks)
         self.node_watch = Watch(api, paths.nodes(), Node, decider.nodes)
@@ -157,36 +150,6 @@ class Extender:
         metrics.descheduled_pods.set_function(lambda: len(pods.descheduled))
         metrics.watches.follow("nodes", self.node_watch)
         metrics.watches.follow("pods", self.pod_watch)
-
-
-class _Reports(Observer):
-    """Queues between the decider and the tasks that act on what it reports."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self.changed_nodes = NodeQueue()
-        self.freed_nodes = NodeQueue()
-        self.announcements: asyncio.Queue[Announcement] = asyncio.Queue()
-        self.vanished_pods: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-
-    def node_changed(self, node: str) -> None:
-        self.changed_nodes.add(node)
-
-    def cards_freed(self, node: str) -> None:
-        self.freed_nodes.add(node)
-
-    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
-        self.announcements.put_nowait(invalid_labels(node, problems))
-
-    def allocation_corrected(self, pod: Pod) -> None:
-        self._metrics.corrections.inc()
-        self.announcements.put_nowait(allocation_corrected(pod))
-
-    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        self.announcements.put_nowait(booking_mismatch(pod, sentence))
-
-    def reservation_vanished(self, uid: str, pod: str) -> None:
-        self.vanished_pods.put_nowait((uid, pod))
 
 
 def _count_troubles(decider: Decider, *, unannotated: bool) -> int:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from gas.decision.names import TIMESTAMP
 from gas.errors import GasError
 from gas.extender.nodes import Nodes
-from gas.extender.observer import Observer
-from gas.extender.pods import Pods
+from gas.extender.pods import Observer, Pods
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
 from gas.extender.verdicts import FITS, FITS_PREFERRED, Turns, Verdict, Verdicts
 from gas.extender.wire import BindingArgs, FilterArgs

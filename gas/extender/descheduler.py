@@ -11,8 +11,8 @@ from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCH
 from gas.errors import GasError
 from gas.extender.decider import Decider
 from gas.extender.metrics import Metrics
-from gas.extender.node_queue import NodeQueue
 from gas.extender.pods import BoundPod
+from gas.extender.reports import NodeQueue
 
 logger = logging.getLogger(__name__)
 

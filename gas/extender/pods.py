@@ -11,7 +11,6 @@ from cachetools import LRUCache
 
 from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
 from gas.errors import GasError
-from gas.extender.observer import Observer
 from gas.extender.written_cards import written_cards
 from gas.ledger import Ledger, State
 from gas.objects import ObjectMeta, Pod, PodSpec
@@ -25,6 +24,31 @@ MOST_SHARED_NEEDS = 4096
 
 MOST_GONE = 10_000
 """UIDs of pods gone or ended that are remembered: more than go away while one response is on its way to us."""
+
+
+class Observer:
+    """Receives what the decider reports. The methods of this base class ignore it.
+
+    A method must return at once and must not call the decider.
+    """
+
+    def node_changed(self, node: str) -> None:
+        """A node, what is booked on it, or one of its bound pods has changed."""
+
+    def cards_freed(self, node: str) -> None:
+        """Cards or resources of a node may have become free."""
+
+    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
+        """Labels, annotations or resources of a changed node cannot be used; one sentence each."""
+
+    def allocation_corrected(self, pod: Pod) -> None:
+        """The ledger follows a receipt: kubelet gave a bound pod other cards than were decided."""
+
+    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
+        """The annotations of a bound pod are not what is booked for it. Reported once for each sentence."""
+
+    def reservation_vanished(self, uid: str, pod: str) -> None:
+        """A complete list of pods does not contain a reserved pod (``namespace/name``), so its bind is in doubt."""
 
 
 class Trouble(NamedTuple):

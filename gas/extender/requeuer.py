@@ -19,7 +19,7 @@ from gas.decision.names import RELEASED
 from gas.errors import GasError
 from gas.extender.decider import Decider
 from gas.extender.metrics import Metrics
-from gas.extender.node_queue import NodeQueue
+from gas.extender.reports import NodeQueue
 
 logger = logging.getLogger(__name__)
 

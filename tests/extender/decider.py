@@ -13,8 +13,8 @@ from gas.extender.bind import Binder, BindPod, GetPod
 from gas.extender.decider import Decider, Options
 from gas.extender.filter import Filter
 from gas.extender.metrics import Metrics
-from gas.extender.observer import Observer
 from gas.extender.pending_binds import PendingBinds
+from gas.extender.pods import Observer
 from gas.extender.refusals import PodRefusal
 from gas.objects import Node, Pod
 from gas.vocabularies import DEFAULT

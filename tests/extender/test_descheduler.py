@@ -13,8 +13,8 @@ from gas.errors import GasError
 from gas.extender.decider import Decider
 from gas.extender.descheduler import Descheduler
 from gas.extender.metrics import Metrics
-from gas.extender.node_queue import NodeQueue
-from gas.extender.observer import Observer
+from gas.extender.pods import Observer
+from gas.extender.reports import NodeQueue
 from gas.objects import Node, Pod
 from tests.builders import container, node_json, pod
 from tests.extender.decider import OPTIONS

@@ -9,8 +9,7 @@ import pytest
 
 from gas.amounts import sorted_amounts
 from gas.cards import Card
-from gas.extender.observer import Observer
-from gas.extender.pods import Pods
+from gas.extender.pods import Observer, Pods
 from gas.ledger import Ledger
 from gas.objects import Pod
 from gas.placement.choice import Footprint

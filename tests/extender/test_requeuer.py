@@ -11,8 +11,8 @@ from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.errors import GasError
 from gas.extender.decider import Decider
 from gas.extender.metrics import Metrics
-from gas.extender.node_queue import NodeQueue
 from gas.extender.refusals import PodRefusal
+from gas.extender.reports import NodeQueue
 from gas.extender.requeuer import Requeuer
 from tests.builders import container, node, pod
 from tests.extender.decider import OPTIONS
