@@ -104,7 +104,7 @@ class Plugin:
                 server,
                 flags.kubelet_dir / "device-plugins",
                 allocatable=self._resources.allocatable,
-                on_kubelet=self._kubelet_met,
+                on_kubelet=self._kubelet_found,
                 on_state=self._registration_changed,
             )
             for server in servers
@@ -163,7 +163,7 @@ class Plugin:
 
     def _card_server(self, resource: str) -> DeviceServer:
         """Build the server of a driver's cards. Without the cluster, the policy or kubelet chooses."""
-        allocate: Allocate = self._plain_answer
+        allocate: Allocate = self._chosen_cards
         prefer: Prefer | None = None if self._flags.allocation_policy is AllocationPolicy.NONE else self._by_policy
         if self.cluster is not None:
             allocate, prefer = self.cluster.allocator.allocate, self.cluster.allocator.prefer
@@ -171,25 +171,25 @@ class Plugin:
             resource,
             prefer=prefer,
             allocate=allocate,
-            fallback=self._plain_answer,
+            fallback=self._chosen_cards,
             on_reply=partial(self._count_reply, short_name(resource)),
         )
 
     def _monitoring_server(self, resource: str) -> DeviceServer:
         return DeviceServer(
             resource,
-            allocate=self._monitoring_answer,
-            fallback=self._monitoring_answer,
+            allocate=self._all_cards,
+            fallback=self._all_cards,
             on_reply=partial(self._count_reply, short_name(resource)),
         )
 
     async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
         return preferred_ids(self._flags.allocation_policy, request)
 
-    def _plain_answer(self, request: AllocateRequest) -> Allocation:
+    def _chosen_cards(self, request: AllocateRequest) -> Allocation:
         return card_allocation(request.resource, gpus_of(request.ids, self.scanner.scan.gpus), self._presentation)
 
-    def _monitoring_answer(self, request: AllocateRequest) -> Allocation:
+    def _all_cards(self, request: AllocateRequest) -> Allocation:
         gpus = monitored(self.scanner.scan.gpus, self._vocabularies, self._flags.monitoring).get(request.resource, ())
         return monitoring_allocation(gpus, self._presentation)
 
@@ -197,7 +197,7 @@ class Plugin:
         self._metrics.answers.labels(resource, method, outcome.value).inc()
         self._metrics.answer_seconds.labels(method).observe(seconds)
 
-    def _kubelet_met(self, kubelet: SocketIdentity) -> None:
+    def _kubelet_found(self, kubelet: SocketIdentity) -> None:
         """Note a restart of kubelet. Every resource's registration calls this; only the first call matters."""
         if kubelet != self._kubelet and self.cluster is not None:
             self.cluster.matcher.kubelet_restarted()

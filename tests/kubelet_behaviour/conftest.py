@@ -42,7 +42,7 @@ RELEASE = int(os.environ.get("GAS_KUBELET_RELEASE", "34"))
 
 before_1_37 = pytest.mark.skipif(RELEASE >= 37, reason="kubelet 1.37 distinguishes the plugins of one resource")
 since_1_37 = pytest.mark.skipif(
-    RELEASE < 37, reason="only kubelet 1.37 and later tell the plugins of one resource apart"
+    RELEASE < 37, reason="only kubelet 1.37 and later distinguish the plugins of one resource"
 )
 
 
@@ -56,7 +56,7 @@ async def node() -> AsyncIterator[Node]:
 
 @pytest.fixture
 async def plugin(node: Node) -> AsyncIterator[MakePlugin]:
-    """Makes a plugin of the test's resource, registered, and allocatable with all of its ids."""
+    """Make a plugin of the test's resource, registered and allocatable with all of its ids."""
     made: list[Plugin] = []
 
     async def make(*ids: str, **options: Any) -> Plugin:

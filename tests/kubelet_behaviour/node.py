@@ -59,7 +59,7 @@ class Node:
         return self.directory / "device-plugins"
 
     async def create(self, name: str, *containers: Object, resource: str | None = None, **parts: Any) -> Object:
-        """A pod on this node; without containers: one that asks for one device."""
+        """Create a pod on this node; without ``containers`` it has one that requests one device."""
         full = f"{name}-{self.resource.partition('/')[2]}"
         written = pod(full, self.name, resource or self.resource, *(containers or (container(),)), **parts)
         created = await self.client.post(PODS, written)
@@ -70,7 +70,7 @@ class Node:
         return await self.client.get(f"{PODS}/{created['metadata']['name']}")
 
     async def delete(self, created: Object, *, force: bool = False) -> None:
-        """With the pod's own grace period, or without any."""
+        """Delete the pod with its own grace period, or without any."""
         options = {"gracePeriodSeconds": 0} if force else None
         await self.client.delete(f"{PODS}/{created['metadata']['name']}", options)
 
@@ -91,7 +91,7 @@ class Node:
         await until(is_gone)
 
     async def amounts(self) -> tuple[str | None, str | None]:
-        """Capacity and allocatable of the test's resource, as the API shows them."""
+        """Return capacity and allocatable of the test's resource, as the API shows them."""
         status = (await self.client.get(f"/api/v1/nodes/{self.name}"))["status"]
         return status.get("capacity", {}).get(self.resource), status.get("allocatable", {}).get(self.resource)
 
@@ -115,7 +115,7 @@ class Node:
         }
 
     async def refusals(self, questions: int) -> list[str]:
-        """Asks PodResources that often, all at once; the errors, as code and sentence."""
+        """Call PodResources so many times at once, and return the errors as code and sentence."""
         options = (("grpc.use_local_subchannel_pool", 1),)
         socket = self.directory / "pod-resources/kubelet.sock"
         async with aio.insecure_channel(f"unix:{socket}", options=options) as channel:

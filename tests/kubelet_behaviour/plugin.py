@@ -49,7 +49,7 @@ Prefer = Callable[[Asked], Iterable[str]]
 
 
 def highest(asked: Asked) -> list[str]:
-    """The ids that must be there, and then those with the highest names."""
+    """Return the ids that must be included, then those with the highest names."""
     others = sorted(asked.available - asked.must_include, reverse=True)
     return [*asked.must_include, *others[: asked.size - len(asked.must_include)]]
 
@@ -103,7 +103,7 @@ class Plugin(DevicePluginServicer):
         await self.stop()
 
     async def serve(self) -> None:
-        """At a new socket in kubelet's directory."""
+        """Serve at a new socket in kubelet's directory."""
         self.socket = self._directory / f"{uuid4().hex[:8]}.sock"
         self._server = aio.server()
         add_DevicePluginServicer_to_server(self, self._server)
@@ -111,13 +111,13 @@ class Plugin(DevicePluginServicer):
         await self._server.start()
 
     async def stop(self) -> None:
-        """As a process that is killed: streams and calls end."""
+        """End streams and calls, as a killed process does."""
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop(None)
 
     async def register(self, *, version: str = "v1beta1", resource: str | None = None) -> None:
-        """Raises aio.AioRpcError when kubelet refuses."""
+        """Register with kubelet. Raises aio.AioRpcError if kubelet refuses."""
         options = (("grpc.use_local_subchannel_pool", 1),)
         async with aio.insecure_channel(f"unix:{self._directory / 'kubelet.sock'}", options=options) as channel:
             request = api.RegisterRequest(
@@ -129,7 +129,7 @@ class Plugin(DevicePluginServicer):
             await RegistrationStub(channel).Register(request, timeout=20)
 
     def set_devices(self, devices: dict[str, bool]) -> None:
-        """All ids from now on, and whether each is healthy."""
+        """Set all ids from now on, and whether each is healthy."""
         self._devices = dict(devices)
         news, self._news = self._news, asyncio.Event()
         news.set()

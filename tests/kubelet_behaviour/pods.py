@@ -23,7 +23,7 @@ def container(
     stops_in: float | None = None,
     sidecar: bool = False,
 ) -> Object:
-    """A container that asks for devices of the test's resource, and runs until it is ended, by default.
+    """Return a container that requests devices of the test's resource, and by default runs until it is ended.
 
     fails_once  it fails at first, and runs when it is started again
     stops_in    how many seconds it takes to end when it is asked to
@@ -54,7 +54,7 @@ def container(
 
 
 def init(name: str = "i", devices: int = 1) -> Object:
-    """An ordinary init container: it ends soon."""
+    """Return an ordinary init container, which ends soon."""
     return container(name, devices, seconds=0.1)
 
 
@@ -71,7 +71,7 @@ def pod(
     restart: str = "Never",
     grace: int = 0,
 ) -> Object:
-    """A pod that is on its node from the start."""
+    """Return a pod that is on its node from the start."""
     every = [*init, *containers]
     annotations = {name: value for each in every for name, value in each["annotations"].items()}
     spec: Object = {

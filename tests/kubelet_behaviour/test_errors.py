@@ -15,7 +15,7 @@ THREE = ("card0", "card1", "card2")
 
 
 async def refused(node: Node, created: Object) -> str:
-    """The message of a pod that has failed at once and for good; checked to be one."""
+    """Return the message of a pod, which must have failed at once and for good."""
     status = (await node.until_phase(created, "Failed"))["status"]
     assert status["reason"] == "UnexpectedAdmissionError"
     assert not status.get("containerStatuses")

@@ -1,4 +1,4 @@
-"""When the ids of a pod are free for the next one."""
+"""The moment at which the ids of a pod are free for the next one."""
 
 from __future__ import annotations
 

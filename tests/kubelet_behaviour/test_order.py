@@ -1,4 +1,4 @@
-"""In which order kubelet asks for the containers of a pod, and what it lets a plugin choose from."""
+"""The order of kubelet's calls for the containers of a pod, and the ids that it offers."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ async def test_pods_that_are_over_are_not_listed(node: Node, plugin: MakePlugin)
     await node.until_listed({})
 
 
-async def test_who_asks_too_often_is_refused_until_a_moment_later(node: Node) -> None:
+async def test_too_frequent_calls_are_refused_for_a_moment(node: Node) -> None:
     refused = await node.refusals(200)
     assert set(refused) == {"RESOURCE_EXHAUSTED: rejected by rate limit"}
     assert len(refused) < 200 - 10 + 1, "10 are answered at once"

@@ -1,4 +1,4 @@
-"""How plugins come, change and go."""
+"""Plugins that register, change and disappear."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_what_others_write_as_capacity_becomes_allocatable(node: Node) -> 
     await until_amounts(node, None, None)
 
 
-async def test_a_container_is_made_with_what_the_plugin_answered_and_the_others_of_its_pod_without(
+async def test_a_container_gets_the_plugins_reply_and_the_others_of_its_pod_nothing(
     node: Node, plugin: MakePlugin
 ) -> None:
     cards = await plugin(*TWO)

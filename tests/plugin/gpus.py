@@ -9,7 +9,7 @@ from gas.cards import Card
 
 
 def gpu(card: int, **fields: Any) -> CardFacts:
-    """A healthy i915 card of one tile with 8 GB, two device nodes and a PCI address of its own."""
+    """Return a healthy i915 card of one tile with 8 GB, two device nodes and its own PCI address."""
     address = f"0000:{card + 0x10:02x}:00.0"
     described: dict[str, Any] = {
         "driver": "i915",

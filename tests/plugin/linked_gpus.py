@@ -9,7 +9,7 @@ from tests.plugin.gpus import gpu
 
 
 def linked_gpu(number: int, driver: str = "i915", **facts: Any) -> CardFacts:
-    """A card with by-path links and a management engine that follow from its number."""
+    """Return a card with by-path links and a management engine that follow from its number."""
     address = f"0000:{number:02x}:00.0"
     links = {"by_path": (f"pci-{address}-card", f"pci-{address}-render"), "mei": (f"mei{number}",)}
     return gpu(number, **{"driver": driver, "pci_address": address, **links, **facts})

@@ -1,4 +1,4 @@
-"""Kubelet's device manager as 1.34 was seen to behave, and around it a plugin that answers by `Matcher`."""
+"""Kubelet's device manager as 1.34 was seen to behave, and a plugin that replies by `Matcher`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Handed:
 
 @dataclass
 class Plugin:
-    """The plugin's answers. ``kubelet`` is who can be asked for a listing; None: PodResources does not answer."""
+    """The plugin's replies. ``kubelet`` can be asked for a listing; None if PodResources does not reply."""
 
     pods: GpuPods
     kubelet: Kubelet | None
@@ -91,13 +91,15 @@ class Kubelet:
         return listing
 
     def drop(self, uid: str) -> None:
-        """Refused, ended, or deleted by force."""
+        """Forget a pod that is refused, ended, or deleted by force."""
         self.pods.pop(uid, None)
         self.held.pop(uid, None)
 
     def admit(self, pod: NodePod, plugin: Plugin) -> Iterator[Handed | None]:
-        """Yields None after GetPreferredAllocation, and what was handed out after Allocate. A pod for which there is
-        too little is dropped."""
+        """Yield None after GetPreferredAllocation, and the handed out ids after Allocate.
+
+        A pod for which there are too few ids is dropped.
+        """
         seen = gpu_pod(pod, DEFAULT)
         assert seen is not None
         self.pods[pod.uid] = pod
@@ -133,5 +135,5 @@ class Kubelet:
         return tuple(self.chance.sample(sorted(ids), min(most, len(ids))))
 
     def _in_some_order(self, wants: tuple[Demand, ...]) -> list[Demand]:
-        """Containers in order, the resources of one in any."""
+        """Return the containers in order, with the resources of each in any order."""
         return sorted(wants, key=lambda want: (want.index, self.chance.random()))

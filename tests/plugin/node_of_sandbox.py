@@ -59,7 +59,7 @@ class SandboxNode:
         api_url: str | None = None,
         vocabularies: Sequence[Vocabulary] = (INTEL,),
     ) -> AsyncIterator[Plugin]:
-        """A plugin while the block runs; ``watched``: it begins when kubelet has all cards in its books.
+        """Run a plugin during the block; if ``watched``, the block begins when kubelet counts all cards.
 
         api_url  of another API server than this node's
         """
@@ -83,7 +83,7 @@ class SandboxNode:
                 await api.close()
 
     async def start_kubelet(self) -> None:
-        """Until plugins can register."""
+        """Start kubelet and wait until plugins can register."""
         socket = self.kubelet_dir / "device-plugins/kubelet.sock"
         before = socket.stat().st_ctime_ns if socket.exists() else 0
         kubelet = Kubelet(self._client, NODE, self.kubelet_dir, containers=self.containers, pace=_PACE)
@@ -101,7 +101,7 @@ class SandboxNode:
         return dict(self.server.api.get(NODES, None, NODE).value)
 
     def allocatable(self) -> dict[str, str]:
-        """Of our resources, by name without prefix."""
+        """Return the allocatable amounts of GPU resources, by name without prefix."""
         found = self.node()["status"].get("allocatable", {})
         return {
             name.removeprefix("gpu.intel.com/"): amount
@@ -110,7 +110,7 @@ class SandboxNode:
         }
 
     def create(self, pod: dict[str, Any]) -> dict[str, Any]:
-        """A pod, as `pod_json` builds it, on this node."""
+        """Create a pod, as `pod_json` builds it, on this node."""
         pod["metadata"].pop("uid", None)
         for each in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
             each.setdefault("image", "example/main:1")
@@ -135,7 +135,7 @@ class SandboxNode:
         return dict(self.pod(name)["metadata"].get("annotations") or {})
 
     def events(self, about: str) -> list[tuple[str, str]]:
-        """Reason and message of every event about an object of this name."""
+        """Return reason and message of every event about an object of this name."""
         found = [stored.value for stored in self.server.api.storage.objects(EVENTS.plural)]
         return [(event["reason"], event["message"]) for event in found if event["involvedObject"]["name"] == about]
 
@@ -145,7 +145,7 @@ class SandboxNode:
         return run.devices if run is not None else None
 
     def cards(self, pod: dict[str, Any], container: str = "main") -> list[str] | None:
-        """The cards whose device nodes a container was started with; None before."""
+        """Return the cards whose device nodes a container was started with; None before."""
         given = self.given(pod, container)
         if given is None:
             return None
@@ -153,18 +153,18 @@ class SandboxNode:
         return sorted(name for name in names if name.startswith("card"))
 
     async def got(self, pod: dict[str, Any], container: str = "main") -> list[str]:
-        """The same once it has started."""
+        """Wait until the container has started, and return its cards."""
         await eventually(lambda: self.cards(pod, container) is not None)
         return self.cards(pod, container) or []
 
     def count(self, sample: str, **labels: str) -> float:
-        """A metric of the running or last plugin, its name without ``gas_plugin_``."""
+        """Return a metric of the running or last plugin, named without ``gas_plugin_``."""
         return self.metrics.registry.get_sample_value(f"gas_plugin_{sample}", labels) or 0.0
 
 
 @asynccontextmanager
 async def sandbox_node(*gpus: FakeGpu, kubelet: bool = True) -> AsyncIterator[SandboxNode]:
-    """With these cards; ``kubelet``: it runs from the start."""
+    """Run a node with these cards; ``kubelet``: whether it runs from the start."""
     with TemporaryDirectory(prefix="gas-") as name:
         tokens = {"kubelet": "kubelet", "plugin": "plugin"}
         async with ApiServer(tokens=tokens) as server, ApiClient(server.url, token="kubelet") as client:
@@ -180,7 +180,7 @@ async def sandbox_node(*gpus: FakeGpu, kubelet: bool = True) -> AsyncIterator[Sa
 
 
 async def soon(holds: Callable[[], object]) -> None:
-    """Until it is so; what is asked for may not be there yet."""
+    """Wait until the condition holds; what it reads may not exist yet."""
 
     def look() -> object:
         with suppress(Exception):

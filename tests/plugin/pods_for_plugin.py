@@ -19,7 +19,7 @@ XE = "gpu.intel.com/xe"
 
 
 def node_pod(*containers: Any, created: str = "", started: bool = False, **fields: Any) -> NodePod:
-    """A pod on a node as the plugin decodes it; ``started``: kubelet has written its status."""
+    """Return a pod on a node as the plugin decodes it; ``started``: kubelet has written its status."""
     built = pod_json(*containers, node="node-1", **fields)
     if created:
         built["metadata"]["creationTimestamp"] = created
@@ -29,24 +29,24 @@ def node_pod(*containers: Any, created: str = "", started: bool = False, **field
 
 
 def seen(*containers: Any, **fields: Any) -> GpuPod:
-    """The same as the plugin keeps it."""
+    """Return the pod as the plugin keeps it."""
     pod = gpu_pod(node_pod(*containers, **fields), DEFAULT)
     assert pod is not None
     return pod
 
 
 def ids(*texts: str) -> frozenset[DeviceId]:
-    """``ids("card0-0", "card1-0")``"""
+    """Parse device ids: ``ids("card0-0", "card1-0")``."""
     return frozenset(map(DeviceId.parse, texts))
 
 
 def slots(cards: int, shared: int = 1) -> frozenset[DeviceId]:
-    """All ids of a node with so many cards."""
+    """Return all ids of a node with so many cards."""
     return frozenset(DeviceId(Card(card), slot) for card in range(cards) for slot in range(shared))
 
 
 def decided(cards: str, *, init: str = "", tiles: str = "", ts: int | str = 1) -> dict[str, str]:
-    """The annotations of a decision."""
+    """Return the annotations of a decision."""
     texts = {
         "gas-ts": str(ts),
         "gas-container-cards": cards,

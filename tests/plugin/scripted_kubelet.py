@@ -82,7 +82,7 @@ class ScriptedKubelet(RegistrationServicer):
             self._server = None
 
     async def drop(self, resource_name: str) -> None:
-        """End the connection to a plugin, for no reason."""
+        """Close the connection to a plugin without a reason."""
         await self._newest.pop(resource_name).close()
 
     async def Register(  # noqa: N802 -- kubelet's name
@@ -126,7 +126,7 @@ class ScriptedKubelet(RegistrationServicer):
 
 
 async def next_of(stream: aio.UnaryStreamCall[api.Empty, api.ListAndWatchResponse]) -> api.ListAndWatchResponse | None:
-    """The next message of ListAndWatch; None when the plugin has ended it."""
+    """Return the next message of ListAndWatch; None if the plugin has ended it."""
     message = await asyncio.wait_for(stream.read(), PATIENCE)
     return message if isinstance(message, api.ListAndWatchResponse) else None
 
@@ -142,7 +142,7 @@ def connect(path: Path) -> aio.Channel:
 
 
 async def eventually(condition: Callable[[], object]) -> None:
-    """Until ``condition()`` holds. Fails when it does not within PATIENCE."""
+    """Wait until ``condition()`` holds. Fails if it does not within PATIENCE."""
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 -- files and other processes send no events
             await asyncio.sleep(0.01)

@@ -30,14 +30,14 @@ ONE = container(i915=1)
 
 
 def placed(name: str, cards: str, *containers: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """A pod as the extender leaves it: bound, with its cards written on it. ``init``: containers; rest: `decided`."""
+    """Return a pod as the extender leaves it: bound, with its cards annotated. ``fields`` are those of `decided`."""
     init, init_cards = fields.pop("init", ()), fields.pop("init_cards", "")
     annotations = decided(cards, init=init_cards, **fields)
     return pod_json(*(containers or (ONE,)), name=name, init=init, annotations=annotations)
 
 
 def unplaced(name: str, *containers: dict[str, Any]) -> dict[str, Any]:
-    """A pod whose author has named the node."""
+    """Return a pod that names its node itself."""
     return pod_json(*(containers or (ONE,)), name=name)
 
 
@@ -202,7 +202,7 @@ class TestMismatches:
             await soon(lambda: node.annotations("second")["gas-allocated-cards"] == card)
             assert "gas-allocated-cards" not in node.annotations("first")
 
-    async def test_a_receipt_that_is_taken_off_is_written_again(self) -> None:
+    async def test_a_receipt_that_is_removed_is_written_again(self) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin() as plugin:
             assert plugin.cluster is not None
             pod = node.create(unplaced("a"))
@@ -319,7 +319,7 @@ class TestWithoutTheCluster:
 
 
 class TestTheNode:
-    async def test_it_says_what_its_cards_are(self) -> None:
+    async def test_the_node_describes_its_cards(self) -> None:
         gpus = fake_gpus(MAX_1550_XE, 4, numa_nodes=2, per_board=2)
         async with sandbox_node(*gpus) as node:
             async with node.running_plugin("--shared-dev-num=5", environment=Environment(pci_grouping_level=3)):

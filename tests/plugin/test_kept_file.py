@@ -29,12 +29,12 @@ async def running(kept: KeptFile) -> AsyncIterator[KeptFile]:
 
 
 async def keeps(kept: KeptFile, text: str) -> None:
-    """Until the file was looked at and says this."""
+    """Wait until the file has this text."""
     kept.want(text)
     await kept.first_check(PATIENCE)
 
 
-async def test_a_wanted_text_is_there_when_it_was_tried(tmp_path: Path) -> None:
+async def test_a_wanted_text_is_written_at_the_first_check(tmp_path: Path) -> None:
     file = tmp_path / "file"
     async with running(KeptFile(file, write_feature_file)) as kept:
         await keeps(kept, "one\n")
@@ -66,7 +66,7 @@ async def test_an_equal_text_is_not_written_again(tmp_path: Path) -> None:
     assert written == ["one\n", "two\n"]
 
 
-async def test_a_file_that_could_not_be_written_or_was_taken_away_is_put_back(
+async def test_a_file_that_could_not_be_written_or_was_removed_is_written_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
@@ -126,7 +126,7 @@ async def test_a_disk_that_hangs_is_reported_and_stops_nothing_else(
 class TestTwoThatKeepTheSameFile:
     """As in a rolling update: the new one starts before the old one ends."""
 
-    async def test_the_later_one_has_it_and_the_end_of_the_earlier_one_leaves_it(self, tmp_path: Path) -> None:
+    async def test_the_later_program_owns_the_file_and_the_earlier_one_leaves_it(self, tmp_path: Path) -> None:
         file = tmp_path / "file"
         async with running(KeptFile(file, write_feature_file)) as old:
             await keeps(old, "one\n")
@@ -137,7 +137,7 @@ class TestTwoThatKeepTheSameFile:
                 await new.end(remove_feature_file)
                 assert not file.exists()
 
-    async def test_one_that_is_held_writes_again_when_it_goes_on(self, tmp_path: Path) -> None:
+    async def test_a_held_file_is_written_again_once_it_resumes(self, tmp_path: Path) -> None:
         file = tmp_path / "file"
         async with running(KeptFile(file, write_feature_file, retry=0.01)) as kept:
             await keeps(kept, "one\n")
@@ -149,7 +149,7 @@ class TestTwoThatKeepTheSameFile:
             kept.resume()
             await eventually(lambda: file.read_text() == "two\n")
 
-    async def test_one_that_has_ended_does_not_write_any_more(self, tmp_path: Path) -> None:
+    async def test_an_ended_file_is_not_written_any_more(self, tmp_path: Path) -> None:
         file = tmp_path / "file"
         async with running(KeptFile(file, write_feature_file, retry=0.01)) as kept:
             await keeps(kept, "one\n")
@@ -158,7 +158,7 @@ class TestTwoThatKeepTheSameFile:
             await asyncio.sleep(0.05)
         assert not file.exists()
 
-    async def test_one_that_never_wrote_takes_nothing_away(self, tmp_path: Path) -> None:
+    async def test_a_program_that_never_wrote_removes_nothing(self, tmp_path: Path) -> None:
         file = tmp_path / "file"
         file.write_text("another's\n")
         await KeptFile(file, write_feature_file).end(remove_feature_file)

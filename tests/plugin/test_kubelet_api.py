@@ -1,4 +1,4 @@
-"""The generated code is that of the proto files."""
+"""The generated code matches the proto files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scripts.kubelet_api import PACKAGE, PROTOS, ROOT, generate
 
 
 def _generating_release() -> str:
-    """The grpcio-tools that the committed code was made with: another one's code may differ in form alone."""
+    """Return the version of grpcio-tools that made the committed code; others may format it differently."""
     text = (ROOT / PACKAGE / "deviceplugin_v1beta1_pb2_grpc.py").read_text()
     return text.partition("GRPC_GENERATED_VERSION = '")[2].partition("'")[0]
 

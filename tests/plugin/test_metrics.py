@@ -22,7 +22,7 @@ def test_every_metric_is_documented_and_named_by_the_conventions(encode: object)
         assert name in types
 
 
-def test_what_is_counted_elsewhere_is_asked_at_the_moment_of_a_scrape() -> None:
+def test_counters_kept_elsewhere_are_read_at_each_scrape() -> None:
     metrics = Metrics("1")
     metrics.totals.scans = lambda: 3
     metrics.totals.receipts_written = lambda: 4

@@ -21,7 +21,7 @@ from tests.plugin.scripted_kubelet import eventually
 
 @asynccontextmanager
 async def process(*arguments: str, **environ: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """``gas-plugin``, which is killed when the block ends."""
+    """Run ``gas-plugin``, and kill it when the block ends."""
     pipe = asyncio.subprocess.PIPE
     command = (sys.executable, "-m", "gas.plugin", *arguments)
     started = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environ)
@@ -34,7 +34,7 @@ async def process(*arguments: str, **environ: str) -> AsyncIterator[asyncio.subp
 
 
 async def ended(*arguments: str, **environ: str) -> tuple[int | None, str, str]:
-    """Exit code, output and errors of a run that ends by itself."""
+    """Return exit code, output and errors of a run that ends by itself."""
     async with process(*arguments, **environ) as running:
         out, errors = await asyncio.wait_for(running.communicate(), 30)
         return running.returncode, out.decode(), errors.decode()
@@ -64,8 +64,8 @@ async def test_help_and_version_end_at_once() -> None:
     assert (code, out.split()[0]) == (0, "gas-plugin")
 
 
-async def test_what_was_imported_is_kept_from_the_garbage_collector() -> None:
-    """A walk through all of it takes tens of milliseconds, in which kubelet would wait for an answer."""
+async def test_imported_modules_are_frozen_for_the_garbage_collector() -> None:
+    """Traversing all of them takes tens of milliseconds, in which kubelet would wait for a reply."""
     script = """
 import gc, sys
 from gas.plugin import program
@@ -117,7 +117,7 @@ async def test_not_ready_without_kubelet() -> None:
             assert answer[0] == 503
 
 
-async def test_uninstall_takes_everything_off_the_node() -> None:
+async def test_uninstall_removes_everything_from_the_node() -> None:
     async with sandbox_node(*fake_gpus(FLEX_170, 2)) as node:
         async with node.running_plugin():
             await eventually(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
@@ -130,7 +130,7 @@ async def test_uninstall_takes_everything_off_the_node() -> None:
         assert not [path.name for path in node.directory.iterdir() if path.name in ("nfd", "cdi")]
 
 
-async def test_what_cannot_be_removed_does_not_keep_uninstall_from_the_rest() -> None:
+async def test_uninstall_continues_after_a_failure() -> None:
     async with sandbox_node(*fake_gpus(FLEX_170, 2)) as node:
         async with node.running_plugin():
             await eventually(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])

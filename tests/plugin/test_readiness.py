@@ -1,4 +1,4 @@
-"""When a node's plugin is ready, and the sentence that says why it is not."""
+"""Readiness of a node's plugin, and the sentence that says why it is not ready."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_old_trouble_of_a_resource_that_is_watched_is_not_shown() -> None:
     assert ready_with(Resource("gpu.intel.com/i915", trouble="there was no kubelet.sock")).why_not() is None
 
 
-def test_not_ready_before_the_cards_were_looked_at() -> None:
+def test_not_ready_before_the_first_scan() -> None:
     readiness = ready_with(scans=Scans(finished=0))
     assert readiness.why_not() == "the cards of this node have not been scanned yet"
 

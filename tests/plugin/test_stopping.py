@@ -1,4 +1,4 @@
-"""In which order the parts of the plugin end."""
+"""The order in which the parts of the plugin end."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.plugin.node_of_sandbox import sandbox_node
 
 
-async def test_while_kubelet_is_still_answered_the_pods_of_the_node_are_still_watched(
+async def test_pods_are_watched_as_long_as_kubelets_calls_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else the pod in the middle would wait for a watch that is no more, and then get any cards."""
+    """Otherwise the pod in the middle would wait for a watch that has ended, and then get any cards."""
     close = DeviceServer.close
     watched: list[bool] = []
 

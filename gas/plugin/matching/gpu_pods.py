@@ -79,7 +79,7 @@ class GpuPod:
 
     @cached_property
     def key(self) -> str:
-        """``namespace/name``"""
+        """``namespace/name``."""
         return self.raw.key
 
     def decided_for(self, index: int) -> ContainerChoice | None:

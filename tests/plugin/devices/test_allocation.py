@@ -28,12 +28,12 @@ def test_a_card_that_is_gone_is_left_out() -> None:
     assert [each.card for each in gpus_of(known_ids(["card0-0", "card1-0"]), [gpu(1)])] == [1]
 
 
-def test_nothing_left_to_give_is_an_error_that_names_the_cards() -> None:
+def test_no_card_left_is_an_error_that_names_the_cards() -> None:
     with pytest.raises(NoSuchCards, match="none of the cards card2, card10 is on this node any more"):
         gpus_of(known_ids(["card10-0", "card2-0"]), [gpu(1)])
 
 
-def test_an_error_about_no_card_at_all_is_a_sentence_too() -> None:
+def test_an_error_without_cards_is_a_sentence_too() -> None:
     with pytest.raises(NoSuchCards, match="kubelet named no device of a card; nothing can be allocated"):
         gpus_of(known_ids(["all"]), [gpu(1)])
 

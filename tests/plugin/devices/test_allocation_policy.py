@@ -84,7 +84,7 @@ def requests(draw: st.DrawFn) -> PreferredRequest:
 
 
 @given(st.sampled_from(AllocationPolicy), requests())
-def test_the_wish_is_one_that_kubelet_can_grant(policy: AllocationPolicy, request: PreferredRequest) -> None:
+def test_the_preference_is_one_that_kubelet_can_follow(policy: AllocationPolicy, request: PreferredRequest) -> None:
     chosen = preferred_ids(policy, request)
     assert len(set(chosen)) == len(chosen) == min(request.size, len(request.offered))
     assert request.must_include <= set(chosen) <= request.available

@@ -30,7 +30,7 @@ def test_every_card_that_can_be_given_is_a_device_with_its_nodes_and_mounts() ->
     }
 
 
-def test_the_names_in_answers_are_those_of_the_file() -> None:
+def test_the_cdi_names_of_allocations_are_those_of_the_file() -> None:
     gpus = [gpu(0), gpu(10)]
     spec = json.loads(cdi_text(gpus, Presentation()))
     names = tuple(f"{spec['kind']}={device['name']}" for device in spec["devices"])
@@ -48,7 +48,7 @@ def test_the_file_is_replaced_whole_and_its_directory_made(tmp_path: Path) -> No
     assert list(path.parent.iterdir()) == []
 
 
-def test_a_full_disk_is_a_sentence_and_the_old_file_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_the_old_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "cards.json"
     write_cdi_file(path, "old")
     (tmp_path / ".cards.json.new").symlink_to("/dev/full")
@@ -57,7 +57,7 @@ def test_a_full_disk_is_a_sentence_and_the_old_file_stays(tmp_path: Path) -> Non
     assert path.read_text() == "old"
 
 
-def test_no_directory_is_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cdi").write_text("a file")
     with pytest.raises(UnwritableCdiFile, match="must be a directory of the node"):
         write_cdi_file(tmp_path / "cdi" / "cards.json", "{}")

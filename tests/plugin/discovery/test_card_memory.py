@@ -16,13 +16,13 @@ def health(scan: Scan) -> dict[int, bool]:
 
 @pytest.fixture
 def memory() -> CardMemory:
-    """Of a node that had cards 0 and 1 at second 0."""
+    """Return the memory of a node that had cards 0 and 1 at second 0."""
     memory = CardMemory()
     assert health(memory.update(scan(gpu(0), gpu(1)), 0)) == {0: True, 1: True}
     return memory
 
 
-def test_what_was_found_is_what_there_is() -> None:
+def test_found_cards_are_the_nodes_cards() -> None:
     found = scan(gpu(2), gpu(10, healthy=False), problems=("card10: ill",))
     assert CardMemory().update(found, 0) == found
 
@@ -36,12 +36,12 @@ def test_a_card_that_cannot_be_read_is_unhealthy_as_long_as_it_is_there(memory: 
     assert health(memory.update(scan(gpu(0), gpu(1)), 11 * FORGET_AFTER)) == {0: True, 1: True}
 
 
-def test_a_card_that_was_never_whole_is_not_made_up() -> None:
+def test_a_card_that_was_never_complete_is_not_invented() -> None:
     seen = CardMemory().update(scan(gpu(0), broken=frozenset({Card(1)})), 0)
     assert health(seen) == {0: True}
 
 
-def test_a_card_that_went_away_is_unhealthy_for_a_while_and_then_forgotten(memory: CardMemory) -> None:
+def test_a_missing_card_is_unhealthy_for_a_while_and_then_forgotten(memory: CardMemory) -> None:
     without = scan(gpu(0))
     seen = memory.update(without, 5)
     assert seen.gpus == (gpu(0), gpu(1, healthy=False))
@@ -59,7 +59,7 @@ def test_a_card_that_comes_back_is_healthy_and_waited_for_anew(memory: CardMemor
     assert health(memory.update(scan(gpu(0)), 6 + FORGET_AFTER)) == {0: True, 1: False}
 
 
-def test_a_broken_card_that_then_goes_away_is_waited_for_from_then_on(memory: CardMemory) -> None:
+def test_a_broken_card_that_then_is_missing_is_remembered_from_then_on(memory: CardMemory) -> None:
     memory.update(scan(gpu(0)), 5)
     memory.update(scan(gpu(0), broken=frozenset({Card(1)})), 10)
     memory.update(scan(gpu(0)), 5 + FORGET_AFTER)
@@ -133,7 +133,7 @@ def test_a_lost_device_node_is_reported(memory: CardMemory) -> None:
     assert seen.problems == ("card1: the card lost '/dev/dri/renderD129'; it is unhealthy",)
 
 
-def test_what_was_never_read_counts_as_the_scan_says_until_it_is(memory: CardMemory) -> None:
+def test_a_field_that_was_never_read_is_as_in_the_scan(memory: CardMemory) -> None:
     unread = gpu(2, tiles=1, memory=4, unread=frozenset({"tiles", "memory"}))
     for now in (5, 10):
         assert memory.update(scan(gpu(0), gpu(1), unread), now).gpus[2] == gpu(2, tiles=1, memory=4)

@@ -62,9 +62,7 @@ async def test_a_card_that_disappears_and_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("model", "where"), [(MAX_1550, "gt"), (FLEX_170, "lmem_total_bytes")], ids=["gt", "memory"])
-async def test_a_description_that_cannot_be_read_any_more_keeps_tiles_and_memory(
-    tmp_path: Path, model: Model, where: str
-) -> None:
+async def test_an_unreadable_description_keeps_tiles_and_memory(tmp_path: Path, model: Model, where: str) -> None:
     gpus = fake_gpus(model, 2)
     write_tree(tmp_path, gpus)
     told = Told()
@@ -80,14 +78,14 @@ async def test_a_description_that_cannot_be_read_any_more_keeps_tiles_and_memory
 
 
 # contract P1.12
-async def test_it_scans_again_and_again() -> None:
+async def test_it_scans_at_each_interval() -> None:
     scanner = Scanner(lambda: scan(gpu(0)), Told(), interval=0.001)
     running = asyncio.create_task(scanner.run())
     await until(lambda: scanner.finished > 3)
     running.cancel()
 
 
-async def test_a_scan_that_raises_leaves_the_picture_and_the_next_one_counts(
+async def test_a_scan_that_raises_keeps_the_last_scan_and_the_next_one_counts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     answers: list[Scan | Exception] = [scan(gpu(0)), ZeroDivisionError("a bug"), scan(gpu(0), gpu(1))]
@@ -108,7 +106,7 @@ async def test_a_scan_that_raises_leaves_the_picture_and_the_next_one_counts(
     assert scanner.scan == scan(gpu(0), gpu(1))
 
 
-async def test_a_card_that_does_not_answer_stops_neither_the_loop_nor_the_picture() -> None:
+async def test_a_card_that_does_not_respond_stops_neither_the_loop_nor_readers() -> None:
     answer = threading.Event()
     waits = iter([False, True])
 
@@ -132,7 +130,7 @@ async def test_a_card_that_does_not_answer_stops_neither_the_loop_nor_the_pictur
     assert told.scans == [scan(gpu(0)), scan(gpu(0), gpu(1))]
 
 
-async def test_a_scanner_can_be_stopped_while_a_card_does_not_answer() -> None:
+async def test_a_scanner_can_be_stopped_while_a_card_does_not_respond() -> None:
     answer, started = threading.Event(), threading.Event()
 
     def read() -> Scan:
@@ -155,7 +153,7 @@ async def test_a_scanner_can_be_stopped_while_a_card_does_not_answer() -> None:
     assert told.scans == errors == []
 
 
-async def test_each_problem_is_logged_once_while_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_problem_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     broken, whole = scan(problems=("card1: broken",)), scan()
     answers = iter([broken, broken, whole, broken])
     scanner = Scanner(answers.__next__, Told())

@@ -32,7 +32,7 @@ from tests.broken_files import BREAKS, break_file
 
 
 def only(root: Path) -> CardFacts:
-    """The one card of a tree that has no fault."""
+    """Return the only card of a tree without problems."""
     scan = read_gpus(root)
     assert scan.problems == ()
     assert scan.broken == frozenset()
@@ -45,7 +45,7 @@ def cards(root: Path) -> list[int]:
 
 
 def as_plain_directory(root: Path, gpu: FakeGpu) -> Path:
-    """The card in ``/sys/class/drm``, no link any more, with nothing but a link to its device."""
+    """Replace the card in ``/sys/class/drm`` by a directory that has only a link to its device, and return it."""
     link = card_directory(root, gpu)
     link.unlink()
     link.mkdir()
@@ -55,7 +55,7 @@ def as_plain_directory(root: Path, gpu: FakeGpu) -> Path:
 
 @pytest.fixture
 def one(tmp_path: Path) -> FakeGpu:
-    """The only card of the tree at ``tmp_path``."""
+    """Return the only card of the tree at ``tmp_path``."""
     (gpu,) = fake_gpus(FLEX_170, 1)
     write_tree(tmp_path, (gpu,))
     return gpu
@@ -104,18 +104,18 @@ def test_both_drivers_in_one_node(tmp_path: Path) -> None:
 class TestWhatIsACard:
     # contract P1.1
     @pytest.mark.parametrize("name", ["card0-DP-1", "renderD128", "version", "card", "card00", "xcard1", "card1x"])
-    def test_other_entries_are_passed_over(self, tmp_path: Path, one: FakeGpu, name: str) -> None:
+    def test_other_entries_are_skipped(self, tmp_path: Path, one: FakeGpu, name: str) -> None:
         (tmp_path / "sys/class/drm" / name).unlink(missing_ok=True)
         shutil.copytree(card_directory(tmp_path, one), tmp_path / "sys/class/drm" / name, symlinks=True)
         assert only(tmp_path).card == 0
 
     # contract P1.1
-    def test_cards_of_other_vendors_are_passed_over(self, tmp_path: Path, one: FakeGpu) -> None:
+    def test_cards_of_other_vendors_are_skipped(self, tmp_path: Path, one: FakeGpu) -> None:
         (device_directory(tmp_path, one) / "vendor").write_text("0x1a03\n")
         scan = read_gpus(tmp_path)
         assert (scan.gpus, scan.problems) == ((), ())
 
-    def test_a_display_without_pci_device_is_passed_over(self, tmp_path: Path, one: FakeGpu) -> None:
+    def test_a_display_without_pci_device_is_skipped(self, tmp_path: Path, one: FakeGpu) -> None:
         platform = tmp_path / "sys/devices/platform/simple-framebuffer.0/drm/card1"
         platform.mkdir(parents=True)
         (platform / "device").symlink_to("../..")
@@ -131,7 +131,7 @@ class TestWhatIsACard:
             pytest.param("unreadable", "cannot list device/drm: Too many levels of symbolic links", id="unreadable"),
         ],
     )
-    def test_a_card_without_device_drm_is_none(self, tmp_path: Path, one: FakeGpu, how: str, problem: str) -> None:
+    def test_a_card_without_device_drm_is_left_out(self, tmp_path: Path, one: FakeGpu, how: str, problem: str) -> None:
         as_plain_directory(tmp_path, one)
         break_file(device_directory(tmp_path, one) / "drm", how)
         scan = read_gpus(tmp_path)
@@ -198,7 +198,7 @@ class TestVirtualFunctions:
         write_tree(tmp_path, (replace(physical, virtual_functions=0),))
         assert only(tmp_path).card == 0
 
-    def test_one_that_cannot_tell_is_not_given_out(self, tmp_path: Path) -> None:
+    def test_a_card_with_unreadable_virtual_functions_is_left_out(self, tmp_path: Path) -> None:
         (physical,) = fake_gpus(FLEX_170, 1)
         write_tree(tmp_path, (replace(physical, virtual_functions=2),))
         (device_directory(tmp_path, physical) / "sriov_numvfs").write_text("many")
@@ -286,7 +286,7 @@ class TestPciAddress:
         ]
 
     # contract P1.13
-    def test_the_prefix_is_in_no_answer(self, tmp_path: Path) -> None:
+    def test_the_prefix_is_not_in_the_result(self, tmp_path: Path) -> None:
         root = tmp_path / "pci-tree"
         write_tree(root, fake_gpus(FLEX_170, 1))
         assert "pci-tree" not in str(read_gpus(root))
@@ -348,7 +348,7 @@ class TestMemory:
         assert scan.problems == ("card0: 1001 bytes are reserved of the 1000 it has; pods cannot request its memory",)
 
     @pytest.mark.parametrize("text", ["-1", "1125899906842625", "0x10", "5Gi", "1 2"])
-    def test_absurd_memory_counts_as_unreadable(self, tmp_path: Path, one: FakeGpu, text: str) -> None:
+    def test_invalid_memory_counts_as_unreadable(self, tmp_path: Path, one: FakeGpu, text: str) -> None:
         (card_directory(tmp_path, one) / "lmem_total_bytes").write_text(text)
         assert read_gpus(tmp_path).gpus[0].memory is None
         scan = read_gpus(tmp_path, memory_override=7)
@@ -379,7 +379,7 @@ DESCRIBING = ("device/numa_node", "lmem_total_bytes", "gt")
 
 
 class TestBrokenFiles:
-    """Card 1 of three is broken; the others lose nothing by it."""
+    """Card 1 of three is broken; the others are not affected."""
 
     @pytest.fixture
     def middle(self, tmp_path: Path) -> FakeGpu:
@@ -458,7 +458,7 @@ class TestBrokenFiles:
         ]  # fmt: skip
         assert scan.problems == ("cannot list /dev/dri/by-path: Not a directory; no card gets links there",)
 
-    def test_names_that_no_kernel_gives_are_passed_over(self, tmp_path: Path, middle: FakeGpu) -> None:
+    def test_names_that_a_kernel_never_creates_are_skipped(self, tmp_path: Path, middle: FakeGpu) -> None:
         nodes = tmp_path / "dev/dri"
         for name in ("caf\u00e9", "a\nb"):
             (nodes / name).touch()
@@ -477,7 +477,7 @@ class TestBrokenFiles:
             max_size=6,
         )
     )
-    def test_no_damage_makes_reading_fail_or_touches_a_whole_card(
+    def test_no_damage_makes_a_scan_fail_or_affects_a_complete_card(
         self, tmp_path_factory: pytest.TempPathFactory, wounds: list[tuple[int, str, str]]
     ) -> None:
         root = tmp_path_factory.mktemp("tree")

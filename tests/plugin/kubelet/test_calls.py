@@ -1,4 +1,4 @@
-"""Between which calls of kubelet a server may end."""
+"""The pauses between kubelet's calls in which a server may end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.plugin.scripted_kubelet import PATIENCE
 
 
 class Clock:
-    """Stands still."""
+    """A clock that stands still."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -22,11 +22,11 @@ async def _turns() -> None:
     await asyncio.sleep(0.05)
 
 
-async def test_without_any_call_there_is_a_pause_at_once() -> None:
+async def test_without_any_call_the_pause_is_immediate() -> None:
     await asyncio.wait_for(CallTracker(Clock()).pause(lasting=3600.0, within=3600.0), PATIENCE)
 
 
-async def test_a_pause_begins_with_the_answer_of_the_last_call() -> None:
+async def test_a_pause_begins_with_the_reply_to_the_last_call() -> None:
     clock = Clock()
     calls = CallTracker(clock)
     with calls.call():

@@ -39,7 +39,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @asynccontextmanager
 async def served(directory: Path, **parts: Any) -> AsyncIterator[tuple[DeviceServer, DevicePluginStub]]:
-    """A server that shows HEALTHY, and kubelet's connection to it."""
+    """Run a server that shows HEALTHY, with kubelet's connection to it."""
     server = DeviceServer("gpu.intel.com/i915", **{"allocate": plain, "fallback": plain, "prefer": no_wish, **parts})
     server.show(HEALTHY)
     path = directory / "p.sock"
@@ -105,7 +105,7 @@ def test_without_any_card_there_is_nothing_to_show() -> None:
     assert shown == [None, HEALTHY, ()]
 
 
-def test_only_healthy_ids_may_be_given_away() -> None:
+def test_only_healthy_ids_may_be_allocated() -> None:
     server = DeviceServer("gpu.intel.com/i915", allocate=plain, fallback=plain)
     assert server.healthy_ids == frozenset()
     server.show((*HEALTHY, Device(id="card2-0", healthy=False)))
@@ -141,7 +141,7 @@ async def test_kubelet_asks_for_a_preference_where_there_can_be_one(
         assert not said.pre_start_required
 
 
-async def test_a_preference_is_asked_with_kubelets_words_and_answered(socket_directory: Path) -> None:
+async def test_a_question_is_passed_on_and_its_preference_returned(socket_directory: Path) -> None:
     asked: list[PreferredRequest] = []
 
     async def prefer(request: PreferredRequest) -> Sequence[DeviceId]:
@@ -229,7 +229,7 @@ async def test_the_id_of_monitoring_does_not_name_a_card(
     assert warnings_in(caplog) == []
 
 
-async def test_every_container_of_a_call_is_answered(socket_directory: Path) -> None:
+async def test_every_container_of_a_call_gets_a_reply(socket_directory: Path) -> None:
     request = api.AllocateRequest(
         container_requests=[api.ContainerAllocateRequest(devices_ids=[each]) for each in ("card0-0", "card1-0")]
     )
@@ -326,7 +326,7 @@ async def test_an_id_of_another_plugin_is_logged_and_left_out(
     assert warnings_in(caplog) == ["kubelet allocates GPU-1, which this plugin never offered"]
 
 
-async def test_answers_are_timed(socket_directory: Path) -> None:
+async def test_replies_are_timed(socket_directory: Path) -> None:
     answered: list[tuple[str, Outcome, float]] = []
     async with served(
         socket_directory,
@@ -350,7 +350,7 @@ async def test_nothing_is_done_before_a_container_starts(socket_directory: Path)
 
 
 @pytest.mark.parametrize("turns", range(0, 60, 4))
-async def test_who_closes_can_be_cancelled_at_any_moment(socket_directory: Path, turns: int) -> None:
+async def test_closing_can_be_cancelled_at_any_moment(socket_directory: Path, turns: int) -> None:
     server = DeviceServer("gpu.intel.com/i915", allocate=plain, fallback=plain)
     path = socket_directory / "p.sock"
     for more in range(4):
@@ -399,7 +399,9 @@ async def test_it_does_not_end_in_the_middle_of_a_pod(socket_directory: Path) ->
         await closing
 
 
-async def test_it_ends_at_last_though_kubelet_calls_on(socket_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_ends_eventually_even_if_kubelet_keeps_calling(
+    socket_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(device_server, "FINISH", 0.1)
     async with served(socket_directory, prefer=_takes_forever) as (server, kubelet):
         asking = asyncio.create_task(_preferred(kubelet))

@@ -14,7 +14,7 @@ def names_in(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-async def test_a_socket_is_known_from_another_at_its_path(socket_directory: Path) -> None:
+async def test_a_socket_is_distinguished_from_another_at_its_path(socket_directory: Path) -> None:
     path = socket_directory / "p.sock"
     older, newer = aio.server(), aio.server()
     first = await PluginSocket.listen(older, path)
@@ -52,7 +52,7 @@ async def test_a_removed_socket_is_neither_there_nor_replaced(socket_directory: 
     await server.stop(None)
 
 
-async def test_a_file_made_anew_with_the_same_inode_is_another(tmp_path: Path) -> None:
+async def test_a_new_file_with_the_same_inode_is_another_one(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
     path.write_text("")
     before = socket_identity(path)
@@ -111,12 +111,14 @@ async def test_endpoints_of_killed_plugins_are_removed_and_those_of_running_ones
         pytest.param("d" * 100, r"too long for unix sockets \(107 bytes\)", id="path too long"),
     ],
 )
-async def test_a_socket_that_cannot_be_made_is_a_sentence(socket_directory: Path, directory: str, reason: str) -> None:
+async def test_a_socket_that_cannot_be_created_is_an_error_with_the_reason(
+    socket_directory: Path, directory: str, reason: str
+) -> None:
     with pytest.raises(CannotListen, match=rf"cannot listen at .*: .*{reason}"):
         await PluginSocket.listen(aio.server(), socket_directory / directory / "p.sock")
 
 
-async def test_a_server_that_could_not_listen_is_gone_without_harm(socket_directory: Path) -> None:
+async def test_a_server_that_could_not_listen_ends_safely(socket_directory: Path) -> None:
     # A server that was never started crashes the process if its end is written to the debug log.
     kept: list[logging.LogRecord] = []
 

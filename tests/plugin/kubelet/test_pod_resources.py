@@ -124,7 +124,7 @@ async def test_pods_and_containers_are_decoded(socket_directory: Path) -> None:
         }
 
 
-async def test_what_has_not_changed_is_not_decoded_again(socket_directory: Path) -> None:
+async def test_unchanged_entries_are_not_decoded_again(socket_directory: Path) -> None:
     """A node has hundreds of pods, and kubelet lists them every few seconds, in any order."""
 
     def pod(name: str, id_: str) -> api.PodResources:
@@ -175,7 +175,7 @@ async def test_a_call_that_fails_returns_none_and_is_logged_once(
     assert warning.startswith("kubelet's PodResources API does not reply: UNAVAILABLE")
 
 
-async def test_an_error_is_none(socket_directory: Path) -> None:
+async def test_an_error_returns_none(socket_directory: Path) -> None:
     lister = Lister()
     lister.refuses = True
     path = socket_directory / "k.sock"
@@ -185,7 +185,7 @@ async def test_an_error_is_none(socket_directory: Path) -> None:
         assert await kubelet.pods() == {}
 
 
-async def test_a_slow_answer_is_none(socket_directory: Path) -> None:
+async def test_a_slow_reply_returns_none(socket_directory: Path) -> None:
     path = socket_directory / "k.sock"
     kubelet = PodResources(path, DEFAULT.resources, timeout=0.05)
 
@@ -216,7 +216,7 @@ async def test_kubelet_is_found_again_after_its_restart(socket_directory: Path) 
             assert answer == {}
 
 
-async def test_more_than_grpcs_own_limit_is_read(socket_directory: Path) -> None:
+async def test_replies_larger_than_grpcs_own_limit_are_read(socket_directory: Path) -> None:
     lister = Lister()
     lister.pods = [api.PodResources(namespace="n" * 5_000_000, name="large")]
     path = socket_directory / "k.sock"
@@ -226,7 +226,7 @@ async def test_more_than_grpcs_own_limit_is_read(socket_directory: Path) -> None
     assert len(answer) == 1
 
 
-async def test_one_pod_can_be_asked_for(socket_directory: Path) -> None:
+async def test_one_pod_can_be_requested(socket_directory: Path) -> None:
     lister = Lister()
     container = api.ContainerResources(name="c", devices=[devices("gpu.intel.com/i915", "card1-0")])
     lister.pods = [api.PodResources(namespace="default", name="one", containers=[container])]
@@ -237,7 +237,7 @@ async def test_one_pod_can_be_asked_for(socket_directory: Path) -> None:
         assert await kubelet.pod("default", "one") is not None
 
 
-async def test_a_kubelet_that_does_not_tell_of_single_pods_is_asked_once(socket_directory: Path) -> None:
+async def test_a_kubelet_without_get_is_asked_once(socket_directory: Path) -> None:
     lister = Lister()
     lister.gets = "PodResources API Get method disabled"
     path = socket_directory / "k.sock"
@@ -247,7 +247,7 @@ async def test_a_kubelet_that_does_not_tell_of_single_pods_is_asked_once(socket_
     assert lister.asked == 1
 
 
-async def test_kubelet_is_asked_again_after_it_was_asked_too_often(socket_directory: Path) -> None:
+async def test_a_call_that_exceeds_the_rate_limit_is_repeated(socket_directory: Path) -> None:
     """It allows 10 questions at once and 100 a second, which starting pods can exceed."""
     lister = Lister()
     lister.pods = [api.PodResources(namespace="default", name="one")]
@@ -259,7 +259,7 @@ async def test_kubelet_is_asked_again_after_it_was_asked_too_often(socket_direct
         assert await kubelet.pod("default", "one") is not None
 
 
-async def test_it_is_not_asked_longer_than_the_timeout(socket_directory: Path) -> None:
+async def test_calls_are_repeated_no_longer_than_the_timeout(socket_directory: Path) -> None:
     lister = Lister()
     lister.too_often = 10**9
     path = socket_directory / "k.sock"
@@ -269,7 +269,7 @@ async def test_it_is_not_asked_longer_than_the_timeout(socket_directory: Path) -
     await kubelet.close()
 
 
-async def test_an_answer_that_is_too_large_is_not_asked_for_again(
+async def test_a_reply_that_is_too_large_is_not_requested_again(
     socket_directory: Path,
 ) -> None:
     class Large(Lister):

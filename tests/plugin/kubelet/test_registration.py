@@ -139,7 +139,7 @@ async def test_kubelet_may_start_after_the_plugin(socket_directory: Path) -> Non
             assert registration.trouble is None
 
 
-async def test_after_kubelets_restart_the_plugin_listens_anew_and_registers(socket_directory: Path) -> None:
+async def test_after_kubelets_restart_the_plugin_listens_and_registers_again(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
         await eventually(lambda: is_watched(registration))
         await kubelet.stop()
@@ -151,7 +151,7 @@ async def test_after_kubelets_restart_the_plugin_listens_anew_and_registers(sock
         assert [device.ID for device in kubelet.shown[I915][0]] == ["card0-0", "card1-0"]
 
 
-async def test_a_kubelet_that_starts_is_looked_for_more_often_than_one_that_watches(socket_directory: Path) -> None:
+async def test_kubelets_socket_is_checked_more_often_while_kubelet_does_not_watch(socket_directory: Path) -> None:
     """It gives the plugin less than a second before it refuses pods."""
     assert Times().seek + Times().settle < 0.2
     registration = plugin(socket_directory, *CARDS, times=replace(QUICK, look=3600.0, retry=3600.0))
@@ -163,7 +163,7 @@ async def test_a_kubelet_that_starts_is_looked_for_more_often_than_one_that_watc
         await eventually(lambda: is_watched(registration, times=2))
 
 
-async def test_a_kubelet_that_restarts_between_two_looks_is_noticed(socket_directory: Path) -> None:
+async def test_a_kubelet_that_restarts_between_two_checks_is_noticed(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
         await eventually(lambda: is_watched(registration))
         await kubelet.stop()
@@ -220,7 +220,7 @@ async def test_a_refusal_is_logged_once_and_retried(socket_directory: Path, capl
             await eventually(lambda: is_watched(registration))
 
 
-async def test_a_removed_socket_is_made_anew(socket_directory: Path) -> None:
+async def test_a_removed_socket_is_created_again(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
         await eventually(lambda: is_watched(registration))
         streams = streams_at_registrations(kubelet, registration)
@@ -252,7 +252,7 @@ async def test_a_kubelet_that_never_asks_for_the_devices_is_registered_with_agai
             assert f"kubelet does not ask for the devices of {I915}" in caplog.text
 
 
-async def test_when_kubelets_books_lack_devices_the_plugin_registers_again(
+async def test_when_kubelet_counts_too_few_devices_the_plugin_registers_again(
     socket_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     books = Books("card0-0")
@@ -268,7 +268,9 @@ async def test_when_kubelets_books_lack_devices_the_plugin_registers_again(
 @pytest.mark.parametrize(
     "ids", [("card0-0", "card1-0"), ("card0-0", "card1-0", "card9-0")], ids=["all of them", "more of another plugin"]
 )
-async def test_books_that_have_the_devices_are_left_alone(socket_directory: Path, ids: tuple[str, ...]) -> None:
+async def test_when_kubelet_counts_all_devices_the_registration_stays(
+    socket_directory: Path, ids: tuple[str, ...]
+) -> None:
     books = Books(*ids)
     registration = plugin(
         socket_directory, *CARDS, Device(id="card2-0", healthy=False), times=replace(QUICK, count=0.02), books=books
@@ -278,7 +280,7 @@ async def test_books_that_have_the_devices_are_left_alone(socket_directory: Path
         assert len(kubelet.registrations) == 1
 
 
-async def test_a_single_difference_of_the_books_says_nothing(socket_directory: Path) -> None:
+async def test_a_single_wrong_count_does_not_matter(socket_directory: Path) -> None:
     books = Books()
     registration = plugin(socket_directory, *CARDS, times=replace(QUICK, count=0.1), books=books)
     async with kubelet_in(socket_directory) as kubelet, running(registration):
@@ -288,7 +290,7 @@ async def test_a_single_difference_of_the_books_says_nothing(socket_directory: P
         assert len(kubelet.registrations) == 1
 
 
-async def test_a_newer_plugin_takes_over_and_the_older_comes_back_after_its_end(
+async def test_a_newer_plugin_takes_over_and_the_older_returns_after_it_stops(
     socket_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as older:
@@ -317,7 +319,7 @@ async def test_a_restarted_plugin_takes_the_place_of_what_its_predecessor_left(s
             await eventually(lambda: is_watched(second))
 
 
-async def test_a_plugin_that_ends_takes_its_socket_away(socket_directory: Path) -> None:
+async def test_a_plugin_that_stops_removes_its_socket(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory):
         async with running(plugin(socket_directory, *CARDS)) as registration:
             await eventually(lambda: is_watched(registration))
@@ -325,7 +327,7 @@ async def test_a_plugin_that_ends_takes_its_socket_away(socket_directory: Path) 
         assert names_in(socket_directory) == {"kubelet.sock"}
 
 
-async def test_a_directory_in_which_no_socket_can_be_is_a_sentence(tmp_path: Path) -> None:
+async def test_a_directory_that_cannot_hold_a_socket_is_reported(tmp_path: Path) -> None:
     directory = tmp_path / ("d" * 100)
     directory.mkdir()
     (directory / "kubelet.sock").write_text("")

@@ -73,7 +73,7 @@ async def test_the_cards_decided_are_preferred() -> None:
     assert await Node(Kubelet("b"), A, B).prefer() == ["card3-0"]
 
 
-async def test_cards_that_are_gone_cannot_be_given() -> None:
+async def test_cards_that_are_gone_cannot_be_allocated() -> None:
     node = Node(Kubelet(), A)
     with pytest.raises(NoSuchCards):
         node.allocate("card9-0")
@@ -83,7 +83,7 @@ async def test_cards_that_are_gone_cannot_be_given() -> None:
     ("given", "outcome"),
     [pytest.param("card2-0", "as-decided", id="as-decided"), pytest.param("card1-0", "otherwise", id="otherwise")],
 )
-async def test_what_was_given_is_counted(given: str, outcome: str) -> None:
+async def test_allocations_are_counted(given: str, outcome: str) -> None:
     node = Node(Kubelet("a"), A)
     await node.prefer()
     node.allocate(given)
@@ -92,7 +92,7 @@ async def test_what_was_given_is_counted(given: str, outcome: str) -> None:
 
 
 class TestLog:
-    """Whatever may end as a receipt has its reason in the log, at the level that everybody sees."""
+    """Everything that may lead to a receipt has its reason in the log, at the default level."""
 
     @pytest.fixture
     def because(self, caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
@@ -105,25 +105,27 @@ class TestLog:
         node.allocate("card2-0")
         assert because() == []
 
-    async def test_why_it_is_a_guess(self, because: Callable[[], list[str]]) -> None:
+    async def test_the_reason_of_a_guess_is_logged(self, because: Callable[[], list[str]]) -> None:
         node = Node(Kubelet(), A, B)
         await node.prefer()
         assert because() == ["kubelet does not list its pods"]
 
-    async def test_why_a_container_got_other_cards(self, because: Callable[[], list[str]]) -> None:
+    async def test_the_reason_of_other_cards_is_logged(self, because: Callable[[], list[str]]) -> None:
         node = Node(Kubelet("a"), A)
         await node.prefer(slots(2))
         node.allocate("card1-0")
         (reported,) = because()
         assert reported.startswith("kubelet did not offer card2: ")
 
-    async def test_that_other_cards_followed_from_a_guess(self, because: Callable[[], list[str]]) -> None:
+    async def test_other_cards_after_a_guess_are_logged_with_the_reason_of_the_guess(
+        self, because: Callable[[], list[str]]
+    ) -> None:
         node = Node(Kubelet(), A, B)
         await node.prefer()
         node.allocate("card1-0")
         assert because() == ["kubelet does not list its pods"] * 2
 
-    async def test_that_kubelet_did_not_ask(self, because: Callable[[], list[str]]) -> None:
+    async def test_a_missing_question_is_logged(self, because: Callable[[], list[str]]) -> None:
         node = Node(Kubelet(), A, B)
         await node.prefer()
         node.allocate("card2-0")

@@ -1,4 +1,4 @@
-"""The pods of one node that ask for cards."""
+"""The GPU pods of one node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HAS_CARD: ContainerIds = {"c": {I915: ids("card0-0")}}
 
 
 # contract P3.4
-def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
+def test_demands_are_in_the_order_in_which_kubelet_starts_containers() -> None:
     pod = seen(
         container("app", i915=2),
         container("idle"),
@@ -50,7 +50,7 @@ def test_wants_come_in_the_order_in_which_kubelet_starts_containers() -> None:
         pytest.param([container("c", i915="many")], id="a-count-that-is-not-a-number"),
     ],
 )
-def test_a_pod_that_wants_no_card_is_only_known_by_name(containers: list[dict[str, Any]]) -> None:
+def test_a_pod_without_cards_is_only_known_by_name(containers: list[dict[str, Any]]) -> None:
     pods = GpuPods(DEFAULT)
     pods.changed(node_pod(*containers, name="web"))
 
@@ -134,7 +134,7 @@ def test_gas_ts_is_a_number(text: str, timestamp: int | None) -> None:
         pytest.param({"phase": "Running"}, True, id="running"),
     ],
 )
-def test_a_pod_is_admitted_when_kubelet_says_anything_about_it(fields: dict[str, Any], is_admitted: bool) -> None:
+def test_a_pod_is_admitted_once_kubelet_has_written_its_status(fields: dict[str, Any], is_admitted: bool) -> None:
     assert seen(container("c", i915=1), **fields).is_admitted is is_admitted
 
 
@@ -174,7 +174,7 @@ class TestWatch:
             pytest.param(node_pod(ONE, phase="Failed"), WITHOUT_DEVICES, True, id="the-next-after-one-that-ended"),
         ],
     )
-    def test_a_pod_deleted_a_moment_ago_is_not_new(
+    def test_a_pod_deleted_a_moment_ago_is_not_unwatched(
         self, gone: NodePod, containers: ContainerIds, *, is_new: bool
     ) -> None:
         pods = GpuPods(DEFAULT)
@@ -187,7 +187,7 @@ class TestWatch:
         pods.replaced([])
         assert pods.is_unwatched("default/pod", containers) is is_new
 
-    def test_which_is_remembered_for_a_minute(self) -> None:
+    def test_a_deleted_pod_is_remembered_for_a_minute(self) -> None:
         now = 1000.0
         pods = GpuPods(DEFAULT, clock=lambda: now)
         gone = node_pod(ONE, started=True)
@@ -199,14 +199,14 @@ class TestWatch:
         now += 2
         assert pods.is_unwatched("default/pod", HAS_CARD)
 
-    def test_the_end_of_an_older_pod_of_that_name_means_nothing(self) -> None:
+    def test_the_end_of_an_older_pod_of_that_name_does_not_matter(self) -> None:
         pods = GpuPods(DEFAULT)
         pods.changed(node_pod(ONE, uid="first", started=True))
         pods.changed(node_pod(ONE, uid="second"))
         pods.deleted(node_pod(ONE, uid="first", started=True))
         assert not pods.is_unwatched("default/pod", WITHOUT_DEVICES)
 
-    def test_what_a_complete_list_does_not_have_is_gone(self) -> None:
+    def test_pods_missing_in_a_complete_list_are_removed(self) -> None:
         pods = GpuPods(DEFAULT)
         pods.changed(node_pod(container(i915=1), uid="u", name="old"))
         pods.changed(node_pod(container("c"), uid="w", name="web"))
@@ -235,7 +235,7 @@ class TestWatch:
 
         assert told == [1, 2, 1]
 
-    def test_changes_are_counted_of_pods_that_want_cards_alone(self) -> None:
+    def test_only_changes_of_gpu_pods_are_counted(self) -> None:
         pods = GpuPods(DEFAULT)
         wanting, other = node_pod(container(i915=1), uid="u"), node_pod(container("c"), uid="w", name="web")
         counted = []

@@ -110,30 +110,30 @@ def test_each_reply_is_compared_once() -> None:
     assert [len(reported(masks, pod("card0"), listing())) for _ in range(2)] == [1, 0]
 
 
-def test_of_what_was_answered_before_this_process_nothing_is_said() -> None:
+def test_replies_of_an_earlier_process_are_not_compared() -> None:
     assert reported(IssuedEnvironments(DEFAULT), pod("card0", "card0:gt1"), listing()) == []
 
 
-def test_the_last_answer_for_an_id_counts() -> None:
+def test_the_last_reply_for_an_id_counts() -> None:
     """The pod it was first given to was refused."""
     assert reported(masks_after(given("0"), given("1")), pod("card0", "card0:gt1"), listing()) == []
 
 
-def test_an_answer_for_other_ids_is_another_containers() -> None:
+def test_a_reply_for_other_ids_is_for_another_container() -> None:
     """An init container had both, and the one after it one of them."""
     both = given(None, "card0-0", "card0-1")
     assert reported(masks_after(both), pod("card0", "card0:gt1"), listing()) == []
     assert reported(masks_after(both, given("1")), pod("card0", "card0:gt1"), listing()) == []
 
 
-def test_an_answer_given_after_kubelet_was_asked_is_not_in_that_list() -> None:
+def test_a_reply_after_kubelet_was_asked_is_not_in_that_list() -> None:
     masks = masks_after(given("1", at=10.0))
     assert reported(masks, pod("card0"), listing(), asked=10.0) == []
     assert len(reported(masks, pod("card0"), listing(), asked=10.1)) == 1
 
 
-def test_cards_are_compared_as_they_were_when_they_were_given() -> None:
-    """One that has gone since has no tiles any more."""
+def test_cards_are_compared_as_they_were_at_the_reply() -> None:
+    """A card that is gone meanwhile has no tiles any more."""
     gpus = [gpu(0, tiles=2), gpu(1, tiles=4)]
     answer = IssuedEnvironment(ids("card0-0", "card1-0"), gpus, {"ZE_AFFINITY_MASK": "0,4"}, at=1.0)
     wanting = container("c", i915=2, tiles=1)

@@ -33,7 +33,7 @@ def test_kubelet_takes_any_of_what_init_containers_had_without_asking() -> None:
         pytest.param(node_pod(ONE, init=(container("i"),), annotations=decided("card0")), id="one-without-cards"),
     ],
 )
-def test_kubelet_may_not_ask_at_all(pod: NodePod) -> None:
+def test_kubelet_may_not_ask_for_a_preference(pod: NodePod) -> None:
     assert _why(Node(pod), "card1-0") == "kubelet did not ask for a preference"
 
 
@@ -45,13 +45,13 @@ def test_the_card_of_an_init_container_is_kept() -> None:
     assert _why(node, "card0-0", "card2-0") == "kubelet keeps card2, which an init container of the pod had"
 
 
-def test_a_card_that_was_not_offered() -> None:
+def test_a_card_was_not_offered() -> None:
     node = Node(node_pod(TWO, annotations=decided("card0,card7")))
     node.prefer(2, slots(2))
     assert _why(node, "card0-0", "card1-0").startswith("kubelet did not offer card7: ")
 
 
-def test_a_preference_that_was_not_followed() -> None:
+def test_a_preference_was_not_followed() -> None:
     node = Node(node_pod(ONE, annotations=decided("card0")))
     node.prefer(1, slots(2))
     assert _why(node, "card1-0") == "kubelet did not follow the preference"

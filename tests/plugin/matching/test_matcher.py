@@ -19,7 +19,7 @@ ONE = container("c", i915=1)
 
 
 class TestPrefer:
-    def test_the_cards_decided_are_wished_for(self) -> None:
+    def test_the_decided_cards_are_preferred(self) -> None:
         node = Node(node_pod(container("c", i915=2), name="a", annotations=decided("card3,card1")))
 
         preference = node.prefer(2, slots(4))
@@ -34,7 +34,7 @@ class TestPrefer:
 
         assert node.prefer(1, slots(2, 3) - ids("card1-0")).ids == tuple(ids("card1-1"))
 
-    def test_what_kubelet_insists_on_comes_first_and_counts_for_its_card(self) -> None:
+    def test_ids_that_kubelet_insists_on_come_first_and_count_for_their_card(self) -> None:
         node = Node(node_pod(container("c", i915=2), init=(container("i", i915=1),),
                              annotations=decided("card0,card1", init="card0")))  # fmt: skip
         node.prefer(1, slots(2, 2))
@@ -50,7 +50,7 @@ class TestPrefer:
         assert preference.ids == tuple(ids("card1-0"))
         assert preference.match.confidence is Confidence.GUESSED
 
-    def test_without_a_decision_there_is_no_wish_but_the_pod_is_known(self) -> None:
+    def test_without_a_decision_no_card_is_preferred_but_the_pod_is_known(self) -> None:
         preference = Node(node_pod(ONE, name="a")).prefer(1, slots(2))
 
         assert preference.ids == ()
@@ -73,7 +73,7 @@ class TestPrefer:
 
         assert Node(later).prefer(1, slots(2)).spared == ids("card0-0")
 
-    def test_nothing_is_wished_for_a_pod_of_the_other_resource(self) -> None:
+    def test_a_pod_of_the_other_resource_does_not_match(self) -> None:
         preference = Node(node_pod(ONE, annotations=decided("card0"))).prefer(1, slots(2), resource=XE)
 
         assert preference.match.target is None
@@ -154,7 +154,7 @@ WAITING = [
 
 # contract P3.1 to P3.3
 @pytest.mark.parametrize(("pods", "expected"), WAITING)
-def test_whose_first_container_it_is_without_a_listing(
+def test_the_pod_whose_first_container_matches_without_a_listing(
     pods: list[NodePod], expected: tuple[str, str, str] | None
 ) -> None:
     assert named(Node(*pods).prefer(1, slots(3)).match) == expected
@@ -168,7 +168,7 @@ class TestListing:
         node_pod(ONE, name="b", annotations=decided("card1", ts=2)),
     )
 
-    def test_the_pod_that_kubelet_has_taken_up_is_it(self) -> None:
+    def test_the_pod_that_kubelet_lists_matches(self) -> None:
         node = Node(*self.PODS, node_pod(container("x"), name="other", namespace="kube-system"))
 
         preference = node.prefer(1, slots(2), listing={"default/b": {"c": {}}, "kube-system/other": {"x": {}}})
@@ -218,10 +218,10 @@ class TestListing:
         assert Node(self.PODS[0]).prefer(1, slots(1)).match.confirming_pod is not None
         assert Node(*self.PODS).prefer(1, slots(2)).match.confirming_pod is None
 
-    def test_an_empty_one_says_nothing(self) -> None:
+    def test_an_empty_listing_does_not_count(self) -> None:
         assert named(Node(*self.PODS).prefer(1, slots(2), listing={}).match) == ("a", "c", "guessed")
 
-    def test_a_pod_that_has_its_devices_is_not_it(self) -> None:
+    def test_a_pod_that_has_its_devices_does_not_match(self) -> None:
         """As after a restart of the plugin: pods that still pull their images have no status yet."""
         node = Node(*self.PODS)
         node.matcher.learn({"default/a": {"c": {I915: ids("card0-0")}}}, asked=node.now)
@@ -237,7 +237,7 @@ class TestListing:
 
         assert named(node.prefer(1, ids("card1-0")).match) == ("a", "c", "guessed")  # its card is not free any more
 
-    def test_one_that_was_asked_for_too_early_does_not_deny_an_answer(self) -> None:
+    def test_a_listing_requested_too_early_does_not_contradict_an_allocate(self) -> None:
         node = Node(*self.PODS)
         node.prefer(1, slots(2))
         node.allocate("card0-0")

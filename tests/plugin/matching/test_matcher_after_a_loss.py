@@ -27,7 +27,7 @@ def test_a_later_container_is_found_by_what_it_wants() -> None:
     assert named(node.prefer(2, slots(4) - ids("card0-0")).match) == ("a", "d", "guessed")
 
 
-def test_of_equal_containers_the_first_is_it() -> None:
+def test_of_equal_containers_the_first_matches() -> None:
     two = container("d", i915=2)
     node = Node(node_pod(ONE, two, container("e", i915=2), annotations=decided("card0|card1,card2|card1,card2")))
 
@@ -55,7 +55,7 @@ def test_kubelet_forgot_its_choice_when_it_was_killed() -> None:
     assert named(node.prefer(1, slots(2)).match) == ("a", "c", "alone")
 
 
-def test_other_ids_in_the_listing_are_believed() -> None:
+def test_other_ids_in_the_listing_replace_the_recorded_ones() -> None:
     both = node_pod(ONE, container("d", i915=1), name="a", annotations=decided("card0|card1"))
     node = Node(both)
     node.allocate("card0-0")
@@ -91,7 +91,7 @@ def test_of_pods_with_a_status_the_one_that_has_no_devices_is_asked_for_again() 
     assert named(node.prefer(1, ids("card0-1", "card1-0"), listing=listing).match) == ("lost", "c", "known")
 
 
-def test_a_listing_makes_sure_of_a_pod_that_was_begun_as_a_guess() -> None:
+def test_a_listing_confirms_a_pod_that_began_as_a_guess() -> None:
     both = (container("x", i915=1), container("y", i915=1))
     node = Node(*(node_pod(*both, name=name, annotations=decided("card0|card1")) for name in "ab"))
     node.prefer(1, slots(2))
@@ -120,7 +120,7 @@ def test_the_cards_of_a_guessed_init_container_are_certain_once_a_listing_confir
     assert node.matcher.init_container_cards("u") == {0: {Card(0), Card(1)}}
 
 
-def test_a_listing_makes_sure_of_a_pod_that_has_no_devices_to_show_yet() -> None:
+def test_a_listing_confirms_a_pod_that_has_no_devices_yet() -> None:
     init, annotations = (container("i", i915=1),), decided("card0,card1", init="card0")
     two = container("c", i915=2)
     node = Node(*(node_pod(two, name=name, init=init, annotations=annotations) for name in "ab"))
@@ -144,7 +144,7 @@ def test_cards_of_a_refused_pod_are_not_spared() -> None:
     assert node.prefer(2, slots(2)).spared == frozenset()
 
 
-def test_a_pod_that_kubelet_turned_from_may_go_on_after_its_restart() -> None:
+def test_an_abandoned_pod_may_go_on_after_kubelets_restart() -> None:
     node = Node(TWO)
     node.allocate("card0-0")
     node.pods.changed(OTHER)

@@ -1,4 +1,4 @@
-"""Whole lives of a node: whatever kubelet, the watch and the users do in between, containers get what was decided."""
+"""Random histories of a node: whatever kubelet, the watch and users do, containers get their decided cards."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class NodeLife(RuleBasedStateMachine):
             self.plugin.pods.changed(self.watch.pop(0))
 
     def _promised(self, resource: str) -> tuple[Counter[Card], int]:
-        """By card, ids that are held or promised; and how many ids undecided pods will take."""
+        """Count the ids of each card that are held or promised, and the ids that undecided pods will take."""
         used: Counter[Card] = Counter()
         undecided = 0
         for uid in {*self.kubelet.held, *self.untouched}:
@@ -136,7 +136,7 @@ class NodeLife(RuleBasedStateMachine):
         self._tell(pod)
 
     def _choose(self, roles: list[tuple[int, Role]], free: Counter[Card]) -> list[list[Card]] | None:
-        """Cards for each container that kubelet would follow, or None when there are not enough."""
+        """Choose cards for each container that kubelet can follow; None if there are not enough."""
         left = Counter(free)
         pool: set[Card] = set()
         given: list[list[Card]] = []
@@ -199,7 +199,7 @@ class NodeLife(RuleBasedStateMachine):
         self._excuse_robbed()
 
     def _excuse_robbed(self) -> None:
-        """Pods whose cards went to one that could not know, for the watch had not shown them or there was no choice."""
+        """Excuse pods whose cards went to another pod: the watch had not shown them, or there was no choice."""
         waiting = [uid for uid in (*self.untouched, self.admitting) if uid in self.api]
         for resource in RESOURCES:
             free = Counter(id_.card for id_ in self.kubelet.free(resource))
@@ -217,7 +217,7 @@ class NodeLife(RuleBasedStateMachine):
     @precondition(lambda self: self.calls is not None)
     @rule()
     def kubelet_refuses(self) -> None:
-        """For a reason of its own, in the middle."""
+        """Let kubelet refuse the pod in the middle, for its own reasons."""
         self.calls, uid, self.admitting = None, self.admitting, ""
         self.kubelet.drop(uid)
         if pod := self.api.pop(uid, None):
@@ -226,7 +226,7 @@ class NodeLife(RuleBasedStateMachine):
     @precondition(lambda self: self.calls is not None)
     @rule()
     def user_deletes_the_pod_in_the_middle(self) -> None:
-        """Kubelet goes on with it all the same. A plugin that has not answered for it yet cannot know it any more."""
+        """Delete the pod that kubelet goes on with. A plugin that has had no call for it cannot know it any more."""
         if not self.plugin.matcher.is_busy_with(self.admitting):
             self.excused.add(self.admitting)
         self._delete(self.admitting)
@@ -254,7 +254,7 @@ class NodeLife(RuleBasedStateMachine):
 
     @rule()
     def kubelet_restarts(self) -> None:
-        """It knows what it had given, and takes the pod in the middle up again some time."""
+        """Restart kubelet, which knows what it had allocated, and later takes up the pod in the middle again."""
         if self.calls is not None:
             if self.admitting in self.api:
                 self.untouched.append(self.admitting)
@@ -266,7 +266,7 @@ class NodeLife(RuleBasedStateMachine):
 
     @rule(kubelet_waits=st.booleans())
     def plugin_restarts(self, kubelet_waits: bool) -> None:
-        """In the middle of a pod kubelet refuses it, unless the plugin is back before the next call."""
+        """Restart the plugin. Kubelet refuses the pod in the middle, unless the plugin is back before the next call."""
         is_known = kubelet_waits and self.has_listing and self.admitting in self.api
         if self.calls is not None and not is_known:
             self.kubelet_refuses()
@@ -303,7 +303,7 @@ def _with_status(pod: NodePod, phase: str) -> NodePod:
 
 
 def _ids_of(pod: GpuPod, resource: str) -> Counter[Card]:
-    """How many ids of each card kubelet takes for a pod that gets its cards."""
+    """Count the ids of each card that kubelet takes for a pod that gets its cards."""
     taken: Counter[Card] = Counter()
     pool: set[Card] = set()
     for want in pod.demands:
@@ -316,7 +316,7 @@ def _ids_of(pod: GpuPod, resource: str) -> Counter[Card]:
 
 
 def _live(life: type[NodeLife], examples: int) -> None:
-    """Shapes of pods come from a seed, which shrinking cannot make simpler, so it is left out."""
+    """Run random histories. Shapes of pods come from a seed, which shrinking cannot simplify, so it is left out."""
     phases = (Phase.explicit, Phase.reuse, Phase.generate)
     wanted = settings(max_examples=examples, stateful_step_count=30, deadline=None, phases=phases)
     run_state_machine_as_test(life, settings=wanted)

@@ -51,7 +51,7 @@ class TestInTheMiddleOfAPod:
 
         assert node.prefer(1, ids("card1-0")).match.confidence is Confidence.GUESSED
 
-    def test_it_goes_on_though_it_was_deleted_meanwhile(self) -> None:
+    def test_it_goes_on_even_if_it_was_deleted_meanwhile(self) -> None:
         node = Node(TWO)
         node.prefer(1, slots(3), listing={"default/two": {"x": {}, "y": {}}})
         node.pods.deleted(TWO)
@@ -72,7 +72,7 @@ class TestInTheMiddleOfAPod:
         assert named(node.allocate("card2-0")) == ("other", "c", "guessed")
         assert named(node.prefer(1, free - ids("card2-0")).match) == ("two", "y", "alone")
 
-    def test_it_is_said_to_be_busy(self) -> None:
+    def test_it_is_busy(self) -> None:
         node = Node(TWO)
         uid = TWO.uid
         busy = [node.matcher.is_busy_with(uid)]
@@ -109,7 +109,7 @@ class TestInitContainers:
         assert preference.match.target.demand.container == "a"
         assert preference.ids == tuple(ids("card1-0"))
 
-    def test_only_we_know_what_they_had(self) -> None:
+    def test_their_cards_are_remembered(self) -> None:
         pod = node_pod(container("a", i915=1), uid="u", init=(container("none"), container("i", i915=2)),
                        annotations=decided("card1", init="|card1,card2"))  # fmt: skip
         node = Node(pod)
@@ -119,7 +119,7 @@ class TestInitContainers:
 
         assert node.matcher.init_container_cards("u") == {1: {Card(1), Card(2)}}
 
-    def test_a_guess_says_nothing_about_them(self) -> None:
+    def test_after_a_guess_their_cards_are_unknown(self) -> None:
         pods = [node_pod(container("a"), uid=uid, name=uid, init=(container("i", i915=1),)) for uid in ("u", "v")]
         node = Node(*pods)
         node.prefer(1, slots(3))
@@ -161,7 +161,7 @@ class TestPool:
     def test_without_the_pool_it_is_another_pod(self) -> None:
         assert named(self.begun().prefer(2, slots(4) - ids("card0-0")).match) == ("other", "c", "alone")
 
-    def test_with_it_it_is_this_one_even_after_a_restart_of_kubelet(self) -> None:
+    def test_with_the_pool_it_is_this_pod_even_after_a_restart_of_kubelet(self) -> None:
         node = self.begun()
         node.matcher.kubelet_restarted()
 
@@ -198,7 +198,7 @@ class TestPool:
 
         assert named(node.prefer(2, slots(3) - ids("card0-0"), ids("card1-0")).match) == ("pod", "a", "alone")
 
-    def test_cards_that_kubelet_insists_on_speak_for_the_pod_that_was_promised_them(self) -> None:
+    def test_cards_that_kubelet_insists_on_favour_the_pod_that_was_promised_them(self) -> None:
         two = container("c", i915=2)
         node = Node(
             node_pod(two, name="a", annotations=decided("card1,card2", ts=1)),
@@ -225,7 +225,7 @@ class TestTopologyHints:
         assert named(preference.match) == ("a", "c", "guessed")
 
 
-def test_an_allocate_that_does_not_follow_its_question_is_looked_at_anew() -> None:
+def test_an_allocate_that_does_not_follow_its_question_is_matched_anew() -> None:
     node = Node(
         node_pod(ONE, name="one", annotations=decided("card0")),
         node_pod(container("c", i915=2), name="two", annotations=decided("card1,card2")),
@@ -235,8 +235,8 @@ def test_an_allocate_that_does_not_follow_its_question_is_looked_at_anew() -> No
     assert named(node.allocate("card1-0", "card2-0")) == ("two", "c", "guessed")
 
 
-def test_kubelets_own_choice_is_matched_all_the_same() -> None:
-    """It may take other ids than it was answered: whose they are is known from the question."""
+def test_other_ids_than_preferred_still_match_by_the_question() -> None:
+    """Kubelet may take other ids than preferred; the question still shows which container they are for."""
     node = Node(node_pod(ONE, name="a", annotations=decided("card0")))
     node.prefer(1, slots(3))
 
@@ -260,8 +260,8 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     assert named(node.prefer(1, slots(1)).match) == ("pod", "c", "alone")
 
 
-def test_one_that_went_before_its_allocate_is_forgotten_after_it() -> None:
-    """Though the watch shows nothing more."""
+def test_a_pod_deleted_before_its_allocate_is_forgotten_after_it() -> None:
+    """The watch shows nothing more meanwhile."""
     pods = [node_pod(ONE, name=name, annotations=decided("card0")) for name in ("a", "b")]
     node = Node(*pods)
     node.prefer(1, slots(1))
@@ -272,8 +272,8 @@ def test_one_that_went_before_its_allocate_is_forgotten_after_it() -> None:
     assert node.prefer(1, slots(1)).match.target is None
 
 
-def test_pods_are_gone_over_only_when_the_watch_has_shown_something() -> None:
-    """There may be hundreds, and kubelet waits."""
+def test_pods_are_iterated_only_after_the_watch_has_shown_something() -> None:
+    """There may be hundreds of pods, and kubelet waits."""
 
     class Counted(GpuPods):
         times = 0

@@ -76,36 +76,36 @@ class Node:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what is waited for in vain."""
+    """Shorten waits that are in vain."""
     monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 0.1)
 
 
 @pytest.fixture
 def long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what must not wait to the end."""
+    """Lengthen the limit of waits that must end before it."""
     monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 3600.0)
 
 
-def test_the_longest_look_up_ends_before_kubelet_chooses_by_itself() -> None:
-    """And is long enough for a kubelet on a busy machine."""
+def test_resolving_ends_before_kubelet_chooses_by_itself() -> None:
+    """It is also long enough for a kubelet on a busy machine."""
     assert 0.5 < pod_resolver.RESOLVE_WITHIN < REPLY_WITHIN < 1.0
 
 
-async def test_of_a_pod_alone_only_its_own_entry_is_asked_for() -> None:
+async def test_for_a_pod_alone_only_its_own_entry_is_requested() -> None:
     kubelet = Kubelet("a")
     assert await Node(kubelet, A).resolved() == ("a", "")
     assert kubelet.asked == ["a"]
 
 
 # contract P3.2
-async def test_of_several_pods_the_one_that_kubelet_has_is_it() -> None:
+async def test_of_several_pods_the_one_that_kubelet_lists_matches() -> None:
     kubelet = Kubelet("b")
     assert await Node(kubelet, A, B).resolved() == ("b", "")
     assert kubelet.asked == ["all"]
 
 
 @pytest.mark.usefixtures("long")
-async def test_a_slow_answer_is_waited_for() -> None:
+async def test_a_slow_reply_is_waited_for() -> None:
     kubelet = Kubelet("b")
     kubelet.may_list.clear()
     asyncio.get_running_loop().call_later(0.05, kubelet.may_list.set)
@@ -113,17 +113,17 @@ async def test_a_slow_answer_is_waited_for() -> None:
 
 
 @pytest.mark.usefixtures("short")
-async def test_an_answer_that_is_late_makes_it_a_guess() -> None:
+async def test_a_late_reply_leaves_a_guess() -> None:
     kubelet = Kubelet("b")
     kubelet.may_list.clear()
     assert await Node(kubelet, A, B).resolved() == ("a", "kubelet did not list its pods in time")
 
 
-async def test_without_kubelets_word_the_likeliest_pod_is_taken() -> None:
+async def test_without_a_list_the_likeliest_pod_is_taken() -> None:
     assert await Node(Kubelet(), A, B).resolved() == ("a", "kubelet does not list its pods")
 
 
-async def test_of_several_pods_that_kubelet_has_the_likeliest_is_taken() -> None:
+async def test_of_several_pods_that_kubelet_lists_the_likeliest_is_taken() -> None:
     assert await Node(Kubelet("a", "b"), A, B).resolved() == ("a", "several containers match")
 
 
@@ -136,7 +136,7 @@ async def test_no_known_pod_may_match() -> None:
 
 
 @pytest.mark.usefixtures("long")
-async def test_a_pod_that_kubelet_has_and_the_watch_has_not_shown_is_waited_for() -> None:
+async def test_an_unwatched_pod_is_waited_for() -> None:
     node = Node(Kubelet("b"), A)
     answering = asyncio.create_task(node.resolved())
     await asyncio.sleep(0.02)
@@ -146,7 +146,7 @@ async def test_a_pod_that_kubelet_has_and_the_watch_has_not_shown_is_waited_for(
 
 
 @pytest.mark.usefixtures("long")
-async def test_without_kubelets_word_too_a_pod_is_waited_for_while_none_is_known() -> None:
+async def test_without_a_list_the_watch_is_waited_for_while_no_pod_is_known() -> None:
     node = Node(Kubelet())
     answering = asyncio.create_task(node.resolved())
     await asyncio.sleep(0.02)
@@ -159,7 +159,7 @@ async def test_without_kubelets_word_too_a_pod_is_waited_for_while_none_is_known
 
 
 @pytest.mark.usefixtures("short")
-async def test_but_once_only_while_the_watch_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_watch_is_waited_for_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(Kubelet())
     assert await node.resolved() == ("none", "kubelet does not list its pods")
     monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 3600.0)
@@ -173,7 +173,7 @@ async def test_but_once_only_while_the_watch_shows_nothing(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("long")
-async def test_what_the_watch_shows_while_kubelet_is_asked_in_vain_counts() -> None:
+async def test_pods_shown_during_a_call_that_fails_count() -> None:
     kubelet = Kubelet()
     kubelet.may_list.clear()
     node = Node(kubelet)
@@ -198,7 +198,7 @@ async def test_a_pod_that_the_watch_never_shows_is_waited_for_once(monkeypatch: 
 
 
 @pytest.mark.usefixtures("long")
-async def test_a_pod_deleted_with_force_that_kubelet_still_has_is_not_waited_for() -> None:
+async def test_a_pod_deleted_by_force_that_kubelet_still_lists_is_not_waited_for() -> None:
     victim = node_pod(ONE, name="victim", started=True, annotations=decided("card0"))
     kubelet = Kubelet("victim", "b", victim="card0-0")
     node = Node(kubelet, victim, A, B)
@@ -207,7 +207,7 @@ async def test_a_pod_deleted_with_force_that_kubelet_still_has_is_not_waited_for
 
 
 @pytest.mark.usefixtures("long")
-async def test_but_the_next_pod_of_that_name_is() -> None:
+async def test_the_next_pod_of_that_name_is_waited_for() -> None:
     first = node_pod(ONE, name="b", uid="first", started=True)
     node = Node(Kubelet("b"), first, A)
     node.pods.deleted(first)
@@ -219,7 +219,7 @@ async def test_but_the_next_pod_of_that_name_is() -> None:
 
 
 @pytest.mark.usefixtures("short")
-async def test_unless_it_was_shown_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_waited_for_in_vain_is_waited_for_again_after_it_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     kubelet = Kubelet("b")
     node = Node(kubelet, A)
     await node.match()

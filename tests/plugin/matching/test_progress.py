@@ -25,7 +25,7 @@ class LooksCounted(dict[str, Mapping[str, Ids]]):
         return super().__getitem__(name)
 
 
-def test_what_is_settled_and_the_same_is_not_looked_at_again() -> None:
+def test_a_settled_entry_that_has_not_changed_is_not_read_again() -> None:
     progress = Progress(POD)
     listed = LooksCounted(c={I915: ids("card0-0")}, d={})
     progress.reconcile(listed, is_settled=True)

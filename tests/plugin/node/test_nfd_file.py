@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """No file of this process can grow beyond a few bytes."""
+    """Limit the size of files that this process writes to a few bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4, limits[1]))
     try:
@@ -57,7 +57,7 @@ def test_the_file_is_replaced_and_nothing_else_is_left(path: Path) -> None:
 
 
 # contract P5.6
-def test_who_reads_sees_the_old_or_the_new_file(path: Path) -> None:
+def test_a_reader_sees_the_old_or_the_new_file(path: Path) -> None:
     write_feature_file(path, "old\n")
     with path.open() as reader:
         write_feature_file(path, "new\n")
@@ -94,7 +94,7 @@ def test_a_full_disk_keeps_the_old_file(path: Path) -> None:
         pytest.param("loop", "Too many levels of symbolic links", id="a-link-to-itself"),
     ],
 )
-def test_a_place_that_cannot_be_written(tmp_path: Path, folder: str, why: str) -> None:
+def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path, folder: str, why: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UnwritableFeatureFile, match=why):
@@ -102,14 +102,14 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, folder: str, why: str) -
 
 
 # contract P5.6
-def test_the_file_goes_when_the_program_ends(path: Path) -> None:
+def test_the_file_is_removed_when_the_program_ends(path: Path) -> None:
     write_feature_file(path, "a=1\n")
     remove_feature_file(path)
     assert list(path.parent.iterdir()) == []
     remove_feature_file(path)
 
 
-def test_a_file_that_cannot_be_taken_away(path: Path) -> None:
+def test_a_file_that_cannot_be_removed_is_an_error(path: Path) -> None:
     path.mkdir()
     with pytest.raises(UnremovableFeatureFile, match="cannot remove the NFD feature file"):
         remove_feature_file(path)

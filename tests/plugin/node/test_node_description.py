@@ -40,7 +40,7 @@ def decoded(node: Mapping[str, Any]) -> Node:
 
 
 def written(before: Mapping[str, Any], wanted: NodeDescription) -> dict[str, Any]:
-    """The node after the patch."""
+    """Return the node after the patch."""
     patch = node_patch(decoded(before), wanted, DEFAULT)
     after: dict[str, Any] = merge_patched(before, patch or {})
     assert node_patch(decoded(after), wanted, DEFAULT) is None
@@ -57,14 +57,14 @@ AS_WANTED = node(WANTED.labels, WANTED.annotations, {GPU + "tiles": "3", GPU + "
 
 
 class TestPatch:
-    def test_a_node_that_says_nothing_yet(self) -> None:
+    def test_a_node_without_description_gets_all_of_it(self) -> None:
         amounts = {GPU + "tiles": "3", GPU + "memory.max": "8589934592"}
         assert node_patch(decoded({"metadata": {"name": "n"}}), WANTED, DEFAULT) == {
             "metadata": {"labels": WANTED.labels, "annotations": WANTED.annotations},
             "status": {"capacity": amounts, "allocatable": amounts},
         }
 
-    def test_a_node_that_says_it_all_in_whatever_form_of_amounts(self) -> None:
+    def test_equal_amounts_in_any_form_are_not_patched(self) -> None:
         assert node_patch(decoded(AS_WANTED), WANTED, DEFAULT) is None
 
     @pytest.mark.parametrize("field", ["capacity", "allocatable"])
@@ -159,7 +159,7 @@ alike = st.lists(st.integers(0, 300), unique=True, max_size=40).map(
 
 class TestTheExtenderReadsWhatWasWritten:
     @given(st.one_of(gpus, alike), st.integers(1, 16), st.integers(0, 3))
-    def test_the_same_cards_with_the_same_of_everything(
+    def test_the_extender_reads_the_same_cards_with_the_same_amounts(
         self, gpus: tuple[CardFacts, ...], shared_dev_num: int, level: int
     ) -> None:
         scan = Scan(gpus=gpus)
@@ -179,7 +179,9 @@ class TestTheExtenderReadsWhatWasWritten:
         assert facts.inventory.numa_groups == numa_groups(gpus)
 
     @given(gpus.filter(bool), st.integers(1, 3), st.data())
-    def test_the_same_pci_groups(self, gpus: tuple[CardFacts, ...], level: int, data: st.DataObject) -> None:
+    def test_the_extender_reads_the_same_pci_groups(
+        self, gpus: tuple[CardFacts, ...], level: int, data: st.DataObject
+    ) -> None:
         one = data.draw(st.sampled_from(gpus))
         labels = DEFAULT.describe(gpus, DeviceOptions(shared_dev_num=1, pci_grouping_level=level)).labels
         disable = {f"telemetry.aware.scheduling.p/gas-disable-{one.card}": "PCI_GROUP"}
@@ -201,7 +203,7 @@ class TestTheExtenderReadsWhatWasWritten:
 
 
 def kubelets(scan: Scan, shared_dev_num: int) -> dict[str, str]:
-    """The allocatable count resources as kubelet has them from the plugin's device lists."""
+    """Return the allocatable count resources as kubelet has them from the plugin's device lists."""
     counts = {name: sum(gpu.healthy for gpu in scan.gpus if gpu.driver == name) for name in ("i915", "xe")}
     return {GPU + name: str(count * shared_dev_num) for name, count in counts.items()}
 
@@ -218,5 +220,5 @@ def numa_groups(gpus: tuple[CardFacts, ...]) -> tuple[tuple[int, ...], ...] | No
     return tuple(tuple(gpu.card for gpu in gpus if gpu.numa_node == node) for node in nodes) or None
 
 
-def test_a_node_without_cards_says_nothing() -> None:
+def test_a_node_without_cards_has_no_description() -> None:
     assert DEFAULT.describe((), DeviceOptions(shared_dev_num=1, pci_grouping_level=2)) == NOTHING

@@ -56,7 +56,7 @@ class Cluster:
 
     @asynccontextmanager
     async def running(self, writer: NodeWriter) -> AsyncIterator[Watch[Node]]:
-        """The writer at work, with a watch of the node."""
+        """Run the writer with a watch of the node."""
         selector = "metadata.name=n1"
         watch = Watch(self.connection, paths.nodes(), Node, writer, field_selector=selector, backoff=SOON)
         tasks = [asyncio.create_task(each.run()) for each in (watch, writer)]
@@ -95,7 +95,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
             await connection.close()
 
 
-async def test_the_node_says_what_is_wanted_and_all_that_others_wrote(cluster: Cluster) -> None:
+async def test_the_description_is_written_and_other_fields_stay(cluster: Cluster) -> None:
     writer = cluster.writer()
     writer.want(WANTED)
     async with cluster.running(writer):
@@ -105,7 +105,7 @@ async def test_the_node_says_what_is_wanted_and_all_that_others_wrote(cluster: C
         assert cluster.node["status"][field] == {"cpu": "8", GPU + "tiles": "2"}
 
 
-async def test_nothing_is_written_before_something_is_wanted(cluster: Cluster) -> None:
+async def test_nothing_is_written_before_the_first_description(cluster: Cluster) -> None:
     writer, version = cluster.writer(), cluster.version
     async with cluster.running(writer) as watch:
         await watch.synced.wait()
@@ -113,7 +113,7 @@ async def test_nothing_is_written_before_something_is_wanted(cluster: Cluster) -
     assert cluster.version == version
 
 
-async def test_nothing_is_written_where_nothing_differs(cluster: Cluster) -> None:
+async def test_a_node_that_matches_is_not_written(cluster: Cluster) -> None:
     writer = cluster.writer()
     writer.want(WANTED)
     async with cluster.running(writer):
@@ -138,7 +138,7 @@ async def test_nothing_is_written_where_nothing_differs(cluster: Cluster) -> Non
         pytest.param({"status": {"allocatable": {GPU + "tiles": None}}}, id="a-resource-taken-away"),
     ],
 )
-async def test_what_others_change_of_it_is_put_right(cluster: Cluster, change: dict[str, Any]) -> None:
+async def test_changes_by_other_programs_are_corrected(cluster: Cluster, change: dict[str, Any]) -> None:
     writer = cluster.writer()
     writer.want(WANTED)
     async with cluster.running(writer):
@@ -150,7 +150,7 @@ async def test_what_others_change_of_it_is_put_right(cluster: Cluster, change: d
         assert (cluster.labels, cluster.node["status"]) == right
 
 
-async def test_another_description_takes_the_place_of_the_first(cluster: Cluster) -> None:
+async def test_a_new_description_replaces_the_first(cluster: Cluster) -> None:
     writer = cluster.writer()
     writer.want(WANTED)
     async with cluster.running(writer):
@@ -161,7 +161,7 @@ async def test_another_description_takes_the_place_of_the_first(cluster: Cluster
     assert cluster.node["status"]["capacity"] == {"cpu": "8"}
 
 
-async def test_while_it_is_held_nothing_is_written_and_all_of_it_when_it_goes_on(cluster: Cluster) -> None:
+async def test_nothing_is_written_while_held_and_everything_after_it_resumes(cluster: Cluster) -> None:
     writer = cluster.writer()
     writer.hold()
     async with cluster.running(writer) as watch:
@@ -175,7 +175,7 @@ async def test_while_it_is_held_nothing_is_written_and_all_of_it_when_it_goes_on
         assert cluster.node["metadata"]["labels"][GPU + "gpu-numbers"] == "0.1"
 
 
-async def test_a_node_that_comes_later_is_written_then(cluster: Cluster) -> None:
+async def test_a_node_that_is_created_later_is_written_then(cluster: Cluster) -> None:
     cluster.server.api.delete(NODES, None, "n1", {})
     writer = cluster.writer()
     writer.want(WANTED)
@@ -196,7 +196,7 @@ async def test_other_nodes_are_left_alone(cluster: Cluster) -> None:
     assert "labels" not in cluster.server.api.get(NODES, None, "n2").value["metadata"]
 
 
-async def test_without_permission_it_names_the_missing_rule_and_goes_on_when_it_is_given(
+async def test_without_permission_it_names_the_missing_rule_and_resumes_once_it_is_granted(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_patches(access: Access) -> bool:
@@ -230,7 +230,7 @@ async def test_without_permission_it_names_the_missing_rule_and_goes_on_when_it_
         pytest.param(Forbidden("Forbidden", "a webhook says no"), id="forbidden-by-something-else"),
     ],
 )
-async def test_a_write_that_fails_is_tried_again(failure: GasError) -> None:
+async def test_a_write_that_fails_is_retried(failure: GasError) -> None:
     troubles: list[str | None] = []
 
     async def patch(_patch: object) -> Node | None:
@@ -291,5 +291,5 @@ class TestClearing:
         assert await clear_node(cluster.connection, "n1", DEFAULT)
         assert cluster.version == version
 
-    async def test_a_node_that_is_not_there(self, cluster: Cluster) -> None:
+    async def test_a_missing_node_is_reported(self, cluster: Cluster) -> None:
         assert not await clear_node(cluster.connection, "n2", DEFAULT)

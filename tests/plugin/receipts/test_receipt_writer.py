@@ -1,4 +1,4 @@
-"""When kubelet is asked what it has given, what is written on pods, and how often."""
+"""The times at which kubelet's list is compared, and the annotations that are written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RECEIPT = {"gas-allocated-cards": "card1"}
 
 
 class Kubelet(PodResources):
-    """Has given these ids to the container ``c`` of each pod; None: it does not answer.
+    """Has given these ids to the container ``c`` of each pod; None if it does not reply.
 
     asked         how often it was
     before_answer called with each question
@@ -118,7 +118,7 @@ class Node:
         )
 
     def given(self, id_: str, mask: str) -> None:
-        """Now, to a container with one card of two tiles."""
+        """Record a reply of now, for one card of two tiles."""
         env = {"ZE_AFFINITY_MASK": mask}
         self.environments.add(I915, IssuedEnvironment(ids(id_), [gpu(0, tiles=2)], env, at=self.now))
 
@@ -190,7 +190,7 @@ async def test_pods_are_compared_only_when_they_or_their_devices_have_changed(mo
     assert compared[2:] == ["default/a", "default/b"]
 
 
-async def test_a_kubelet_that_changes_its_mind_later_is_found_out() -> None:
+async def test_a_later_change_in_kubelets_list_is_noticed() -> None:
     node = Node(Kubelet(a="card0-0", b="card0-1"), A, B)
     await node.writer.compare()
     await node.writer.compare()
@@ -211,7 +211,7 @@ async def test_another_difference_is_reported_too() -> None:
     assert len(node.reported) == 2
 
 
-async def test_a_receipt_that_says_nothing_true_is_taken_away() -> None:
+async def test_a_receipt_that_is_wrong_and_not_needed_is_removed() -> None:
     forged = {"gas-allocated-init-cards": "card7"}
     node = Node(Kubelet(a="card0-0"), node_pod(ONE, name="a", started=True, annotations=decided("card0") | forged))
     await node.writer.compare()
@@ -255,7 +255,7 @@ async def test_a_pod_in_the_middle_waits() -> None:
     assert [key for key, _ in node.reported] == ["default/a"]
 
 
-async def test_matching_learns_what_kubelet_says() -> None:
+async def test_the_matcher_learns_kubelets_list() -> None:
     waiting = node_pod(ONE, name="a", annotations=decided("card0"))
     node = Node(Kubelet(a="card1-0"), waiting)
     await node.writer.compare()
@@ -263,7 +263,7 @@ async def test_matching_learns_what_kubelet_says() -> None:
     assert node.matcher.prefer(request).match.target is None
 
 
-async def test_what_cannot_be_written_is_a_trouble_and_tried_again() -> None:
+async def test_a_write_that_fails_is_reported_and_retried() -> None:
     node = Node(Kubelet(a="card1-0"), A)
     node.api.refuses = GasError("the API server is away")
     await node.writer.compare()
@@ -296,7 +296,7 @@ async def test_while_an_rbac_rule_is_missing_differences_are_reported_and_writin
     assert len(node.api.patched) == 2
 
 
-async def test_of_pods_that_are_gone_nothing_is_kept() -> None:
+async def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     node = Node(Kubelet(a="card1-0"), A)
     await node.writer.compare()
     gone = [weakref.ref(pod) for pod in node.pods]
@@ -340,7 +340,7 @@ class TestEnvironments:
         await node.writer.compare()
         assert [key for key, _ in node.reported_environments] == ["default/a"]
 
-    async def test_so_is_that_of_a_pod_that_the_watch_has_not_shown(self, node: Node) -> None:
+    async def test_a_container_of_an_unwatched_pod_is_reported_later(self, node: Node) -> None:
         late = Node(node.kubelet)
         late.given("card0-0", "1")
         late.now += 60
@@ -349,7 +349,7 @@ class TestEnvironments:
         await late.writer.compare()
         assert [key for key, _ in late.reported_environments] == ["default/a"]
 
-    async def test_of_what_no_container_has_nothing_is_kept(self, node: Node) -> None:
+    async def test_replies_that_no_container_has_are_forgotten(self, node: Node) -> None:
         """As from ordinary init containers and refused pods: another plugin may have answered for these ids since."""
         node.kubelet.given = {"b": "card0-1"}
         node.now += SETTLED
@@ -358,14 +358,14 @@ class TestEnvironments:
         await node.writer.compare()
         assert node.reported_environments == []
 
-    async def test_an_answer_given_while_kubelet_was_asked_waits_for_the_next_comparison(self, node: Node) -> None:
-        """The ids were another's in that list."""
+    async def test_a_reply_during_kubelets_list_waits_for_the_next_comparison(self, node: Node) -> None:
+        """In that list, another container had the ids."""
         node.kubelet.before_answer = lambda: node.given("card0-0", "0")
         await node.writer.compare()
         assert node.reported_environments == []
 
 
-async def test_after_an_allocate_it_looks_soon() -> None:
+async def test_after_an_allocate_it_compares_soon() -> None:
     node = Node(Kubelet(a="card0-0"), A)
     async with node.running():
         await eventually(lambda: node.writer.finished == 1)
@@ -379,7 +379,7 @@ async def test_it_compares_every_few_seconds() -> None:
         await eventually(lambda: node.writer.finished >= 3)
 
 
-async def test_kubelet_is_not_asked_while_it_gives_away() -> None:
+async def test_kubelet_is_not_asked_while_it_allocates() -> None:
     """Asked between its choice of ids and the end of Allocate, kubelet 1.34 may forget that they are taken."""
     node = Node(Kubelet(a="card0-0"), A, quiet=0.01)
     node.last_call = node.now

@@ -1,4 +1,4 @@
-"""Receipts, and that the extender's books believe them."""
+"""Receipts, and the extender's ledger that follows them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOO = {"resources": {"requests": {"gpu.intel.com/i915": "1", "gpu.intel.com/foo"
 
 
 def listed(**containers: str) -> ContainerIds:
-    """``listed(c="card0-0,card1-0")``"""
+    """Return a pod's entry in kubelet's list: ``listed(c="card0-0,card1-0")``."""
     return {name: {I915: ids(*texts.split(","))} if texts else {} for name, texts in containers.items()}
 
 
@@ -323,7 +323,7 @@ HANDED = st.lists(st.tuples(ROLES, st.sets(st.integers(0, 12), max_size=3)), min
 def test_the_extenders_books_hold_what_kubelet_gave(
     handed: list[tuple[Role, set[int]]], is_decided: bool, remembers: bool, chance: random.Random
 ) -> None:
-    """The plugin's text, read as the extender reads it; and then nothing is left to say."""
+    """The extender reads the plugin's text, and afterwards no receipt is missing."""
     given_cards = sorted(handed, key=lambda each: each[0] is Role.APP)
     apps = [own for role, own in given_cards if role is Role.APP]
     if not apps:
