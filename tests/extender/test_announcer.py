@@ -1,0 +1,81 @@
+"""Events: written only by the replica that decides, and not again and again for a pod that waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from gas.cluster.events import Events, Involved
+from gas.extender.announcer import Announcement, Announcer, booking_mismatch, invalid_labels
+from gas.extender.decider import Decider
+from gas.extender.refusals import PodRefusal
+from tests.builders import container, node, pod
+from tests.extender.decider import OPTIONS
+from tests.extender.eventually import beside, turns
+
+WAITING = pod(container(i915=1), uid="u1")
+
+
+class Announcing:
+    """An announcer, and the (reason, object, message) of each event that it wrote."""
+
+    def __init__(self) -> None:
+        self.acts = True
+        self.events: list[tuple[str, str, str]] = []
+        self.queue: asyncio.Queue[Announcement] = asyncio.Queue()
+        self.decider = Decider(OPTIONS)
+        self.decider.pods.changed(WAITING)
+        self.announcer = Announcer(cast(Events, self), self.queue, self.decider, acts=lambda: self.acts)
+
+    def post(self, involved: Involved, *, severity: str, reason: str, message: str) -> None:
+        assert severity == "Warning"
+        self.events.append((reason, involved.name, message))
+
+    def reasons(self) -> list[str]:
+        return [reason for reason, _, _ in self.events]
+
+
+def refusal(*reasons: str, **fields: Any) -> PodRefusal:
+    return PodRefusal("default/pod", 0.0, dict.fromkeys(reasons, 1), {}, **{"only_seen_by_cards": True, **fields})
+
+
+async def test_only_a_replica_that_decides_writes_events() -> None:
+    announcing = Announcing()
+    announcing.acts = False
+    async with beside(announcing.announcer.run()):
+        announcing.queue.put_nowait(booking_mismatch(WAITING, "first"))
+        await turns()
+        announcing.acts = True
+        announcing.queue.put_nowait(invalid_labels("n1", ("one", "two")))
+        await turns()
+    assert announcing.events == [("InvalidGPULabels", "n1", "one; two")]
+
+
+def test_a_replica_that_begins_to_decide_announces_everything_that_is_wrong() -> None:
+    announcing = Announcing()
+    announcing.decider.nodes.changed(node("bad", labels={"gpu.intel.com/gpu-numbers": "0.x"}))
+    announcing.decider.pods.changed(pod(container(i915=1), uid="u2", name="unannotated", node="bad"))
+    announcing.announcer.announce_all()
+    assert [event[:2] for event in announcing.events] == [
+        ("GPUBookingMismatch", "unannotated"),
+        ("InvalidGPULabels", "bad"),
+    ]
+
+
+def test_a_refused_pod_is_announced_once_for_the_same_reasons() -> None:
+    announcing = Announcing()
+    for reasons in (("full",), ("full",), ("full", "unknown")):
+        announcing.announcer.pod_refused(WAITING, refusal(*reasons))
+    assert announcing.reasons() == ["NoGPUCardFits", "NoGPUCardFits"]
+
+
+def test_a_refusal_that_sums_of_the_node_show_too_is_not_announced() -> None:
+    announcing = Announcing()
+    announcing.announcer.pod_refused(WAITING, refusal("unknown", only_seen_by_cards=False))
+    assert not announcing.events
+
+
+def test_a_question_about_a_pod_that_does_not_exist_is_not_announced() -> None:
+    announcing = Announcing()
+    announcing.announcer.pod_refused(pod(container(i915=1), uid="absent"), refusal("full"))
+    assert not announcing.events
