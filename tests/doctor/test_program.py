@@ -197,9 +197,8 @@ async def test_an_unavailable_api_server_is_one_sentence(doctor: Doctor) -> None
     assert json.loads(text.splitlines()[0])["exitCode"] == 2
 
 
-async def test_a_configuration_in_a_config_map_is_read(doctor: Doctor, beside: Beside) -> None:
-    written = {"kind": "KubeSchedulerConfiguration", "extenders": [entry(ignorable=True)]}
-    beside.objects["/api/v1/namespaces/default/configmaps/gas-scheduler"] = {"data": {"c.yaml": json.dumps(written)}}
+def add_scheduler_with_config_map(doctor: Doctor) -> None:
+    """Create a kube-scheduler pod whose configuration is the key c.yaml of the ConfigMap gas-scheduler."""
     running = {
         "name": "s",
         "command": ["kube-scheduler", "--config=/etc/s/c.yaml"],
@@ -208,12 +207,42 @@ async def test_a_configuration_in_a_config_map_is_read(doctor: Doctor, beside: B
     built = pod_json(running, name="gpu-scheduler", node="cp")
     built["spec"]["volumes"] = [{"name": "c", "configMap": {"name": "gas-scheduler"}}]
     add_pod(doctor.server, built)
+
+
+CONFIG_MAP = "/api/v1/namespaces/default/configmaps/gas-scheduler"
+
+
+async def test_a_configuration_in_a_config_map_is_read(doctor: Doctor, beside: Beside) -> None:
+    written = {"kind": "KubeSchedulerConfiguration", "extenders": [entry(ignorable=True)]}
+    beside.objects[CONFIG_MAP] = {"data": {"c.yaml": json.dumps(written)}}
+    add_scheduler_with_config_map(doctor)
     _, found = await doctor.findings()
     (ignorable,) = [each for each in found if each["check"] == "scheduler-configuration"]
     assert ignorable["where"] == "ConfigMap default/gas-scheduler, key c.yaml"
     assert ignorable["mend"] == [
         "kubectl --namespace=default edit configmap gas-scheduler   # ignorable: false; then restart kube-scheduler"
     ]
+
+
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        pytest.param({}, "ConfigMap default/gas-scheduler does not exist", id="no-config-map"),
+        pytest.param(
+            {CONFIG_MAP: {"data": {"other.yaml": ""}}},
+            "ConfigMap default/gas-scheduler, key c.yaml: the key does not exist",
+            id="no-key",
+        ),
+    ],
+)
+async def test_a_missing_configuration_in_a_config_map_is_reported(
+    doctor: Doctor, beside: Beside, objects: dict[str, object], message: str
+) -> None:
+    beside.objects.update(objects)
+    add_scheduler_with_config_map(doctor)
+    _, found = await doctor.findings()
+    (missing,) = [each for each in found if each["check"] == "scheduler-configuration"]
+    assert (missing["level"], missing["message"]) == ("unknown", message)
 
 
 async def test_a_service_without_ready_endpoints_is_reported(doctor: Doctor, beside: Beside) -> None:
