@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gas.card_facts import CardFacts
 from gas.decision.annotations import read_choice
+from gas.decision.names import CONTAINER_TILES, INIT_CONTAINER_TILES
 from gas.decision.text import MalformedAnnotation
 from gas.intel.need import read_booked_need
 from gas.objects import NodeContainer, Pod
@@ -21,6 +22,8 @@ def container_mask(pod: Pod, container: str, cards: Sequence[CardFacts]) -> str 
 
     With cards other than decided there is no mask: their tiles were not decided.
     """
+    if not (pod.annotations.get(CONTAINER_TILES) or pod.annotations.get(INIT_CONTAINER_TILES)):
+        return None  # the usual case, decided before the pod's need is read while kubelet waits
     started = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
     index = next((index for index, each in enumerate(started) if each.name == container), None)
     try:
