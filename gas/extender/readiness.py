@@ -17,7 +17,7 @@ REPORT_PERIOD = 0.05
 
 
 class NotReady(GasError):
-    """This replica may not decide now. The scheduler gets the sentence, and its connection ends with that response."""
+    """The replica may not decide now. The scheduler gets the sentence, and its connection ends with that response."""
 
 
 class LeadershipState(Protocol):

@@ -33,7 +33,9 @@ _CERTIFICATES = "/pip-certificates.crt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltImage:
-    """archive        as ``docker save`` writes it
+    """The image that the tests built from the Containerfile.
+
+    archive        as ``docker save`` writes it
     size           bytes of its files
     configuration  as Docker has it: User, Cmd, Labels, Healthcheck …
     seconds        that the build took

@@ -199,8 +199,10 @@ def notes(gpu_node: GpuNode) -> Iterator[Path]:
 def test_with_cdi_the_runtime_is_told_the_names_of_the_cards_that_the_spec_file_describes(
     gpu_node: GpuNode, notes: Path
 ) -> None:
-    """Debian's containerd 1.6 does not know CDI: what it makes of the names cannot be shown here. That the container
-    runs with plain device nodes all the same can, and that names and file would have given it the same ones."""
+    """A container runs with plain device nodes under a runtime that does not know CDI, with the same nodes in the file.
+
+    Debian's containerd 1.6 is such a runtime, so what a runtime makes of the names cannot be shown here.
+    """
     file = gpu_node.node.directory / "cdi/cards.json"
     gpu_node.start(BOTH, SHARED, "--cdi=names", f"--cdi-file={file}")
     gpu_node.create(pod("one", container(i915=1), container("none")))

@@ -169,8 +169,10 @@ def test_thirty_pods_while_plugin_and_kubelet_restart(
 
 
 def _otherwise_because_of(gpu_node: GpuNode, names: Collection[str], cause: str) -> list[str]:
-    """The pods in which a container has other cards than decided. Fails when the plugin's record does not say that it
-    was for this cause."""
+    """The pods in which a container has other cards than decided.
+
+    Fails when the plugin's record does not say that it was for this cause.
+    """
     listed, causes = listed_ids(gpu_node.node.pod_resources), gpu_node.plugin.causes()
     found = []
     for name in names:
