@@ -1,4 +1,4 @@
-"""Decisions about pods: which nodes have room, which cards a pod gets, and what is booked. No I/O and no clock.
+"""Decisions about pods: which nodes have room, which cards a pod gets, and what is booked. No I/O; time is passed in.
 
 A filter and a bind take their facts from what the watches brought in before. The callers do the rest: they decode
 requests, write to the API server, count and log.
