@@ -99,6 +99,8 @@ class Allocator:
         else:
             outcome, level = "otherwise", logging.WARNING
             reason = reason or why_other_cards(match)
+        if match.target is not None and match.target.pod.trouble:
+            level, reason = logging.WARNING, reason or match.target.pod.trouble
         self._metrics.allocations.labels(resource, outcome).inc()
         self._metrics.matches.labels(match.confidence.value).inc()
         fields = {"resource": resource, "ids": _joined(sorted(request.ids)), "container": _name(match)}

@@ -12,7 +12,7 @@ from functools import cached_property
 from cachetools import TTLCache
 
 from gas.amounts import MalformedQuantity, parse_quantity
-from gas.decision.annotations import read_choice
+from gas.decision.annotations import MalformedTiles, read_choice
 from gas.decision.names import TIMESTAMP
 from gas.decision.text import MalformedAnnotation
 from gas.objects import Container, NodePod, Pod
@@ -55,8 +55,8 @@ class GpuPod:
     demands      in the order of kubelet's calls, which may differ only within one container
     roles        of each container, in the order in which kubelet starts them
     need         None when it cannot be read; kubelet starts such a pod nevertheless
-    decided      the annotated decision, one item per container; None when there is none or it is not valid
-    trouble      why need or decision is None although something is annotated: a sentence, else empty
+    decided      the annotated decision, one item per container; None when there is none or its cards are not valid
+    trouble      why need, decision or its tiles are missing although something is annotated: a sentence, else empty
     timestamp    ``gas-ts``, nanoseconds since the epoch; None when there is none
     created      RFC 3339, UTC: sorts as text
     is_admitted  kubelet has written the pod's status, so all calls for it are over
@@ -242,6 +242,8 @@ def _decision(pod: Pod, vocabularies: Vocabularies) -> tuple[PodNeed | None, Cho
         return None, None, f"its need cannot be read: {bad}"
     try:
         return need, read_choice(pod, need), ""
+    except MalformedTiles as malformed:
+        return need, malformed.choice, f"the tiles of its decision cannot be read: {malformed}"
     except MalformedAnnotation as malformed:
         return need, None, f"its decision cannot be read: {malformed}"
 

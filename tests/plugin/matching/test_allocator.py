@@ -125,6 +125,16 @@ class TestLog:
         node.allocate("card1-0")
         assert because() == ["kubelet does not list its pods"] * 2
 
+    async def test_malformed_tiles_are_logged_although_the_cards_are_as_decided(
+        self, because: Callable[[], list[str]]
+    ) -> None:
+        tiled = container("c", i915=1, tiles=1)
+        node = Node(Kubelet("a"), node_pod(tiled, name="a", annotations=decided("card2", tiles="card2:tile0")))
+        assert await node.prefer() == ["card2-0"]
+        assert node.allocate("card2-0").env == {}
+        (reason,) = because()
+        assert reason.startswith("the tiles of its decision cannot be read: ")
+
     async def test_a_missing_question_is_logged(self, because: Callable[[], list[str]]) -> None:
         node = Node(Kubelet(), A, B)
         await node.prefer()

@@ -93,6 +93,13 @@ def test_init_containers_may_be_undecided_beside_decided_app_containers() -> Non
     assert pod.decided_for(1) == ContainerChoice((Card(0),))
 
 
+def test_malformed_tiles_do_not_cost_a_pod_its_cards() -> None:
+    pod = seen(container("c", i915=1, tiles=1), annotations=decided("card1", tiles="card1:tile0"))
+
+    assert pod.decided_for(0) == ContainerChoice((Card(1),))
+    assert pod.trouble.startswith("the tiles of its decision cannot be read: annotation gas-container-tiles: ")
+
+
 @pytest.mark.parametrize(
     ("annotations", "trouble"),
     [
