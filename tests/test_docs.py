@@ -300,3 +300,26 @@ def test_every_link_leads_somewhere(page: str) -> None:
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(path.read_text(encoding="utf-8")), target
+
+
+EXERCISES = re.findall(r"^### ([^\n]+)\n(.*?)(?=^### |\Z)", PAGES["CONTRIBUTING.md"], re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize(("title", "text"), EXERCISES, ids=[title for title, _ in EXERCISES])
+def test_an_exercise_names_the_files_and_a_test(title: str, text: str) -> None:
+    files = [path for span in code_spans(text) for path in PROJECT_PATH.findall(span)]
+    assert any(path.startswith("gas/") for path in files), title
+    assert any(path.startswith("tests/") for path in files), title
+
+
+def test_the_contributing_page_has_the_exercises() -> None:
+    titles = {title for title, _ in EXERCISES}
+    assert titles >= {
+        "Add a metric",
+        "Add a flag",
+        "Add a refusal",
+        "Add a node label",
+        "Add a placement rule",
+        "Add a vocabulary",
+        "Add a subcommand",
+    }
