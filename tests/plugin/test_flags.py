@@ -18,6 +18,7 @@ def parsed(*argv: str, environ: dict[str, str] | None = None, host_name: str = "
     return parse_flags(argv, environ=environ or {}, host_name=host_name)
 
 
+# contract P2.3, P2.8
 def test_defaults() -> None:
     assert parsed() == Flags(
         shared_dev_num=1,

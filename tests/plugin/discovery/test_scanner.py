@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gas.card_facts import Scan
-from gas.plugin.discovery.scanner import Scanner
+from gas.plugin.discovery.scanner import INTERVAL, Scanner
 from gas.plugin.discovery.sysfs import read_gpus
 from gas.sandbox.hardware.fake_sysfs import (
     FLEX_170,
@@ -79,6 +79,7 @@ async def test_an_unreadable_description_keeps_tiles_and_memory(tmp_path: Path, 
 
 # contract P1.12
 async def test_it_scans_at_each_interval() -> None:
+    assert INTERVAL == 5
     scanner = Scanner(lambda: scan(gpu(0)), Told(), interval=0.001)
     running = asyncio.create_task(scanner.run())
     await until(lambda: scanner.finished > 3)
