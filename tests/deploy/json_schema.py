@@ -24,7 +24,7 @@ KEYWORDS = {
 
 
 def problems(value: object, schema: Schema, root: Schema, where: str = "") -> Iterator[str]:
-    """What of a value the schema does not allow, each as a sentence. An unknown keyword is a KeyError."""
+    """Return a sentence for each part of a value that the schema forbids. Raises KeyError for unknown keywords."""
     if unknown := schema.keys() - KEYWORDS:
         raise KeyError(unknown)
     if "$ref" in schema:
@@ -74,7 +74,7 @@ def _problems_of_object(value: dict[str, Any], schema: Schema, root: Schema, whe
 
 
 def resolved(schema: Schema, root: Schema) -> Schema:
-    """The same schema, or what it refers to. Raises KeyError when that is not there."""
+    """Return the schema, or the one that it refers to. Raises KeyError if that does not exist."""
     if "$ref" not in schema:
         return schema
     found: Schema = root["definitions"][schema["$ref"].removeprefix("#/definitions/")]
@@ -82,7 +82,7 @@ def resolved(schema: Schema, root: Schema) -> Schema:
 
 
 def parts(schema: Schema, where: str = "") -> Iterator[tuple[str, Schema]]:
-    """The schema and every schema inside it, each with its path."""
+    """Yield the schema and every schema inside it, each with its path."""
     yield where, schema
     for name in ("properties", "definitions"):
         for key, each in schema.get(name, {}).items():

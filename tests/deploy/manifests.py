@@ -18,25 +18,25 @@ Manifest = dict[str, Any]
 
 
 def read(file: Path) -> list[Manifest]:
-    """All documents of a file."""
+    """Return all documents of a file."""
     return [document for document in yaml.safe_load_all(file.read_text(encoding="utf-8")) if document is not None]
 
 
 def one(directory: Path, kind: str) -> Manifest:
-    """The one object of this kind in the files of a directory."""
+    """Return the only object of this kind in the files of a directory."""
     (found,) = [each for file in sorted(directory.glob("*.yaml")) for each in read(file) if each.get("kind") == kind]
     return found
 
 
 def container(workload: Manifest) -> Manifest:
-    """The one container of a Deployment or DaemonSet."""
+    """Return the only container of a Deployment or DaemonSet."""
     (found,) = workload["spec"]["template"]["spec"]["containers"]
     assert isinstance(found, dict)
     return found
 
 
 def local_files(kustomization: Path) -> Iterator[Path]:
-    """What a kustomization names beside or below itself or elsewhere in deploy/."""
+    """Yield the files and directories that a kustomization names."""
     written = read(kustomization)[0]
     for entry in (*written.get("resources", ()), *written.get("components", ())):
         yield kustomization.parent / entry

@@ -1,4 +1,4 @@
-"""What can be said about the Helm chart without Helm: values, schema, page, and its likeness to the kustomizations."""
+"""The parts of the Helm chart that need no Helm: values, schema, page, and copies of the kustomizations' files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FREE = (
     "/profile",
     "/extraExtenders/items",
 )
-"""Objects of Kubernetes that the chart passes on without looking into them."""
+"""Kubernetes objects that the chart passes on unchecked."""
 
 _EVERY_PODS_OWN = {"kubeConfig", "metrics-port", "metrics-address", "version", "help"}
 _LEADING = {"leader-elect", "lease-name", "lease-namespace"}
@@ -47,14 +47,14 @@ CHARTS_OWN = {
     "extender": {*_EVERY_PODS_OWN, *_LEADING, "port", "bind-address", "cert", "key", "cacert"},
     "plugin": {*_EVERY_PODS_OWN, "node-name", "kubelet-dir", "uninstall"},
 }
-"""Flags that have to fit the rest of the pod."""
+"""Flags that the chart sets itself, because they must fit the rest of the pod."""
 
 COPIES = {
     "alerts.yaml": COMPONENTS / "monitoring/alerts.yaml",
     "dashboard.json": COMPONENTS / "monitoring/dashboard.json",
     "own-node-only.yaml": BASE / "plugin/own-node-only.yaml",
 }
-"""Files of the chart, which has to hold everything, and what they are copies of."""
+"""Files of the chart -> the files that they are copies of, because a chart must be complete."""
 
 
 TABLES = {
@@ -131,7 +131,7 @@ def _present(schema: Schema, value: Mapping[str, Any]) -> Schema:
         pytest.param({"scheduler": {"image": {"pullSecrets": ["x"]}}}, id="a value of the other image"),
         pytest.param({"monitoring": True}, id="a boolean for an object"),
         pytest.param({"tolerations": []}, id="one floor too high"),
-        pytest.param({"extender": {"flags": {"allowed-names": []}}}, id="nobody, which would be everybody"),
+        pytest.param({"extender": {"flags": {"allowed-names": []}}}, id="no name, which would allow every client"),
         pytest.param({"plugin": {"podLabels": {"app": "x"}}}, id="a label that the chart sets"),
     ],
 )

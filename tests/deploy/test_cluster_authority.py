@@ -1,4 +1,4 @@
-"""With components/cluster-authority the kube-scheduler that the original's configurator has set up may go on calling.
+"""With components/cluster-authority, the kube-scheduler that the original's configurator set up can still call.
 
 It shows the certificate of the cluster's authority itself, as kubeadm makes it.
 """
@@ -25,7 +25,7 @@ from tests.deploy.manifests import COMPONENTS
 
 
 def kubeadm_authority(directory: Path, name: str) -> tuple[Path, Path]:
-    """Certificate and key: of a cluster's authority, which has its own name among its DNS names."""
+    """Write certificate and key of a cluster CA, which has its own name among its DNS names."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     usage = x509.KeyUsage(
@@ -55,7 +55,7 @@ def kubeadm_authority(directory: Path, name: str) -> tuple[Path, Path]:
 
 
 def shake_hands(certificate: Path, key: Path) -> None:
-    """The extender's side and a client that shows this certificate. Raises ssl.SSLError when it is turned away."""
+    """Connect a client with this certificate to the extender's TLS. Raises ssl.SSLError if it is refused."""
     serving = CheckingContext(ssl.PROTOCOL_TLS_SERVER)
     serving.verify_mode = ssl.CERT_REQUIRED
     serving.sslobject_class = SchedulerConnection

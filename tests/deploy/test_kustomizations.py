@@ -111,7 +111,7 @@ def test_pod_monitors_name_ports_that_are_there() -> None:
 
 # contract E14.1
 def test_what_the_original_cannot_change_is_as_it_was() -> None:
-    """Names, and the selector, which nobody can change in a Deployment that exists."""
+    """Names, and the selector, which cannot be changed in an existing Deployment."""
     assert EXTENDER["metadata"]["name"] == "gpu-aware-scheduling"
     assert EXTENDER["metadata"]["namespace"] == "default"
     assert EXTENDER["spec"]["selector"] == {"matchLabels": {"app": "gas"}}
@@ -163,7 +163,7 @@ def test_the_admission_policy_limits_the_account_of_the_plugin(account: str, *, 
 
 
 def test_the_admission_policy_guards_every_field_of_a_status_but_those_that_the_plugin_writes() -> None:
-    """A list of the guarded ones would be short of those that the next release of Kubernetes has."""
+    """A list of guarded fields would lack those of the next release of Kubernetes."""
     policy = one(BASE / "plugin", "ValidatingAdmissionPolicy")["spec"]
     expressions = [each["expression"] for part in ("variables", "validations") for each in policy[part]]
     named = {name for each in expressions for name in re.findall(r"[sS]tatus\.\??([a-zA-Z]+)", each)}
@@ -172,7 +172,7 @@ def test_the_admission_policy_guards_every_field_of_a_status_but_those_that_the_
 
 
 def test_objects_of_the_whole_cluster_have_no_namespace() -> None:
-    """kustomize, where it is told one, gives it to policies too, as it does not know them."""
+    """With `namespace:` kustomize gives policies a namespace too, because it does not know that kind."""
     for directory in (BASE / "extender", BASE / "plugin"):
         written = [each for file in sorted(directory.glob("*.yaml")) for each in read(file)]
         (kustomization,) = [each for each in written if each["kind"] == "Kustomization"]

@@ -1,4 +1,4 @@
-"""Service accounts and what they may do, with tokens as their pods would get them."""
+"""Service accounts with their permissions, and tokens like those that their pods get."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FULL_RULES: tuple[Rule, ...] = (
         "verbs": ["get", "create", "update", "patch"],
     },
 )
-"""What the extender needs besides to write events and, with --leader-elect, its Lease."""
+"""All rules of the extender: also to write events and, with --leader-elect, its Lease."""
 
 
 def add_account(api: KubeApi, name: str, role: str, rules: tuple[Rule, ...]) -> KubeApi:

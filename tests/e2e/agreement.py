@@ -1,4 +1,4 @@
-"""Whether decision, receipt, kubelet's lists, the extender's books and the containers themselves tell the same.
+"""Compares decision, receipt, kubelet's list, the extender's ledger and the containers themselves.
 
 Every difference is a sentence, and nothing here uses code of the program under test.
 """
@@ -22,14 +22,14 @@ from tests.e2e.written_cards import WrittenContainer, gpu_requests, held_amounts
 MASK = "ZE_AFFINITY_MASK"
 HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 RECEIPTS = {"gas-allocated-cards": "gas-container-cards", "gas-allocated-init-cards": "gas-init-container-cards"}
-"""A receipt, and the decision in whose place it counts."""
+"""Receipt -> the decision that it replaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
-    """Everything that knows something about the cards of one node's containers.
+    """All sources of information about the cards that the containers of one node have.
 
-    gpus  the cards that the node has and that can be given out
+    gpus  the allocatable cards of the node
     """
 
     api: KubeApi
@@ -38,14 +38,14 @@ class Witnesses:
     gpus: tuple[FakeGpu, ...]
 
     def pods(self) -> list[Object]:
-        """Those on the node that are not over."""
+        """Return the pods of the node that have not ended."""
         on_node = self.api.items(PODS, fieldSelector=f"spec.nodeName={self.node.name}")
         return [pod for pod in on_node if pod["status"]["phase"] not in OVER]
 
     def disagreements(self, *, receipts_expected: Collection[str] = ()) -> list[str]:
-        """One sentence for each; empty when all tell the same.
+        """Return one sentence for each difference.
 
-        receipts_expected  names of pods that must have a receipt, since kubelet had to choose; no other may have one
+        receipts_expected  pods that must have a receipt, because kubelet chose their devices; no other pod may have one
         """
         found: list[str] = []
         pods = []
@@ -64,7 +64,7 @@ class Witnesses:
         return [*found, *self._of_kubelet(pods), *self._of_books(pods)]
 
     def _of_container(self, pod: Object, container: WrittenContainer, spec: Object) -> Iterator[str]:
-        """What is really in the container."""
+        """Compare with the devices and the environment of the container."""
         try:
             made = self.node.containerd.specification(container_id(pod, container.name))
         except KeyError:
@@ -88,7 +88,7 @@ class Witnesses:
             yield f"has {MASK}={found}, its tiles {container.tiles} mean {mask}"
 
     def _inside(self, pod: Object, container: str, nodes: list[str]) -> Iterator[str]:
-        """What a program in the container sees."""
+        """Compare with the devices that a program in the container sees."""
         try:
             inside = self.node.execute(pod, container, "sh", "-c", "ls /dev/dri 2>/dev/null || true").split()
         except ProgramError as error:
@@ -98,7 +98,7 @@ class Witnesses:
             yield f"sees {inside} in /dev/dri, was given {nodes}"
 
     def _watched(self, requests: Collection[str]) -> set[str]:
-        """The cards to which the monitoring resources give access."""
+        """Return the cards that the monitoring resources give access to."""
         return {
             f"card{gpu.card}"
             for gpu in self.gpus
@@ -106,7 +106,7 @@ class Witnesses:
         }
 
     def _mask(self, container: WrittenContainer, spec: Object) -> str | None:
-        """What the tiles written mean for the driver (contract P4.1 to P4.4)."""
+        """Return the mask for the driver that the written tiles mean (contract P4.1 to P4.4)."""
         tiles_of = {f"card{gpu.card}": gpu.model.tiles for gpu in self.gpus}
         most = max((tiles_of.get(card, 1) for card in container.cards), default=1)
         if not container.tiles or most <= 1:
@@ -120,7 +120,7 @@ class Witnesses:
         return ",".join(items)
 
     def _of_kubelet(self, pods: list[Object]) -> Iterator[str]:
-        """What kubelet says its containers have."""
+        """Compare with the devices that kubelet lists."""
         listed = listed_ids(self.node.pod_resources)
         for pod in pods:
             for container, spec in zip(written_containers(with_receipts(pod)), _specs(pod), strict=True):
@@ -149,7 +149,7 @@ class Witnesses:
         yield from (f"kubelet lists {id_} of {resource} {n} times" for (resource, id_), n in given.items() if n > 1)
 
     def _of_books(self, pods: list[Object]) -> Iterator[str]:
-        """What the extender has booked."""
+        """Compare with the extender's ledger."""
         books = self.extender.books()
         for place in ("differences", "trouble", "problems"):
             if books[place]:
@@ -181,7 +181,7 @@ class Witnesses:
 
 
 def with_receipts(pod: Object) -> Object:
-    """The pod as its receipts have it: in the place of the decision."""
+    """Return the pod with its receipts in place of the decision."""
     annotations = dict(_annotations(pod))
     for receipt, decision in RECEIPTS.items():
         if text := annotations.get(receipt):
@@ -190,7 +190,7 @@ def with_receipts(pod: Object) -> Object:
 
 
 def _is_as_decided(pod: Object) -> bool:
-    """Whether receipts, if there are any, say what was decided. With other cards nobody has decided about tiles."""
+    """Return whether the receipts, if any, equal the decision. With other cards there is no decision about tiles."""
     try:
         return written_containers(pod) == written_containers(with_receipts(pod))
     except ValueError:
@@ -207,7 +207,7 @@ def _annotations(pod: Object) -> dict[str, str]:
 
 
 def _specs(pod: Object) -> list[Object]:
-    """In the order of `written_containers`."""
+    """Return the containers' specifications in the order of `written_containers`."""
     return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
 
 

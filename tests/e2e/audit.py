@@ -1,4 +1,4 @@
-"""Adds up what the API server holds, card by card, and says what must never be."""
+"""Adds up what is written on bound pods, card by card, and reports what must never happen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Sums = dict[str, dict[str, dict[str, int]]]
 
 
 def audit(api: KubeApi) -> list[str]:
-    """Sentences about cards over capacity, tiles given twice and broken promises; empty when all is well."""
+    """Return sentences about cards over capacity, tiles that two pods have, and annotations that are not obeyed."""
     nodes = {node["metadata"]["name"]: node for node in api.items("/api/v1/nodes")}
     found: list[str] = []
     tiles: dict[tuple[str, str, str], str] = {}
@@ -54,13 +54,13 @@ def audit(api: KubeApi) -> list[str]:
 
 
 def live_holders(api: KubeApi) -> list[Object]:
-    """The bound pods that ask for cards and are not over; terminating ones too."""
+    """Return the bound pods that request cards and have not ended, terminating ones included."""
     selector = ",".join(("spec.nodeName!=", *(f"status.phase!={phase}" for phase in OVER)))
     return [pod for pod in api.items(PODS, fieldSelector=selector) if wants_cards(pod)]
 
 
 def sums(api: KubeApi) -> Sums:
-    """What the bound pods take of every card that any of them holds. Raises ValueError when one cannot be read."""
+    """Return what the bound pods use of each card. Raises ValueError if annotations cannot be read."""
     return _sums_of(live_holders(api))
 
 
@@ -74,13 +74,13 @@ def _sums_of(pods: list[Object]) -> Sums:
 
 
 def cards_of_node(node: Object) -> list[str]:
-    """In natural order."""
+    """Return the names of the node's cards in natural order."""
     numbers = node["metadata"]["labels"][PREFIX + "gpu-numbers"]
     return [f"card{number}" for number in sorted(map(int, numbers.split(".")))]
 
 
 def card_capacity(node: Object) -> dict[str, int]:
-    """Of each card, by resource without prefix."""
+    """Return the capacity of each card, by resource without prefix."""
     cards = len(cards_of_node(node))
     return {
         name.removeprefix(PREFIX): amount(text) // cards
@@ -104,5 +104,5 @@ def _faults(containers: list[WrittenContainer], cards: list[str]) -> list[str]:
 
 
 def at_one_time(earlier: WrittenContainer, later: WrittenContainer) -> bool:
-    """Whether two containers of one pod, in the pod's order, ever run at the same time."""
+    """Return whether two containers of a pod, in the pod's order, ever run at the same time."""
     return earlier.role == "sidecar" or (earlier.role == later.role == "app")

@@ -1,4 +1,4 @@
-"""A cell: private mounts and processes, so that kubelet and containerd find their fixed paths and end as one."""
+"""A cell: private mounts and processes, so that kubelet and containerd have their fixed paths and end together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SYSCTLS = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-"""What kubelet would otherwise set on the whole machine; it writes only what differs, so it finds these there."""
+"""Sysctls that kubelet would otherwise set on the whole machine. It writes only those that differ from these values."""
 
 _NEEDED_PROGRAMS = ("unshare", "nsenter", "setpriv", "containerd", "runc", "busybox")
 _CAP_SYS_ADMIN = 21
@@ -29,7 +29,7 @@ _CAP_MKNOD = 27
 
 
 def missing_for_cells() -> str | None:
-    """Why no cell can be made here, as a sentence; None: one can."""
+    """Return a sentence why this machine allows no cell, or None if it does."""
     if os.geteuid() != 0:
         return "a node with a real kubelet needs root"
     status = Path("/proc/self/status").read_text()
@@ -70,7 +70,7 @@ class Cell:
         self._init = 0
 
     def start(self) -> None:
-        """Raises ProgramError when the namespaces cannot be made."""
+        """Create the namespaces and mounts. Raises ProgramError if that fails."""
         self._script.write_text(self._lines())
         self._holder.start()
         wait_for("the cell", lambda: self._ready.exists() or not self._holder.is_running, seconds=10, every=0.02)
@@ -79,25 +79,25 @@ class Cell:
         self._init = _only_child(self._holder.pid)
 
     def stop(self) -> None:
-        """Kill everything in it: with the first process of the namespace the kernel ends all the others before it."""
+        """Kill everything in the cell: the kernel kills all processes of a namespace with its first one."""
         if self._init and self._holder.is_running:
             os.kill(self._init, signal.SIGKILL)
             wait_for("the end of all in the cell", lambda: not self._holder.is_running, every=0.01)
         self._holder.kill()
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """The same command, run in the cell. Its working directory is ``/``."""
+        """Return the command that runs a command in the cell, in the directory ``/``."""
         return ["nsenter", f"--target={self._init}", "--mount", "--pid", "--", *command]
 
     def run(self, *command: str) -> str:
-        """What the command prints. Raises ProgramError when it fails."""
+        """Run a command and return its output. Raises ProgramError if it fails."""
         done = subprocess.run(self.command(command), capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             raise ProgramError(f"in the cell, {shlex.join(command)} failed: {done.stderr.strip()}")
         return done.stdout
 
     def program(self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> CellProgram:
-        """To be started in the cell; its log is ``DIRECTORY/NAME.log``."""
+        """Return a program that is started in the cell later. Its log is ``DIRECTORY/NAME.log``."""
         return CellProgram(name, self.command(command), log=self.directory / f"{name}.log", env=env)
 
     def _lines(self) -> str:
@@ -121,15 +121,15 @@ class Cell:
 
 
 class CellProgram(Program):
-    """A process in a cell. Outside of it stands nsenter, which waits for the process and ends as it ends."""
+    """A process in a cell. Outside of the cell, nsenter waits for the process and ends with its exit status."""
 
     @property
     def inner_pid(self) -> int:
-        """The process itself, as numbered outside of the cell."""
+        """The process id outside of the cell."""
         return wait_for(f"{self.name} in its cell", lambda: _only_child(self.pid), seconds=5, every=0.01)
 
     def terminate(self, *, seconds: float = 30) -> int:
-        """SIGTERM to the process itself; nsenter would not pass it on."""
+        """Send SIGTERM to the process itself, because nsenter does not forward it."""
         os.kill(self.inner_pid, signal.SIGTERM)
         try:
             wait_for(f"the end of {self.name}", lambda: not self.is_running, seconds=seconds, every=0.02)
@@ -139,6 +139,6 @@ class CellProgram(Program):
 
 
 def _only_child(pid: int) -> int:
-    """Of a process; 0 while it has none."""
+    """Return the only child of a process; 0 while it has none."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(children[0]) if children else 0

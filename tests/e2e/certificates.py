@@ -43,7 +43,7 @@ class Authority:
         self.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 
     def server(self, name: str) -> KeyPair:
-        """For a server that is called by localhost or 127.0.0.1."""
+        """Sign a certificate for a server on localhost and 127.0.0.1."""
         names = x509.SubjectAlternativeName(
             [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         )
@@ -81,7 +81,7 @@ class Authority:
 
 
 def write_token_keys(directory: Path) -> KeyPair:
-    """For kube-apiserver to sign and check service account tokens; `certificate` is the bare public key."""
+    """Write the keys with which kube-apiserver signs and checks tokens; `certificate` is a public key."""
     key = ec.generate_private_key(ec.SECP256R1())
     pair = KeyPair(directory / "service-accounts.pub", directory / "service-accounts.key")
     pair.certificate.write_bytes(

@@ -1,4 +1,4 @@
-"""The cgroups of one kubelet: below a name of their own, so that kubelets on one machine leave each other's pods."""
+"""The cgroups of one kubelet, below a name of their own, so that several kubelets can run on one machine."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.e2e.waiting import wait_for
 _MOUNTED = Path("/sys/fs/cgroup")
 _PREFIX = "gas-e2e"
 _INHERITED = ("cpuset.cpus", "cpuset.mems")
-"""Empty in a new cgroup of version 1, where no process may then be put into it."""
+"""Files that are empty in a new cgroup of version 1; until they are filled, the cgroup accepts no process."""
 
 _numbers = itertools.count(1)
 
 
 class CgroupRoot:
-    """One cgroup in every hierarchy. `make` before kubelet starts, `remove` when all its processes have ended."""
+    """One cgroup in every hierarchy. Call `make` before kubelet starts, `remove` when its processes have ended."""
 
     def __init__(self) -> None:
         self.name = f"{_PREFIX}-{os.getpid()}-{next(_numbers)}"
 
     def make(self) -> None:
-        """Takes away as well what killed runs left."""
+        """Create the cgroups, and remove those that killed runs left behind."""
         for left in _left_by_killed_runs():
             _remove(left)
         for hierarchy in _hierarchies():
@@ -36,27 +36,27 @@ class CgroupRoot:
                     (directory / name).write_text(value)
 
     def remove(self) -> None:
-        """Raises TimeoutError while there are processes in it."""
+        """Remove the cgroups. Raises TimeoutError while they contain processes."""
         for hierarchy in _hierarchies():
             directory = hierarchy / self.name
             wait_for(f"no process in {directory}", partial(_remove, directory), seconds=10, every=0.02)
 
 
 def _hierarchies() -> list[Path]:
-    """One with version 2 alone, else a directory for each."""
+    """Return the directories of the hierarchies: one with version 2 alone, several otherwise."""
     if (_MOUNTED / "cgroup.controllers").exists():
         return [_MOUNTED]
     return [entry for entry in sorted(_MOUNTED.iterdir()) if entry.is_dir() and not entry.is_symlink()]
 
 
 def _left_by_killed_runs() -> list[Path]:
-    """Their names say the process that made them."""
+    """Return the cgroups of processes that are gone; the process id is part of the name."""
     found = [path for hierarchy in _hierarchies() for path in hierarchy.glob(f"{_PREFIX}-*-*")]
     return [path for path in found if not Path(f"/proc/{path.name.split('-')[2]}").exists()]
 
 
 def _remove(top: Path) -> bool:
-    """Whether nothing is left of it. The files in a cgroup are the kernel's; only its directories are removed."""
+    """Remove the directories of a cgroup, and return whether it is gone. The files in it belong to the kernel."""
     for directory, _, _ in os.walk(top, topdown=False):
         with contextlib.suppress(OSError):
             Path(directory).rmdir()

@@ -1,4 +1,4 @@
-"""A cluster for the chart: what it makes as an administrator installs it, and its pods on a real node."""
+"""A cluster in which the chart is installed, with its pods on a real node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMESPACE = "gpu"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 _NOT_THE_CHARTS = ("Event", "Lease")
-"""What others make all the time."""
+"""Kinds of objects that the control plane creates at any time."""
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 
@@ -41,7 +41,7 @@ class PolicyControlPlane(AuditedControlPlane):
 
 
 class ChartCluster(DeployedCluster):
-    """No kube-scheduler runs but those that the chart brings. The release lives in the namespace `NAMESPACE`."""
+    """A cluster without a kube-scheduler of its own. The release is installed in the namespace `NAMESPACE`."""
 
     def __init__(self, directory: Path, binaries: Path) -> None:
         super().__init__(directory, binaries)
@@ -64,11 +64,11 @@ class ChartCluster(DeployedCluster):
         self._add_cert_manager_kinds()
 
     def install(self, verb: str, *arguments: str, values: str | None = None) -> str:
-        """``verb`` is install or upgrade; what Helm says."""
+        """Run ``helm install`` or ``helm upgrade`` for the release, and return its output."""
         return self.helm.run(verb, "gas", str(CHART), f"--namespace={NAMESPACE}", *arguments, values=values)
 
     def everything(self) -> set[str]:
-        """``Kind/namespace/name`` of every object in the cluster, but for those that come and go by themselves."""
+        """Return ``Kind/namespace/name`` of every object, except of kinds that the control plane creates."""
         found = set()
         context = ssl.create_default_context(cafile=self.api.authority)
         connection = http.client.HTTPSConnection("127.0.0.1", self.api.port, timeout=30, context=context)
@@ -83,7 +83,7 @@ class ChartCluster(DeployedCluster):
 
     @cached_property
     def _kinds(self) -> dict[str, str]:
-        """The path and the kind of everything that can be listed and deleted, each in one version."""
+        """Path -> kind of everything that can be listed and deleted, each in one version."""
         groups = [["v1"]]
         for group in self.api.get("/apis")["groups"]:
             groups.append([version["groupVersion"] for version in group["versions"]])
@@ -100,21 +100,21 @@ class ChartCluster(DeployedCluster):
         return found
 
     def secret(self, name: str) -> dict[str, bytes]:
-        """What one of the release's namespace holds."""
+        """Return the data of a Secret in the release's namespace."""
         data = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}").get("data") or {}
         return {key: base64.b64decode(text) for key, text in data.items()}
 
     def workload(self, kind: str, name: str) -> Object:
-        """``kind`` as in paths: deployments, daemonsets."""
+        """Return a workload of the release; ``kind`` as in paths: deployments, daemonsets."""
         return self.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/{kind}/{name}")
 
     def jobs(self) -> list[Object]:
         return self.api.items(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
 
     def runnable(self, template: Object, name: str, *, hosts: Sequence[str] = ()) -> Object:
-        """The pod of a template as it can run here, see `tests.e2e.deployed`.
+        """Return the pod of a template with the changes that it needs to run here; see `tests.e2e.deployed`.
 
-        hosts  names that lead to this machine, as the cluster's DNS would make them lead to a Service
+        hosts  names that resolve to this machine, as the cluster's DNS resolves the name of a Service
         """
         pod = {"metadata": {"name": name, "labels": template["metadata"]["labels"]}, "spec": deepcopy(template["spec"])}
         spec = pod["spec"]
@@ -127,7 +127,7 @@ class ChartCluster(DeployedCluster):
         return pod
 
     def run(self, pod: Object, node: NodeCell) -> Object:
-        """Create a pod on the node, past every scheduler."""
+        """Create a pod on the node without a scheduler."""
         placed = deepcopy(pod)
         placed["spec"]["nodeName"] = node.name
         return self.api.create(PODS, placed)
@@ -136,7 +136,7 @@ class ChartCluster(DeployedCluster):
         return self.api.get(f"{PODS}/{name}")
 
     def wait_until_ready(self, name: str, node: NodeCell, *, since: float, seconds: float = 60) -> float:
-        """The seconds between then and now."""
+        """Wait until a pod is ready, and return the seconds since ``since``."""
         try:
             wait_for(f"pod {name} ready", lambda: is_ready(self.pod(name)), seconds=seconds, every=0.05)
         except TimeoutError as error:
@@ -144,7 +144,7 @@ class ChartCluster(DeployedCluster):
         return time.monotonic() - since
 
     def wait_until_succeeded(self, name: str, node: NodeCell) -> str:
-        """What its one container has printed."""
+        """Wait until a pod has succeeded, and return the output of its one container."""
         wait_for(
             f"the end of pod {name}",
             lambda: self.pod(name)["status"]["phase"] in ("Succeeded", "Failed"),
@@ -161,7 +161,7 @@ class ChartCluster(DeployedCluster):
         return "\n".join([*(node.log(pod, each) for each in names), str(pod["status"].get("containerStatuses", ""))])
 
     def _add_cert_manager_kinds(self) -> None:
-        """cert-manager's own definitions, without the labels that its chart fills in."""
+        """Create cert-manager's own definitions, without the labels that its chart fills in."""
         for kind in ("certificates", "issuers", "clusterissuers"):
             file = self.binaries / f"crd-{kind}.yaml"
             if not file.exists():

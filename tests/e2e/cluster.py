@@ -1,4 +1,4 @@
-"""A cluster without machines: the real control plane, made-up nodes, and extenders that come and go."""
+"""A cluster without machines: the real control plane, nodes that are only objects, and extenders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEFT_BY_TESTS = (
 
 
 class Cluster:
-    """Everything that the tests stand on. `start` once, `clean` after each test, `stop` at the end."""
+    """The cluster of a test run. Call `start` once, `clean` after each test, `stop` at the end."""
 
     def __init__(self, directory: Path, binaries: Path) -> None:
         self._directory = directory
@@ -40,7 +40,7 @@ class Cluster:
 
     @property
     def api(self) -> KubeApi:
-        """As a user who may do everything."""
+        """The API as a user with all permissions."""
         return self.control_plane.admin
 
     @property
@@ -66,14 +66,14 @@ class Cluster:
         self.service.stop()
 
     def restart_scheduler(self, *, ignorable: bool = True) -> None:
-        """With `ignorable`, the original's setting, kube-scheduler goes on without an extender that fails."""
+        """Restart kube-scheduler. With `ignorable`, the original's setting, it skips an extender that fails."""
         self.scheduler.stop()
         self.scheduler.start(ignorable=ignorable)
 
     def extender(self, name: str, *flags: str, account: KubeApi | None = None) -> Extender:
-        """A replica behind the address that kube-scheduler calls, not started yet.
+        """Return a replica behind the address that kube-scheduler calls. It is not started yet.
 
-        It runs under exactly the original's role unless another account is given.
+        It has exactly the permissions of the original's role unless another account is given.
         """
         kubeconfig = write_kubeconfig(self._directory / f"{name}.kubeconfig", account or self.original_account)
         extender = Extender(
@@ -89,7 +89,7 @@ class Cluster:
         return extender
 
     def verbs(self, extender: Extender) -> Verbs:
-        """A connection to this very replica, closed after the test."""
+        """Return a connection to this replica that is closed after the test."""
         verbs = Verbs(extender.endpoint.port, self.authority, self._client)
         self._connections.append(verbs)
         return verbs
@@ -102,7 +102,7 @@ class Cluster:
         annotations: Mapping[str, str] | None = None,
         resources: Mapping[str, str] | None = None,
     ) -> Object:
-        """A node that is ready, with room for any ordinary pod; `resources` go by their full names."""
+        """Create a node that is ready and has room for any ordinary pod; `resources` have their full names."""
         amounts = {"cpu": "1000", "memory": "4000Gi", "pods": "10000", **(resources or {})}
         body = {
             "metadata": {"name": name, "labels": dict(labels or {}), "annotations": dict(annotations or {})},
@@ -115,7 +115,7 @@ class Cluster:
         return self.api.create("/api/v1/nodes", body)
 
     def clean(self) -> None:
-        """Take away what a test left, and bring back what it stopped."""
+        """Remove what a test left, and restart what it stopped."""
         for connection in self._connections:
             connection.close()
         self._connections.clear()

@@ -1,4 +1,4 @@
-"""Somebody who creates pods of mixed shapes and deletes some of them, in the background."""
+"""A user who creates pods of mixed shapes and deletes some of them, in the background."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GRACES: tuple[dict[str, str], ...] = ({}, {"gracePeriodSeconds": "0"}, {"graceP
 
 
 class ComingsAndGoings:
-    """Creates the pods one after the other over the given seconds; about every fifth pod is deleted some time.
+    """Creates the pods one after the other over the given seconds, and deletes about every fifth.
 
     created, deleted  names, to be read by another thread
     """

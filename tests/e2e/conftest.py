@@ -1,4 +1,4 @@
-"""One control plane for the whole run; each test gets it empty and leaves it empty."""
+"""Fixtures: one control plane for the whole run, which each test gets empty and leaves empty."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def running_cluster(binaries: Path, pytestconfig: pytest.Config) -> Iterator[Clu
 
 @pytest.fixture
 def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
-    """The running cluster: no pods, no nodes, no extender."""
+    """Provide the running cluster without pods, nodes and extenders."""
     yield running_cluster
     running_cluster.clean()
 
 
 @pytest.fixture
 def node(cluster: Cluster, binaries: Path, pytestconfig: pytest.Config) -> Iterator[NodeCell]:
-    """A node with a real kubelet, ready, without plugins and pods; nothing of it is left for the next test."""
+    """Provide a node with a real kubelet, without plugins and pods, which is removed after the test."""
     with _real_node(cluster, binaries, pytestconfig) as node:
         yield node
 
 
 @pytest.fixture(scope="module")
 def gpu_node(running_cluster: Cluster, binaries: Path, pytestconfig: pytest.Config) -> Iterator[GpuNode]:
-    """One real node for all tests of a file, which start plugin and extender on it and leave no pods there."""
+    """Provide one real node for all tests of a file. They start plugin and extender and remove their pods."""
     try:
         with _real_node(running_cluster, binaries, pytestconfig) as node:
             yield GpuNode(running_cluster, node)
@@ -86,7 +86,7 @@ def _real_node(cluster: Cluster, binaries: Path, config: pytest.Config) -> Itera
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails shows what every program wrote last."""
+    """Add the last lines of every program's log to the report of a failed test."""
     report = yield
     running = (item.config.stash.get(_RUNNING, None), item.config.stash.get(_NODE, None))
     programs: list[Program] = [program for owner in running if owner is not None for program in owner.programs]
@@ -97,7 +97,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests of pages did not run as the page says, with the reason: the output of tests that pass is not shown."""
+    """Print the commands of pages that tests replaced: pytest hides the output of passed tests."""
     passed = (report for report in terminalreporter.getreports("passed") if isinstance(report, pytest.TestReport))
     lines = [
         f"{report.nodeid}: {line}"

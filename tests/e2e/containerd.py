@@ -1,4 +1,4 @@
-"""containerd in a cell: what runs the containers of a real kubelet, and shows how it made them."""
+"""containerd in a cell: it runs the containers of a real kubelet and shows how it created them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ state = "/run/containerd"
 """
 
 _NETWORK = {"cniVersion": "0.4.0", "name": "e2e", "plugins": [{"type": "loopback"}]}
-"""Makes the node ready and changes nothing on the machine. Pods have to use the network of the host."""
+"""A network that makes the node ready and changes nothing on the machine. Pods must use the host's network."""
 
 
 class Containerd:
-    """`start` in a cell that is there; it ends with the cell."""
+    """containerd; call `start` in a cell that runs. It ends with the cell."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -52,14 +52,14 @@ class Containerd:
         self.program = cell.program("containerd", ["containerd", "--config", str(configuration)])
 
     def start(self) -> None:
-        """Until it answers and has the images."""
+        """Start, and return when it responds and has the images."""
         self.program.start()
         wait_for("containerd", self._answers, seconds=20, every=0.05)
         for archive in write_images(self._cell.directory):
             self.import_image(archive)
 
     def import_image(self, archive: Path) -> None:
-        """An archive as ``docker save`` writes it. Pods use its name, with ``imagePullPolicy: Never``."""
+        """Import an archive in the form of ``docker save``. Pods use its name with ``imagePullPolicy: Never``."""
         self._ctr("images", "import", str(archive))
 
     def tag_image(self, name: str, other: str) -> None:
@@ -67,15 +67,15 @@ class Containerd:
         self._ctr("images", "tag", name, other)
 
     def specification(self, container_id: str) -> dict[str, Any]:
-        """What runc was told to make of a container, running or ended (the OCI runtime specification)."""
+        """Return the OCI runtime specification of a container, running or ended."""
         specification: dict[str, Any] = json.loads(self._ctr("containers", "info", container_id))["Spec"]
         return specification
 
     def execute(self, container_id: str, *command: str) -> str:
-        """What a command prints that sees the files of a running container, and may use the devices that it may.
+        """Return the output of a command with the files and the devices of a running container.
 
-        Raises ProgramError when the command fails. Not with ``ctr tasks exec``: containerd 1.6 now and then loses
-        what a short command prints.
+        Raises ProgramError if the command fails. ``ctr tasks exec`` is not used, because containerd 1.6 sometimes loses
+        the output of a short command.
         """
         pid = self._pid(container_id)
         cgroups = [line.split(":", 2) for line in self._cell.run("cat", f"/proc/{pid}/cgroup").splitlines()]
@@ -89,11 +89,11 @@ class Containerd:
         return self._cell.run("sh", "-c", 'echo $$ >"$0" && exec "$@"', processes, *enter)
 
     def kill(self, container_id: str) -> None:
-        """SIGKILL for the first process of a running container. Raises ProgramError when none runs."""
+        """Send SIGKILL to the first process of a running container. Raises ProgramError if it does not run."""
         self._cell.run("kill", "-9", str(self._pid(container_id)))
 
     def _pid(self, container_id: str) -> int:
-        """Of a running container's first process, as numbered in the cell. Raises ProgramError when none runs."""
+        """Return the process id, in the cell, of a running container. Raises ProgramError if it does not run."""
         for line in self._ctr("tasks", "list").splitlines()[1:]:
             found, pid, state = line.split()[:3]
             if found == container_id and state == "RUNNING":

@@ -1,4 +1,4 @@
-"""etcd and kube-apiserver on loopback: an API that starts empty, goes and comes back with all it held."""
+"""etcd and kube-apiserver on loopback: an API that starts empty, and keeps its objects through restarts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.e2e.waiting import wait_for
 class ControlPlane:
     """The two servers, their files in one directory.
 
-    `admin` is the API as a user who may do everything, `scheduler` as kube-scheduler's own user. There is no
-    kube-controller-manager: nothing makes service accounts, removes taints or deletes what is left over, so
-    `add_namespace` and the tests do.
+    `admin` is the API as a user with all permissions, `scheduler` as kube-scheduler's own user. There is no
+    kube-controller-manager, so `add_namespace` and the tests create service accounts, remove taints and delete
+    leftover objects.
     """
 
     def __init__(self, directory: Path, binaries: Path, authority: Authority) -> None:
@@ -47,20 +47,20 @@ class ControlPlane:
         self.add_namespace("default")
 
     def start_api_server(self) -> None:
-        """Until it is ready to answer; what it held before is there again."""
+        """Start kube-apiserver, with the objects that it had before, and return when it is ready."""
         self.api_server.start()
         self.api_server.wait_until_healthy(self.admin.port, self.admin.is_ready)
 
     def stop_api_server(self) -> None:
-        """At once, without a goodbye to its clients; etcd keeps what it held."""
+        """Kill kube-apiserver; etcd keeps its objects."""
         self.api_server.kill()
 
     def delete_behind_the_api(self, name: str) -> None:
-        """Take a pod of the namespace `default` out of etcd while no API server is there to tell anybody."""
+        """Delete a pod of the namespace `default` from etcd while no API server runs, so that no client sees it."""
         self._ask_etcd("deleterange", {"key": base64.b64encode(f"/registry/pods/default/{name}".encode()).decode()})
 
     def compact(self) -> None:
-        """Make etcd forget everything but the present: no watch can go on from before."""
+        """Let etcd discard its history, so that no watch can continue from before."""
         present = self._ask_etcd("range", {"key": base64.b64encode(b"none").decode()})["header"]["revision"]
         self._ask_etcd("compaction", {"revision": present, "physical": True})
 
@@ -69,7 +69,7 @@ class ControlPlane:
             program.kill()
 
     def add_namespace(self, name: str) -> None:
-        """A namespace that can hold pods: with the service account without which every pod is refused."""
+        """Create a namespace with the service account that pods need."""
         if name != "default":
             self.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
         wait_for(f"the namespace {name}", lambda: self._has_namespace(name))
@@ -85,7 +85,7 @@ class ControlPlane:
         return True
 
     def _ask_etcd(self, call: str, body: Object) -> Object:
-        """One call of etcd's API in its JSON form."""
+        """Send one request to etcd's API in its JSON form."""
         connection = http.client.HTTPConnection("127.0.0.1", self._etcd_port, timeout=10)
         try:
             connection.request("POST", f"/v3/kv/{call}", json.dumps(body))

@@ -38,11 +38,11 @@ localAPIEndpoint: {{advertiseAddress: 192.0.2.1}}
 """
 
 State = dict[str, tuple[int, int, int, int, bytes]]
-"""Path below /etc -> kind and mode, owner, group, number of names, content."""
+"""Path below /etc -> kind and mode, owner, group, number of links, content."""
 
 
 class ControlPlaneNode:
-    """The node's ``/etc`` is a copy of the machine's, in the node's own mounts; nothing outside is written.
+    """A control-plane node. Its ``/etc`` is a copy of the machine's, so nothing outside of it is written.
 
     Its kube-scheduler listens on ``address``. `start` it on a node that is ready. Commands run as an administrator of
     the node runs them: as root, in ``/``.
@@ -58,7 +58,7 @@ class ControlPlaneNode:
         self.manifest = self.etc / "kubernetes/manifests/kube-scheduler.yaml"
 
     def start(self) -> None:
-        """Until kubelet runs the kube-scheduler of the manifest that kubeadm wrote."""
+        """Start, and return when kubelet runs the kube-scheduler of the manifest that kubeadm wrote."""
         self._own_etc()
         _write_kubeconfig(self.etc / "kubernetes/scheduler.conf", self._cluster.control_plane.scheduler)
         _write_kubeconfig(self.etc / "kubernetes/admin.conf", self._cluster.api)
@@ -71,7 +71,7 @@ class ControlPlaneNode:
         self.wait_for_scheduler("kubeadm's own", with_configuration=False)
 
     def run(self, *command: str, seconds: float = 120) -> str:
-        """What it prints. Raises ProgramError when it does not end well, TimeoutError when it does not end."""
+        """Run a command and return its output. Raises ProgramError if it fails, TimeoutError if it does not end."""
         self._runs += 1
         status = self._node.directory / f"command-{self._runs}.status"
         with_status = ["sh", "-c", '"$@"; echo $? >"$0"', str(status), *command]
@@ -86,12 +86,12 @@ class ControlPlaneNode:
         return self.run(sys.executable, "-m", "configurator", *flags)
 
     def add_host(self, name: str) -> None:
-        """Let the name lead to this machine, in pods with the host's network as well."""
+        """Let a name resolve to this machine, also in pods with the host's network."""
         with (self.etc / "hosts").open("a") as hosts:
             hosts.write(f"127.0.0.1 {name}\n")
 
     def files(self) -> State:
-        """Everything below /etc."""
+        """Return the state of everything below /etc."""
         found = {}
         for path in sorted(self.etc.rglob("*")):
             status = path.lstat()
@@ -106,7 +106,7 @@ class ControlPlaneNode:
         return found
 
     def wait_for_scheduler(self, sentence: str, *, with_configuration: bool) -> None:
-        """Until the API server shows kube-scheduler's pod running, started with a configuration file or without."""
+        """Wait until the API server shows kube-scheduler's pod running, with a configuration file or without."""
 
         def runs() -> bool:
             pod = self._pod()
@@ -122,7 +122,7 @@ class ControlPlaneNode:
             raise ProgramError(f"{error}\n{self._scheduler_log()}") from None
 
     def _scheduler_log(self) -> str:
-        """The last lines of each of its starts."""
+        """Return the last lines of the log of each start."""
         files = (self._node.directory / "log/pods").glob("kube-system_kube-scheduler-*/kube-scheduler/*.log")
         return "\n".join(f"{file.parent.parent.name}\n{file.read_text()[-3000:]}" for file in sorted(files))
 
@@ -141,7 +141,7 @@ class ControlPlaneNode:
         (self.etc / "kubernetes/manifests").mkdir(parents=True)
 
     def _write_manifest(self) -> None:
-        """By the kubeadm of the same release, on an address of this run's own."""
+        """Let the kubeadm of the same release write the manifest, with an address of this run's own."""
         version = self.run(str(self._binaries / "kubeadm"), "version", "-o", "short").split()[-1]
         configuration = self._node.directory / "kubeadm.yaml"
         configuration.write_text(_CLUSTER.format(version=version, address=self.address))
@@ -149,7 +149,7 @@ class ControlPlaneNode:
         self.run(program, "init", "phase", "control-plane", "scheduler", "--config", str(configuration))
 
     def _import_scheduler(self) -> None:
-        """The built kube-scheduler, as an image by the name that the manifest has."""
+        """Import the built kube-scheduler as an image with the name in the manifest."""
         manifest = YAML(typ="safe").load(self.manifest.read_text())
         image = manifest["spec"]["containers"][0]["image"]
         archive = self._node.directory / "kube-scheduler.tar"
@@ -158,7 +158,7 @@ class ControlPlaneNode:
 
 
 def _write_kubeconfig(file: Path, api: KubeApi) -> None:
-    """With all that it needs inside, since it is mounted into a container alone."""
+    """Write a kubeconfig that needs no other file, because it is mounted into a container alone."""
     authority = base64.b64encode(api.authority.read_bytes()).decode()
     content = {
         "apiVersion": "v1",

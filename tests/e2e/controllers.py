@@ -1,4 +1,4 @@
-"""kube-controller-manager's part, which nobody plays in these tests: pods of workloads, endpoints of a Service."""
+"""The part of kube-controller-manager, which does not run in these tests: pods of workloads, endpoints of a Service."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 
 
 class Controllers:
-    """For extender and plugin, one pod each, changed as far as it takes to run here (`tests.e2e.deployed`).
+    """Creates one pod each of extender and plugin, changed so that they can run here (`tests.e2e.deployed`).
 
-    address  of this machine's own: where the Service leads, on the Service's port
-    cards    the tree of made-up cards that the plugin looks at
+    address  of this machine, the endpoint of the Service
+    cards    the tree of fake cards for the plugin
     """
 
     def __init__(self, cluster: DeployedCluster, node: NodeCell, address: str, cards: Path) -> None:
@@ -28,7 +28,7 @@ class Controllers:
         self._cards = cards
 
     def make_pods(self) -> None:
-        """Until they are ready, which is then in the status of Deployment and DaemonSet and in the Service's slice."""
+        """Create the pods, wait until they are ready, and update the workloads' status and the Service's endpoints."""
         self._cluster.run_until_ready(self._plugin_pod())
         # The only one that needs kube-scheduler, which may have to wait until it leads.
         self._cluster.run_until_ready(self._extender_pod())
@@ -49,7 +49,7 @@ class Controllers:
         )
 
     def take_pods_away(self) -> None:
-        """Of workloads that are gone."""
+        """Delete the pods of workloads that are gone."""
         self._cluster.api.delete(f"{_SLICES}/gas-service")
         for name in ("gpu-aware-scheduling", "gas-plugin"):
             self._cluster.delete(name)
@@ -74,7 +74,7 @@ class Controllers:
         return written
 
     def _set_status(self, kind: str, name: str, *numbers: str) -> None:
-        """One of everything, and that of the newest generation."""
+        """Report one pod of the newest generation in every field of the status."""
         path = f"{_WORKLOADS}/{kind}/{name}"
         generation = self._cluster.api.get(path)["metadata"]["generation"]
         status = {"observedGeneration": generation} | dict.fromkeys(numbers, 1)

@@ -1,4 +1,4 @@
-"""What deploy/ makes of a cluster: its objects, and its programs as pods of the project's image on a real node.
+"""A cluster with the objects of deploy/, and its programs as pods of the project's image on a real node.
 
 There is no kube-controller-manager, so the tests make the pods that a Deployment or DaemonSet asks for. There is no
 network of pods and no kube-proxy either: they use the network of the node, on ports of their own, and find the API
@@ -37,7 +37,7 @@ _REFUSALS = (401, 403)
 
 
 class AuditedControlPlane(ControlPlane):
-    """Whose API server writes down every request of a service account."""
+    """A control plane whose API server logs every request of a service account."""
 
     def _api_server_command(self, binaries: Path, authority: Authority) -> list[str]:
         policy = self._directory / "audit-policy.json"
@@ -55,15 +55,15 @@ class AuditedControlPlane(ControlPlane):
         ]
 
     def audited(self, account: str) -> list[dict[str, Any]]:
-        """The requests of a user so far, answered or under way."""
+        """Return the requests of a user so far, including those in progress."""
         events = (json.loads(line) for line in self.audit_log.read_text().splitlines())
         return [event for event in events if event["user"]["username"] == account]
 
 
 class DeployedCluster:
-    """A control plane of its own, since what deploy/ changes in it is what the tests look at.
+    """A separate control plane, in which the tests look at the objects of deploy/.
 
-    `start` once, `stop` at the end.
+    Call `start` once, `stop` at the end.
     """
 
     def __init__(self, directory: Path, binaries: Path) -> None:
@@ -97,7 +97,7 @@ class DeployedCluster:
             program.kill()
 
     def add_prometheus_kinds(self) -> None:
-        """The Prometheus operator's own definitions of PodMonitor and PrometheusRule."""
+        """Create the Prometheus operator's definitions of PodMonitor and PrometheusRule."""
         for name in ("podmonitors", "prometheusrules"):
             self.kubectl.run("apply", "--server-side", "-f", self.binaries / f"monitoring.coreos.com_{name}.yaml")
         for name in ("podmonitors", "prometheusrules"):
@@ -114,13 +114,13 @@ class DeployedCluster:
         return True
 
     def pod_of(self, kind: str, name: str) -> Object:
-        """The pod that a Deployment or DaemonSet (``deployments``, ``daemonsets``) asks for; nothing is created."""
+        """Return the pod of a Deployment or DaemonSet (``deployments``, ``daemonsets``) without creating it."""
         template = self.api.get(f"{_WORKLOADS}/{kind}/{name}")["spec"]["template"]
         metadata = {"name": name, "labels": template["metadata"]["labels"]}
         return {"metadata": metadata, "spec": deepcopy(template["spec"])}
 
     def on_this_node(self, written: Object, *arguments: str) -> Object:
-        """The same pod as it can run here: see the top of this file. Its one container gets more arguments."""
+        """Return the pod with the changes that it needs to run here (see the top of this file) and more arguments."""
         changed = deepcopy(written)
         changed["spec"]["hostNetwork"] = True
         (container,) = changed["spec"]["containers"]
@@ -134,7 +134,7 @@ class DeployedCluster:
         return changed
 
     def run_until_ready(self, written: Object, *, seconds: float = 60) -> float:
-        """Create a pod; the seconds from then until kubelet's probes call it ready."""
+        """Create a pod, wait until it is ready, and return the seconds that took."""
         started = time.monotonic()
         name = self.api.create(PODS, written)["metadata"]["name"]
         wait_for(f"pod {name} ready", lambda: is_ready(get_pod(self.api, name)), seconds=seconds, every=0.05)
@@ -146,7 +146,7 @@ class DeployedCluster:
 
 @contextmanager
 def deployed_cluster(binaries: Path) -> Iterator[DeployedCluster]:
-    """A running cluster in which nothing is installed yet."""
+    """Provide a running cluster in which nothing is installed yet."""
     with tempfile.TemporaryDirectory(prefix="gas-deploy-") as directory:
         cluster = DeployedCluster(Path(directory), binaries)
         try:
@@ -157,12 +157,12 @@ def deployed_cluster(binaries: Path) -> Iterator[DeployedCluster]:
 
 
 def extender_ports(pod: Object, port: int, metrics_port: int) -> Object:
-    """The same pod of the extender on these ports of its node; its probes follow by the ports' names."""
+    """Return the extender's pod with these ports of its node. The probes refer to ports by name."""
     return _with_ports(pod, {"extender": port, "metrics": metrics_port}, {"port": port, "metrics-port": metrics_port})
 
 
 def plugin_ports(pod: Object, metrics_port: int) -> Object:
-    """The same pod of the plugin."""
+    """Return the plugin's pod with this port of its node."""
     return _with_ports(pod, {"metrics": metrics_port}, {"metrics-port": metrics_port})
 
 
@@ -181,7 +181,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def answer(port: int, path: str) -> tuple[int, str]:
-    """Status and text of a GET on a plain port of the node. An OSError when nobody answers."""
+    """Return status and text of a GET on a plain port of the node. Raises OSError if no program responds."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request("GET", path)
@@ -192,7 +192,7 @@ def answer(port: int, path: str) -> tuple[int, str]:
 
 
 def refused(events: Sequence[dict[str, Any]]) -> list[str]:
-    """Of audited requests those that were forbidden or not let in at all, as sentences."""
+    """Return a sentence for each audited request that was forbidden or not authenticated."""
     found = ((event, event.get("responseStatus", {})) for event in events)
     return [
         f"{event['verb']} {event['requestURI']}: {status['code']} {status.get('message', '')}"
@@ -202,7 +202,7 @@ def refused(events: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def uses(events: Sequence[dict[str, Any]]) -> Counter[tuple[str, str]]:
-    """How often each verb on each resource was asked for: ``("patch", "nodes/status")``."""
+    """Return how often each verb on each resource was requested: ``("patch", "nodes/status")``."""
     return Counter(_uses(events))
 
 

@@ -1,4 +1,4 @@
-"""The files of ``examples/``, as somebody would apply them."""
+"""The files of ``examples/``, as a user applies them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def add_example_nodes(cluster: Cluster) -> None:
-    """Those of ``nodes/cluster.yaml``."""
+    """Create the nodes of ``nodes/cluster.yaml``."""
     for node in _documents(EXAMPLES / "nodes/cluster.yaml"):
         resources = {name: text for name, text in node["status"]["allocatable"].items() if name.startswith(PREFIX)}
         cluster.add_node(node["metadata"]["name"], labels=node["metadata"]["labels"], resources=resources)
 
 
 def create_example(cluster: Cluster, name: str) -> set[str]:
-    """All pods of one file, by its name without ending; answers the names of the pods."""
+    """Create all pods of a file, given by its name without ending, and return their names."""
     pods = _documents(EXAMPLES / f"{name}.yaml")
     for pod in pods:
         cluster.api.create(PODS, pod)

@@ -1,4 +1,4 @@
-"""The extender as a process of its own, run as its Deployment runs it."""
+"""The extender as a process, started as its Deployment starts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.service import Endpoint
 
 
 class Extender:
-    """One replica; it may be killed and started again on the same ports."""
+    """One replica. It can be killed and started again on the same ports."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Extender:
         self.program = Program(name, [*command, *flags], log=directory / f"{name}.log", env=env)
 
     def start(self) -> None:
-        """Without waiting for anything."""
+        """Start without waiting for anything."""
         self.program.start()
 
     def start_and_wait_until_ready(self, *, seconds: float = 30) -> None:
-        """Raises ProgramError when it ends or is not ready in time; a replica that does not lead never is."""
+        """Start and wait. Raises ProgramError if it ends or is not ready in time, as a replica that does not lead."""
         self.program.start()
         self.program.wait_until_healthy(self.endpoint.readiness_port, self.is_ready, seconds=seconds)
 
@@ -63,17 +63,17 @@ class Extender:
             return False
 
     def why_not_ready(self) -> str | None:
-        """What ``/readyz`` says while the answer is no."""
+        """Return the text of ``/readyz`` while the replica is not ready, or None."""
         status, text = self.plain("/readyz")
         return None if status == 200 else text
 
     def books(self) -> Object:
-        """``/debug/books``."""
+        """Return ``/debug/books``."""
         books: Object = json.loads(self.plain("/debug/books")[1])
         return books
 
     def booked(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Node -> card -> resource without prefix -> amount; only cards that anybody holds."""
+        """Return node -> card -> resource without prefix -> amount, of cards that are in use."""
         found: dict[str, dict[str, dict[str, int]]] = {}
         for node, cards in self.books()["nodes"].items():
             for card, books in cards.items():
@@ -82,12 +82,12 @@ class Extender:
         return found
 
     def metric(self, sample: str) -> float:
-        """The value of a sample, named with its labels as ``/metrics`` writes it. Raises KeyError."""
+        """Return the value of a sample, named with its labels as ``/metrics`` writes it. Raises KeyError."""
         lines = self.plain("/metrics")[1].splitlines()
         return float(dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))[sample])
 
     def plain(self, path: str) -> tuple[int, str]:
-        """Status and text of a GET on the plain port. A replica that cannot be reached is an OSError."""
+        """Return status and text of a GET on the plain port. Raises OSError if the replica cannot be reached."""
         connection = http.client.HTTPConnection("127.0.0.1", self.endpoint.readiness_port, timeout=10)
         try:
             connection.request("GET", path)

@@ -1,4 +1,4 @@
-"""A real node with made-up cards: its plugin, the extender, and pods that show what they got."""
+"""A real node with fake cards, its plugin, the extender, and pods that show their devices."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.e2e.waiting import wait_for
 from tests.e2e.written_cards import PREFIX, amount
 
 SECONDS = 90.0
-"""For many containers on a busy machine."""
+"""Enough for many containers on a busy machine."""
 
 
 class GpuNode:
-    """Plugin and extender may be started again with other cards and flags; `clear` takes away what a test left."""
+    """Plugin and extender can be started again with other cards and flags; `clear` removes what a test left."""
 
     def __init__(self, cluster: Cluster, node: NodeCell) -> None:
         self.cluster = cluster
@@ -38,7 +38,7 @@ class GpuNode:
         self.plugin_account = self.account(PLUGIN_RULES)
 
     def start(self, gpus: tuple[FakeGpu, ...], *flags: str, extender: Sequence[str] = ()) -> None:
-        """Until the extender knows the cards. ``extender`` are its flags."""
+        """Start plugin and extender, and return when the extender knows the cards. ``extender`` are its flags."""
         self._new_extender(*extender).start()
         self.start_plugin(gpus, *flags)
         wait_for("the extender ready", self.extender.is_ready, every=0.05)
@@ -47,12 +47,12 @@ class GpuNode:
         wait_for("the cards in the extender's books", lambda: self.places() == wanted)
 
     def account(self, rules: Sequence[Rule]) -> KubeApi:
-        """A new one that may do just this."""
+        """Create an account with just these permissions."""
         name = f"gas-plugin-{uuid4().hex[:6]}"
         return add_account(self.api, name, name, tuple(rules))
 
     def start_plugin(self, gpus: tuple[FakeGpu, ...], *flags: str, account: KubeApi | None = None) -> None:
-        """In place of the one that runs, with a new tree of cards; until kubelet watches them."""
+        """Start the plugin, in place of the running one, with new cards, and return when kubelet watches them."""
         self.stop_plugin()
         shutil.rmtree(self.node.directory / "tree", ignore_errors=True)
         self.gpus = gpus
@@ -64,14 +64,14 @@ class GpuNode:
             assert self.plugin.program.terminate() == 0
 
     def uninstall(self) -> None:
-        """Nothing that a plugin wrote is on the node any more, and none runs."""
+        """Stop the plugin and remove everything that it wrote on the node."""
         self.stop_plugin()
         program = Plugin(self.node, self.plugin_account, (), "--uninstall").program
         program.start()
         wait_for("the end of --uninstall", lambda: not program.is_running)
 
     def start_extender(self, *flags: str) -> None:
-        """In place of the one that runs."""
+        """Start the extender, in place of the running one."""
         self._new_extender(*flags).start_and_wait_until_ready()
 
     def _new_extender(self, *flags: str) -> Extender:
@@ -89,25 +89,25 @@ class GpuNode:
         return Witnesses(self.api, self.node, self.extender, self.gpus)
 
     def books(self) -> dict[str, Object]:
-        """Card -> what the extender's books say of it."""
+        """Return card -> its entry in the extender's ledger."""
         books: dict[str, Object] = self.extender.books()["nodes"].get(self.node.name, {})
         return books
 
     def places(self) -> dict[str, dict[str, int]]:
-        """Card -> how many containers may share it, by its resource, as far as the extender knows."""
+        """Return card -> how many containers may share it, by its resource, as far as the extender knows."""
         found = {card: books["capacity"] for card, books in self.books().items()}
         return {card: {name: of[name] for name in ("i915", "xe") if of.get(name)} for card, of in found.items()}
 
     def object(self) -> Object:
-        """The node as the API has it."""
+        """Return the node's object."""
         return self.api.get(f"/api/v1/nodes/{self.node.name}")
 
     def set_labels(self, labels: Mapping[str, str | None]) -> None:
-        """As an administrator does, for an extender that starts later; by name without prefix, None takes one away."""
+        """Set labels as an administrator does, before the extender starts; by name without prefix, None removes one."""
         self._label({f"{PREFIX}{name}": value for name, value in labels.items()})
 
     def close_tiles(self, *names: str) -> None:
-        """As telemetry does, ``card2_gt0``, for an extender that starts later. `open_tiles` takes the labels away."""
+        """Close tiles as telemetry does, ``card2_gt0``, before the extender starts. `open_tiles` removes the labels."""
         self._closed = {f"telemetry.aware.scheduling.demo/gas-tile-disable-{name}": "closed" for name in names}
         self._label(self._closed)
 
@@ -115,16 +115,16 @@ class GpuNode:
         self._label(dict.fromkeys(self._closed))
 
     def allocatable(self, resource: str) -> int:
-        """Of a resource without prefix, as kubelet or the plugin has told the API."""
+        """Return the node's allocatable amount of a resource, given without prefix."""
         found: Mapping[str, str] = self.object()["status"].get("allocatable", {})
         return amount(found.get(PREFIX + resource, "0"))
 
     def has_allocatable_cards(self) -> bool:
-        """Whether kubelet has told the API of cards that it can give."""
+        """Return whether the node has allocatable cards."""
         return any(self.allocatable(driver) for driver in ("i915", "xe"))
 
     def create(self, written: Object, *, node: str | None = None) -> None:
-        """A pod that prints its device nodes and environment, and runs until it is ended."""
+        """Create a pod that prints its device nodes and environment, and runs until it is deleted."""
         for each in (*written["spec"].get("initContainers", []), *written["spec"]["containers"]):
             is_init = each in written["spec"].get("initContainers", []) and "restartPolicy" not in each
             script = "ls /dev/dri; env" if is_init else "ls /dev/dri; env; sleep 100000"
@@ -132,9 +132,9 @@ class GpuNode:
         self.create_unchanged(written, node=node)
 
     def create_unchanged(self, written: Object, *, node: str | None = None) -> None:
-        """A pod with its own image and command, and only what this node needs besides.
+        """Create a pod with its own image and command, and only the changes that this node needs.
 
-        There is no network of pods, no one who hands out the cluster's certificate to service accounts, and no time.
+        There is no pod network, no certificate for service accounts, and no time for graceful ends.
         """
         spec = written["spec"]
         spec |= {"hostNetwork": True, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0}
@@ -143,7 +143,7 @@ class GpuNode:
         self.api.create(PODS, written)
 
     def running(self, names: Collection[str]) -> list[Object]:
-        """The pods once all of them run."""
+        """Wait until all pods run, and return them."""
 
         def waited_for() -> list[str]:
             pods = [get_pod(self.api, name) for name in names]
@@ -158,12 +158,12 @@ class GpuNode:
         return [get_pod(self.api, name) for name in names]
 
     def cards(self, of: Object, name: str = "main") -> list[str]:
-        """The cards whose device nodes a container has."""
+        """Return the cards of which a container has the device nodes."""
         nodes = (path.removeprefix("/dev/dri/") for path in self.node.devices(of, name))
         return sorted(card for card in nodes if card.startswith("card"))
 
     def settled(self, *, receipts_expected: Collection[str] = (), seconds: float = 20) -> None:
-        """Wait until all witnesses agree; names and fails with every disagreement that stays."""
+        """Wait until there are no differences. Fails with those that remain."""
         found: list[str] = []
 
         def look() -> bool:
@@ -174,10 +174,10 @@ class GpuNode:
         try:
             wait_for("agreement", look, seconds=seconds, every=0.5)
         except TimeoutError:
-            raise AssertionError("\n".join(["the witnesses do not agree:", *found])) from None
+            raise AssertionError("\n".join(["there are differences:", *found])) from None
 
     def receipts(self) -> dict[str, dict[str, str]]:
-        """Pod -> its receipts, of pods that have any."""
+        """Return pod -> its receipts, of pods that have any."""
         found: dict[str, dict[str, str]] = {}
         for each in self.api.items(PODS):
             annotations: Mapping[str, str] = each["metadata"].get("annotations", {})
@@ -186,7 +186,7 @@ class GpuNode:
         return found
 
     def booked(self) -> dict[str, int]:
-        """Card -> how many containers the extender's books have on it."""
+        """Return card -> how many containers the extender has booked on it."""
         return {
             card: booked.get("i915", 0) + booked.get("xe", 0)
             for card, books in self.books().items()
@@ -194,7 +194,7 @@ class GpuNode:
         }
 
     def clear(self) -> None:
-        """No pods any more, for anybody."""
+        """Delete all pods, and wait until kubelet and extender have released them."""
         for each in self.api.items(PODS):
             delete_now(self.api, each["metadata"]["name"])
         wait_for("kubelet without pods", lambda: not listed_ids(self.node.pod_resources))

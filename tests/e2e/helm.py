@@ -1,4 +1,4 @@
-"""Helm as an administrator runs it, and what docs/chart.md tells it to install."""
+"""Helm as an administrator runs it, and the values in docs/chart.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DOCUMENTED = re.compile(r"^```yaml\n# values: (\S+)\n(.*?)^```$", re.MULTILINE 
 
 
 def documented_values() -> dict[str, str]:
-    """Each block of values on the page about the chart, by the name in its first line."""
+    """Return each block of values on the chart's page, by the name in its first line."""
     return dict(_DOCUMENTED.findall(PAGE.read_text(encoding="utf-8")))
 
 
@@ -36,7 +36,7 @@ class Helm:
         self._env = {**os.environ, **homes}
 
     def run(self, *arguments: str, values: str | None = None) -> str:
-        """What it prints. Raises ProgramError, with everything that it said, when it fails.
+        """Run Helm and return its output. Raises ProgramError with all output if it fails.
 
         values  the content of a file of values
         """
@@ -57,5 +57,5 @@ class Helm:
 
 
 def objects(rendered: str) -> list[Object]:
-    """Those of a YAML text with several documents."""
+    """Return the objects of a YAML text with several documents."""
     return [each for each in yaml.safe_load_all(rendered) if each is not None]

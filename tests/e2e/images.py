@@ -34,7 +34,7 @@ _APPLETS = (
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """``name`` with a host part stays as it is when it is imported; a bare name would not."""
+    """An image. A ``name`` with a host part is imported unchanged; a bare name would not be."""
 
     name: str
     entrypoint: tuple[str, ...]
@@ -45,7 +45,7 @@ BUSYBOX = Image("e2e.local/busybox:1", ("/bin/sh",))
 
 
 def write_images(directory: Path) -> tuple[Path, ...]:
-    """Archives in the form of ``docker save``, one for each image. Raises ProgramError without a static busybox."""
+    """Write an archive in the form of ``docker save`` for each image. Raises ProgramError without a static busybox."""
     found = shutil.which("busybox")
     if found is None:
         raise ProgramError("busybox is missing; tests/e2e/set-up.sh installs it")

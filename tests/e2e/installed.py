@@ -27,7 +27,7 @@ class Installed:
         self.features = node.directory / "features.d"
 
     def apply(self) -> None:
-        """As docs/deploy.md has it: the certificates, then everything else at once."""
+        """Apply the certificates, then everything else at once, as docs/deploy.md describes."""
         serving = self.deployed.authority.server("gas-service")
         files = {"tls.crt": serving.certificate, "tls.key": serving.key, "ca.crt": self.deployed.authority.certificate}
         data = {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}
@@ -43,7 +43,7 @@ class Installed:
         self.extender_seconds = self.deployed.run_until_ready(runnable)
 
     def start_plugin(self) -> None:
-        """With made-up cards, at the same path as on the node, by which kubelet finds the device nodes."""
+        """Start the plugin with fake cards, at the same path as on the node, where kubelet finds the device nodes."""
         if not self.tree.exists():
             write_tree(self.tree, fake_gpus(FLEX_170, 2), character_devices=True)
         asked = self.deployed.pod_of("daemonsets", "gas-plugin")
@@ -63,7 +63,7 @@ class Installed:
         self.plugin_seconds = self.deployed.run_until_ready(runnable)
 
     def run_gpu_pod(self, name: str, *, millicores: int = 500, node: str | None = None) -> Object:
-        """The pod once it runs; with a node it goes there past scheduler and extender."""
+        """Create a pod and return it when it runs. With a node it goes there without scheduler and extender."""
         self.create_gpu_pod(name, millicores=millicores, node=node)
         wait_for(f"pod {name} running", lambda: get_pod(self.api, name)["status"]["phase"] == "Running", seconds=60)
         return get_pod(self.api, name)

@@ -16,7 +16,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class RefusedError(Exception):
-    """The API server answered, with something else than success."""
+    """The API server refused a request."""
 
     def __init__(self, status: int, method: str, path: str, message: str) -> None:
         super().__init__(f"{method} {path}: {status} {message}")
@@ -26,7 +26,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KubeApi:
-    """Calls as the user of one token. A server that cannot be reached is an OSError."""
+    """The API as the user of one token. Every call raises OSError if the server cannot be reached."""
 
     port: int
     authority: Path
@@ -40,7 +40,7 @@ class KubeApi:
         return self._call("GET", path, query)
 
     def items(self, path: str, **query: str) -> list[Object]:
-        """Of a list, all at once."""
+        """Return all items of a list."""
         items: list[Object] = self.get(path, **query)["items"]
         return items
 
@@ -48,11 +48,11 @@ class KubeApi:
         return self._call("POST", path, {}, body)
 
     def merge(self, path: str, body: Object) -> Object:
-        """A merge patch: null takes a key away."""
+        """Send a merge patch: null removes a key."""
         return self._call("PATCH", path, {}, body, MERGE_PATCH)
 
     def delete(self, path: str, **query: str) -> Object:
-        """Of one object, or of a whole collection. ``gracePeriodSeconds="0"`` takes a pod away at once."""
+        """Delete an object or a whole collection. ``gracePeriodSeconds="0"`` deletes a pod at once."""
         return self._call("DELETE", path, query)
 
     def is_ready(self) -> bool:
@@ -95,7 +95,7 @@ class KubeApi:
 
 
 def write_kubeconfig(file: Path, api: KubeApi) -> Path:
-    """What a program needs to call the API as this user."""
+    """Write the kubeconfig with which a program calls the API as this user."""
     cluster = {"server": api.url, "certificate-authority": str(api.authority)}
     content = {
         "apiVersion": "v1",

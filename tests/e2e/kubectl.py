@@ -17,7 +17,7 @@ class Kubectl:
     kubeconfig: Path
 
     def run(self, *arguments: str | Path, text: str | None = None) -> str:
-        """What it prints, its warnings too. ``text`` is what it reads. Raises ProgramError when it fails."""
+        """Run kubectl with ``text`` as input, and return its output with warnings. Raises ProgramError if it fails."""
         command = [self.program, f"--kubeconfig={self.kubeconfig}", *arguments]
         done = subprocess.run(command, input=text or "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:

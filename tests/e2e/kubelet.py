@@ -1,4 +1,4 @@
-"""A real kubelet in a cell, which registers its node and may be stopped and started again."""
+"""A real kubelet in a cell. It registers its node, and can be stopped and started again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTHING_LEFT = "0%"
 
 
 class Kubelet:
-    """`start` it when containerd runs; it ends with the cell."""
+    """kubelet; call `start` when containerd runs. It ends with the cell."""
 
     def __init__(self, cell: Cell, binaries: Path, api: KubeApi, cgroups: CgroupRoot, *, node: str) -> None:
         self.device_plugins = cell.kubelet_directory / "device-plugins"
@@ -39,7 +39,7 @@ class Kubelet:
         self.program = cell.program("kubelet", command)
 
     def start(self, *, seconds: float = 60) -> None:
-        """Until its node is ready and plugins can register."""
+        """Start, and return when its node is ready and plugins can register."""
         before = self.registration_socket()
         self.program.start()
         try:
@@ -49,15 +49,15 @@ class Kubelet:
             raise ProgramError(f"{error}\n{self.program.log_tail()}") from None
 
     def use_runtime(self, socket: str) -> None:
-        """The container runtime's, as seen in the cell; from the next start on."""
+        """Use another socket of the container runtime, given as seen in the cell, from the next start on."""
         configuration = json.loads(self._configuration.read_text())
         configuration["containerRuntimeEndpoint"] = f"unix://{socket}"
         self._configuration.write_text(json.dumps(configuration, indent=1))
 
     def registration_socket(self) -> tuple[int, int] | None:
-        """Which socket it is at which plugins register: a number and a time, since file systems use numbers again.
+        """Return inode and time of the socket at which plugins register; file systems reuse inode numbers.
 
-        None where there is none. It survives the kubelet that made it, and nobody answers there then.
+        None if there is none. The socket remains when the kubelet that created it ends.
         """
         socket = self.device_plugins / "kubelet.sock"
         if not socket.exists():
@@ -86,7 +86,7 @@ def _configuration(cell: Cell, cgroups: CgroupRoot) -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        # Nobody asks kubelet itself: the logs of containers are files. Its sockets for plugins are served all the same.
+        # No test calls kubelet's HTTP server: container logs are files, and the sockets for plugins work without it.
         "enableServer": False,
         "healthzBindAddress": "127.0.0.1",
         "healthzPort": free_port(),
@@ -97,7 +97,7 @@ def _configuration(cell: Cell, cgroups: CgroupRoot) -> dict[str, object]:
         "cgroupRoot": f"/{cgroups.name}",
         "failSwapOn": False,
         "failCgroupV1": False,
-        # Else it writes chains into the machine's iptables.
+        # Otherwise it writes chains into the machine's iptables.
         "makeIPTablesUtilChains": False,
         "enableControllerAttachDetach": False,
         "resolvConf": str(resolver),

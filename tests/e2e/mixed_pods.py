@@ -1,4 +1,4 @@
-"""Pods of every shape, drawn at random, and nodes on which they get in each other's way."""
+"""Pods of every shape, chosen at random, and nodes on which they compete for cards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NODES = {
 
 
 def add_mixed_nodes(cluster: Cluster) -> None:
-    """Two of each kind; together they hold some dozens of the pods below."""
+    """Create two nodes of each kind. Together they have room for some dozens of the pods below."""
     for kind, (labels, resources) in _NODES.items():
         for number in (1, 2):
             cluster.add_node(
@@ -40,7 +40,7 @@ def add_mixed_nodes(cluster: Cluster) -> None:
 
 
 def mixed_pod(name: str, rng: Random) -> Object:
-    """Every shape fits an empty node. It ends by itself, and takes a while to end when it is deleted before."""
+    """Return a pod of a random shape that fits an empty node. It ends by itself, and slowly when deleted."""
     (shape,) = rng.choices(list(_SHAPES), list(_SHAPES.values()))
     drawn = shape(name, rng)
     drawn["metadata"]["labels"] = {RUNS_FOR: f"{rng.uniform(2, 9):.1f}", ENDS_IN: f"{rng.choice((0, 0.5, 2)):g}"}
@@ -48,7 +48,7 @@ def mixed_pod(name: str, rng: Random) -> Object:
 
 
 def lasting_pod(name: str, rng: Random) -> Object:
-    """Small, and runs until it is deleted."""
+    """Return a small pod that runs until it is deleted."""
     return pod(name, container(i915=1, millicores=rng.choice((50, 100)), memory_max=f"{rng.randint(1, 4)}00M"))
 
 

@@ -14,11 +14,11 @@ from tests.e2e.kubelet import Kubelet
 from tests.e2e.programs import Program
 
 KUBELET_DIRECTORY = Path("/var/lib/kubelet")
-"""As programs in the cell see it, and containers that mount it from the host."""
+"""kubelet's directory as programs in the cell see it, and containers that mount it from the host."""
 
 
 class NodeCell:
-    """`start` once, `stop` at the end; kubelet and containerd may go and come back between.
+    """A real node. Call `start` once, `stop` at the end; kubelet and containerd can be restarted meanwhile.
 
     Pods for it: ``hostNetwork: true``, the image `images.BUSYBOX` and ``imagePullPolicy: Never``.
     """
@@ -38,7 +38,7 @@ class NodeCell:
 
     @property
     def device_plugins(self) -> Path:
-        """Where plugins put their sockets, as seen from outside of the cell."""
+        """The directory of the plugins' sockets, as seen from outside of the cell."""
         return self.kubelet.device_plugins
 
     @property
@@ -47,7 +47,7 @@ class NodeCell:
         return self.kubelet.pod_resources
 
     def start(self) -> None:
-        """Until the node is ready."""
+        """Start, and return when the node is ready."""
         self.cgroups.make()
         self._cell.start()
         self.containerd = Containerd(self._cell)
@@ -58,25 +58,25 @@ class NodeCell:
         self.kubelet.start()
 
     def stop(self) -> None:
-        """At once, with every container."""
+        """Kill the node with all its containers."""
         for program in reversed(self._started):
             program.kill()
         self._cell.stop()
         self.cgroups.remove()
 
     def restart_kubelet(self) -> None:
-        """Killed and started; the containers run on. Until the node is ready and plugins can register."""
+        """Kill kubelet and start it again; the containers keep running. Return when plugins can register."""
         self.kubelet.program.kill()
         self.kubelet.start()
 
     def program(self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> CellProgram:
-        """A program of the tests that shall see the node's paths; it ends with the node. Not started yet."""
+        """Return a program of the tests that sees the node's paths and ends with the node. It is not started yet."""
         program = self._cell.program(name, command, env=env)
         self._started.append(program)
         return program
 
     def log(self, pod: Object, container: str, *, restarts: int = 0) -> str:
-        """What a container has printed so far."""
+        """Return the output of a container so far."""
         metadata = pod["metadata"]
         directory = f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
         file = self._cell.pod_logs / directory / container / f"{restarts}.log"
@@ -87,24 +87,24 @@ class NodeCell:
         return "".join(text + ("\n" if flag == "F" else "") for _, _, flag, text in parts)
 
     def environment(self, pod: Object, container: str) -> dict[str, str]:
-        """Of a container, running or ended: what it was started with."""
+        """Return the environment that a container, running or ended, was started with."""
         given = self._specification(pod, container)["process"]["env"]
         return dict(entry.split("=", 1) for entry in given)
 
     def devices(self, pod: Object, container: str) -> list[str]:
-        """The paths of the device nodes that a container, running or ended, got besides the ordinary ones; sorted."""
+        """Return the sorted paths of the extra device nodes of a container, running or ended."""
         return sorted(device["path"] for device in self._specification(pod, container)["linux"].get("devices", ()))
 
     def mounts(self, pod: Object, container: str) -> dict[str, str]:
-        """Path in a container, running or ended, and what of the host is there."""
+        """Return path in a container, running or ended -> the host's path that is mounted there."""
         return {mount["destination"]: mount["source"] for mount in self._specification(pod, container)["mounts"]}
 
     def execute(self, pod: Object, container: str, *command: str) -> str:
-        """What a command prints in a running container, without its environment. Raises ProgramError when it fails."""
+        """Return the output of a command in a running container. Raises ProgramError if it fails."""
         return self.containerd.execute(container_id(pod, container), *command)
 
     def kill(self, pod: Object, container: str) -> None:
-        """End a running container without a word; kubelet starts it again if its pod says so."""
+        """Kill a running container. kubelet starts it again if its pod's restart policy says so."""
         self.containerd.kill(container_id(pod, container))
 
     def _specification(self, pod: Object, container: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class NodeCell:
 
 
 def container_id(pod: Object, container: str) -> str:
-    """Of the last start of a container, as containerd knows it. Raises KeyError while it was never created."""
+    """Return containerd's id of the last start of a container. Raises KeyError if it was never created."""
     status = pod["status"]
     for found in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
         if found["name"] == container and found.get("containerID"):

@@ -51,4 +51,4 @@ spec:
         volumeMounts: [{name: certs, mountPath: /gas/cert}]
       volumes: [{name: certs, secret: {secretName: extender-secret}}]
 """
-"""Names, selectors, role and command of the original's manifests, and the fields that ours do not have."""
+"""Names, selectors, role and command of the original's manifests, and fields that the manifests of deploy/ lack."""

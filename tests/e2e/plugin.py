@@ -1,4 +1,4 @@
-"""The device plugin as a process on a real node, run as its DaemonSet runs it, with cards that are made up."""
+"""The device plugin as a process on a real node, started as its DaemonSet starts it, with fake cards."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ PLUGIN_RULES: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
 )
-"""All that the plugin needs of the cluster's API."""
+"""All permissions that the plugin needs."""
 
 
 _GIVEN = re.compile(r' resource=\S+ ids=(?P<ids>\S+) .*?(?:because="(?P<because>[^"]*)")?$')
 
 
 class Plugin:
-    """One node's plugin; it may be stopped and started again.
+    """One node's plugin. It can be stopped and started again.
 
-    tree  the root of the made-up cards
+    tree  the root of the fake cards
     """
 
     def __init__(self, node: NodeCell, account: KubeApi, gpus: tuple[FakeGpu, ...], *flags: str) -> None:
@@ -57,7 +57,7 @@ class Plugin:
         self._log_start = self.program.log.stat().st_size if self.program.log.exists() else 0
 
     def start(self, *, seconds: float = 30) -> None:
-        """Until kubelet watches its cards."""
+        """Start, and return when kubelet watches the plugin's devices."""
         self.program.start()
         wait_for("the plugin ready", self.is_ready, seconds=seconds, every=0.05)
 
@@ -68,14 +68,14 @@ class Plugin:
             return False
 
     def metric(self, sample: str) -> float:
-        """The value of a sample, named with its labels as ``/metrics`` writes it; 0 while there is none."""
+        """Return the value of a sample, named with its labels as ``/metrics`` writes it; 0 while there is none."""
         lines = self.plain("/metrics")[1].splitlines()
         return float(dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#")).get(sample, 0))
 
     def causes(self) -> dict[frozenset[str], str]:
-        """Ids that went to a container, and why as a guess or otherwise than decided; empty: neither.
+        """Return the ids of each Allocate -> why they were a guess or differ from the decision; empty if neither.
 
-        By its own record since it was made, through all starts; of ids given again the last time counts.
+        From the log of all starts since this object was created. Of ids allocated again the last time counts.
         """
         with self.program.log.open("rb") as log:
             log.seek(self._log_start)
@@ -84,7 +84,7 @@ class Plugin:
         return {frozenset(match["ids"].split(",")): match["because"] or "" for match in given}
 
     def plain(self, path: str) -> tuple[int, str]:
-        """Status and text of a GET on the plain port. A plugin that cannot be reached is an OSError."""
+        """Return status and text of a GET on the plain port. Raises OSError if the plugin cannot be reached."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
         try:
             connection.request("GET", path)

@@ -1,4 +1,4 @@
-"""Kubelet's PodResources API as the tests ask it: which container has which device ids."""
+"""kubelet's PodResources API: which container has which device ids."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Ids = dict[str, set[str]]
 
 
 def listed_ids(socket: Path) -> dict[tuple[str, str], Ids]:
-    """(pod, container) -> what kubelet says it has, of all pods in `default` that kubelet lists, also without any.
+    """Return (pod, container) -> the ids that kubelet lists, of all pods in `default`, also of those without any.
 
-    Not to be asked while kubelet gives devices away: kubelet 1.34 may then forget what it has just given.
+    Do not call it while kubelet allocates devices: kubelet 1.34 may then forget what it has just allocated.
     """
     with grpc.insecure_channel(f"unix:{socket}") as channel:
         answer = PodResourcesListerStub(channel).List(kubelet_api.ListPodResourcesRequest(), timeout=5)

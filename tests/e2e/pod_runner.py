@@ -1,4 +1,4 @@
-"""What kubelets do for their pods, as far as the API shows it: pods start, end and go away."""
+"""The part of kubelets that the API shows: pods start, end and go away."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tests.e2e.kube_api import KubeApi, Object, RefusedError
 from tests.e2e.pods import OVER, PODS
 
 RUNS_FOR = "runs-for"
-"""A pod's label: after so many seconds it has Succeeded. Without it the pod runs until it is deleted."""
+"""A pod's label: the seconds after which it has Succeeded. Without it the pod runs until it is deleted."""
 ENDS_IN = "ends-in"
-"""A pod's label: the seconds that its containers take to end once it is deleted; without it none."""
+"""A pod's label: the seconds that its containers take to end when it is deleted; 0 by default."""
 
 _MINE = ",".join(("spec.nodeName!=", *(f"status.phase!={phase}" for phase in OVER)))
 
 
 class PodRunner:
-    """Looks after the bound pods of the namespace `default` on a thread of its own. A context manager.
+    """Runs the bound pods of the namespace `default` on a thread of its own. A context manager.
 
-    An API server that is away is awaited. Any other failure is raised at the end.
+    It waits for an API server that is away. Any other failure is raised at the end.
     """
 
     def __init__(self, api: KubeApi, *, every: float = 0.25) -> None:

@@ -1,4 +1,4 @@
-"""Pods as a user writes them, and what the API server shows of them later."""
+"""Pods as a user writes them, and their state in the API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OVER = ("Succeeded", "Failed")
 
 
 def container(name: str = "main", *, sidecar: bool = False, **gpu: int | str) -> Object:
-    """``container(i915=1, memory_max="5G")`` asks for gpu.intel.com/i915 and gpu.intel.com/memory.max."""
+    """Return a container: ``i915=1, memory_max="5G"`` requests gpu.intel.com/i915 and gpu.intel.com/memory.max."""
     limits = {"gpu.intel.com/" + key.replace("_max", ".max"): str(amount) for key, amount in gpu.items()}
     written: Object = {"name": name, "image": "none", "resources": {"limits": limits}}
     if sidecar:
@@ -27,7 +27,7 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Object:
-    """Without containers: one that asks for nothing."""
+    """Return a pod. Without containers it gets one that requests nothing."""
     spec: Object = {"restartPolicy": "Never", "containers": list(containers) or [container()]}
     if init:
         spec["initContainers"] = list(init)
@@ -40,7 +40,7 @@ def get_pod(api: KubeApi, name: str) -> Object:
 
 
 def delete_now(api: KubeApi, name: str) -> None:
-    """Without the grace that its containers would have."""
+    """Delete a pod without a grace period."""
     api.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
 
 
@@ -50,28 +50,28 @@ def node_of(api: KubeApi, name: str) -> str | None:
 
 
 def cards_of(written: Object) -> str | None:
-    """What is written on it: the cards of its containers."""
+    """Return the annotation with the cards of the pod's containers."""
     cards: str | None = written["metadata"].get("annotations", {}).get("gas-container-cards")
     return cards
 
 
 def cards_by_pod(api: KubeApi) -> dict[str, str | None]:
-    """Of every bound pod, by name, the cards that are written on it."""
+    """Return the cards written on every bound pod, by name."""
     return {p["metadata"]["name"]: cards_of(p) for p in api.items(PODS) if p["spec"].get("nodeName")}
 
 
 def unbound(api: KubeApi) -> list[str]:
-    """The names of the pods that have no node."""
+    """Return the names of the pods without a node."""
     return [pod["metadata"]["name"] for pod in api.items(PODS, fieldSelector="spec.nodeName=")]
 
 
 def is_refused(api: KubeApi, name: str) -> bool:
-    """Whether kube-scheduler has tried to place it and failed."""
+    """Return whether kube-scheduler has tried to place the pod and failed."""
     conditions = get_pod(api, name)["status"].get("conditions", [])
     return any(c["type"] == "PodScheduled" and c["status"] == "False" for c in conditions)
 
 
 def event_messages(api: KubeApi, about: str, reason: str) -> list[Any]:
-    """The messages of the events with this reason about the object of this name, in the namespace `default`."""
+    """Return the messages of the events with this reason about an object, in the namespace `default`."""
     events = api.items("/api/v1/namespaces/default/events")
     return [e["message"] for e in events if e["involvedObject"]["name"] == about and e["reason"] == reason]

@@ -1,4 +1,4 @@
-"""TCP ports on loopback: free ones to give out, addresses with all ports free, and who listens on one."""
+"""TCP ports on loopback: free ports, addresses with all ports free, and which process listens on a port."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 _LISTEN = "0A"
 _BELOW_EPHEMERAL = range(20_000, 32_000)
-"""Outgoing connections get ports from 32768 on, so one of these stays free while its program restarts."""
+"""Outgoing connections use ports from 32768 on, so a port of this range stays free while its program restarts."""
 
 _given: set[int] = set()
-"""Whoever got one may not use it yet, or not at the moment."""
+"""Ports that were returned. Their programs may not listen yet."""
 
 
 def free_port() -> int:
-    """A port that nothing on loopback uses now, never the same twice. Raises OSError when 100 tries found none."""
+    """Return a port that no program on loopback uses, never the same twice. Raises OSError after 100 tries."""
     for port in random.sample(sorted(set(_BELOW_EPHEMERAL) - _given), 100):
         with socket.socket() as candidate:
             candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -30,12 +30,12 @@ def free_port() -> int:
 
 
 def own_address() -> str:
-    """Of this machine, for a program whose port cannot be chosen: all of 127.0.0.0/8 is here."""
+    """Return an unused address in 127.0.0.0/8, for a program whose port is fixed."""
     return str(IPv4Address(random.randrange(int(IPv4Address("127.1.0.1")), int(IPv4Address("127.255.0.0")))))
 
 
 def is_listening(pid: int, port: int) -> bool:
-    """Whether this very process listens on the port, not one left over that answers in its place."""
+    """Return whether this process listens on the port, and not one that was left over."""
     proc = Path(f"/proc/{pid}")
     try:
         held = {str(fd.readlink()) for fd in (proc / "fd").iterdir()}

@@ -1,4 +1,4 @@
-"""An image of one program that was built here, made without a registry."""
+"""An image of one program, created without a registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def write_program_image(archive: Path, name: str, program: Path) -> None:
-    """The program in /bin, and the libraries that it needs, in the form of ``docker save``."""
+    """Write an image with the program in /bin and the libraries that it needs, in the form of ``docker save``."""
     needed = subprocess.run(["ldd", program], capture_output=True, text=True)
     libraries = re.findall(r"/\S+", needed.stdout) if needed.returncode == 0 else []  # else it needs none
     layer = archive.with_suffix(".layer")

@@ -1,4 +1,4 @@
-"""Processes that the tests start: each can be looked at, ended, and does not outlive the test run."""
+"""Processes that the tests start and stop. They do not outlive the test run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ class ProgramError(Exception):
 class Program:
     """One process in a session and process group of its own, its output appended to a file.
 
-    The kernel kills it when the thread that started it ends, whatever ended that: so start programs from the
-    main thread.
+    The kernel kills it when the thread that started it ends, so start programs from the main thread.
     """
 
     def __init__(self, name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> None:
@@ -34,7 +33,7 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Of the running or last process. Raises ProgramError when it was never started."""
+        """The process id of the running or last process. Raises ProgramError if it was never started."""
         if self._process is None:
             raise ProgramError(f"{self.name} was not started")
         return self._process.pid
@@ -58,7 +57,7 @@ class Program:
             )
 
     def wait_until_healthy(self, port: int, healthy: Callable[[], bool], *, seconds: float = 60) -> None:
-        """Until this very process listens on the port and the check says yes. Raises ProgramError."""
+        """Wait until this process listens on the port and the check succeeds. Raises ProgramError."""
 
         def has_answer() -> bool:
             return not self.is_running or (is_listening(self.pid, port) and healthy())
@@ -71,21 +70,21 @@ class Program:
             raise ProgramError(f"{self.name} ended instead of becoming healthy\n{self.log_tail()}")
 
     def kill(self) -> None:
-        """SIGKILL for its whole process group; nothing happens when it has ended."""
+        """Send SIGKILL to its process group. Does nothing if it has ended."""
         if self._process is not None:
             if self.is_running:
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: it stands still until `resume` or `kill`."""
+        """Send SIGSTOP: it stops until `resume` or `kill`."""
         os.killpg(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         os.killpg(self.pid, signal.SIGCONT)
 
     def terminate(self, *, seconds: float = 30) -> int:
-        """SIGTERM, and the exit status that follows. Raises ProgramError when it does not end in time."""
+        """Send SIGTERM and return the exit status. Raises ProgramError if it does not end in time."""
         if self._process is None:
             raise ProgramError(f"{self.name} was not started")
         self._process.terminate()
@@ -95,13 +94,13 @@ class Program:
             raise ProgramError(f"{self.name} ran on {seconds:g} s after SIGTERM\n{self.log_tail()}") from None
 
     def log_text(self) -> str:
-        """Everything that it wrote since it was last started."""
+        """Return everything that it wrote since it was last started."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
 
     def log_tail(self, lines: int = 40) -> str:
-        """The last lines that it wrote, under a heading."""
+        """Return the last lines that it wrote, under a heading."""
         if not self.log.exists():
             return f"--- {self.name} wrote no log"
         with self.log.open(errors="replace") as log:

@@ -24,7 +24,7 @@ from tests.e2e.programs import ProgramError
 
 REPOSITORY = Path(__file__).parents[2]
 NAME = "docker.io/library/gas:0.1.0"
-"""What the manifests call ``gas:0.1.0``."""
+"""The full name of ``gas:0.1.0`` in the manifests."""
 
 _PIP_SETTINGS = ("index-url", "extra-index-url", "find-links", "no-index", "cert", "trusted-host")
 _STAGES_KEPT = 4
@@ -33,9 +33,9 @@ _CERTIFICATES = "/pip-certificates.crt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltImage:
-    """The image that the tests built from the Containerfile.
+    """The project's image.
 
-    archive        as ``docker save`` writes it
+    archive        in the form of ``docker save``
     size           bytes of its files
     configuration  as Docker has it: User, Cmd, Labels, Healthcheck …
     seconds        that the build took
@@ -49,9 +49,9 @@ class BuiltImage:
 
 @cache
 def built_image(binaries: Path) -> BuiltImage:
-    """Built once in a test run, with the layers of earlier runs where nothing changed. Raises ProgramError.
+    """Build the image once in a test run, with the layers of earlier runs where nothing changed. Raises ProgramError.
 
-    binaries  has ``base.tar``; what buildah keeps lies beside it
+    binaries  the directory with ``base.tar``; buildah's storage is beside it
     """
     directory = Path(tempfile.mkdtemp(prefix="gas-image-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -78,7 +78,7 @@ def built_image(binaries: Path) -> BuiltImage:
 
 
 def files_of(archive: Path) -> Iterator[tarfile.TarInfo]:
-    """Every entry of every layer, by its path without a leading ``./``; those that a later layer hides too."""
+    """Yield every entry of every layer, also of hidden files, by its path without a leading ``./``."""
     with tarfile.open(archive) as outer:
         (manifest,) = json.load(_member(outer, "manifest.json"))
         for name in manifest["Layers"]:
@@ -91,7 +91,7 @@ def files_of(archive: Path) -> Iterator[tarfile.TarInfo]:
 def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     found = archive.extractfile(name)
     if found is None:
-        raise ProgramError(f"{name} is no file of the image's archive")
+        raise ProgramError(f"{name} is not a file of the image's archive")
     return found
 
 
@@ -102,13 +102,13 @@ class _Buildah:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """While no other test run builds."""
+        """Hold the lock, so that no other test run builds."""
         with (self._directory / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def run(self, *arguments: str) -> str:
-        """What it prints. Raises ProgramError."""
+        """Run buildah and return its output. Raises ProgramError."""
         storage = ("--root", str(self._directory / "storage"), "--runroot", str(self._directory / "run"))
         command = ["buildah", "--storage-driver=overlay", *storage, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -122,14 +122,14 @@ class _Buildah:
         return lines[0] if lines else None
 
     def forget_old_stages(self) -> None:
-        """Of earlier builds, killed ones too; layers that the last builds share stay."""
+        """Remove the stages of earlier builds, except those of the last builds."""
         listed = json.loads(self.run("images", "--json"))
         stages = sorted((image for image in listed if not image["names"]), key=lambda image: image["createdatraw"])
         for image in stages[:-_STAGES_KEPT]:
             self.run("rmi", "--force", image["id"])
 
     def take_base(self, name: str, archive: Path) -> None:
-        """Under the name that the Containerfile asks for; nothing happens when this very archive was taken before."""
+        """Import the base under the name in the Containerfile, unless this archive was imported before."""
         stamp = self._directory / "base"
         wanted = f"{name} {archive.stat().st_mtime_ns}"
         if stamp.exists() and stamp.read_text() == wanted and self.image_id(name) is not None:
@@ -147,7 +147,7 @@ def _base_name() -> str:
 
 
 def _pip_arguments() -> list[str]:
-    """What makes pip in the build find its packages where pip finds them here."""
+    """Return the build arguments that let pip find its packages where pip finds them here."""
     listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
     found: dict[str, str] = {}
     for line in listed.stdout.splitlines():
@@ -166,6 +166,6 @@ def _pip_arguments() -> list[str]:
 
 
 def _bytes(text: str) -> int:
-    """``"216 MB"``, as buildah lists sizes."""
+    """Parse a size as buildah lists it: ``"216 MB"``."""
     number, unit = text.split()
     return int(float(number) * {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}[unit])

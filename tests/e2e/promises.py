@@ -1,4 +1,4 @@
-"""What the annotations of a pod promise about its cards, checked on what is written on it."""
+"""Checks that the cards written on a pod obey the pod's annotations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.e2e.written_cards import PREFIX, WrittenContainer
 
 
 def broken_promises(pod: Object, containers: list[WrittenContainer], node: Object) -> list[str]:
-    """Sentences, one for each annotation that the choice does not obey. Allow and deny lists count."""
+    """Return a sentence for each annotation that the choice does not obey, allow and deny lists included."""
     annotations = pod["metadata"].get("annotations", {})
     cards = {card for container in containers for card in container.cards}
     found = []
@@ -33,13 +33,13 @@ def broken_promises(pod: Object, containers: list[WrittenContainer], node: Objec
 
 
 def numa_groups(node: Object) -> list[set[str]]:
-    """The cards of each NUMA node; none when the node does not say."""
+    """Return the cards of each NUMA node; empty if the node has no such label."""
     text = node["metadata"]["labels"].get(PREFIX + "numa-gpu-map", "")
     return [{f"card{number}" for number in group.split("-")[1].split(".")} for group in text.split("_") if group]
 
 
 def _unlinked_pairs(containers: list[WrittenContainer], node: Object) -> list[str]:
-    """The tiles of neighbouring pairs of cards that no link joins."""
+    """Return the tiles of neighbouring pairs of cards without a link."""
     labels = node["metadata"]["labels"]
     devices = sorted(int(number) for number in labels[PREFIX + "gpu-numbers"].split("."))
     text = labels[PREFIX + "xe-links"] + labels.get(PREFIX + "xe-links2", "").removeprefix("Z")

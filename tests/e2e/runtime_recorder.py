@@ -1,4 +1,4 @@
-"""A program between kubelet and the container runtime that hands every call on and notes what containers are made of.
+"""A program between kubelet and the container runtime that forwards every call and records how containers are created.
 
     python -m tests.e2e.runtime_recorder LISTEN RUNTIME NOTES
 
@@ -26,7 +26,7 @@ _DEVICES, _LABELS, _ANNOTATIONS, _CDI = 8, 9, 10, 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What kubelet told the runtime about one container.
+    """The parts of kubelet's request for one container that matter here.
 
     cdi          names of CDI devices
     devices      paths of plain device nodes in the container
@@ -41,7 +41,7 @@ class Made:
 
 
 def read_notes(file: Path) -> list[Made]:
-    """In the order in which the containers were made."""
+    """Return the records in the order in which the containers were created."""
     found = [json.loads(line) for line in file.read_text().splitlines()]
     return [Made(**{**note, "cdi": tuple(note["cdi"]), "devices": tuple(note["devices"])}) for note in found]
 
@@ -88,7 +88,7 @@ class _Recorder:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and bytes of each field of a protobuf message that is a text, bytes or a message itself."""
+    """Yield number and bytes of each field of a protobuf message that is a text, bytes or a message."""
     position = 0
 
     def number() -> int:
@@ -118,7 +118,7 @@ def _texts(message: bytes, field: int) -> tuple[str, ...]:
 
 
 def _map(message: bytes, field: int) -> dict[str, str]:
-    """Protobuf writes a map as messages, key and value each a field."""
+    """Decode a map, which protobuf writes as messages with a field each for key and value."""
     entries = (dict(_fields(value)) for number, value in _fields(message) if number == field)
     return {entry[1].decode(): entry.get(2, b"").decode() for entry in entries}
 

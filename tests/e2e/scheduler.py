@@ -1,4 +1,4 @@
-"""kube-scheduler, told to ask the extender as the original's users tell it."""
+"""kube-scheduler, configured to call the extender as the original's users configure it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.programs import Program
 
 
 class KubeScheduler:
-    """One kube-scheduler; it may be stopped and started again."""
+    """One kube-scheduler. It can be stopped and started again."""
 
     def __init__(self, directory: Path, binaries: Path, authority: Authority, api: KubeApi, extender_port: int) -> None:
         self.ignorable = True
@@ -32,7 +32,7 @@ class KubeScheduler:
             "secure-port": str(self._port),
             "tls-cert-file": str(serving.certificate),
             "tls-private-key-file": str(serving.key),
-            # Nobody but the health check calls it, and that needs no user.
+            # Only the health check calls it, and that needs no user.
             "authentication-skip-lookup": "true",
         }
         command = [
@@ -42,7 +42,7 @@ class KubeScheduler:
         self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log")
 
     def start(self, *, ignorable: bool = True) -> None:
-        """`ignorable` is the original's setting: whether to go on without an extender that fails."""
+        """Start. With `ignorable`, the original's setting, an extender that fails is skipped."""
         self.ignorable = ignorable
         entry = extender_entry(self._extender_port, self._authority, self._client, ignorable=ignorable)
         configuration = {
@@ -72,7 +72,7 @@ class KubeScheduler:
 
 
 def extender_entry(port: int, authority: Authority, client: KeyPair, *, ignorable: bool) -> dict[str, Any]:
-    """The entry under ``extenders`` (contract E13.1), for an extender on loopback."""
+    """Return the entry under ``extenders`` (contract E13.1) for an extender on loopback."""
     return {
         "urlPrefix": f"https://127.0.0.1:{port}",
         "filterVerb": "scheduler/filter",

@@ -12,7 +12,7 @@ from tests.e2e.ports import free_port
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Ports on loopback of one replica: where it serves, and where it answers ``/readyz`` in plain HTTP."""
+    """Ports on loopback of one replica: for the extender's protocol, and for ``/readyz`` in plain HTTP."""
 
     port: int
     readiness_port: int
@@ -34,13 +34,13 @@ class Service:
         self._stopping = asyncio.Event()
 
     def start(self) -> None:
-        """Raises TimeoutError when it does not listen within some seconds."""
+        """Start. Raises TimeoutError if it does not listen within some seconds."""
         self._thread.start()
         if not self._started.wait(10):
             raise TimeoutError(f"the forwarder did not come up on port {self.port}")
 
     def stop(self) -> None:
-        """Every connection is closed. Nothing happens when it was not started."""
+        """Close every connection. Does nothing if it was not started."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(10)

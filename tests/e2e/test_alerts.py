@@ -1,4 +1,4 @@
-"""Prometheus' own checker takes the alerts and the dashboard's queries, and its tests make the alerts fire."""
+"""Prometheus' own checker accepts the alerts and the dashboard's queries, and its unit tests make the alerts fire."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ HEALTHY = [
     series("gas_plugin_mismatches_total", "0x120", node="n1"),
     series("gas_plugin_tile_mismatches_total", "0x120", node="n1"),
 ]
-"""Each a minute, for two hours."""
+"""A value each minute, for two hours."""
 
 FAULTS: dict[str, tuple[dict[str, str], ...]] = {
     "GASExtenderDecidesNothing": (series("gas_extender_ready", "0x120", pod="a"),),
@@ -101,7 +101,7 @@ def test_every_alert_has_a_fault_here() -> None:
 
 
 def firing(binaries: Path, rules: Path, found: list[dict[str, str]], tmp_path: Path) -> set[str]:
-    """The names of the alerts that fire after one hour of these series."""
+    """Return the names of the alerts that fire after one hour of these series."""
     test: dict[str, Any] = {
         "rule_files": [str(rules)],
         "evaluation_interval": "1m",
@@ -109,7 +109,7 @@ def firing(binaries: Path, rules: Path, found: list[dict[str, str]], tmp_path: P
             {
                 "interval": "1m",
                 "input_series": found,
-                # No such sample is expected, so promtool tells all that there are.
+                # No such sample is expected, so promtool lists all that there are.
                 "promql_expr_test": [{"expr": 'ALERTS{alertstate="firing"}', "eval_time": "1h", "exp_samples": []}],
             }
         ],
@@ -133,12 +133,14 @@ def test_a_fault_makes_its_alert_fire_and_no_other(binaries: Path, rules: Path, 
     assert firing(binaries, rules, found, tmp_path) == {alert}
 
 
-def test_other_tiles_than_decided_are_told_as_other_cards_are(binaries: Path, rules: Path, tmp_path: Path) -> None:
+def test_other_tiles_than_decided_raise_the_same_alert_as_other_cards(
+    binaries: Path, rules: Path, tmp_path: Path
+) -> None:
     rising = series("gas_plugin_tile_mismatches_total", "0+1x120", node="n1")
     found = [rising if each["series"] == rising["series"] else each for each in HEALTHY]
     assert firing(binaries, rules, found, tmp_path) == {"GASOtherCardsThanDecided"}
 
 
-def test_no_extender_at_all_is_told_too(binaries: Path, rules: Path, tmp_path: Path) -> None:
+def test_a_missing_extender_raises_an_alert_too(binaries: Path, rules: Path, tmp_path: Path) -> None:
     without = [each for each in HEALTHY if not each["series"].startswith("gas_extender")]
     assert firing(binaries, rules, without, tmp_path) == {"GASExtenderDecidesNothing"}

@@ -1,4 +1,4 @@
-"""What the sandbox's API server passes, the real one passes too: so the sandbox cannot drift from it."""
+"""The real API server passes the suite that the sandbox's passes, so the sandbox cannot drift from it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_real_kube_apiserver_passes_the_suite_of_the_sandbox(cluster: Cluste
 
 
 def _forget_history_when_asked(suite: subprocess.Popen[bytes], wishes: socket.socket, plane: ControlPlane) -> None:
-    """Until the suite has ended. Here and not in its command, since a program lives as long as who started it."""
+    """Serve requests to discard etcd's history until the suite ends, on the thread that started etcd."""
     wishes.settimeout(0.2)
     while suite.poll() is None:
         try:

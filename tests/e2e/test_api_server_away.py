@@ -1,4 +1,4 @@
-"""The API server goes away and comes back while pods come and go; the extender lives through it."""
+"""The extender survives an API server that goes away and comes back while pods come and go."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.e2e.waiting import wait_for
 AWAY = 30
 """Seconds without an API server."""
 BACK = 20
-"""Seconds until the books are in step again: the longest pause of a watch, and what a loaded machine adds."""
+"""Seconds until the ledger is current again: the longest pause of a watch, and a reserve for a loaded machine."""
 
 
 def test_no_booking_is_lost_or_invented_while_the_api_server_is_away(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""The checker behind the other tests sees what it is there to see, in pods that no extender has placed."""
+"""The audit that other tests rely on finds wrong choices, in pods that no extender has placed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINKED = {"gas-allocate-xelink": "yes"}
 
 
 def put(cluster: Cluster, node: str, written: Object, given: Mapping[str, str]) -> None:
-    """Create it and bind it with the given annotations."""
+    """Create a pod and bind it with the given annotations."""
     name = cluster.api.create(PODS, written)["metadata"]["name"]
     annotations = {f"gas-container-{what}": text for what, text in given.items()}
     target = {"apiVersion": "v1", "kind": "Node", "name": node}

@@ -193,7 +193,7 @@ def test_values_that_make_no_sense_are_refused_with_a_sentence(
         assert chart.everything() == before
 
 
-def test_a_cluster_without_admission_policies_is_told(chart: ChartCluster) -> None:
+def test_a_cluster_without_admission_policies_is_refused(chart: ChartCluster) -> None:
     with pytest.raises(ProgramError, match=r"set plugin\.admissionPolicy\.enabled=false"):
         chart.helm.template(kubernetes="1.29.14")
     with pytest.raises(ProgramError, match="the API server does not serve MutatingAdmissionPolicy"):
@@ -278,7 +278,7 @@ def test_install_upgrade_roll_back_uninstall(chart: ChartCluster) -> None:
         chart.api.delete(f"{path}/{written['metadata']['name']}")
 
 
-def test_a_secret_of_somebody_else_is_not_overwritten(chart: ChartCluster) -> None:
+def test_a_secret_that_exists_already_is_not_overwritten(chart: ChartCluster) -> None:
     secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
     chart.api.create(secrets, {"metadata": {"name": "extender-secret"}, "data": {"tls.crt": "bm9uZQ=="}})
     before = chart.everything()
@@ -330,7 +330,7 @@ def test_the_commands_of_the_page(chart: ChartCluster, tmp_path: Path) -> None:
 
 @contextmanager
 def _rolled_out(api: KubeApi, path: str) -> Iterator[None]:
-    """Say of a DaemonSet that its controller, which is not there, has seen each change and found no node for it."""
+    """Report for a DaemonSet, without its controller, that each change was seen and no node is left."""
     over = threading.Event()
 
     def say() -> None:

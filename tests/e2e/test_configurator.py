@@ -1,4 +1,4 @@
-"""The configurator where it belongs: kubeadm's manifest, run by a real kubelet, and our extender."""
+"""The configurator with kubeadm's manifest, a real kubelet that runs it, and our extender."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SERVICE = "gas-service.default.svc.cluster.local"
 
 @pytest.fixture(scope="module")
 def machine(gpu_node: GpuNode, binaries: Path) -> ControlPlaneNode:
-    """Its kube-scheduler is the only one, and has bound a pod."""
+    """Provide a control-plane node whose kube-scheduler is the only one, and has bound a pod."""
     cluster = gpu_node.cluster
     cluster.scheduler.stop()
     machine = ControlPlaneNode(cluster, gpu_node.node, binaries)
@@ -43,7 +43,7 @@ def test_kubeadm_writes_what_the_fast_tests_work_on(machine: ControlPlaneNode) -
     assert found is not None
     committed = REPOSITORY / "tests/configurator/kubeadm" / found[1] / "kube-scheduler.yaml"
     expected = re.sub(r"kube-scheduler:v[\d.]+", found[0], committed.read_text())
-    # The address is told by a flag, and kubeadm puts those that it is told after its own.
+    # The address is a flag, and kubeadm puts such flags after its own.
     assert sorted(written.splitlines()) == sorted(expected.splitlines())
 
 
@@ -117,7 +117,7 @@ def url(cluster: Cluster) -> str:
 
 
 def start_extender(cluster: Cluster, machine: ControlPlaneNode) -> Extender:
-    """With the files that the Secret would be, mounted."""
+    """Start the extender with the files that the Secret would be mounted as."""
     secret = cluster.api.get("/api/v1/namespaces/default/secrets/extender-secret")
     assert secret["type"] == "kubernetes.io/tls"
     mounted = machine.etc.parent / "gas-cert"
@@ -131,7 +131,7 @@ def start_extender(cluster: Cluster, machine: ControlPlaneNode) -> Extender:
 
 
 def run_job(gpu_node: GpuNode, name: str, *arguments: str) -> str:
-    """What the pod of deploy/'s Job prints; there is no kube-controller-manager to make it. It has to succeed."""
+    """Create the pod of deploy/'s Job, and return its output when it has succeeded."""
     job = yaml.safe_load((REPOSITORY / "deploy/configurator/job.yaml").read_text())
     written: Object = {"metadata": {"name": name}, "spec": job["spec"]["template"]["spec"]}
     written["spec"]["containers"][0]["args"] = list(arguments)

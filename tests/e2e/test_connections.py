@@ -1,4 +1,4 @@
-"""Whether the real kube-scheduler ever loses a request while replicas start, lead and stop leading."""
+"""The real kube-scheduler loses no request while replicas start, lead and stop leading."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_CHANGES = 12
 """Of the leader. Which replica takes a free Lease is chance, so it may need several until both have led."""
 
 CUT_OFF = re.compile(r'Post \\*"https://127\.0\.0\.1:\d+/scheduler/(?:filter|bind)\\*": .*')
-"""What Go's HTTP client says about a request that got no answer; a refusal or a not-ready answer does not match."""
+"""The error of Go's HTTP client for a request without a response. Refusals and not-ready responses do not match."""
 
 
 @pytest.fixture

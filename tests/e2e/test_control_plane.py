@@ -1,4 +1,4 @@
-"""The ground that every other end-to-end test stands on does what it promises."""
+"""The components that every other end-to-end test relies on work as documented."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ time.sleep(600)
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie is not: it waits only for somebody to read its exit status."""
+    """Return whether a process runs. A zombie does not: it only waits until its exit status is read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
@@ -150,7 +150,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         self.wfile.write(self.server.name.encode())
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nothing: a test that passes prints nothing."""
+        """Log nothing, because a test that passes prints nothing."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Every manifest of deploy/ is taken by a real API server, also in the place of the original's."""
+"""A real API server accepts every manifest of deploy/, also as an upgrade of the original's."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_api_server_takes_the_configurator_and_the_objects_for_kube_schedule
 def test_the_api_server_takes_each_component_in_a_kustomization_of_ones_own(
     deployed: DeployedCluster, component: str, tmp_path: Path
 ) -> None:
-    """In another namespace and with another image, as docs/deploy.md has it."""
+    """In another namespace and with another image, as docs/deploy.md describes."""
     deployed.kubectl.run(
         "apply", "-f", "-", text='{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu"}}'
     )
@@ -156,5 +156,5 @@ def test_the_original_is_upgraded_in_place_and_comes_back(deployed: DeployedClus
 
 
 def _relative(path: Path, start: Path) -> str:
-    """kustomize takes no absolute paths."""
+    """Return a relative path, because kustomize accepts no absolute paths."""
     return str(Path(*[".."] * (len(start.resolve().parts) - 1), *path.resolve().parts[1:]))

@@ -1,4 +1,4 @@
-"""The commands of docs/deploy.md, read from the page and run in order, as somebody would who follows it."""
+"""The commands of docs/deploy.md, read from the page and run in order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_page_installs_and_takes_away(binaries: Path, tmp_path: Path) -> Non
 
 
 def follow(block: str, directory: Path, env: dict[str, str]) -> str:
-    """What the lines print, run as one script that ends at the first failure."""
+    """Run the lines as one script that ends at the first failure, and return its output."""
     done = subprocess.run(
         ["bash", "-e", "-c", block], cwd=directory, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

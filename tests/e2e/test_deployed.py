@@ -1,4 +1,4 @@
-"""Extender and plugin run from the project's image with exactly the rights that deploy/ gives them."""
+"""Extender and plugin run from the project's image with exactly the permissions that deploy/ gives them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def deployed(binaries: Path) -> Iterator[DeployedCluster]:
 
 @pytest.fixture(scope="module")
 def real_node(deployed: DeployedCluster) -> Iterator[NodeCell]:
-    """A real node of the control plane, with the project's image."""
+    """Provide a real control-plane node with the project's image."""
     if (reason := missing_for_cells()) is not None:
         pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="gas-node-") as directory:
@@ -97,7 +97,7 @@ def test_extender_and_plugin_run_from_the_image_and_place_a_pod(installed: Insta
     wait_for("its event", lambda: event_messages(api, "adopted", "GPUCardsAdopted"))
 
 
-def test_the_health_check_of_the_image_tells_whether_the_program_answers(installed: Installed) -> None:
+def test_the_health_check_of_the_image_shows_whether_the_program_responds(installed: Installed) -> None:
     extender = get_pod(installed.api, "gpu-aware-scheduling")
     check = ("/usr/local/bin/gas-health-check",)
     installed.node.execute(extender, "gasext", "env", f"GAS_HEALTH_PORT={installed.metrics_port}", *check)
@@ -120,7 +120,7 @@ asyncio.run(main())
 """
 
 
-def test_every_program_of_the_image_starts_on_a_read_only_root_as_nobody(
+def test_every_program_of_the_image_starts_on_a_read_only_root_as_an_unprivileged_user(
     deployed: DeployedCluster, real_node: NodeCell
 ) -> None:
     programs = {
@@ -160,7 +160,7 @@ def test_every_program_of_the_image_starts_on_a_read_only_root_as_nobody(
 
 
 def at_rest(name: str, command: list[str]) -> Object:
-    """A container of the image with as few rights as there are."""
+    """Return a container of the image with as few rights as possible."""
     return {
         "name": name,
         "image": "gas:0.1.0",
@@ -176,7 +176,7 @@ def at_rest(name: str, command: list[str]) -> Object:
 
 
 def directory_with_kubeconfig(deployed: DeployedCluster, node: NodeCell) -> Path:
-    """Which needs no other file, and which anybody may read."""
+    """Write a kubeconfig that needs no other file and that every user can read, and return its directory."""
     directory = node.directory / "cluster"
     directory.mkdir()
     (directory / "kubeconfig").write_text(deployed.kubectl.run("config", "view", "--flatten", "--raw"))

@@ -1,4 +1,4 @@
-"""``gas doctor`` on a real cluster: well where all is well, and the right sentence about each thing that is not."""
+"""``gas doctor`` on a real cluster: no findings where all is well, and the right sentence about each fault."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ DOCTOR_RULES: tuple[Rule, ...] = (
     {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeatures"], "verbs": ["list"]},
     {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
 )
-"""All that the doctor needs of the cluster's API: questions, of which the last is put with the verb create."""
+"""All permissions that the doctor needs. It changes nothing: access reviews are created only to be answered."""
 
 
 class Doctor:
-    """Runs the command as an administrator would, with kube-scheduler's own configuration."""
+    """Runs the command as an administrator does, with kube-scheduler's own configuration."""
 
     def __init__(self, gpu_node: GpuNode, directory: Path, account: KubeApi) -> None:
         self._account = account
@@ -49,7 +49,7 @@ class Doctor:
         self.configure()
 
     def configure(self, **changes: Any) -> None:
-        """What kube-scheduler's configuration says, with changes in the extender's entry."""
+        """Write kube-scheduler's configuration with changes in the extender's entry."""
         cluster = self._cluster
         client = cluster.authority.client("doctors-client")
         entry = extender_entry(cluster.service.port, cluster.authority, client, ignorable=False) | changes
@@ -63,7 +63,7 @@ class Doctor:
     def __call__(
         self, *flags: str, api: KubeApi | None = None
     ) -> tuple[int, list[dict[str, Any]], list[dict[str, Any]]]:
-        """Exit code, what is not well, and what is."""
+        """Return the exit code, the findings that are not well, and those that are."""
         kubeconfig = write_kubeconfig(self._directory / "doctor.kubeconfig", api or self._account)
         command = [sys.executable, "-m", "gas", "doctor", f"--kubeconfig={kubeconfig}", "-o=json"]
         command += [f"--scheduler-config={self.configuration}", *flags]
@@ -77,7 +77,7 @@ class Doctor:
         )
 
     def wait_until_well(self) -> list[dict[str, Any]]:
-        """Kubelet and plugin need a moment to agree. Answers what is well."""
+        """Wait until all is well, because kubelet and plugin need a moment, and return the findings."""
 
         def look() -> list[dict[str, Any]] | None:
             code, found, well = self()
@@ -93,7 +93,7 @@ class Doctor:
 
 @pytest.fixture
 def doctor(gpu_node: GpuNode, tmp_path: Path) -> Doctor:
-    """As a user who may ask and nothing else, so that nothing can be changed by looking."""
+    """Provide the doctor, run by a user with read permissions only."""
     return Doctor(gpu_node, tmp_path, add_account(gpu_node.api, "gas-doctor", "gas-doctor", DOCTOR_RULES))
 
 
@@ -108,14 +108,14 @@ def changed_role(api: KubeApi, rules: tuple[Object, ...]) -> Iterator[None]:
             api.delete(f"{RBAC}/{kind}/gas-extender-create-pods-binding")
 
 
-def test_a_healthy_cluster_has_exit_code_0_and_each_thing_that_breaks_is_told(
+def test_a_healthy_cluster_has_exit_code_0_and_each_fault_is_reported(
     gpu_node: GpuNode, doctor: Doctor, binaries: Path, tmp_path: Path
 ) -> None:
     api = gpu_node.api
     kubectl = Kubectl(binaries / "kubectl", write_kubeconfig(tmp_path / "admin.kubeconfig", api))
 
     def mend(found: list[dict[str, Any]]) -> None:
-        """Run the commands as they stand, as kubectl with an administrator's kubeconfig."""
+        """Run the suggested commands unchanged, with an administrator's kubeconfig."""
         for command in found[0]["mend"]:
             program, *arguments = shlex.split(command, comments=True)
             assert program == "kubectl"
@@ -161,13 +161,13 @@ def test_a_healthy_cluster_has_exit_code_0_and_each_thing_that_breaks_is_told(
         mend(found)
         doctor.wait_until_well()
 
-    nobodys = pod("nobodys", container(i915=1))
-    nobodys["spec"]["nodeName"] = "a-node-that-is-not-there"
-    api.create(PODS, nobodys)
+    misplaced = pod("misplaced", container(i915=1))
+    misplaced["spec"]["nodeName"] = "a-node-that-is-not-there"
+    api.create(PODS, misplaced)
     code, found, _ = doctor()
     assert code == 1
-    assert [each["where"] for each in found] == ["pod default/nobodys on node a-node-that-is-not-there"]
-    delete_now(api, "nobodys")
+    assert [each["where"] for each in found] == ["pod default/misplaced on node a-node-that-is-not-there"]
+    delete_now(api, "misplaced")
     doctor.wait_until_well()
 
     adopted = pod("adopted", container(i915=1))
@@ -178,9 +178,9 @@ def test_a_healthy_cluster_has_exit_code_0_and_each_thing_that_breaks_is_told(
     delete_now(api, "adopted")
 
     gpu_node.stop_plugin()
-    told = wait_for("kubelet has noticed", lambda: [each for each in doctor()[1] if each["check"] == "node-resources"])
-    assert [each["level"] for each in told] == ["problem"]
-    assert "lost the device plugin" in told[0]["message"]
+    lost = wait_for("kubelet has noticed", lambda: [each for each in doctor()[1] if each["check"] == "node-resources"])
+    assert [each["level"] for each in lost] == ["problem"]
+    assert "lost the device plugin" in lost[0]["message"]
 
     gpu_node.extender.program.kill()
     code, found, _ = doctor("--timeout=2s")
@@ -189,11 +189,11 @@ def test_a_healthy_cluster_has_exit_code_0_and_each_thing_that_breaks_is_told(
     delete_now(api, "placed")
 
 
-def test_a_user_without_rights_is_told_which_are_missing(gpu_node: GpuNode, tmp_path: Path) -> None:
-    doctor = Doctor(gpu_node, tmp_path, add_account(gpu_node.api, "nobody", "nobody", ()))
+def test_a_user_without_permissions_sees_which_are_missing(gpu_node: GpuNode, tmp_path: Path) -> None:
+    doctor = Doctor(gpu_node, tmp_path, add_account(gpu_node.api, "powerless", "powerless", ()))
     code, found, _ = doctor("--timeout=2s")
     assert code in (1, 2)
-    told = [each["message"] for each in found if each["level"] == "unknown"]
+    unknown = [each["message"] for each in found if each["level"] == "unknown"]
     for resource in ("nodes", "pods"):
         rule = f'give its role the verb "list" on resource "{resource}" in the whole cluster'
-        assert any(rule in each for each in told), told
+        assert any(rule in each for each in unknown), unknown

@@ -1,4 +1,4 @@
-"""Every file of ``examples/`` goes where the comment at its top says."""
+"""The pods of every file of ``examples/`` are placed as the comment at its top says."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_every_pod_of_the_file_is_placed_as_its_comment_says(cluster: Cluster, n
 
 
 def test_all_files_together_fill_the_nodes_and_what_finds_no_room_waits_for_some(cluster: Cluster) -> None:
-    """Which of the nodes that pass a pod gets is chance, and so is whether the last pods still find room."""
+    """kube-scheduler chooses among the nodes that pass at random, so the last pods may find no room."""
     extender = start(cluster, *LISTS)
     pods = {pod for name in RULES for pod in create_example(cluster, name)}
     wait_for("every pod is bound or refused", lambda: all(is_settled(cluster, pod) for pod in pods))
@@ -138,7 +138,7 @@ def test_without_the_flag_the_balanced_pods_of_a_node_share_its_first_card(clust
 
 
 def cards_used_by_balanced_pods(cluster: Cluster) -> dict[str, Counter[str]]:
-    """By node, how many of the pods each card has."""
+    """Return how many of the pods each card has, by node."""
     pods = create_example(cluster, "balanced")
     wait_for("all pods are bound", lambda: cards_by_pod(cluster.api).keys() == pods)
     assert audit(cluster.api) == []
@@ -153,7 +153,7 @@ def is_settled(cluster: Cluster, pod: str) -> bool:
 
 
 def add_spacious_node(cluster: Cluster) -> None:
-    """Four cards, each with room for all pods of all files at once, two on each NUMA node."""
+    """Add a node of four cards, two on each NUMA node, each with room for all pods of all files at once."""
     labels = {"gpu.intel.com/gpu-numbers": "0.1.2.3", "gpu.intel.com/numa-gpu-map": "0-0.1_1-2.3"}
     resources = {"gpu.intel.com/i915": "400", "gpu.intel.com/millicores": "40000", "gpu.intel.com/memory.max": "400G"}
     cluster.add_node("spacious", labels=labels, resources=resources)

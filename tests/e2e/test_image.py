@@ -1,4 +1,4 @@
-"""The image holds what the programs need, and nothing that only builds need or that makes a stranger stronger."""
+"""The image contains what the programs need, and nothing that only builds or attackers need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def image(binaries: Path) -> BuiltImage:
 
 @pytest.fixture(scope="module")
 def programs(image: BuiltImage) -> dict[str, int]:
-    """Path -> mode of every file that may be executed."""
+    """Provide path -> mode of every executable file."""
     return {
         entry.name: entry.mode
         for entry in files_of(image.archive)
@@ -34,8 +34,8 @@ def test_it_is_small(image: BuiltImage) -> None:
     assert image.size < LARGEST
 
 
-def test_it_runs_as_nobody_by_number(image: BuiltImage) -> None:
-    """kubelet can tell that a number is not root's; of a name it cannot."""
+def test_it_runs_as_an_unprivileged_user_given_by_number(image: BuiltImage) -> None:
+    """kubelet can check that a number is not root's, but not that a name is not."""
     user, _, group = image.configuration["User"].partition(":")
     assert int(user) > 0
     assert int(group) > 0
@@ -75,7 +75,7 @@ def test_no_cache_of_an_installer_is_in_it(image: BuiltImage) -> None:
     assert [entry.name for entry in files_of(image.archive) if kept.match(entry.name) and entry.isfile()] == []
 
 
-def test_the_code_is_compiled_for_a_root_that_nobody_can_write(image: BuiltImage) -> None:
+def test_the_code_is_compiled_for_a_read_only_root(image: BuiltImage) -> None:
     names = {entry.name for entry in files_of(image.archive)}
     ours = [name for name in names if re.search(r"site-packages/gas/[a-z_/]+\.py$", name)]
     assert ours
@@ -84,7 +84,7 @@ def test_the_code_is_compiled_for_a_root_that_nobody_can_write(image: BuiltImage
         assert any(compiled.startswith(f"{folder}/__pycache__/{file.removesuffix('py')}") for compiled in names)
 
 
-def test_no_program_of_it_changes_who_one_is(image: BuiltImage) -> None:
-    """In what a container sees: the base's own layer has some, and the next one hides them."""
+def test_no_program_is_setuid_or_setgid(image: BuiltImage) -> None:
+    """In a container's view: the base's layer has some, and the next one hides them."""
     seen = {entry.name: entry.mode for entry in files_of(image.archive) if entry.isfile()}
     assert [name for name, mode in seen.items() if mode & (stat.S_ISUID | stat.S_ISGID)] == []

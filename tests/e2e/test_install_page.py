@@ -47,7 +47,7 @@ IMAGE = "registry.example/gas:0.1.0"
 CHECKOUT = (
     "pyproject.toml", "README.md", "LICENSE", "requirements.lock", "Containerfile", "gas", "configurator", "deploy",
 )  # fmt: skip
-"""What the page's commands use of it."""
+"""The files of the checkout that the page's commands use."""
 
 STAND_IN = """\
 #!{python}
@@ -72,7 +72,7 @@ esac
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """The administrator's: what one block of the page sets, and where it goes, is there in the next.
+    """The administrator's shell: variables and directory of one block of the page remain for the next.
 
     `run` raises ProgramError when a command of the block fails.
     """
@@ -81,7 +81,7 @@ class Shell:
     directory: Path
 
     def run(self, block: str) -> str:
-        """What it prints. The block ends at the first command that fails, as somebody would stop there."""
+        """Run a block until its first command that fails, and return its output."""
         state = self.directory / "shell-state"
         script = self.directory / "block.sh"
         keep = f'{{ export -p; printf "cd %q\\n" "$PWD"; }} >{state}'
@@ -92,12 +92,12 @@ class Shell:
 
 @dataclass(frozen=True, slots=True)
 class Wheels:
-    """Those that earlier runs have downloaded: pip looks whether they are the right ones, and gets only what is new."""
+    """Wheels that earlier runs downloaded. pip checks them and downloads only new ones."""
 
     directory: Path
 
     def keep(self, downloaded: Path) -> None:
-        """Just these, for the next run; another one may be reading."""
+        """Keep just these wheels for the next run; another run may be reading."""
         self.directory.mkdir(exist_ok=True)
         wanted = {file.name: file for file in downloaded.glob("[!.]*")}
         for file in self.directory.glob("[!.]*"):
@@ -111,7 +111,7 @@ class Wheels:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the page is followed."""
+    """The cluster in which the page is followed."""
 
     cluster: DeployedCluster
     node: NodeCell
@@ -122,7 +122,7 @@ class Place:
 
     @property
     def opt(self) -> Path:
-        """The node's ``/opt``, as seen from outside of it."""
+        """The node's ``/opt``, as seen from outside of the node."""
         return self.node.directory / "opt"
 
     def node_object(self) -> Object:
@@ -131,7 +131,7 @@ class Place:
 
 @pytest.fixture
 def place(binaries: Path, tmp_path: Path) -> Iterator[Place]:
-    """A plain cluster of one node with two cards, as kubeadm leaves it, and an administrator's shell."""
+    """Provide a cluster of one node with two cards, as kubeadm creates it, and an administrator's shell."""
     if (reason := missing_for_cells()) is not None:
         pytest.skip(reason)
     archive = tmp_path / "gas.tar"
@@ -173,7 +173,7 @@ def test_the_page_leads_from_a_plain_cluster_to_a_pod_on_its_card_and_back(place
     files, node = machine.files(), place.node_object()
 
     def follow(first_words: str) -> str:
-        """The next block of the page, which the test expects to begin so."""
+        """Run the next block of the page, which must begin with these words."""
         block = next(blocks)
         assert block.startswith(first_words), f"the page goes on otherwise than the test: {block}"
         started = time.monotonic()
@@ -228,14 +228,14 @@ def test_the_page_leads_from_a_plain_cluster_to_a_pod_on_its_card_and_back(place
 
 
 def installed_objects(place: Place) -> list[str]:
-    """What the page installed and is still there."""
+    """Return the objects that the page installed and that still exist."""
     kinds = "all,serviceaccounts,secrets,networkpolicies,clusterroles,clusterrolebindings,validatingadmissionpolicies"
     named = place.cluster.kubectl.run("get", kinds, "--output=name").splitlines()
     return [name for name in named if re.search(r"\bgas\b|gpu-aware|extender-secret", name)]
 
 
 def own_directories(machine: ControlPlaneNode, node: NodeCell) -> None:
-    """``/opt`` empty, and pods that are on no network; nothing outside of the node is written."""
+    """Give the node an empty ``/opt`` and pods without a network; nothing outside of the node is written."""
     (node.directory / "opt").mkdir()
     machine.run("mount", "--bind", str(node.directory / "opt"), "/opt")
     plugins = node.directory / "cni-plugins"
@@ -248,7 +248,7 @@ def own_directories(machine: ControlPlaneNode, node: NodeCell) -> None:
 
 
 def stand_ins(directory: Path, binaries: Path, archive: Path, wheels: Wheels) -> Path:
-    """The directory of the shell, whose state puts these programs before the machine's own."""
+    """Write the stand-ins, and return the directory of a shell that finds them before the machine's programs."""
     programs = directory / "bin"
     programs.mkdir()
     (programs / "kubectl").symlink_to(binaries / "kubectl")
@@ -290,7 +290,7 @@ def write_program(file: Path, text: str) -> None:
 
 
 def write_renamed(archive: Path, renamed: Path, name: str) -> None:
-    """The same image, in the form of ``docker save``, under another name."""
+    """Write the image under another name, in the form of ``docker save``."""
     with tarfile.open(archive) as old, tarfile.open(renamed, "w") as new:
         for entry in old:
             content = old.extractfile(entry)

@@ -1,4 +1,4 @@
-"""A thousand pods of mixed shapes come and go while the extender is killed again and again."""
+"""A thousand pods of mixed shapes come and go while the extender is killed repeatedly."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_no_card_is_ever_given_twice_and_no_pod_is_lost_when_the_extender_is_kil
 
 
 def kill_again_and_again(extender: Extender, api: KubeApi, coming: Future[None], rng: Random) -> int:
-    """Until all pods have come, with an audit before and after each. Answers how often."""
+    """Kill the extender until all pods were created, with an audit before and after each kill. Return how often."""
     kills = 0
     while not coming.done() or kills < LEAST_KILLS:
         time.sleep(rng.uniform(0, 15))
@@ -68,7 +68,7 @@ def kill_again_and_again(extender: Extender, api: KubeApi, coming: Future[None],
 
 
 def start_and_check_books(extender: Extender, api: KubeApi) -> None:
-    """The first books after a start have every pod that held cards before it and still does."""
+    """Start the extender and check that its first ledger has every pod that held cards before and still does."""
     before = uids_with_cards(api)
     extender.start_and_wait_until_ready()
     books = extender.books()["pods"].keys()
@@ -80,13 +80,13 @@ def uids_with_cards(api: KubeApi) -> set[str]:
 
 
 def wait_until_all_were_bound(api: KubeApi, life: ComingsAndGoings) -> None:
-    """Every pod that nobody deleted gets its turn, since those before it end."""
+    """Wait until every pod that was not deleted is bound, which happens because the pods before it end."""
     wait_for("every pod was bound", lambda: not unbound(api), seconds=120, every=1)
     there = {pod["metadata"]["name"] for pod in api.items(PODS)}
     assert life.created - life.deleted <= there
 
 
 def bound_without_cards(api: KubeApi) -> list[str]:
-    """Pods that ask for cards and have none written on them, those too that are over."""
+    """Return the pods that request cards and have none written on them, including those that have ended."""
     pods = [pod for pod in api.items(PODS) if pod["spec"].get("nodeName") and wants_cards(pod)]
     return [pod["metadata"]["name"] for pod in pods if not cards_of(pod)]

@@ -1,4 +1,4 @@
-"""What the sandbox's kubelet passes, the real one passes too: so the sandbox cannot drift from it."""
+"""The real kubelet passes the suite that the sandbox's passes, so the sandbox cannot drift from it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_real_kubelet_passes_the_suite_of_the_sandbox(cluster: Cluster, node
 
 
 def _serve_one(listening: socket.socket, node: NodeCell) -> None:
-    """Do what the suite wants of the node, if it wants anything."""
+    """Serve one request of the suite to the node, if there is one."""
     try:
         connection, _ = listening.accept()
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""The node that the tests of devices stand on is a real one, and leaves nothing behind."""
+"""The node that the device tests rely on is a real one, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ time.sleep(600)
 
 
 def processes_below(cgroup: str) -> list[str]:
-    """Of the containers of one kubelet, in any hierarchy."""
+    """Return the processes of the containers of one kubelet, in any hierarchy."""
     files = Path("/sys/fs/cgroup").glob(f"*/{cgroup}/**/cgroup.procs")
     return [pid for file in files for pid in file.read_text().split()]
 
 
 def is_alive(pid: str) -> bool:
-    """A zombie is not: it waits only for somebody to read its exit status."""
+    """Return whether a process runs. A zombie does not: it only waits until its exit status is read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:

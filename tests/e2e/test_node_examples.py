@@ -25,10 +25,10 @@ WORKED_EXAMPLE = fake_gpus(EIGHT_GB, 2)
 EIGHT_CARDS = fake_gpus(TWO_TILES, 8)
 TWO_SOCKETS = fake_gpus(SMALL, 4, numa_nodes=2)
 MIXED = (*fake_gpus(EIGHT_GB, 8, numa_nodes=2), *fake_gpus(TWO_TILES, 8, first=8))
-"""With room for all pods of all files."""
+"""Nodes with room for all pods of all files."""
 
 NAMES = sorted(file.stem for file in EXAMPLES.glob("*.yaml"))
-"""Of all files, so that a new one has to be thought of here."""
+"""The files that these tests know; a new file must be added here."""
 ON_EIGHT_CARDS = ("linked", "tiles")
 APART = ("worked-example", "balanced")
 ON_TWO_SOCKETS = tuple(name for name in NAMES if name not in (*ON_EIGHT_CARDS, *APART))
@@ -36,7 +36,7 @@ ON_TWO_SOCKETS = tuple(name for name in NAMES if name not in (*ON_EIGHT_CARDS, *
 
 @pytest.fixture(scope="module", autouse=True)
 def image_of_the_examples(gpu_node: GpuNode) -> None:
-    """The examples' own image, so that they run with their own commands."""
+    """Provide the image of the examples, so that they run with their own commands."""
     gpu_node.node.containerd.tag_image(BUSYBOX.name, "docker.io/library/busybox:1.37")
 
 
@@ -98,7 +98,7 @@ def test_the_balanced_pods_spread_over_the_cards(gpu_node: GpuNode) -> None:
 
 
 def test_all_files_at_once_on_one_node_with_cards_of_both_drivers(gpu_node: GpuNode) -> None:
-    """What each card has stands in the annotation that the plugin writes, as an even share would be wrong."""
+    """The plugin's annotation says what each card has, because an even share of the sums would be wrong."""
     set_links(gpu_node, first=8)
     gpu_node.start(MIXED, "--shared-dev-num=10", extender=LISTS)
     assert "gas-card-capacity" in gpu_node.object()["metadata"]["annotations"]
@@ -110,7 +110,7 @@ def test_all_files_at_once_on_one_node_with_cards_of_both_drivers(gpu_node: GpuN
 
 
 def check_node(gpu_node: GpuNode, name: str) -> None:
-    """The plugin says of its cards what the examples' node of this name says; links are somebody else's to tell."""
+    """Check that the plugin writes what the examples' node of this name has, except links, which it does not write."""
     (told,) = (each for each in yaml.safe_load_all(_text("nodes/cluster")) if each["metadata"]["name"] == name)
     said = gpu_node.object()
     for label, value in told["metadata"]["labels"].items():
@@ -121,7 +121,7 @@ def check_node(gpu_node: GpuNode, name: str) -> None:
 
 
 def check_comment(gpu_node: GpuNode, example: str) -> None:
-    """What the comment at the top of the file promises about the containers themselves."""
+    """Check what the comment at the top of the file promises about the containers."""
 
     def got(pod: str, container: str = "main") -> list[str]:
         return gpu_node.cards(get_pod(gpu_node.api, pod), container)
@@ -145,13 +145,13 @@ def check_comment(gpu_node: GpuNode, example: str) -> None:
 
 
 def set_links(gpu_node: GpuNode, *, first: int) -> None:
-    """As an administrator does, or telemetry: neighbours are joined tile by tile, from the card in this place on."""
+    """Set links as an administrator or telemetry does: neighbours are linked tile by tile, from this card on."""
     links = [f"{first + n}.{tile}-{first + n + 1}.{tile}" for n in range(0, 8, 2) for tile in (0, 1)]
     gpu_node.set_labels({"xe-links": "_".join(links[:6]), "xe-links2": "Z_" + "_".join(links[6:])})
 
 
 def create(gpu_node: GpuNode, example: str) -> list[str]:
-    """All pods of one file as they are written there; answers their names."""
+    """Create all pods of a file unchanged, and return their names."""
     pods: list[Object] = list(yaml.safe_load_all(_text(example)))
     for pod in pods:
         gpu_node.create_unchanged(pod)

@@ -1,4 +1,4 @@
-"""What goes wrong on a real node, and that decision, receipts, kubelet, books and containers agree in the end."""
+"""Faults on a real node, after which decision, receipts, kubelet, ledger and containers agree again."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ def test_a_forced_delete_frees_the_ids_at_once_and_the_next_pods_get_them(gpu_no
     refused = wait_for("kubelet's refusal", lambda: gone_wrong(gpu_node, "early"))
     assert refused["reason"] == "UnexpectedAdmissionError"
     delete_now(gpu_node.api, "c")
-    gpu_node.create(pod("stranger", container(i915=1)), node=gpu_node.node.name)
-    gpu_node.running(["stranger"])
-    gpu_node.settled(receipts_expected=["stranger"])
-    assert ids(gpu_node, "stranger") == had
-    wait_for("its event", lambda: event_messages(gpu_node.api, "stranger", "GPUCardsAdopted"))
+    gpu_node.create(pod("direct", container(i915=1)), node=gpu_node.node.name)
+    gpu_node.running(["direct"])
+    gpu_node.settled(receipts_expected=["direct"])
+    assert ids(gpu_node, "direct") == had
+    wait_for("its event", lambda: event_messages(gpu_node.api, "direct", "GPUCardsAdopted"))
 
 
 def test_a_node_name_of_ones_own_with_tiles_init_containers_and_sidecars(gpu_node: GpuNode) -> None:
-    """Kubelet chooses, the receipt says what; of tiles nobody decided, so there is no mask."""
+    """kubelet chooses the devices and the receipt says which. No tiles were decided, so there is no mask."""
     gpu_node.start(BOTH, "--shared-dev-num=3")
     gpu_node.create(
         pod(
-            "stranger",
+            "direct",
             container(xe=1, tiles=1),
             init=(container("prepare", xe=1), container("side", sidecar=True, xe=1, tiles=1)),
         ),
         node=gpu_node.node.name,
     )
-    (stranger,) = gpu_node.running(["stranger"])
-    gpu_node.settled(receipts_expected=["stranger"])
-    assert MASK not in gpu_node.node.environment(stranger, "main")
+    (direct,) = gpu_node.running(["direct"])
+    gpu_node.settled(receipts_expected=["direct"])
+    assert MASK not in gpu_node.node.environment(direct, "main")
     gpu_node.create(pod("decided", container(xe=1, tiles=1)))
     gpu_node.running(["decided"])
-    gpu_node.settled(receipts_expected=["stranger"])
+    gpu_node.settled(receipts_expected=["direct"])
 
 
 def test_what_users_write_on_pods_that_name_their_node_is_not_believed_and_costs_no_other_pod_its_cards(
@@ -145,8 +145,8 @@ def test_an_edited_decision_gets_a_receipt_and_every_disagreement_is_named(gpu_n
     assert gpu_node.receipts() == {"edited": {"gas-allocated-cards": card}}
 
 
-def test_a_mask_of_other_tiles_than_decided_is_told(gpu_node: GpuNode) -> None:
-    """The decision is edited before kubelet's lists can be had; a wrong guess meanwhile does the same to two pods."""
+def test_a_mask_of_other_tiles_than_decided_is_reported(gpu_node: GpuNode) -> None:
+    """The decision is edited while kubelet's list is unavailable. A wrong guess would have the same effect."""
     gpu_node.start(TILED)
     gpu_node.create(pod("right", container(xe=1, tiles=1)))
     gpu_node.running(["right"])
@@ -228,10 +228,10 @@ def test_without_permission_to_patch_the_node_cards_are_given_out_all_the_same(g
     assert 'give its role the verb "patch" on resource "nodes/status"' in said[0]
     assert "which are handed out anyway" in said[0]
     gpu_node.start_extender()
-    gpu_node.create(pod("stranger", container(i915=1)), node=gpu_node.node.name)
-    (stranger,) = gpu_node.running(["stranger"])
-    wait_for("its receipt", lambda: gpu_node.receipts().get("stranger"))
-    assert gpu_node.receipts()["stranger"]["gas-allocated-cards"] == gpu_node.cards(stranger)[0]
+    gpu_node.create(pod("direct", container(i915=1)), node=gpu_node.node.name)
+    (direct,) = gpu_node.running(["direct"])
+    wait_for("its receipt", lambda: gpu_node.receipts().get("direct"))
+    assert gpu_node.receipts()["direct"]["gas-allocated-cards"] == gpu_node.cards(direct)[0]
     assert not [name for name in gpu_node.object()["metadata"]["labels"] if name.startswith(PREFIX)]
     assert len([line for line in log(gpu_node) if "cannot write the labels" in line]) == 1, "said once"
     assert gpu_node.plugin.is_ready()
@@ -254,7 +254,7 @@ def test_a_container_that_restarts_while_the_api_server_is_away_has_its_cards_ag
     assert gpu_node.plugin.is_ready()
     gpu_node.cluster.control_plane.start_api_server()
     gpu_node.cluster.restart_scheduler()  # it would watch again only after up to a minute
-    wait_for("kubelet tells of it", lambda: starts(get_pod(gpu_node.api, "restarts"))[1] == 1)
+    wait_for("kubelet reports it", lambda: starts(get_pod(gpu_node.api, "restarts"))[1] == 1)
     gpu_node.running(["restarts"])
     gpu_node.settled()
     gpu_node.create(pod("next", container(xe=1, tiles=2)))
@@ -263,12 +263,12 @@ def test_a_container_that_restarts_while_the_api_server_is_away_has_its_cards_ag
 
 
 def ids(gpu_node: GpuNode, name: str) -> set[str]:
-    """Of the only container."""
+    """Return the ids of the pod's only container."""
     return listed_ids(gpu_node.node.pod_resources)[name, "main"]["i915"]
 
 
 def given_otherwise(gpu_node: GpuNode) -> list[str]:
-    """Pods that have other cards than were decided for them."""
+    """Return the pods with other cards than decided."""
     return [
         each["metadata"]["name"]
         for each in gpu_node.witnesses.pods()
@@ -278,13 +278,13 @@ def given_otherwise(gpu_node: GpuNode) -> list[str]:
 
 
 def gone_wrong(gpu_node: GpuNode, name: str) -> Object | None:
-    """The pod's status once it failed and says why."""
+    """Return the pod's status when it failed with a reason."""
     status: Object = get_pod(gpu_node.api, name)["status"]
     return status if status["phase"] == "Failed" and "reason" in status else None
 
 
 def starts(of: Object) -> tuple[str, int]:
-    """Which container it is, and how many times it was started again."""
+    """Return the id of the container, and how often it was restarted."""
     (status,) = of["status"]["containerStatuses"]
     return status["containerID"], status["restartCount"]
 

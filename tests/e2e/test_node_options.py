@@ -1,4 +1,4 @@
-"""What the plugin can be told to do otherwise, on a real node: tiles, monitoring, NFD's file, CDI."""
+"""Options of the plugin on a real node: tiles, monitoring, NFD's file, CDI."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDINARY = fake_gpus(FLEX_170, 2)
 TILED = fake_gpus(MAX_1550_XE, 6, first=2)
 BOTH = (*ORDINARY, *TILED)
 MANY = fake_gpus(FLEX_170, 20, first=90, numa_nodes=2)
-"""More than a label can name."""
+"""More cards than one label can name."""
 SHARED = "--shared-dev-num=2"
 
 SUMS = ("millicores", "memory.max", "tiles")
@@ -123,8 +123,8 @@ def test_with_a_feature_file_the_plugin_leaves_the_node_to_nfd(gpu_node: GpuNode
     assert list(file.parent.iterdir()) == []
 
 
-def test_what_nfd_writes_besides_is_no_fight_and_what_it_takes_away_comes_back(gpu_node: GpuNode) -> None:
-    """Both ways on: as when NFD still has a file that Intel's plugin wrote."""
+def test_the_plugin_tolerates_what_nfd_writes_as_well_and_restores_what_nfd_removes(gpu_node: GpuNode) -> None:
+    """As when NFD still has a feature file that Intel's plugin wrote."""
     gpu_node.start(MANY, SHARED)
     direct = said(gpu_node)
     written = gpu_node.plugin.metric("gas_plugin_node_writes_total")
@@ -137,14 +137,14 @@ def test_what_nfd_writes_besides_is_no_fight_and_what_it_takes_away_comes_back(g
 
 
 def feature_file(gpu_node: GpuNode) -> Path:
-    """To be written in a directory that NFD reads."""
+    """Return the path of a feature file in a directory that NFD reads."""
     features_d = gpu_node.node.directory / "features.d"
     features_d.mkdir()
     return features_d / "intel-gpu-resources.txt"
 
 
 def said(gpu_node: GpuNode) -> dict[str, str]:
-    """Labels and sums about cards that the node has, by their full names."""
+    """Return the node's labels and sums about cards, by their full names."""
     node = gpu_node.object()
     labels = {name: text for name, text in node["metadata"]["labels"].items() if name.startswith(PREFIX)}
     capacity = node["status"]["capacity"]
@@ -153,7 +153,7 @@ def said(gpu_node: GpuNode) -> dict[str, str]:
 
 
 def nfd_features(directory: Path) -> dict[str, str]:
-    """What NFD's worker reads there: of files, not directories, that are not hidden, lines with ``NAME=VALUE``."""
+    """Return the lines ``NAME=VALUE`` that NFD's worker reads: of files that are not hidden, not of directories."""
     found = {}
     for file in directory.iterdir():
         if file.is_file() and not file.name.startswith("."):
@@ -167,7 +167,7 @@ def nfd_features(directory: Path) -> dict[str, str]:
 
 
 def as_nfd_writes(gpu_node: GpuNode, features: dict[str, str] | dict[str, None]) -> None:
-    """As NFD's master does: numbers that it was told to take as resources into the capacity, all else as labels."""
+    """Write as NFD's master does: configured names into the capacity, all others as labels."""
     resources = {name: features[name] for name in features if name.removeprefix(PREFIX) in SUMS}
     labels = {name: features[name] for name in features if name not in resources}
     path = f"/api/v1/nodes/{gpu_node.node.name}"
@@ -180,7 +180,7 @@ def as_nfd_writes(gpu_node: GpuNode, features: dict[str, str] | dict[str, None])
 
 @pytest.fixture
 def notes(gpu_node: GpuNode) -> Iterator[Path]:
-    """What kubelet tells the runtime of containers, from now on."""
+    """Record kubelet's requests to the container runtime, and provide the file of records."""
     node = gpu_node.node
     listen = "/run/containerd/recorder.sock"
     file = node.directory / "containers.json"
@@ -196,7 +196,7 @@ def notes(gpu_node: GpuNode) -> Iterator[Path]:
     recorder.kill()
 
 
-def test_with_cdi_the_runtime_is_told_the_names_of_the_cards_that_the_spec_file_describes(
+def test_with_cdi_the_runtime_gets_the_names_of_the_cards_that_the_spec_file_describes(
     gpu_node: GpuNode, notes: Path
 ) -> None:
     """A container runs with plain device nodes under a runtime that does not know CDI, with the same nodes in the file.
@@ -233,7 +233,7 @@ def note_about(notes: Path, of: str, name: str) -> Made:
 
 
 def cdi_devices(file: Path) -> dict[str, list[str]]:
-    """Full name -> paths of its device nodes in the container. Checks the file against the rules of CDI's spec."""
+    """Return full name -> paths of its device nodes, and check the file against CDI's specification."""
     spec: dict[str, Any] = json.loads(file.read_text())
     assert spec.keys() == {"cdiVersion", "kind", "devices"}
     assert spec["cdiVersion"] in ("0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0"), "hostPath came with 0.5.0"

@@ -1,4 +1,4 @@
-"""With the plugin's token nobody changes more than its own node, and of that only what is about GPUs."""
+"""The plugin's token can change only the plugin's own node and pods, and of those only what concerns GPUs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def deployed(binaries: Path) -> Iterator[DeployedCluster]:
 
 @pytest.fixture(scope="module")
 def stolen(deployed: DeployedCluster) -> KubeApi:
-    """The API with the token of one node's plugin."""
+    """Provide the API as the plugin of one node."""
     deployed.api.create("/api/v1/nodes", {"metadata": {"name": NODE, "labels": {"kubernetes.io/arch": "amd64"}}})
     deployed.api.create("/api/v1/nodes", {"metadata": {"name": "other-node"}})
     status = {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}, "conditions": [CONDITION]}
@@ -42,7 +42,7 @@ def stolen(deployed: DeployedCluster) -> KubeApi:
 
 
 def is_refused(token: KubeApi) -> bool:
-    """The API server takes a policy up a moment after it was created."""
+    """Return whether the policy is in force, which takes a moment after its creation."""
     try:
         token.merge("/api/v1/nodes/other-node/status", LABEL)
     except RefusedError as refused:
@@ -51,7 +51,7 @@ def is_refused(token: KubeApi) -> bool:
 
 
 def _token(api: KubeApi, bound_to: Object | None) -> KubeApi:
-    """The API with a token of the plugin's account, bound to a pod as kubelet's are, or to nothing."""
+    """Return the API with a token of the plugin's account, bound to a pod as kubelet's tokens are, or to nothing."""
     specification: Object = {}
     if bound_to is not None:
         name, uid = bound_to["metadata"]["name"], bound_to["metadata"]["uid"]

@@ -25,8 +25,8 @@ WITHOUT_PLUGIN = (
     "the client connection is closing",
     "Server shutdown",
 )
-"""What kubelet says when it looks for the plugin in vain, or the plugin ends in the middle of an answer: killed, or
-told to end while pods come without a pause."""
+"""kubelet's errors when the plugin is not there, or ends during a call because it is killed, or terminated while
+pods are created without a pause."""
 
 _SMALL = container(i915=1, millicores=200)
 
@@ -68,7 +68,7 @@ def test_several_cards_init_containers_and_sidecars(gpu_node: GpuNode) -> None:
 
 
 def test_what_kubelet_takes_by_chance_of_an_init_containers_cards_has_a_receipt(gpu_node: GpuNode) -> None:
-    """Two cards become free, each of the next two containers wants one, and kubelet asks nobody which."""
+    """Two cards become free, the next two containers need one each, and kubelet chooses without asking the plugin."""
     gpu_node.start(fake_gpus(FLEX_170, 4), "--shared-dev-num=4")
     names = [f"p{number}" for number in range(6)]
     for name in names:
@@ -94,16 +94,16 @@ def test_tiles_come_as_a_mask(gpu_node: GpuNode) -> None:
 
 def test_a_pod_that_names_its_node_is_adopted_and_booked(gpu_node: GpuNode) -> None:
     gpu_node.start(fake_gpus(FLEX_170, 2), "--shared-dev-num=2")
-    gpu_node.create(pod("stranger", container(i915=1, millicores=700)), node=gpu_node.node.name)
-    (stranger,) = gpu_node.running(["stranger"])
-    (card,) = gpu_node.cards(stranger)
-    wait_for("its receipt", lambda: gpu_node.receipts() == {"stranger": {"gas-allocated-cards": card}})
+    gpu_node.create(pod("direct", container(i915=1, millicores=700)), node=gpu_node.node.name)
+    (direct,) = gpu_node.running(["direct"])
+    (card,) = gpu_node.cards(direct)
+    wait_for("its receipt", lambda: gpu_node.receipts() == {"direct": {"gas-allocated-cards": card}})
     wait_for("it in the books", lambda: gpu_node.booked() == {card: 1})
-    wait_for("its event", lambda: event_messages(gpu_node.api, "stranger", "GPUCardsAdopted"))
+    wait_for("its event", lambda: event_messages(gpu_node.api, "direct", "GPUCardsAdopted"))
     gpu_node.create(pod("decided", container(i915=1, millicores=700)))
     (decided,) = gpu_node.running(["decided"])
     assert gpu_node.cards(decided) != [card]
-    gpu_node.settled(receipts_expected=["stranger"])
+    gpu_node.settled(receipts_expected=["direct"])
     assert gpu_node.plugin.metric("gas_plugin_adopted_pods_total") == 1
 
 
@@ -134,7 +134,7 @@ def test_thirty_pods_at_once_then_restarts_of_plugin_and_kubelet(gpu_node: GpuNo
 def test_thirty_pods_while_plugin_and_kubelet_restart(
     gpu_node: GpuNode, record_property: Callable[[str, object], None]
 ) -> None:
-    """A kubelet that has just started still holds the ids of pods that went meanwhile, and does not offer them."""
+    """A kubelet that has just started still holds the ids of pods deleted meanwhile, and does not offer them."""
     gpu_node.start(fake_gpus(FLEX_170, 8), "--shared-dev-num=8")
     names = [f"p{number}" for number in range(30)]
     plugin, kubelet = gpu_node.plugin.program, gpu_node.node.kubelet
@@ -169,10 +169,7 @@ def test_thirty_pods_while_plugin_and_kubelet_restart(
 
 
 def _otherwise_because_of(gpu_node: GpuNode, names: Collection[str], cause: str) -> list[str]:
-    """The pods in which a container has other cards than decided.
-
-    Fails when the plugin's record does not say that it was for this cause.
-    """
+    """Return the pods in which a container has other cards than decided. Fails if the log gives another cause."""
     listed, causes = listed_ids(gpu_node.node.pod_resources), gpu_node.plugin.causes()
     found = []
     for name in names:
@@ -181,14 +178,16 @@ def _otherwise_because_of(gpu_node: GpuNode, names: Collection[str], cause: str)
             if gpu_node.cards(each, written.name) == sorted(written.cards):
                 continue
             ids = listed[name, written.name]["i915"]
-            told = causes.get(frozenset(ids), "nothing")
-            assert told.startswith(cause), f"{name}/{written.name} has {ids}, decided {written.cards}; told is: {told}"
+            cause_found = causes.get(frozenset(ids), "nothing")
+            assert cause_found.startswith(cause), (
+                f"{name}/{written.name} has {ids}, decided {written.cards}; cause: {cause_found}"
+            )
             found.append(name)
     return sorted(set(found))
 
 
 def _replaced_until_all_run(gpu_node: GpuNode, names: Collection[str]) -> int:
-    """A pod that kubelet refused or ended is made anew, as its controller would; answers how often that was."""
+    """Create each pod that kubelet refused or ended again, as its controller would, and return how often."""
     refused = 0
 
     def look() -> bool:
@@ -213,7 +212,7 @@ def _is_refused_without_plugin(failed: Object) -> bool:
 
 
 def _is_ended_with_kubelet(failed: Object) -> bool:
-    """containerd gives up a container whose start is under way when kubelet, which asked for it, is killed."""
+    """Return whether containerd gave up a starting container because kubelet, which requested it, was killed."""
     states = [each["state"].get("terminated", {}) for each in failed["status"].get("containerStatuses", [])]
     return any(state.get("reason") == "StartError" and "context canceled" in state["message"] for state in states)
 

@@ -1,4 +1,4 @@
-"""Two replicas with --leader-elect behind one Service: one decides, and the other one takes over."""
+"""Two replicas with --leader-elect behind one Service: one leads, and the other takes over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_LEADING = "this replica of the extender does not lead"
 
 
 def two_replicas(cluster: Cluster, *flags: str) -> tuple[Extender, Extender]:
-    """The leader, and the one that waits to lead; with a node of four cards."""
+    """Start two replicas and a node of four cards; return the leader and the other."""
     resources = {"gpu.intel.com/i915": "40", "gpu.intel.com/millicores": "4000"}
     cluster.add_node("n1", labels={"gpu.intel.com/gpu-numbers": "0.1.2.3"}, resources=resources)
     first, second = (
@@ -28,7 +28,7 @@ def two_replicas(cluster: Cluster, *flags: str) -> tuple[Extender, Extender]:
 
 
 def says(extender: Extender) -> str:
-    """Why it is not ready, or nothing."""
+    """Return the reason why a replica is not ready, or an empty text."""
     try:
         return extender.why_not_ready() or ""
     except OSError:
@@ -40,7 +40,7 @@ def gpu_pod(name: str) -> Object:
 
 
 def seconds_until_a_pod_is_bound(api: KubeApi, *, at_most: float) -> float:
-    """One new pod a second, since kube-scheduler tries one that failed ever more rarely."""
+    """Create a pod each second, because kube-scheduler delays retries, and return the seconds."""
     start = time.monotonic()
     number = 0
     while time.monotonic() - start < at_most:
@@ -75,7 +75,7 @@ def test_when_the_leader_is_killed_the_other_one_binds_within_20_seconds(cluster
     assert second.is_ready()
 
 
-def test_a_leader_told_to_stop_exits_with_0_and_the_other_one_goes_on_at_once(cluster: Cluster) -> None:
+def test_a_leader_that_is_terminated_exits_with_0_and_the_other_takes_over_at_once(cluster: Cluster) -> None:
     first, second = two_replicas(cluster)
     cluster.restart_scheduler(ignorable=False)
     before = cluster.api.get(LEASE)["spec"]["holderIdentity"]
@@ -103,7 +103,7 @@ def test_a_leader_that_stood_still_while_another_took_over_binds_nothing_more(cl
     assert cards_of(get_pod(cluster.api, "waiting")) == "card0"
 
 
-def test_binds_that_a_leader_had_in_hand_when_it_stood_still_are_not_written_later(cluster: Cluster) -> None:
+def test_binds_that_were_in_progress_when_a_leader_stood_still_are_not_written_later(cluster: Cluster) -> None:
     # One request in two seconds: the second bind waits for the first one's turn to be over.
     first, second = two_replicas(cluster, "--qps=0.5", "--burst=1")
     cluster.scheduler.stop()

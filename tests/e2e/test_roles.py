@@ -1,4 +1,4 @@
-"""What the extender does under exactly the original's role, and what more it does when it may."""
+"""The extender with exactly the original's role, and with all permissions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LABEL = "gpu.aware.scheduling/deschedule-pod"
 
 
 def start(cluster: Cluster, *flags: str, account: KubeApi | None = None) -> Extender:
-    """On a node of two cards of 1000 millicores. Under the original's role unless told otherwise."""
+    """Start the extender, with the original's role by default, and add a node of two cards of 1000 millicores."""
     cluster.add_node(
         "n1",
         labels={"gpu.intel.com/gpu-numbers": "0.1"},
@@ -50,7 +50,7 @@ def annotations_of_the_node(api: KubeApi) -> Object:
 
 
 def put_label(api: KubeApi, name: str, value: str | None) -> None:
-    """On the node; None takes it away."""
+    """Set a label of the node; None removes it."""
     api.merge(NODE, {"metadata": {"labels": {name: value}}})
 
 
@@ -83,7 +83,7 @@ def test_the_original_role_is_enough_to_wake_a_waiting_pod(cluster: Cluster) -> 
         wait_for("it is refused", lambda name=name: is_refused(api, name))  # type: ignore[misc]
     delete_now(api, "big-1")
     wait_for("one of the waiters is bound", lambda: len(cards_by_pod(api)) == 2, seconds=5)
-    # The other one waits on, so somebody has to be woken.
+    # The other one keeps waiting, so kube-scheduler must be woken.
     wait_for("the node is patched", lambda: "gas-released" in annotations_of_the_node(api), seconds=5)
     assert extender.metric("gas_extender_wakes_total") >= 1
 

@@ -1,4 +1,4 @@
-"""SIGTERM while binds are in hand."""
+"""SIGTERM while binds are in progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.waiting import wait_for
 BINDS = 50
 
 
-def test_binds_in_hand_at_sigterm_are_finished_and_every_answer_is_true(cluster: Cluster) -> None:
+def test_binds_in_progress_at_sigterm_are_finished_and_every_response_is_true(cluster: Cluster) -> None:
     api = cluster.api
     cluster.scheduler.stop()
     resources = {"gpu.intel.com/i915": "100", "gpu.intel.com/millicores": "4000"}

@@ -1,4 +1,4 @@
-"""Three pods of 5 GB on two cards of 8 GB, through the real kube-scheduler: the story that the project exists for."""
+"""Three pods of 5 GB on two cards of 8 GB, through the real kube-scheduler: the project's reason to exist."""
 
 from __future__ import annotations
 

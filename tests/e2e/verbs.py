@@ -1,4 +1,4 @@
-"""The extender's verbs as kube-scheduler calls them, straight to one replica."""
+"""The extender's verbs as kube-scheduler calls them, sent to one replica."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.kube_api import Object
 
 
 class Verbs:
-    """One TLS connection, kept open; a call that fails is an OSError or an HTTPException."""
+    """One TLS connection, kept open. A failing call raises OSError or HTTPException."""
 
     def __init__(self, port: int, authority: Authority, client: KeyPair, *, timeout: float = 30) -> None:
         context = ssl.create_default_context(cafile=authority.certificate)
@@ -28,7 +28,7 @@ class Verbs:
         return self.answer()
 
     def send_bind(self, pod: Object, node: str) -> None:
-        """Only the request; `answer` reads what comes of it."""
+        """Send only the request; `answer` reads the response."""
         metadata = pod["metadata"]
         names = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"], "PodUID": metadata["uid"]}
         self._send("bind", {**names, "Node": node})

@@ -1,4 +1,4 @@
-"""Waiting for something that another process will do."""
+"""Waits for something that another process does."""
 
 from __future__ import annotations
 

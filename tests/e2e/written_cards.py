@@ -1,4 +1,4 @@
-"""Reads what is written on a bound pod, without a line of the code that wrote it."""
+"""Reads what is written on a bound pod, without using the code that wrote it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi":
 
 @dataclass(frozen=True, slots=True)
 class WrittenContainer:
-    """One container: what it asks for of each card, and the cards and tiles that its pod's annotations give it.
+    """A container's requests for each card, and the cards and tiles in its pod's annotations.
 
     role      "init", "sidecar" or "app"
     count     how many cards it asks for
@@ -31,7 +31,7 @@ class WrittenContainer:
 
 
 def amount(quantity: str) -> int:
-    """``"5G"`` -> 5000000000."""
+    """Parse a quantity: ``"5G"`` -> 5000000000."""
     for suffix in sorted(_SUFFIXES, key=len, reverse=True):
         if quantity.endswith(suffix):
             return int(quantity.removesuffix(suffix)) * _SUFFIXES[suffix]
@@ -39,7 +39,7 @@ def amount(quantity: str) -> int:
 
 
 def gpu_requests(container: Object) -> dict[str, int]:
-    """By name without prefix."""
+    """Return the container's GPU requests, by name without prefix."""
     requests = container.get("resources", {}).get("requests", {})
     return {name.removeprefix(PREFIX): amount(text) for name, text in requests.items() if name.startswith(PREFIX)}
 
@@ -50,9 +50,9 @@ def wants_cards(pod: Object) -> bool:
 
 
 def written_containers(pod: Object) -> list[WrittenContainer]:
-    """Init containers and sidecars first, then app containers, each in order.
+    """Return the containers in order, init containers and sidecars first.
 
-    Raises ValueError when there are not as many places in an annotation as containers.
+    Raises ValueError if an annotation has more or fewer places than the pod has containers.
     """
     annotations = pod["metadata"].get("annotations", {})
     found: list[WrittenContainer] = []
@@ -89,7 +89,7 @@ def _places(text: str, containers: int) -> list[tuple[str, ...]]:
 
 
 def held_amounts(containers: list[WrittenContainer]) -> dict[str, Counter[str]]:
-    """Card -> resource -> the most that the pod takes of it at any moment of its life.
+    """Return card -> resource -> the most that the pod uses of it at any time.
 
     Sidecars that have started stay; init containers run one after the other; app containers run together.
     """
@@ -105,5 +105,5 @@ def held_amounts(containers: list[WrittenContainer]) -> dict[str, Counter[str]]:
 
 
 def held_tiles(containers: list[WrittenContainer]) -> set[tuple[str, str]]:
-    """Every (card, tile) of any moment of its life."""
+    """Return every (card, tile) that the pod uses at any time."""
     return {(card, tile) for c in containers for card, tiles in c.tiles.items() for tile in tiles}
