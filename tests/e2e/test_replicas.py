@@ -13,6 +13,8 @@ from tests.e2e.waiting import wait_for
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gas-extender"
 NOT_LEADING = "this replica of the extender does not lead"
 
+IN_DOUBT = "did not answer in time whether"
+
 
 def two_replicas(cluster: Cluster, *flags: str) -> tuple[Extender, Extender]:
     """Start two replicas and a node of four cards; return the leader and the other."""
@@ -121,6 +123,9 @@ def test_binds_that_were_in_progress_when_a_leader_stood_still_are_not_written_l
     assert len(bound_before) < len(pods)
     first.program.resume()
     for connection, waiting in zip(connections, pods, strict=True):
-        name = waiting["metadata"]["name"]
-        assert (connection.answer()["Error"] == "") == (name in bound_before)
+        error = connection.answer()["Error"]
+        if waiting["metadata"]["name"] not in bound_before:
+            assert error
+        else:  # the leader may have stood still before it read the API server's response
+            assert error == "" or IN_DOUBT in error
     assert cards_by_pod(cluster.api).keys() == bound_before
