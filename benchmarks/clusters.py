@@ -102,7 +102,7 @@ def pod(name: str, amounts: dict[str, int]) -> Object:
 
 def ordinary_pod(name: str) -> Object:
     """Return a pod that requests no GPU."""
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "10m"}}}
     return {
         "metadata": {"name": name, "namespace": "default", "labels": {"app": "benchmark"}},
         "spec": {"containers": [container]},
