@@ -14,8 +14,8 @@ from gas.placement.choice import Footprint
 from gas.placement.inventory import UNUSED, Usage
 
 LedgerState = tuple[object, ...]
-"""The amounts booked on one node as a flat tuple: each card, its amounts by name and its tiles, in order. Thousands are
-kept, and a flat tuple takes a fifth of the memory of nested sets."""
+"""The amounts booked on one node as a flat tuple: each card, its amounts by name, its tiles and its number of
+containers, in order. Thousands are kept, and a flat tuple takes a fifth of the memory of nested sets."""
 
 
 class State(enum.Enum):
@@ -50,12 +50,13 @@ class AlreadyBooked(GasError):
 class _NodeSums:
     """Sums over the bookings of one node, kept so that `usage` does not walk over pods."""
 
-    __slots__ = ("amounts", "holders", "tiles", "uids")
+    __slots__ = ("amounts", "containers", "holders", "tiles", "uids")
 
     def __init__(self) -> None:
         self.uids: set[str] = set()
         self.amounts: dict[Card, dict[str, int]] = {}
         self.holders: dict[Card, int] = {}
+        self.containers: dict[Card, int] = {}
         self.tiles: dict[Card, dict[int, int]] = {}
 
     def put(self, uid: str, footprint: Footprint) -> None:
@@ -63,6 +64,7 @@ class _NodeSums:
         for card, amounts in footprint.amounts.items():
             add(self.amounts.setdefault(card, {}), amounts)
             self.holders[card] = self.holders.get(card, 0) + 1
+            self.containers[card] = self.containers.get(card, 0) + footprint.containers.get(card, 0)
         for card, indexes in footprint.tiles.items():
             counts = self.tiles.setdefault(card, {})
             for index in indexes:
@@ -73,8 +75,9 @@ class _NodeSums:
         for card, amounts in footprint.amounts.items():
             take_away(self.amounts[card], amounts)
             self.holders[card] -= 1
+            self.containers[card] -= footprint.containers.get(card, 0)
             if not self.holders[card]:
-                del self.amounts[card], self.holders[card]
+                del self.amounts[card], self.holders[card], self.containers[card]
         for card, indexes in footprint.tiles.items():
             counts = self.tiles[card]
             for index in indexes:
@@ -160,7 +163,7 @@ class Ledger:
         if sums is None:
             return UNUSED
         tiles = {card: frozenset(counts) for card, counts in sums.tiles.items()}
-        return Usage(amounts=sums.amounts, tiles=tiles)
+        return Usage(amounts=sums.amounts, tiles=tiles, containers=sums.containers)
 
     def state(self, node: str) -> LedgerState:
         """Return the value of `usage`: equal for nodes with equal sums, whichever pods hold them."""
@@ -173,6 +176,7 @@ class Ledger:
             for name_and_amount in sorted(sums.amounts[card].items()):
                 row += name_and_amount
             row.append(tuple(sorted(sums.tiles[card])) if card in sums.tiles else ())
+            row.append(sums.containers[card])
         return tuple(row)
 
     def holders(self, node: str) -> Mapping[Card, int]:

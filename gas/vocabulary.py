@@ -27,6 +27,7 @@ from gas.objects import Node, Pod
 from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
+from gas.placement.order import NATURAL, CardOrder
 
 
 class BadNeed(GasError):
@@ -38,10 +39,12 @@ class NeedOptions:
     """The needs that the administrator lets pods state.
 
     allowlist, denylist  whether annotations that allow or deny single cards count
+    card_order           the order in which cards are tried for a pod that does not choose one
     """
 
     allowlist: bool = False
     denylist: bool = False
+    card_order: CardOrder = NATURAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,6 +362,7 @@ def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
             preferred_tiles=preferred_tiles,
             numa_groups=next((each.numa_groups for each in inventories if each.numa_groups is not None), None),
             links=tuple(dict.fromkeys(link for inventory in inventories for link in inventory.links)),
+            boards=next((each.boards for each in inventories if each.boards), ()),
         ),
         deschedule_cards=frozenset().union(*(each.deschedule_cards for each in facts)),
         deschedule_tiles=frozenset().union(*(each.deschedule_tiles for each in facts)),

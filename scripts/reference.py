@@ -18,6 +18,7 @@ from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.intel import names
 from gas.intel.node_description import MEMORY_MAX, MILLICORES
+from gas.placement.order import CARD_ORDERS
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.metrics import Metrics as PluginMetrics
 
@@ -70,6 +71,8 @@ POD_ANNOTATIONS = (
     (names.SAME_GPU, "you", "container names: these containers share one card"),
     (names.ALLOCATE_XELINK, "you", "any text: cards are allocated in linked pairs"),
     (names.ALLOCATE_SINGLE_NUMA, "you", "any text: all cards are from one NUMA node"),
+    (names.CARD_ORDER, "you", f"the order in which cards are tried: `{CARD_ORDERS.replace('|', '`, `')}`"),
+    (names.CARD_NEAR, "you", "`true`: after the first card, near cards are tried first"),
     (decision.TIMESTAMP, "the extender", "when the cards were decided, in nanoseconds since the epoch"),
     (decision.CONTAINER_CARDS, "the extender", "the cards of each container: `card0||card1,card2`"),
     (decision.CONTAINER_TILES, "the extender", "their tiles: `card0:gt0+gt1||card1:gt0`"),

@@ -7,6 +7,7 @@ names its cards in the label ``made-up.example/cards``, the pod gets the annotat
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 
 from gas.amounts import parse_quantity, sorted_amounts
 from gas.card_facts import CardFacts
@@ -34,7 +35,7 @@ class MadeUpPods:
         return any(_slices(container) for container in containers)
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        need = self.booked_need(pod)
+        need = replace(self.booked_need(pod), order=options.card_order)
         if any(_slices(container) > SLICES_OF_A_CARD for container in pod.spec.containers or ()):
             raise BadNeed(f"{SLICE}: expected at most {SLICES_OF_A_CARD} in a container")
         return need

@@ -14,8 +14,9 @@ from gas.ledger import AlreadyBooked, Ledger, State
 from gas.placement.choice import Footprint
 
 
-def held(card: int, millicores: int = 100, tiles: frozenset[int] = frozenset()) -> Footprint:
+def held(card: int, millicores: int = 100, tiles: frozenset[int] = frozenset(), containers: int = 1) -> Footprint:
     return Footprint(
+        containers={Card(card): containers},
         amounts={Card(card): (("i915", 1), ("millicores", millicores))},
         tiles={Card(card): tiles} if tiles else {},
     )
@@ -27,6 +28,19 @@ def test_a_reservation_counts_at_once() -> None:
     assert ledger.usage("n1").amounts == {Card(0): {"i915": 1, "millicores": 300}}
     assert ledger.usage("n1").tiles == {Card(0): frozenset({1})}
     assert ledger.holders("n1") == {Card(0): 1}
+
+
+def test_the_containers_of_each_card_are_counted_and_belong_to_the_state() -> None:
+    ledger = Ledger()
+    ledger.reserve("u1", "default/a", "n1", held(0, containers=2))
+    ledger.reserve("u2", "default/b", "n1", held(0, containers=3))
+    ledger.reserve("u3", "default/c", "n2", held(0, millicores=200, containers=3))
+    ledger.cancel("u1")
+    assert ledger.usage("n1").containers == {Card(0): 3}
+    ledger.release("u3")
+    ledger.reserve("u3", "default/c", "n2", held(0, containers=2))
+    assert ledger.usage("n1").amounts == ledger.usage("n2").amounts
+    assert ledger.state("n1") != ledger.state("n2")
 
 
 def test_a_second_reservation_of_a_pod_is_refused_and_changes_nothing() -> None:
@@ -149,11 +163,13 @@ class Books(RuleBasedStateMachine):
             amounts: dict[Card, dict[str, int]] = defaultdict(lambda: defaultdict(int))
             tiles: dict[Card, set[int]] = defaultdict(set)
             holders: dict[Card, int] = defaultdict(int)
+            containers: dict[Card, int] = defaultdict(int)
             for where, what, _ in self.model.values():
                 if where != node:
                     continue
                 for card, needs in what.amounts.items():
                     holders[card] += 1
+                    containers[card] += what.containers.get(card, 0)
                     for name, amount in needs:
                         amounts[card][name] += amount
                 for card, indexes in what.tiles.items():
@@ -164,6 +180,7 @@ class Books(RuleBasedStateMachine):
             }
             assert {card: frozenset(t) for card, t in tiles.items()} == usage.tiles
             assert dict(self.ledger.holders(node)) == dict(holders)
+            assert usage.containers == containers
         assert {uid: (b.node, b.footprint, b.state) for uid, b in self.ledger.bookings()} == self.model
 
 

@@ -42,8 +42,7 @@ class Extender:
     def __init__(self, api: ApiServer, flags: Flags, metrics: Metrics) -> None:
         options = Options(
             vocabularies=Vocabularies(flags.vocabularies),
-            need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist),
-            balanced=flags.balanced_resource,
+            need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
             step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
         )
         speaks = options.vocabularies.speaks

@@ -50,13 +50,11 @@ class Options:
 
     vocabularies  in which pods, nodes and annotations are read and written
     need          what pods may ask for
-    balanced      resource without prefix by whose use cards are ordered, None for the natural order
     step_limit    most steps of one search for cards
     """
 
     vocabularies: Vocabularies
     need: NeedOptions = field(default_factory=NeedOptions)
-    balanced: str | None = None
     step_limit: int = DEFAULT_STEP_LIMIT
 
 
@@ -107,9 +105,7 @@ class Decider:
             observer=self._observer,
             on_gone=self.refusals.drop,
         )
-        self.verdicts = Verdicts(
-            self.nodes, self.ledger, balanced=options.balanced, step_limit=options.step_limit, clock=clock
-        )
+        self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=options.step_limit, clock=clock)
 
     def filter(self, args: FilterArgs, *, now: float) -> Turns[FilterDecision]:
         """Decide which of the named nodes have room for a pod, card by card. Books nothing.

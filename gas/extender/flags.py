@@ -10,6 +10,8 @@ from typing import ClassVar
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import DaemonFlags, flag, read_flags, switch
+from gas.errors import InvalidValue
+from gas.placement.order import CARD_ORDERS, NATURAL, CardOrder, LeastUsed, parse_card_order
 from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
 from gas.vocabulary import Vocabulary
 
@@ -22,6 +24,16 @@ MOST_REQUESTS = 1000
 """The original's defaults of ``--qps`` and ``--burst``, and its upper limit of both."""
 
 DEFAULT_LEASE_NAME = "gas-extender"
+
+
+def _card_order(text: str) -> CardOrder | None:
+    """Parse an order of cards; the empty text gives None, as if the flag were not given."""
+    if not text:
+        return None
+    try:
+        return parse_card_order(text)
+    except InvalidValue:
+        raise ValueError(CARD_ORDERS) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +123,18 @@ class Flags(DaemonFlags):
         values.text_or_none,
         None,
         "NAME",
-        "Prefer the cards of which least of this resource is in use. Give the name without gpu.intel.com/, such as "
-        "millicores.",
-        unset="cards are taken in the order of their numbers",
+        "The same as --card-order=least-used=NAME, unless --card-order is given as well. Give the name without "
+        "gpu.intel.com/, such as millicores.",
+        unset="the order is that of --card-order",
+    )
+    card_order: CardOrder | None = flag(
+        "card-order",
+        _card_order,
+        None,
+        "ORDER",
+        f"Order in which the cards of a node are tried, one of {CARD_ORDERS}; a RESOURCE is named without "
+        "gpu.intel.com/. The pod annotation gas-card-order overrides it.",
+        unset="natural, or that of --balancedResource",
     )
     search_steps: int | None = flag(
         "search-steps",
@@ -154,6 +175,13 @@ class Flags(DaemonFlags):
     )
     lease_name: str = flag("lease-name", values.object_name, DEFAULT_LEASE_NAME, "NAME", "Name of the Lease.")
 
+    @property
+    def order_of_cards(self) -> CardOrder:
+        """The order for pods that do not choose one."""
+        if self.card_order is not None:
+            return self.card_order
+        return LeastUsed(self.balanced_resource) if self.balanced_resource else NATURAL
+
 
 def parse_flags(
     argv: Sequence[str],
@@ -167,6 +195,8 @@ def parse_flags(
     """
     flags = read_flags(Flags, argv)
     qps, burst, warnings = _request_limit(flags.qps, flags.burst)
+    if flags.balanced_resource and flags.order_of_cards != LeastUsed(flags.balanced_resource):
+        warnings.append("flag --balancedResource: ignored, because --card-order is given as well")
     return replace(
         flags,
         qps=qps,

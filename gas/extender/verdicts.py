@@ -157,17 +157,13 @@ class Verdicts:
 
     The verdict of a state is remembered, not that of a node: a node that changes only gets another state.
 
-    balanced    resource by whose use cards are ordered, see `place`
     step_limit  of one search for cards
     clock       returns seconds, for the time that one question may take
     """
 
-    def __init__(
-        self, nodes: Nodes, ledger: Ledger, *, balanced: str | None, step_limit: int, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, nodes: Nodes, ledger: Ledger, *, step_limit: int, clock: Callable[[], float]) -> None:
         self._nodes = nodes
         self._ledger = ledger
-        self._balanced = balanced
         self._step_limit = step_limit
         self._clock = clock
         self._states = NodeStates(nodes, ledger)
@@ -258,8 +254,7 @@ class Verdicts:
         return as_verdict(self._place(need, node, facts, steps))
 
     def _place(self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int) -> Choice | Refusal:
-        usage = self._ledger.usage(node)
-        return place(need, facts.inventory, usage, balanced=self._balanced, step_limit=step_limit)
+        return place(need, facts.inventory, self._ledger.usage(node), step_limit=step_limit)
 
 
 def as_verdict(result: Choice | Refusal) -> Verdict:

@@ -51,6 +51,7 @@ def read_node(node: Node) -> NodeFacts:
             preferred_tiles=telemetry.preferred_tiles,
             numa_groups=numa_groups,
             links=links,
+            boards=tuple(dict.fromkeys(tuple(sorted(board)) for board in pci_groups.values())),
         ),
         deschedule_cards=telemetry.deschedule_cards,
         deschedule_tiles=telemetry.deschedule_tiles,

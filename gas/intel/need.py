@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from gas.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.cards import Card
+from gas.errors import InvalidValue
 from gas.intel import names
 from gas.intel.entries import read_card
 from gas.objects import Container, Pod, Quantity
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.order import CardOrder, parse_card_order
 from gas.quoted import listed, quoted
 from gas.vocabulary import BadNeed, NeedOptions
 
@@ -54,6 +56,8 @@ def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
         same_card=_same_card(requests, annotations),
         linked=linked,
         single_numa=names.ALLOCATE_SINGLE_NUMA in annotations,
+        order=_card_order(annotations, options.card_order),
+        near=_is_near(annotations),
         count_resources=_COUNT_RESOURCES,
     )
 
@@ -159,6 +163,22 @@ def _named_cards(text: str) -> frozenset[Card]:
     """Return the cards that a list names. Entries that are not card names are ignored."""
     texts = {text.strip() for text in text.split(",")}
     return frozenset(card for card in map(read_card, texts) if card is not None)
+
+
+def _card_order(annotations: Mapping[str, str], default: CardOrder) -> CardOrder:
+    if (text := annotations.get(names.CARD_ORDER)) is None:
+        return default
+    try:
+        return parse_card_order(text)
+    except InvalidValue as invalid:
+        raise BadNeed(f"{names.CARD_ORDER}: {invalid}") from None
+
+
+def _is_near(annotations: Mapping[str, str]) -> bool:
+    text = annotations.get(names.CARD_NEAR, "false")
+    if text not in ("true", "false"):
+        raise BadNeed(f"{names.CARD_NEAR}: expected true or false, found {quoted(text)}")
+    return text == "true"
 
 
 def _check_linked(requests: Iterable[_Request]) -> None:

@@ -12,20 +12,26 @@ from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
 from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.order import NATURAL, BestFit, CardOrder, FewestContainers, LeastUsed, UsedFirst
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.refusal import Refusal, SearchLimitHit
 
 __all__ = [
     "DEFAULT_STEP_LIMIT",
+    "NATURAL",
     "UNUSED",
+    "BestFit",
     "Card",
+    "CardOrder",
     "Choice",
     "ContainerChoice",
     "ContainerNeed",
+    "FewestContainers",
     "Footprint",
     "GasError",
     "InvalidValue",
     "Inventory",
+    "LeastUsed",
     "Link",
     "PodNeed",
     "Refusal",
@@ -33,6 +39,7 @@ __all__ = [
     "SearchLimitHit",
     "Tile",
     "Usage",
+    "UsedFirst",
     "card_details",
     "footprint",
     "place",

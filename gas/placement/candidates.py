@@ -2,33 +2,38 @@
 
 The rules are E6.1 to E6.6 and E7.8 of the contract. The original makes the list of candidates anew for every single
 card. While one container is placed, only the cards that it already has change their place in that list, so one list for
-each container gives the same result.
+each container gives the same result. Only nearness needs a new list after the first card.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from gas.amounts import TILES
 from gas.cards import Card
 from gas.placement.card_rules import closed_cards
-from gas.placement.free_capacity import FreeCapacity
-from gas.placement.inventory import NOTHING, Inventory, Usage
+from gas.placement.free_capacity import FreeCapacity, Pick, Picks
+from gas.placement.inventory import Inventory, Usage, free_amount
 from gas.placement.need import PodNeed
+from gas.placement.order import Natural
 from gas.placement.plan import Plan, Request
 
 
-def usable_cards(need: PodNeed, inventory: Inventory, usage: Usage, *, balanced: bool) -> tuple[Card, ...]:
+def usable_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[Card, ...]:
     """Return the cards that no rule closes.
 
-    They are in natural order, except that the node's preferred card comes first as in `preferred_first`. With a
-    balanced resource the preferred card is ignored.
+    They are in natural order, except that the node's preferred card comes first as in `preferred_first`, unless the pod
+    has another order of cards.
     """
     cards: Iterable[Card] = inventory.capacity
-    if not balanced and inventory.preferred_card is not None:
-        cards = preferred_first(inventory.cards, inventory.preferred_card)
+    if (preferred := preferred_card(need, inventory)) is not None:
+        cards = preferred_first(inventory.cards, preferred)
     closed = closed_cards(need, inventory, usage)
     return tuple(card for card in cards if card not in closed) if closed else tuple(cards)
+
+
+def preferred_card(need: PodNeed, inventory: Inventory) -> Card | None:
+    """Return the card that the node prefers, None if there is none or the pod's order of cards ignores it."""
+    return inventory.preferred_card if isinstance(need.order, Natural) else None
 
 
 def preferred_first(cards: Sequence[Card], preferred: Card) -> Sequence[Card]:
@@ -53,38 +58,105 @@ def card_groups(need: PodNeed, inventory: Inventory, usable: tuple[Card, ...]) -
 
 
 class Candidates:
-    """The order in which the cards are tried for one request, given what the pod has taken so far."""
+    """The order in which the cards are tried for one request, given what the pod has so far.
 
-    __slots__ = ("_booked", "_free", "_place", "_width")
+    Without nearness it is the order of the need, `gas.placement.order`. With nearness:
+
+    - The pod's first card is the first one in the order of the need. Of equal ones it is the one whose nearest cards
+      are best: closer, then earlier in the order of the need. As many are compared as the pod wants more cards.
+    - Every further card is the one closest to the first card, and of equally close ones the first in the order of the
+      need. The first card itself counts as close as the closest of the others, for the pod's other containers.
+
+    near  whether the order depends on the pod's first card, so that `of` must be asked again after it
+    """
+
+    __slots__ = ("_free", "_inventory", "_keeps_order", "_need", "_plan", "_usage", "near")
+
+    def __init__(self, need: PodNeed, inventory: Inventory, usage: Usage, plan: Plan, free: FreeCapacity) -> None:
+        self._need = need
+        self._inventory = inventory
+        self._usage = usage
+        self._plan = plan
+        self._free = free
+        self.near = need.near
+        self._keeps_order = not need.near and isinstance(need.order, Natural)
+
+    def of(self, request: Request, cards: Sequence[Card], picks: Picks) -> Sequence[Card]:
+        """Return ``cards`` in the order to try. With nearness, cards without room for the request are left out.
+
+        Cards that are equal in the order of the need keep the order of ``cards``.
+
+        picks  what the pod has so far, its first card first
+        """
+        if self._keeps_order:
+            return cards
+        order = self._need.order
+        use = _Use(
+            self._inventory,
+            self._usage,
+            plan=self._plan,
+            free=self._free,
+            moment=request.moments[0],
+            picks=picks,
+        )
+        if not self.near:
+            return sorted(cards, key=lambda card: order.key(card, use))
+        preferred = preferred_card(self._need, self._inventory)
+        keys = {card: (card != preferred, *order.key(card, use)) for card in cards if self._free.has(request, card)}
+        first = next((pick.cards[0] for of_request in picks.values() for pick in of_request), None)
+        if first is None:
+            more = max(sum(each.count for each in self._plan.staying), request.count) - 1
+            return sorted(keys, key=lambda card: (keys[card], self._neighbours(card, keys)[:more]))
+        close = {card: self._inventory.closeness(first, card) for card in keys if card != first}
+        close[first] = max(close.values(), default=0)
+        return sorted(keys, key=lambda card: (-close[card], keys[card]))
+
+    def of_sets(self, request: Request, cards: Sequence[Card], picks: Picks) -> Sequence[Card]:
+        """Return ``cards`` in the order in which sets of them are tried; the first ones are those nearest to the first.
+
+        picks  as in `of`
+        """
+        ordered = self.of(request, cards, picks)
+        if not self.near or picks or not ordered:
+            return ordered
+        first, *others = ordered
+        return [first, *self.of(request, others, {request.index: (Pick((first,)),)})]
+
+    def _neighbours(self, card: Card, keys: Mapping[Card, tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
+        """Return how close each other card is and its key, best first."""
+        return sorted((-self._inventory.closeness(card, other), key) for other, key in keys.items() if other != card)
+
+
+class _Use:
+    """The use of cards at the start of a request, see `gas.placement.order.CardUse`."""
+
+    __slots__ = ("_free", "_inventory", "_moment", "_picks", "_plan", "_usage")
 
     def __init__(
-        self, inventory: Inventory, usage: Usage, plan: Plan, free: FreeCapacity, balanced: str | None
+        self, inventory: Inventory, usage: Usage, *, plan: Plan, free: FreeCapacity, moment: int, picks: Picks
     ) -> None:
+        self._inventory = inventory
+        self._usage = usage
+        self._plan = plan
         self._free = free
-        self._booked: dict[Card, int] | None = None
-        if balanced is None:
-            return
-        self._width = len(plan.names)
-        self._place = plan.names.index(balanced) if balanced in plan.names else None
-        self._booked = {card: _booked(inventory, usage, card, balanced) for card in free.left}
+        self._moment = moment
+        self._picks = picks
 
-    def of(self, request: Request, cards: Sequence[Card]) -> Sequence[Card]:
-        """Return ``cards`` in the order to try; the least used of the balanced resource comes first, if there is one.
+    def used(self, card: Card, name: str) -> int:
+        return self._inventory.capacity[card].get(name, 0) - self.left(card, name)
 
-        Without a balanced resource, and among equally used cards, the order of ``cards`` stays.
-        """
-        booked = self._booked
-        if booked is None:
-            return cards
-        if self._place is None:
-            return sorted(cards, key=booked.__getitem__)
-        slot = request.moments[0] * self._width + self._place
-        return sorted(cards, key=lambda card: booked[card] + self._free.taken(card, slot))
+    def left(self, card: Card, name: str) -> int:
+        left = free_amount(self._inventory, self._usage, card, name)
+        if name not in self._plan.names:
+            return left
+        return left - self._free.taken(card, self._moment * len(self._plan.names) + self._plan.names.index(name))
 
-
-def _booked(inventory: Inventory, usage: Usage, card: Card, name: str) -> int:
-    """Return how much of a resource is used on a card; a closed tile counts as used, also if no pod holds it."""
-    booked = usage.amounts.get(card, NOTHING).get(name, 0)
-    if name == TILES:
-        booked += len(inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset()))
-    return booked
+    def containers(self, card: Card) -> int:
+        of_pod = sum(
+            len(request.positions)
+            for request in self._plan.requests
+            if self._moment in request.moments
+            for pick in self._picks.get(request.index, ())
+            if card in pick.cards
+        )
+        return self._usage.containers.get(card, 0) + of_pod

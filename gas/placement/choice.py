@@ -46,14 +46,20 @@ class Footprint:
     """The most that a pod takes of each card at any moment of its life. Raises InvalidValue for negative amounts.
 
     Init containers run one after the other before the app containers, beside the sidecars that started before them.
+
+    containers  by card, how many containers have it at the same time
     """
 
     amounts: Mapping[Card, SortedAmounts] = field(default_factory=dict)
     tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
+    containers: Mapping[Card, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for card, amounts in self.amounts.items():
             check_sorted(amounts, card)
+        for card, count in self.containers.items():
+            if count < 0:
+                raise InvalidValue(f"{card}: expected a number of containers, found {count}")
 
 
 def footprint(need: PodNeed, choice: Choice) -> Footprint:
@@ -61,12 +67,18 @@ def footprint(need: PodNeed, choice: Choice) -> Footprint:
     staying: dict[Card, dict[str, int]] = {}
     peak: dict[Card, dict[str, int]] = {}
     tiles: dict[Card, set[int]] = {}
+    staying_containers: dict[Card, int] = {}
+    containers: dict[Card, int] = {}
     for container, chosen in zip(need.containers, choice.containers, strict=True):
         for card in chosen.cards:
             base = staying.setdefault(card, {})
             now = _plus(base, container)
             if container.role is not Role.INIT:
                 staying[card] = now
+            count = staying_containers.get(card, 0) + 1
+            if container.role is not Role.INIT:
+                staying_containers[card] = count
+            containers[card] = max(containers.get(card, 0), count)
             at_most = peak.setdefault(card, {})
             for name, amount in now.items():
                 at_most[name] = max(at_most.get(name, 0), amount)
@@ -75,6 +87,7 @@ def footprint(need: PodNeed, choice: Choice) -> Footprint:
     return Footprint(
         amounts={card: sorted_amounts(amounts) for card, amounts in sorted(peak.items())},
         tiles={card: frozenset(indexes) for card, indexes in sorted(tiles.items()) if indexes},
+        containers=dict(sorted(containers.items())),
     )
 
 

@@ -33,6 +33,7 @@ class Inventory:
     preferred_tiles  tiles to give first, best first, by card
     numa_groups      cards by NUMA node; None if the node says nothing about it
     links            in the node's own order
+    boards           the cards that share a board, board by board
     """
 
     capacity: Mapping[Card, Amounts]
@@ -42,6 +43,7 @@ class Inventory:
     preferred_tiles: Mapping[Card, tuple[int, ...]] = field(default_factory=dict)
     numa_groups: tuple[tuple[Card, ...], ...] | None = None
     links: tuple[Link, ...] = ()
+    boards: tuple[tuple[Card, ...], ...] = ()
 
     def __post_init__(self) -> None:
         for card, amounts in self.capacity.items():
@@ -58,17 +60,27 @@ class Inventory:
     def cards(self) -> tuple[Card, ...]:
         return tuple(self.capacity)
 
+    def closeness(self, one: Card, other: Card) -> int:
+        """Return how close two different cards are: 3 if linked, 2 on one board, 1 on one NUMA node, otherwise 0."""
+        if any({link.one.card, link.other.card} == {one, other} for link in self.links):
+            return 3
+        if any(one in board and other in board for board in self.boards):
+            return 2
+        return int(any(one in group and other in group for group in self.numa_groups or ()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """The amounts and tiles that are booked on one node now, a view of the ledger: read it at once and do not keep it.
 
-    amounts  by card; cards that the node no longer has may be among them
-    tiles    by card, the tiles that a pod holds
+    amounts     by card; cards that the node no longer has may be among them
+    tiles       by card, the tiles that a pod holds
+    containers  by card, how many containers have it
     """
 
     amounts: Mapping[Card, Amounts] = field(default_factory=dict)
     tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
+    containers: Mapping[Card, int] = field(default_factory=dict)
 
 
 UNUSED = Usage()

@@ -10,6 +10,7 @@ from operator import attrgetter
 from gas.amounts import TILES, SortedAmounts, check_sorted
 from gas.cards import Card
 from gas.errors import InvalidValue
+from gas.placement.order import NATURAL, CardOrder
 
 
 class Role(enum.Enum):
@@ -66,6 +67,8 @@ class PodNeed:
     same_card        positions in ``containers`` of app containers that share one card; each has count 1 and no tiles
     linked           cards are given in pairs joined by a link, one tile of each; every count is even, tiles is 1
     single_numa      all cards come from one NUMA group
+    order            the order in which cards are tried
+    near             after the first card, the closest ones are tried first (`Inventory.closeness`)
     count_resources  names of the resources that only count cards: every container with cards wants one of them, so a
                      refusal names them only if nothing else is short
     """
@@ -76,6 +79,8 @@ class PodNeed:
     same_card: frozenset[int] = frozenset()
     linked: bool = False
     single_numa: bool = False
+    order: CardOrder = NATURAL
+    near: bool = False
     count_resources: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gas.cards import Card
+from gas.placement.candidates import preferred_card
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.free_capacity import Picks
 from gas.placement.inventory import Inventory, Usage
@@ -22,7 +23,6 @@ def place(
     inventory: Inventory,
     usage: Usage,
     *,
-    balanced: str | None = None,
     step_limit: int = DEFAULT_STEP_LIMIT,
 ) -> Choice | Refusal:
     """Choose cards and tiles for every container of the pod (contract E6.5 to E6.9).
@@ -31,20 +31,19 @@ def place(
     short. Equal arguments give equal results.
 
     usage       what is booked on the node; only read
-    balanced    a resource whose usage orders the cards, least used first; the preferred card is then ignored
     step_limit  the steps that the complete search may take; if they are not enough, the result is SearchLimitHit
     """
     if not need.wants_cards:
         return Choice(tuple(ContainerChoice() for _ in need.containers))
-    picks = solve(need, inventory, usage, balanced, step_limit)
+    picks = solve(need, inventory, usage, step_limit)
     if picks is Unsolved.OUT_OF_STEPS:
         return SearchLimitHit(step_limit)
     if picks is Unsolved.NOTHING_FITS:
         return reason(need, inventory, usage, step_limit)
-    return _choice(need, inventory, usage, picks, inventory.preferred_card if balanced is None else None)
+    return _choice(need, inventory, usage, picks)
 
 
-def _choice(need: PodNeed, inventory: Inventory, usage: Usage, picks: Picks, preferred: Card | None) -> Choice:
+def _choice(need: PodNeed, inventory: Inventory, usage: Usage, picks: Picks) -> Choice:
     cards: list[tuple[Card, ...]] = [()] * len(need.containers)
     linked_tiles: list[tuple[tuple[int, ...], ...]] = [()] * len(need.containers)
     for request in plan_of(need).requests:
@@ -52,6 +51,7 @@ def _choice(need: PodNeed, inventory: Inventory, usage: Usage, picks: Picks, pre
         for position in request.positions:
             cards[position] = tuple(card for pick in picked for card in pick.cards)
             linked_tiles[position] = tuple((tile,) for pick in picked for tile in pick.tiles)
+    preferred = preferred_card(need, inventory)
     tiles = linked_tiles if need.linked else choose_tiles(need, inventory, usage, cards)
     return Choice(
         containers=tuple(ContainerChoice(*what) for what in zip(cards, tiles, strict=True)),

@@ -36,7 +36,7 @@ _STEP_FRACTION = 10
 
 @dataclass(frozen=True)
 class _Question:
-    """One pod on one node. The balanced resource only orders cards, so it is left out."""
+    """One pod on one node."""
 
     need: PodNeed
     inventory: Inventory
@@ -44,7 +44,7 @@ class _Question:
     step_limit: int
 
     def fits(self) -> bool:
-        return not isinstance(solve(self.need, self.inventory, self.usage, None, self.step_limit), Unsolved)
+        return not isinstance(solve(self.need, self.inventory, self.usage, self.step_limit), Unsolved)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _not_together(plan: Plan) -> NotTogether:
 
 
 def _short_on_usable(question: _Question) -> Shortage | NotTogether:
-    return _what_is_short(question, usable_cards(question.need, question.inventory, question.usage, balanced=True))
+    return _what_is_short(question, usable_cards(question.need, question.inventory, question.usage))
 
 
 def _card_rule_obstacle(rule: CardRule) -> _Obstacle:
@@ -172,7 +172,7 @@ def _across_numa_groups(question: _Question) -> _Question | None:
 
 def _no_numa_group(question: _Question) -> Refusal:
     plan = plan_of(question.need)
-    usable = usable_cards(question.need, question.inventory, question.usage, balanced=True)
+    usable = usable_cards(question.need, question.inventory, question.usage)
     free = FreeCapacity(plan, question.inventory, question.usage, usable)
     groups = card_groups(question.need, question.inventory, usable)
     found = (_shortage(plan, request, groups, free) for request in plan.requests)

@@ -239,7 +239,7 @@ class Search:
 
         Every set follows kubelet's reuse, except for linked cards, which `_next_open` checks.
         """
-        order = self._candidates.of(request, self._cards)
+        order = self._candidates.of_sets(request, self._cards, self._picks)
         if self._links is not None:
             return self._combinations(pairs(request, order, self._links, self._free), request.count // 2, pool)
         options = [Pick((card,)) for card in order if self._free.has(request, card)]

@@ -15,7 +15,7 @@ A pod that needs a single NUMA node tries every group in one step before the nex
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from gas.cards import Card
@@ -35,12 +35,12 @@ class Unsolved(enum.Enum):
     OUT_OF_STEPS = "the search ran out of steps"
 
 
-def solve(need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | None, step_limit: int) -> Picks | Unsolved:
+def solve(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) -> Picks | Unsolved:
     """Return the picks of each request of the need's plan; ``step_limit`` is for all searches together."""
     plan = plan_of(need)
-    usable = usable_cards(need, inventory, usage, balanced=balanced is not None)
+    usable = usable_cards(need, inventory, usage)
     free = FreeCapacity(plan, inventory, usage, usable, by_tile=need.linked)
-    candidates = Candidates(inventory, usage, plan, free, balanced)
+    candidates = Candidates(need, inventory, usage, plan, free)
     groups = card_groups(need, inventory, usable)
     links = inventory.links if need.linked else None
     steps = StepBudget(step_limit)
@@ -79,7 +79,7 @@ def solve(need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | Non
 
 
 def first_fit(
-    requests: Iterable[Request],
+    requests: Sequence[Request],
     cards: Sequence[Card],
     candidates: Candidates,
     links: Links | None,
@@ -91,28 +91,58 @@ def first_fit(
     ``links`` is None for a pod whose cards need not be linked.
     """
     found: Picks = {}
-    taken: list[tuple[Request, Pick]] = []
     for request in requests:
         picks: list[Pick] = []
         wanted = request.count if links is None else request.count // 2
-        for pick in _fitting(request, candidates.of(request, cards), links, free):
+        for pick in _fitting(request, cards, found, candidates=candidates, links=links, free=free):
             free.take(request, pick)
-            taken.append((request, pick))
             picks.append(pick)
+            found[request.index] = tuple(picks)
             if len(picks) == wanted:
                 break
         else:
-            for earlier, pick in reversed(taken):
-                free.give_back(earlier, pick)
+            for earlier in requests:
+                for pick in found.get(earlier.index, ()):
+                    free.give_back(earlier, pick)
             return None
-        found[request.index] = tuple(picks)
     return found
 
 
-def _fitting(request: Request, cards: Sequence[Card], links: Links | None, free: FreeCapacity) -> Iterator[Pick]:
+def _fitting(
+    request: Request,
+    cards: Sequence[Card],
+    found: Picks,
+    *,
+    candidates: Candidates,
+    links: Links | None,
+    free: FreeCapacity,
+) -> Iterator[Pick]:
+    """Return the picks for a request, best first; the caller takes each, also in ``found``, before it asks for more."""
+    if candidates.near:
+        return _near(request, cards, found, candidates=candidates, links=links, free=free)
+    order = candidates.of(request, cards, found)
     if links is not None:
-        return first_fit_pairs(request, cards, links, free)
-    return (Pick((card,)) for card in cards if free.has(request, card))
+        return first_fit_pairs(request, order, links, free)
+    return (Pick((card,)) for card in order if free.has(request, card))
+
+
+def _near(
+    request: Request,
+    cards: Sequence[Card],
+    found: Picks,
+    *,
+    candidates: Candidates,
+    links: Links | None,
+    free: FreeCapacity,
+) -> Iterator[Pick]:
+    """Ask for the order again after each pick, as the first one decides which cards are near."""
+    while True:
+        order = candidates.of(request, cards, found)
+        picks = first_fit_pairs(request, order, links, free) if links is not None else (Pick((card,)) for card in order)
+        if (pick := next(picks, None)) is None:
+            return
+        yield pick
+        cards = [card for card in cards if card not in pick.cards]
 
 
 def each_fits_alone(plan: Plan, cards: Sequence[Card], links: Links | None, free: FreeCapacity) -> bool:

@@ -179,6 +179,9 @@ def test_what_the_schema_lets_through_for_a_flag_the_program_takes(component: st
         flag.parse(_as_argument(example))
 
 
+STRINGS = ("20s", "1.5m", "500ms", "/a/b-c.json", "millicores", "natural", "best-fit=tiles", "used-first")
+
+
 def _examples(schema: Schema) -> Iterator[Any]:
     if "enum" in schema:
         yield from schema["enum"]
@@ -193,7 +196,7 @@ def _examples(schema: Schema) -> Iterator[Any]:
             each for each in (["0x56c0", "0x56C1"], ["kube-scheduler", "a.b"], ["intel"]) if _fits(each, schema)
         )
     elif schema["type"] == "string":
-        yield from (each for each in ("20s", "1.5m", "500ms", "/a/b-c.json", "millicores") if _fits(each, schema))
+        yield from (each for each in STRINGS if _fits(each, schema))
 
 
 def _as_argument(value: object) -> str:

@@ -57,6 +57,15 @@ def single_numa(cluster: Cluster) -> None:
     assert len(containers_of(cluster, "single-numa")["main"].cards) == 2
 
 
+def near(cluster: Cluster) -> None:
+    assert len(containers_of(cluster, "near")["main"].cards) == 2
+
+
+def card_order(cluster: Cluster) -> None:
+    assert [len(c.cards) for c in containers_of(cluster, "spread").values()] == [1, 1]
+    assert len(containers_of(cluster, "packed")["main"].cards) == 1
+
+
 def init_and_sidecar(cluster: Cluster) -> None:
     containers = containers_of(cluster, "init-and-sidecar")
     (prepare,), (encode,), (main,) = (containers[name].cards for name in ("prepare", "encode", "main"))
@@ -75,6 +84,8 @@ RULES: dict[str, Callable[[Cluster], None]] = {
     "allow-and-deny": allow_and_deny,
     "linked": linked,
     "single-numa": single_numa,
+    "near": near,
+    "card-order": card_order,
     "init-and-sidecar": init_and_sidecar,
 }
 APART = {"worked-example", "balanced"}

@@ -138,10 +138,10 @@ def check_comment(gpu_node: GpuNode, example: str) -> None:
             assert counts == [1, 0, 1]
         case "same-gpu":
             assert got("same-gpu", "decode") == got("same-gpu", "infer")
-        case "single-numa":
-            assert len(got("single-numa")) == 2
+        case "single-numa" | "near":
+            assert len(got(example)) == 2
             numa_nodes = {f"card{gpu.card}": gpu.numa_node for gpu in gpu_node.gpus}
-            assert len({numa_nodes[card] for card in got("single-numa")}) == 1
+            assert len({numa_nodes[card] for card in got(example)}) == 1
 
 
 def set_links(gpu_node: GpuNode, *, first: int) -> None:

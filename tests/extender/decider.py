@@ -17,6 +17,7 @@ from gas.extender.pending_binds import PendingBinds
 from gas.extender.pods import Observer
 from gas.extender.refusals import PodRefusal
 from gas.objects import Node, Pod
+from gas.placement.order import NATURAL, CardOrder
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions
 from tests.extender.cluster import Cluster
@@ -65,15 +66,15 @@ class DrivenDecider(Decider):
         self,
         cluster: Cluster | None = None,
         *,
-        balanced: str | None = None,
+        card_order: CardOrder = NATURAL,
         lists: bool = True,
         options: Options | None = None,
         patience: float = 0.0,
         write_timeout: float | None = None,
     ) -> None:
         self.reports = Recorder()
-        need = NeedOptions(allowlist=lists, denylist=lists)
-        super().__init__(options or Options(vocabularies=DEFAULT, need=need, balanced=balanced), self.reports)
+        need = NeedOptions(allowlist=lists, denylist=lists, card_order=card_order)
+        super().__init__(options or Options(vocabularies=DEFAULT, need=need), self.reports)
         self.cluster = cluster or Cluster()
         self.bind_pod: BindPod = self.cluster.bind_pod
         self.get_pod: GetPod = self.cluster.get_pod

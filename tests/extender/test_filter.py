@@ -12,6 +12,7 @@ from gas.extender.readiness import NotReady
 from gas.extender.refusals import MOST_NODES
 from gas.extender.wire import Unreadable
 from gas.objects import Node
+from gas.placement.order import LeastUsed
 from tests.builders import container, node, node_json, pod_json
 from tests.extender.decider import DrivenDecider, as_pod
 
@@ -264,8 +265,8 @@ class TestPreferredCard:
         )
         assert (await decider.ask(wants(), "n1", "n2"))["NodeNames"] == ["n1", "n2"]
 
-    async def test_with_a_balanced_resource_the_preferred_card_has_no_effect(self) -> None:
-        decider = knowing(gpu_node("n1"), gpu_node("n2", labels=PREFERS), balanced="millicores")
+    async def test_with_another_order_of_cards_the_preferred_card_has_no_effect(self) -> None:
+        decider = knowing(gpu_node("n1"), gpu_node("n2", labels=PREFERS), card_order=LeastUsed("millicores"))
         assert (await decider.ask(wants(), "n1", "n2"))["NodeNames"] == ["n1", "n2"]
 
 

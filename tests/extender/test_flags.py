@@ -9,6 +9,7 @@ import pytest
 from gas.daemon.flags import UsageError
 from gas.extender.flags import Flags, parse_flags
 from gas.intel.vocabulary import INTEL
+from gas.placement.order import NATURAL, BestFit, CardOrder, LeastUsed, UsedFirst
 
 NOWHERE = Path("/nonexistent/namespace")
 
@@ -35,6 +36,7 @@ def test_defaults() -> None:
         allowlist=False,
         denylist=False,
         balanced_resource=None,
+        card_order=None,
         search_steps=None,
         qps=None,
         burst=None,
@@ -65,6 +67,9 @@ def test_defaults() -> None:
         pytest.param(["--leader-elect=true"], "leader_elect", True, id="leader-elect"),
         pytest.param(["--balancedResource", "memory.max"], "balanced_resource", "memory.max", id="balanced"),
         pytest.param(["--balancedResource="], "balanced_resource", None, id="balanced-empty"),
+        pytest.param(["--card-order=used-first"], "card_order", UsedFirst(), id="card-order"),
+        pytest.param(["--card-order=best-fit=tiles"], "card_order", BestFit("tiles"), id="card-order-by-resource"),
+        pytest.param(["--card-order="], "card_order", None, id="card-order-empty"),
         pytest.param(["--search-steps=5000"], "search_steps", 5000, id="search-steps"),
         pytest.param(["--metrics-port=0"], "metrics_port", 0, id="any-free-port"),
         pytest.param(["--metrics-address=::1"], "metrics_address", "::1", id="ipv6"),
@@ -90,8 +95,34 @@ def test_flag(argv: list[str], field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("argv", "order", "warnings"),
+    [
+        pytest.param([], NATURAL, (), id="natural-by-default"),
+        pytest.param(["--balancedResource=tiles"], LeastUsed("tiles"), (), id="balanced-is-least-used"),
+        pytest.param(["--balancedResource=tiles", "--card-order=least-used=tiles"], LeastUsed("tiles"), (), id="both"),
+        pytest.param(
+            ["--balancedResource=tiles", "--card-order=natural"],
+            NATURAL,
+            ("flag --balancedResource: ignored, because --card-order is given as well",),
+            id="the-new-flag-wins",
+        ),
+    ],
+)
+def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[str, ...]) -> None:
+    flags = parsed(*argv)
+    assert flags.order_of_cards == order
+    assert flags.warnings == warnings
+
+
+@pytest.mark.parametrize(
     ("argv", "sentence"),
     [
+        pytest.param(
+            ["--card-order=spread"],
+            "flag --card-order: expected natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first,"
+            " found 'spread'",
+            id="unknown-order",
+        ),
         pytest.param(["--prot=1"], "unknown flag '--prot', did you mean --port?", id="unknown-near"),
         pytest.param(["--kubeconfig=x"], "unknown flag '--kubeconfig', did you mean --kubeConfig?", id="case"),
         pytest.param(["--port=x"], "flag --port: expected a port, 0 to 65535, found 'x'", id="text-for-a-number"),

@@ -248,9 +248,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def what_is_remembered_is_what_would_be_answered_now(self) -> None:
-        without = Verdicts(
-            self.decider.nodes, self.decider.ledger, balanced=None, step_limit=DEFAULT_STEP_LIMIT, clock=lambda: 0.0
-        )
+        without = Verdicts(self.decider.nodes, self.decider.ledger, step_limit=DEFAULT_STEP_LIMIT, clock=lambda: 0.0)
         for need in NEEDS:
             assert at_once(self.decider.verdicts.of(need, NODE_NAMES)) == at_once(without.of(need, NODE_NAMES))
 

@@ -15,6 +15,7 @@ from gas.ledger import Ledger
 from gas.objects import Node
 from gas.placement.choice import Footprint
 from gas.placement.need import ContainerNeed, PodNeed
+from gas.placement.order import NATURAL, FewestContainers, LeastUsed
 from gas.placement.place import place
 from gas.placement.refusal import UnknownNode
 from gas.vocabularies import DEFAULT
@@ -30,8 +31,13 @@ LABELS: tuple[dict[str, str], ...] = (
     {TELEMETRY + "gas-tile-disable-card1_gt0": "x"},
 )
 NEEDS = tuple(
-    PodNeed((ContainerNeed("main", count, sorted_amounts({"i915": 1, "millicores": millicores, "tiles": tiles})),))
+    PodNeed(
+        (ContainerNeed("main", count, sorted_amounts({"i915": 1, "millicores": millicores, "tiles": tiles})),),
+        order=order,
+        near=near,
+    )
     for count, millicores, tiles in ((1, 300, 0), (1, 700, 1), (2, 500, 0), (2, 100, 2))
+    for order, near in ((NATURAL, False), (FewestContainers(), False), (LeastUsed("millicores"), True))
 )
 HELD = st.dictionaries(
     st.integers(0, 1).map(Card),
@@ -44,6 +50,7 @@ HELD = st.dictionaries(
             for card, (millicores, tiles) in cards.items()
         },
         tiles={card: tiles for card, (_, tiles) in cards.items() if tiles},
+        containers={card: 1 + len(tiles) for card, (_, tiles) in cards.items()},
     )
 )
 
@@ -56,7 +63,7 @@ class RememberedVerdicts(RuleBasedStateMachine):
         self.objects: dict[str, Node] = {}
         self.ledger = Ledger(on_change=self.changed)
         self.nodes = Nodes(DEFAULT, on_change=self.changed)
-        self.verdicts = Verdicts(self.nodes, self.ledger, balanced=None, step_limit=1000, clock=lambda: 0.0)
+        self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=1000, clock=lambda: 0.0)
 
     def changed(self, name: str) -> None:
         self.verdicts.forget(name)
@@ -110,10 +117,22 @@ def test_a_state_that_no_node_is_in_any_more_is_dropped_in_time() -> None:
     assert states.of("absent") == UNKNOWN
 
 
+def test_nodes_that_differ_in_the_containers_of_a_card_alone_are_in_different_states() -> None:
+    ledger = Ledger()
+    nodes = Nodes(DEFAULT)
+    states = NodeStates(nodes, ledger)
+    for name, containers in (("n1", 1), ("n2", 2), ("n3", 2)):
+        nodes.changed(node(name))
+        booked = Footprint(amounts={Card(0): sorted_amounts({"millicores": 100})}, containers={Card(0): containers})
+        ledger.hold(name, f"default/{name}", name, booked)
+    assert states.of("n1") != states.of("n2")
+    assert states.of("n2") == states.of("n3")
+
+
 def test_verdicts_of_states_that_no_node_is_in_any_more_are_dropped_in_time() -> None:
     ledger = Ledger()
     nodes = Nodes(DEFAULT)
-    verdicts = Verdicts(nodes, ledger, balanced=None, step_limit=1000, clock=lambda: 0.0)
+    verdicts = Verdicts(nodes, ledger, step_limit=1000, clock=lambda: 0.0)
     nodes.changed(node("n1"))
     for millicores in range(2 * SPARE_STATES):
         ledger.hold("a", "default/a", "n1", Footprint(amounts={Card(0): sorted_amounts({"millicores": millicores})}))

@@ -73,7 +73,8 @@ def waiting_pod(**fields: Any) -> Pod:
 
 
 def reserve(followed: Followed, card: int = 0, node: str = "n1", uid: str = "u1") -> None:
-    held = Footprint(amounts={Card(card): sorted_amounts({"i915": 1, "millicores": 300})})
+    amounts = {Card(card): sorted_amounts({"i915": 1, "millicores": 300})}
+    held = Footprint(amounts=amounts, containers={Card(card): 1})
     followed.ledger.reserve(uid, "default/pod", node, held)
 
 

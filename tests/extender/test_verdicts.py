@@ -63,7 +63,7 @@ class Known:
     def __init__(self, *, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.ledger = Ledger(on_change=self.changed)
         self.nodes = Nodes(DEFAULT, on_change=self.changed)
-        self.verdicts = Verdicts(self.nodes, self.ledger, balanced=None, step_limit=STEPS, clock=clock)
+        self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=STEPS, clock=clock)
         self.nodes.replaced([node("n1"), node("n2", i915=22, millicores=2000)])
 
     def changed(self, name: str) -> None:

@@ -223,6 +223,7 @@ def test_everything_about_a_node_together() -> None:
             preferred_tiles={Card(3): (1,)},
             numa_groups=((Card(0), Card(1)), (Card(2), Card(3))),
             links=(Link(Tile(Card(0), 0), Tile(Card(1), 0)),),
+            boards=((Card(0), Card(1)), (Card(2), Card(3))),
         ),
         deschedule_cards=frozenset({Card(2)}),
         deschedule_tiles=frozenset({Tile(Card(2), 0)}),

@@ -14,6 +14,7 @@ from gas.cards import Card
 from gas.intel.need import read_booked_need, read_need
 from gas.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.order import NATURAL, BestFit, LeastUsed
 from gas.vocabulary import BadNeed, NeedOptions
 from tests.builders import container, pod
 
@@ -308,14 +309,44 @@ def test_linked_cards_are_refused(requests: Mapping[str, int], sentence: str) ->
     assert refusal(container("app"), init=init, annotations=annotations) == expected
 
 
+def test_the_order_of_cards_is_the_administrators_unless_the_pod_states_one() -> None:
+    spread = NeedOptions(card_order=LeastUsed("millicores"))
+    assert need(ONE_CARD).order == NATURAL
+    assert read_need(pod(ONE_CARD), spread).order == LeastUsed("millicores")
+    assert need(ONE_CARD, annotations={"gas-card-order": "best-fit=memory.max"}).order == BestFit("memory.max")
+    assert read_need(pod(ONE_CARD, annotations={"gas-card-order": "natural"}), spread).order == NATURAL
+
+
+def test_another_text_for_the_order_of_cards_is_refused() -> None:
+    sentence = (
+        "gas-card-order: expected natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first, with a"
+        " RESOURCE such as millicores, found 'least-used'"
+    )
+    assert refusal(ONE_CARD, annotations={"gas-card-order": "least-used"}) == sentence
+
+
+def test_nearness_is_off_unless_the_pod_asks_for_it() -> None:
+    assert not need(ONE_CARD).near
+    assert need(ONE_CARD, annotations={"gas-card-near": "true"}).near
+    assert not need(ONE_CARD, annotations={"gas-card-near": "false"}).near
+    assert refusal(ONE_CARD, annotations={"gas-card-near": ""}) == "gas-card-near: expected true or false, found ''"
+
+
 def test_annotations_of_a_pod_without_cards_are_ignored() -> None:
-    annotations = {"gas-same-gpu": "x", "gas-allocate-xelink": "", "gas-allocate-single-numa": "", "gas-allow": ""}
+    texts = dict.fromkeys(("gas-same-gpu", "gas-card-order", "gas-card-near"), "x")
+    annotations = {**texts, "gas-allocate-xelink": "", "gas-allocate-single-numa": "", "gas-allow": ""}
     read = need(container("main", millicores=1), annotations=annotations, allowlist=True)
     assert read == PodNeed(containers=(ContainerNeed("main"),), count_resources=COUNT_RESOURCES)
 
 
 def test_a_bound_pods_need_does_not_depend_on_its_annotations() -> None:
-    annotations = {"gas-same-gpu": "x", "gas-allocate-xelink": "", "gas-allocate-single-numa": ""}
+    annotations = {
+        "gas-same-gpu": "x",
+        "gas-allocate-xelink": "",
+        "gas-allocate-single-numa": "",
+        "gas-card-order": "used-first",
+        "gas-card-near": "true",
+    }
     bound = pod(ONE_CARD, annotations=annotations, node="node-1")
     assert read_booked_need(bound) == need(ONE_CARD)
 
@@ -387,7 +418,16 @@ HUGE = "\x00\x1b" * 131_072
 
 
 @pytest.mark.parametrize(
-    "annotation", ["gas-same-gpu", "gas-allow", "gas-deny", "gas-allocate-xelink", "gas-allocate-single-numa"]
+    "annotation",
+    [
+        "gas-same-gpu",
+        "gas-allow",
+        "gas-deny",
+        "gas-allocate-xelink",
+        "gas-allocate-single-numa",
+        "gas-card-order",
+        "gas-card-near",
+    ],
 )
 @pytest.mark.parametrize("text", [pytest.param(HUGE, id="control"), pytest.param("," * 262_144, id="commas")])
 def test_hostile_annotations_are_refused_in_one_short_sentence_or_harmless(annotation: str, text: str) -> None:

@@ -141,11 +141,23 @@ def original_order(cards: Sequence[Card], preferred: Card | None) -> list[Card]:
     return listed
 
 
-class Original:
-    """The original's first fit for pods of app containers; it makes the list of candidates anew for every card."""
+def closeness(inventory: Inventory, one: Card, other: Card) -> int:
+    joined = {frozenset((link.one.card, link.other.card)) for link in inventory.links}
+    if frozenset((one, other)) in joined:
+        return 3
+    if any({one, other} <= set(board) for board in inventory.boards):
+        return 2
+    return 1 if any({one, other} <= set(group) for group in inventory.numa_groups or ()) else 0
 
-    def __init__(self, need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | None) -> None:
-        self.need, self.inventory, self.usage, self.balanced = need, inventory, usage, balanced
+
+class FirstFit:
+    """The original's first fit for pods of app containers; it makes the list of candidates anew for every card.
+
+    It also knows the orders of cards and nearness, which the original has not.
+    """
+
+    def __init__(self, need: PodNeed, inventory: Inventory, usage: Usage) -> None:
+        self.need, self.inventory, self.usage = need, inventory, usage
 
     def answer(self) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
         """Return the cards with their tiles, container by container, or None if it gives up."""
@@ -164,6 +176,8 @@ class Original:
             unheld = len(closed - self.usage.tiles.get(card, frozenset()))
             self.used[card]["tiles"] = self.used[card].get("tiles", 0) + unheld
         self.taken: dict[Card, set[int]] = {card: set() for card in self.inventory.capacity}
+        self.containers = {card: self.usage.containers.get(card, 0) for card in self.inventory.capacity}
+        self.first: Card | None = None
         containers = self.need.containers
         result: list[list[tuple[Card, int | None]]] = [[] for _ in containers]
         if self.need.same_card:
@@ -172,7 +186,7 @@ class Original:
             for at in sharing:
                 for name, amount in containers[at].per_card:
                     total[name] = total.get(name, 0) + amount
-            chosen = self.next_card(total, [])
+            chosen = self.next_card(total, [], containers=len(sharing))
             if chosen is None:
                 return None
             for at in sharing:
@@ -195,12 +209,45 @@ class Original:
                     result[at].append((chosen, None))
         return self.with_tiles(result)
 
-    def candidates(self) -> list[Card]:
+    def candidates(self, wants: dict[str, int], held: list[Card]) -> list[Card]:
         cards = list(self.inventory.capacity)
-        if self.balanced is not None:
-            cards.sort(key=lambda card: self.used[card].get(self.balanced or "", 0))
+        if str(self.need.order) == "natural":
+            cards = original_order(cards, self.inventory.preferred_card)
+        cards = [card for card in sorted(cards, key=self.load) if self.has_room(card, wants, held)]
+        if not self.need.near:
             return cards
-        return original_order(cards, self.inventory.preferred_card)
+        first = self.first
+        if first is not None:
+            highest = max([closeness(self.inventory, first, card) for card in cards if card != first], default=0)
+            close = {card: highest if card == first else closeness(self.inventory, first, card) for card in cards}
+            return sorted(cards, key=lambda card: (-close[card], not self.is_preferred(card)))
+        shared = len(self.need.same_card) - 1 if self.need.same_card else 0
+        more = sum(one.count for one in self.need.containers) - shared - 1
+
+        def best_neighbours(card: Card) -> list[tuple[int, bool, int]]:
+            others = [other for other in cards if other != card]
+            each = [
+                (-closeness(self.inventory, card, other), not self.is_preferred(other), self.load(other))
+                for other in others
+            ]
+            return sorted(each)[:more]
+
+        return sorted(cards, key=lambda card: (not self.is_preferred(card), self.load(card), best_neighbours(card)))
+
+    def is_preferred(self, card: Card) -> bool:
+        return str(self.need.order) == "natural" and card == self.inventory.preferred_card
+
+    def load(self, card: Card) -> int:
+        """Return the number by which the need's order puts cards: smaller ones first."""
+        kind, _, resource = str(self.need.order).partition("=")
+        used = self.used[card].get(resource, 0)
+        return {
+            "natural": 0,
+            "least-used": used,
+            "best-fit": self.inventory.capacity[card].get(resource, 0) - used,
+            "fewest-containers": self.containers[card],
+            "used-first": 0 if self.containers[card] else 1,
+        }[kind]
 
     def has_room(self, card: Card, wants: dict[str, int], held: list[Card]) -> bool:
         has = self.inventory.capacity[card]
@@ -214,21 +261,20 @@ class Original:
             )
         )
 
-    def book(self, card: Card, wants: dict[str, int]) -> None:
+    def book(self, card: Card, wants: dict[str, int], containers: int = 1) -> None:
+        self.first = self.first or card
+        self.containers[card] += containers
         for name, amount in wants.items():
             self.used[card][name] = self.used[card].get(name, 0) + amount
 
-    def next_card(self, wants: dict[str, int], held: list[Card]) -> Card | None:
-        for card in self.candidates():
-            if self.has_room(card, wants, held):
-                self.book(card, wants)
-                return card
+    def next_card(self, wants: dict[str, int], held: list[Card], containers: int = 1) -> Card | None:
+        for card in self.candidates(wants, held):
+            self.book(card, wants, containers)
+            return card
         return None
 
     def next_pair(self, wants: dict[str, int], held: list[Card]) -> list[tuple[Card, int | None]] | None:
-        for card in self.candidates():
-            if not self.has_room(card, wants, held):
-                continue
+        for card in self.candidates(wants, held):
             for tile in sorted(open_tiles(self.inventory, self.usage, card) - self.taken[card]):
                 joined = [link.other for link in self.inventory.links if link.one == (card, tile)]
                 if not joined or joined[0].card not in self.inventory.capacity:

@@ -8,10 +8,20 @@ from gas.amounts import sorted_amounts
 from gas.cards import Card, Tile
 from gas.placement.inventory import Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, UsedFirst
 
 MOST_CARDS = 4
 MOST_CONTAINERS = 3
 NAMES = ("i915", "millicores", "tiles")
+
+resources = st.sampled_from([*NAMES, "unknown-resource"])
+orders = st.one_of(
+    st.just(NATURAL),
+    st.just(FewestContainers()),
+    st.just(UsedFirst()),
+    st.builds(LeastUsed, resources),
+    st.builds(BestFit, resources),
+)
 
 
 @st.composite
@@ -35,6 +45,7 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
             if draw(st.booleans())
         },
         tiles={card: indexes for card, indexes in held.items() if indexes},
+        containers={card: draw(st.integers(0, 2)) for card in all_cards if draw(st.booleans())},
     )
     ends = st.builds(Tile, st.sampled_from(all_cards), st.integers(0, 3))
     links = st.lists(st.builds(Link, ends, ends), min_size=2 if linked else 0, max_size=6, unique=True)
@@ -52,13 +63,21 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
             if not draw(st.integers(0, 2))
         },
         numa_groups=draw(st.none() | groups),
-        links=tuple(draw(links)) if linked else (),
+        links=tuple(draw(links)) if linked or draw(st.booleans()) else (),
+        boards=draw(groups),
     )
     return inventory, usage
 
 
 @st.composite
-def needs(draw: st.DrawFn, *, init_containers: bool = True, linked: bool = False, same_card: bool = True) -> PodNeed:
+def needs(
+    draw: st.DrawFn,
+    *,
+    init_containers: bool = True,
+    linked: bool = False,
+    same_card: bool = True,
+    soft_rules: bool = True,
+) -> PodNeed:
     roles = sorted(
         draw(
             st.lists(
@@ -78,6 +97,8 @@ def needs(draw: st.DrawFn, *, init_containers: bool = True, linked: bool = False
         same_card=frozenset(single[:2]) if share else frozenset(),
         linked=linked,
         single_numa=draw(st.booleans()),
+        order=draw(orders) if soft_rules else NATURAL,
+        near=soft_rules and draw(st.booleans()),
     )
 
 

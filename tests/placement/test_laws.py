@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gas.placement.choice import Choice, footprint
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
+from gas.placement.order import NATURAL
 from gas.placement.place import place
 from gas.placement.refusal import Refusal, SearchLimitHit
 from tests.placement import model
@@ -19,7 +20,6 @@ law = settings(
     max_examples=250, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 Node = tuple[Inventory, Usage]
-balanced_resources = st.sampled_from([None, "millicores", "tiles", "i915", "unknown-resource"])
 
 
 def check(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> None:
@@ -46,6 +46,10 @@ def check(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> 
 def check_booking(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> None:
     """Assert that the footprint of the choice is not larger than what was free."""
     held = footprint(need, choice)
+    assert held.containers == {
+        card: max(sum(card in choice.containers[at].cards for at in together) for together in model.moments(need))
+        for card in {card for one in choice.containers for card in one.cards}
+    }
     for card, amounts in held.amounts.items():
         booked = usage.amounts.get(card, {})
         assert all(booked.get(name, 0) + amount <= inventory.capacity[card][name] for name, amount in amounts)
@@ -54,21 +58,21 @@ def check_booking(need: PodNeed, inventory: Inventory, usage: Usage, choice: Cho
 
 # contract E6.8, E6.9
 @law
-@given(node=nodes(), need=needs(), balanced=balanced_resources)
-def test_a_pod_is_placed_if_and_only_if_it_fits(node: Node, need: PodNeed, balanced: str | None) -> None:
-    agrees_with_brute_force(node, need, balanced)
+@given(node=nodes(), need=needs())
+def test_a_pod_is_placed_if_and_only_if_it_fits(node: Node, need: PodNeed) -> None:
+    agrees_with_brute_force(node, need)
 
 
 @law
-@given(node=nodes(linked=True), need=needs(linked=True), balanced=balanced_resources)
-def test_a_linked_pod_is_placed_if_and_only_if_it_fits(node: Node, need: PodNeed, balanced: str | None) -> None:
-    agrees_with_brute_force(node, need, balanced)
+@given(node=nodes(linked=True), need=needs(linked=True))
+def test_a_linked_pod_is_placed_if_and_only_if_it_fits(node: Node, need: PodNeed) -> None:
+    agrees_with_brute_force(node, need)
 
 
-def agrees_with_brute_force(node: Node, need: PodNeed, balanced: str | None) -> None:
+def agrees_with_brute_force(node: Node, need: PodNeed) -> None:
     inventory, usage = node
     before = copy.deepcopy((need, inventory, usage))
-    answer = place(need, inventory, usage, balanced=balanced)
+    answer = place(need, inventory, usage)
     assert (need, inventory, usage) == before, "only read"
     assert not isinstance(answer, SearchLimitHit)
     if isinstance(answer, Refusal):
@@ -87,39 +91,37 @@ def agrees_with_brute_force(node: Node, need: PodNeed, balanced: str | None) -> 
 
 # contract E6.7
 @law
-@given(node=nodes(), need=needs(init_containers=False), balanced=balanced_resources)
-def test_a_pod_that_the_original_places_gets_the_same_cards(node: Node, need: PodNeed, balanced: str | None) -> None:
-    as_the_original(node, need, balanced)
+@given(node=nodes(), need=needs(init_containers=False))
+def test_a_pod_that_the_original_places_gets_the_same_cards(node: Node, need: PodNeed) -> None:
+    as_the_original(node, need)
 
 
 # contract E6.7
 @law
-@given(node=nodes(linked=True), need=needs(init_containers=False, linked=True), balanced=balanced_resources)
-def test_a_linked_pod_that_the_original_places_gets_the_same_cards(
-    node: Node, need: PodNeed, balanced: str | None
-) -> None:
-    as_the_original(node, need, balanced)
+@given(node=nodes(linked=True), need=needs(init_containers=False, linked=True))
+def test_a_linked_pod_that_the_original_places_gets_the_same_cards(node: Node, need: PodNeed) -> None:
+    as_the_original(node, need)
 
 
-def as_the_original(node: Node, need: PodNeed, balanced: str | None) -> None:
+def as_the_original(node: Node, need: PodNeed) -> None:
     inventory, usage = node
-    expected = model.Original(need, inventory, usage, balanced).answer()
+    expected = model.FirstFit(need, inventory, usage).answer()
     if expected is None:
         return
-    choice = place(need, inventory, usage, balanced=balanced)
+    choice = place(need, inventory, usage)
     assert isinstance(choice, Choice)
     for container, one, hand in zip(need.containers, choice.containers, expected, strict=True):
         assert one.cards == tuple(card for card, _ in hand)
         assert one.tiles == (tuple(tiles for _, tiles in hand) if container.tiles else ())
     got_preferred = any(inventory.preferred_card == card for hand in expected for card, _ in hand)
-    assert choice.preferred == (balanced is None and got_preferred)
+    assert choice.preferred == (need.order == NATURAL and got_preferred)
 
 
 @law
-@given(node=nodes(), need=needs(init_containers=False))
+@given(node=nodes(), need=needs(init_containers=False, soft_rules=False))
 def test_the_search_finds_the_first_choice_in_the_order_of_candidates(node: Node, need: PodNeed) -> None:
     inventory, usage = node
-    if not need.wants_cards or model.Original(need, inventory, usage, None).answer() is not None:
+    if not need.wants_cards or model.FirstFit(need, inventory, usage).answer() is not None:
         return
     order = model.original_order(list(inventory.capacity), inventory.preferred_card)
     groups = [order]

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gas.cards import Card
+from gas.errors import InvalidValue
 from gas.placement.choice import Choice
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
+from gas.placement.order import (
+    NATURAL,
+    BestFit,
+    CardOrder,
+    FewestContainers,
+    LeastUsed,
+    UsedFirst,
+    parse_card_order,
+)
 from gas.placement.place import place
-from tests.placement.builders import GB, amounts, booked, cards, container, node, placed, pod
+from tests.placement.builders import GB, amounts, booked, cards, container, init, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
 
@@ -111,22 +123,20 @@ def test_a_preferred_card_is_tried_first(need: PodNeed, usage: Usage, expected: 
 
 
 @pytest.mark.parametrize(
-    ("need", "inventory", "usage", "balanced", "expected"),
+    ("need", "inventory", "usage", "expected"),
     [
         pytest.param(
             pod(container(0), container(2)),
             node(CARD, like=3, preferred_card=Card(2)),
             UNUSED,
-            None,
             True,
             id="any-container-has-it",
         ),
-        pytest.param(pod(container()), node(CARD, like=2), UNUSED, None, False, id="the-node-prefers-none"),
+        pytest.param(pod(container()), node(CARD, like=2), UNUSED, False, id="the-node-prefers-none"),
         pytest.param(
             pod(container()),
             node(CARD, like=2, preferred_card=Card(9)),
             UNUSED,
-            None,
             False,
             id="the-node-does-not-have-it",
         ),
@@ -134,45 +144,42 @@ def test_a_preferred_card_is_tried_first(need: PodNeed, usage: Usage, expected: 
             pod(container(millicores=1)),
             node(CARD, like=2, preferred_card=Card(1)),
             booked({}, amounts(millicores=1000)),
-            None,
             False,
             id="it-is-full",
         ),
         pytest.param(
-            pod(container()),
+            pod(container(), order=LeastUsed("millicores")),
             node(CARD, like=2, preferred_card=Card(0)),
             UNUSED,
-            "millicores",
             False,
-            id="ignored-with-a-balanced-resource",
+            id="ignored-with-another-order",
         ),
         pytest.param(
             pod(container(0)),
             node(CARD, like=2, preferred_card=Card(0)),
             UNUSED,
-            None,
             False,
             id="the-pod-wants-no-card",
         ),
     ],
 )
 def test_a_choice_states_if_the_pod_got_the_preferred_card(
-    need: PodNeed, inventory: Inventory, usage: Usage, balanced: str | None, expected: bool
+    need: PodNeed, inventory: Inventory, usage: Usage, expected: bool
 ) -> None:
-    choice = place(need, inventory, usage, balanced=balanced)
+    choice = place(need, inventory, usage)
     assert isinstance(choice, Choice)
     assert choice.preferred is expected
 
 
 # contract E6.2
 @pytest.mark.parametrize(
-    ("need", "inventory", "usage", "balanced", "expected"),
+    ("need", "inventory", "usage", "order", "expected"),
     [
         pytest.param(
             pod(container(2)),
             node(CARD, like=4),
             booked(amounts(millicores=2), amounts(millicores=1), amounts(millicores=1)),
-            "millicores",
+            LeastUsed("millicores"),
             "3,1",
             id="least-used-first-equals-in-natural-order",
         ),
@@ -180,7 +187,7 @@ def test_a_choice_states_if_the_pod_got_the_preferred_card(
             pod(container(millicores=300), container(millicores=100), container(millicores=100)),
             node(CARD, like=2),
             UNUSED,
-            "millicores",
+            LeastUsed("millicores"),
             "0 | 1 | 1",
             id="amounts-that-the-pod-has-taken-so-far-count",
         ),
@@ -188,7 +195,7 @@ def test_a_choice_states_if_the_pod_got_the_preferred_card(
             pod(container(), container()),
             node(CARD, like=2),
             booked(amounts(memory=GB)),
-            "memory.max",
+            LeastUsed("memory.max"),
             "1 | 1",
             id="a-resource-that-the-pod-does-not-want",
         ),
@@ -196,7 +203,7 @@ def test_a_choice_states_if_the_pod_got_the_preferred_card(
             pod(container()),
             node(CARD, like=3, preferred_card=Card(2)),
             UNUSED,
-            "millicores",
+            LeastUsed("millicores"),
             "0",
             id="the-preferred-card-is-ignored",
         ),
@@ -204,7 +211,7 @@ def test_a_choice_states_if_the_pod_got_the_preferred_card(
             pod(container()),
             node(amounts(i915=1, tiles=4), like=3, closed_tiles={Card(0): frozenset({0, 1})}),
             booked(amounts(tiles=1), amounts(tiles=2), amounts(tiles=2), tiles={0: {1}, 1: {0, 1}, 2: {0, 1}}),
-            "tiles",
+            LeastUsed("tiles"),
             "0",
             id="a-closed-tile-that-a-pod-holds-counts-once",
         ),
@@ -212,16 +219,164 @@ def test_a_choice_states_if_the_pod_got_the_preferred_card(
             pod(container()),
             node(amounts(i915=1, tiles=4), like=2, closed_tiles={Card(0): frozenset({0})}),
             UNUSED,
-            "tiles",
+            LeastUsed("tiles"),
             "1",
             id="a-closed-tile-counts-as-used",
         ),
     ],
 )
-def test_a_balanced_resource_orders_the_cards(
-    need: PodNeed, inventory: Inventory, usage: Usage, balanced: str, expected: str
+def test_the_least_used_card_comes_first(
+    need: PodNeed, inventory: Inventory, usage: Usage, order: CardOrder, expected: str
 ) -> None:
-    assert placed(need, inventory, usage, balanced=balanced) == expected
+    assert placed(replace(need, order=order), inventory, usage) == expected
+
+
+FEWEST, USED = FewestContainers(), UsedFirst()
+
+
+def with_containers(*counts: int) -> Usage:
+    return Usage(
+        amounts={Card(number): {"i915": count} for number, count in enumerate(counts)},
+        containers={Card(number): count for number, count in enumerate(counts)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "usage", "order", "expected"),
+    [
+        pytest.param(
+            pod(container(memory=8138)),
+            node(amounts(i915=10, memory=16276), like=4),
+            booked(amounts(memory=4069), amounts(memory=8138), amounts(memory=12207)),
+            BestFit("memory.max"),
+            "1",
+            id="best-fit-takes-the-card-with-the-least-left-that-has-room",
+        ),
+        pytest.param(
+            pod(container(memory=10)),
+            node(amounts(i915=10, memory=40), amounts(i915=10, memory=20), amounts(i915=10, memory=20)),
+            booked(amounts(memory=10)),
+            BestFit("memory.max"),
+            "1",
+            id="best-fit-counts-what-is-left-not-what-is-used-and-then-the-lowest-index",
+        ),
+        pytest.param(
+            pod(container(millicores=300), container(millicores=300), container(millicores=300)),
+            node(CARD, like=2),
+            booked({}, amounts(millicores=500)),
+            BestFit("millicores"),
+            "1 | 0 | 0",
+            id="best-fit-counts-what-the-pod-has-taken-so-far",
+        ),
+        pytest.param(
+            pod(container(tiles=1)),
+            node(amounts(i915=1, tiles=4), like=3, closed_tiles={Card(1): frozenset({0, 1})}),
+            booked(amounts(tiles=1), tiles={0: {1}}),
+            BestFit("tiles"),
+            "1:2",
+            id="a-closed-tile-is-not-left",
+        ),
+        pytest.param(
+            pod(container()),
+            node(CARD, like=4),
+            with_containers(2, 0, 1, 1),
+            FEWEST,
+            "1",
+            id="the-card-with-the-fewest-containers",
+        ),
+        pytest.param(
+            pod(container()),
+            node(CARD, like=4),
+            with_containers(2, 1, 1, 1),
+            FEWEST,
+            "1",
+            id="of-equal-ones-the-lowest-index",
+        ),
+        pytest.param(
+            pod(container(), container(), container()),
+            node(CARD, like=2),
+            with_containers(1, 0),
+            FEWEST,
+            "1 | 0 | 1",
+            id="containers-of-the-pod-count",
+        ),
+        pytest.param(
+            pod(container(), container(), container(), same_card=frozenset({0, 1})),
+            node(CARD, like=2),
+            with_containers(1, 0),
+            FEWEST,
+            "1 | 1 | 0",
+            id="each-container-of-a-shared-card-counts",
+        ),
+        pytest.param(
+            pod(init(), container(2), container()),
+            node(CARD, like=2),
+            UNUSED,
+            FEWEST,
+            "0 | 0,1 | 0",
+            id="an-init-container-is-over-before-the-next-one-starts",
+        ),
+        pytest.param(
+            pod(sidecar(), container()),
+            node(CARD, like=2),
+            UNUSED,
+            FEWEST,
+            "1 | 0",
+            id="a-sidecar-runs-beside-the-others",
+        ),
+        pytest.param(
+            pod(container(2)), node(CARD, like=4), with_containers(0, 0, 3, 1), USED, "2,3", id="used-cards-first"
+        ),
+        pytest.param(
+            pod(container(millicores=600), container(millicores=300)),
+            node(CARD, like=2),
+            booked(amounts(millicores=500)),
+            USED,
+            "1 | 1",
+            id="a-card-that-the-pod-has-taken-is-used",
+        ),
+        pytest.param(
+            pod(container()),
+            node(CARD, like=3, preferred_card=Card(2)),
+            UNUSED,
+            USED,
+            "0",
+            id="the-preferred-card-is-ignored",
+        ),
+    ],
+)
+def test_other_orders(need: PodNeed, inventory: Inventory, usage: Usage, order: CardOrder, expected: str) -> None:
+    assert placed(replace(need, order=order), inventory, usage) == expected
+
+
+@pytest.mark.parametrize(
+    "order", [NATURAL, LeastUsed("memory.max"), BestFit("millicores"), FewestContainers(), UsedFirst()], ids=str
+)
+def test_the_text_form_of_an_order_is_read_again(order: CardOrder) -> None:
+    assert parse_card_order(str(order)) == order
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Natural",
+        "natural=x",
+        "least-used",
+        "least-used=",
+        "best-fit=gpu.intel.com/tiles",
+        "fewest-containers=1",
+        "=",
+    ],
+)
+def test_any_other_text_is_not_an_order(text: str) -> None:
+    with pytest.raises(InvalidValue, match=r"^expected natural\|least-used=RESOURCE\|.*, found "):
+        parse_card_order(text)
+
+
+def test_an_order_needs_the_name_of_its_resource() -> None:
+    with pytest.raises(InvalidValue, match="least-used: expected the name of a resource"):
+        LeastUsed("")
 
 
 @pytest.mark.parametrize("inventory", [node(), node(CARD, disabled=cards(0))], ids=["no-card", "no-usable-card"])

@@ -114,6 +114,11 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
             "card0: expected an amount of millicores that is not negative, found -1",
             id="negative-footprint",
         ),
+        pytest.param(
+            lambda: Footprint(containers={Card(0): -1}),
+            "card0: expected a number of containers, found -1",
+            id="negative-number-of-containers",
+        ),
     ],
 )
 def test_a_value_that_cannot_exist_is_refused(make: Callable[[], object], sentence: str) -> None:

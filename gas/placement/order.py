@@ -1,0 +1,125 @@
+"""The order in which a pod's cards are tried: a soft rule that never decides whether the pod fits.
+
+`parse_card_order` and `str()` of an order have the same text form: ``natural``, ``least-used=millicores``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from gas.cards import Card
+from gas.errors import InvalidValue
+from gas.quoted import quoted
+
+
+class CardUse(Protocol):
+    """The use of a node's cards at one moment of a pod, with what the pod itself has taken so far."""
+
+    def used(self, card: Card, name: str) -> int:
+        """Return how much of a resource is used on a card."""
+
+    def left(self, card: Card, name: str) -> int:
+        """Return how much of a resource is left on a card; negative if the node shrank below what is booked."""
+
+    def containers(self, card: Card) -> int:
+        """Return how many containers have a card."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardOrder:
+    """An order of cards. Cards with smaller keys are tried first, cards with equal keys in natural order."""
+
+    name: ClassVar[str]
+
+    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+        """Return the place of a card. All cards of one node have keys of the same length."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Natural(CardOrder):
+    """``card2`` before ``card10``. The card that the node prefers comes first; every other order ignores it."""
+
+    name: ClassVar[str] = "natural"
+
+    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _ByResource(CardOrder):
+    """An order by one resource, which the pod need not want. Raises InvalidValue if it has no name."""
+
+    resource: str
+
+    def __post_init__(self) -> None:
+        if not self.resource:
+            raise InvalidValue(f"{self.name}: expected the name of a resource")
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.resource}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeastUsed(_ByResource):
+    """The card of which least is used first, which spreads pods. Closed tiles count as used."""
+
+    name: ClassVar[str] = "least-used"
+
+    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+        return (use.used(card, self.resource),)
+
+
+@dataclass(frozen=True, slots=True)
+class BestFit(_ByResource):
+    """The card of which least is left first, which keeps large remainders for large pods."""
+
+    name: ClassVar[str] = "best-fit"
+
+    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+        return (use.left(card, self.resource),)
+
+
+@dataclass(frozen=True, slots=True)
+class FewestContainers(CardOrder):
+    """The card with the fewest containers first, however much they take."""
+
+    name: ClassVar[str] = "fewest-containers"
+
+    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+        return (use.containers(card),)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedFirst(CardOrder):
+    """Cards that have a container first, which keeps the others idle."""
+
+    name: ClassVar[str] = "used-first"
+
+    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+        return (0 if use.containers(card) else 1,)
+
+
+NATURAL = Natural()
+
+_PLAIN: tuple[CardOrder, ...] = (NATURAL, FewestContainers(), UsedFirst())
+_BY_RESOURCE: tuple[type[_ByResource], ...] = (LeastUsed, BestFit)
+
+CARD_ORDERS = "natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first"
+"""The text forms, for help texts and messages."""
+
+
+def parse_card_order(text: str) -> CardOrder:
+    """Parse the text form of an order. Raises InvalidValue; resources are named without a prefix."""
+    name, equals, resource = text.strip().partition("=")
+    for order in _PLAIN:
+        if name == order.name and not equals:
+            return order
+    for kind in _BY_RESOURCE:
+        if name == kind.name and resource and "/" not in resource:
+            return kind(resource)
+    raise InvalidValue(f"expected {CARD_ORDERS}, with a RESOURCE such as millicores, found {quoted(text)}")

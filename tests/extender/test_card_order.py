@@ -1,0 +1,129 @@
+"""The order of cards and nearness, from a pod's annotations and the administrator's default to the bound cards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gas.objects import Node
+from gas.placement.order import BestFit, CardOrder, FewestContainers
+from tests.builders import container, node, pod_json
+from tests.extender.decider import DrivenDecider
+
+MIB = 2**20
+
+
+def knowing(*nodes: Node, card_order: CardOrder | None = None) -> DrivenDecider:
+    decider = DrivenDecider() if card_order is None else DrivenDecider(card_order=card_order)
+    decider.follow(nodes)
+    return decider
+
+
+async def bound(
+    decider: DrivenDecider, *containers: Mapping[str, Any], annotations: Mapping[str, str] | None = None, on: str = "n1"
+) -> str:
+    """Create a pod, bind it to a node, and return its cards."""
+    name = f"pod-{len(decider.cluster.pods)}"
+    pod = pod_json(*containers, name=name, uid=f"uid-{name}", annotations=annotations)
+    decider.cluster.add(pod)
+    assert (await decider.ask(pod, on))["NodeNames"] == [on]
+    assert await decider.bind(pod, on) == ""
+    written: str = decider.cluster.pods[f"default/{name}"]["metadata"]["annotations"]["gas-container-cards"]
+    return written
+
+
+async def ended(decider: DrivenDecider, name: str) -> None:
+    decider.cluster.end(f"default/{name}", "Succeeded")
+
+
+async def test_best_fit_leaves_the_large_remainder_to_others() -> None:
+    """The worked example of memory shares: 12207, 8138, 4069 and 16276 free, 8138 asked."""
+    decider = knowing(node("n1", cards=4, i915=40, memory_max=4 * 16276 * MIB), card_order=BestFit("memory.max"))
+    for card, used in ((0, 4069), (1, 8138), (2, 12207)):
+        only = {"gas-allow": f"card{card}"}
+        assert await bound(decider, container(i915=1, memory_max=used * MIB), annotations=only) == f"card{card}"
+    assert await bound(decider, container(i915=1, memory_max=8138 * MIB)) == "card1"
+
+
+async def test_least_used_by_annotation_overrides_the_default_for_one_pod() -> None:
+    decider = knowing(node("n1", i915=20, millicores=2000), card_order=BestFit("millicores"))
+    share = container(i915=1, millicores=300)
+    assert await bound(decider, share) == "card0"
+    assert await bound(decider, share) == "card0"
+    assert await bound(decider, share, annotations={"gas-card-order": "least-used=millicores"}) == "card1"
+
+
+async def test_containers_are_counted_not_their_amounts() -> None:
+    """One container with much beside two with nothing: the next one goes to the card with one."""
+    decider = knowing(node("n1", i915=20, millicores=2000), card_order=FewestContainers())
+    assert await bound(decider, container(i915=1, millicores=900)) == "card0"
+    assert await bound(decider, container("a", i915=1), container("b", i915=1)) == "card1|card0"
+    assert await bound(decider, container(i915=1), annotations={"gas-allow": "card1"}) == "card1"
+    assert await bound(decider, container(i915=1), annotations={"gas-allow": "card1"}) == "card1"
+    assert await bound(decider, container(i915=1, millicores=100)) == "card0"
+
+
+async def test_under_churn_each_container_goes_to_a_card_with_the_fewest() -> None:
+    decider = knowing(node("n1", cards=4, i915=40), card_order=FewestContainers())
+    for turn in range(12):
+        assert await bound(decider, container(i915=1)) == f"card{turn % 4}"
+    await ended(decider, "pod-6")
+    assert await bound(decider, container(i915=1)) == "card2"
+    await ended(decider, "pod-1")
+    await ended(decider, "pod-5")
+    assert await bound(decider, container(i915=1)) == "card1"
+    assert await bound(decider, container(i915=1)) == "card1"
+
+
+async def test_counts_survive_a_restart() -> None:
+    """A new extender knows only the pods' annotations."""
+    before = knowing(node("n1", cards=3, i915=30), card_order=FewestContainers())
+    for _ in range(4):
+        await bound(before, container(i915=1))
+    after = DrivenDecider(before.cluster, card_order=FewestContainers())
+    after.follow([node("n1", cards=3, i915=30)])
+    assert after.ledger.usage("n1").containers == before.ledger.usage("n1").containers
+    assert await bound(after, container(i915=1)) == "card1"
+
+
+async def test_used_cards_first_keeps_cards_idle() -> None:
+    decider = knowing(node("n1", i915=20, millicores=2000))
+    packed = {"gas-card-order": "used-first"}
+    assert await bound(decider, container(i915=1), annotations={"gas-allow": "card1"}) == "card1"
+    assert await bound(decider, container(i915=1, millicores=800), annotations=packed) == "card1"
+    assert await bound(decider, container(i915=1, millicores=800), annotations=packed) == "card0"
+
+
+NEAR = {"gas-card-near": "true", "gas-card-order": "fewest-containers"}
+CHANNELS = {"gpu.intel.com/pci-groups": "0.1.2.3_4.5.6.7"}
+
+
+async def loaded(labels: Mapping[str, str]) -> DrivenDecider:
+    """Return a decider with a node of eight cards that have 3, 1, 2, 2, 0, 4, 4 and 4 containers."""
+    decider = knowing(node("n1", cards=8, labels=labels, i915=80))
+    for card, load in enumerate((3, 1, 2, 2, 0, 4, 4, 4)):
+        for _ in range(load):
+            await bound(decider, container(i915=1), annotations={"gas-allow": f"card{card}"})
+    return decider
+
+
+async def test_after_the_least_loaded_card_those_of_its_channel_come_first() -> None:
+    assert await bound(await loaded(CHANNELS), container(i915=2), annotations=NEAR) == "card4,card5"
+    assert await bound(await loaded(CHANNELS), container(i915=4), annotations=NEAR) == "card4,card5,card6,card7"
+    assert await bound(await loaded(CHANNELS), container(i915=5), annotations=NEAR) == "card4,card5,card6,card7,card1"
+
+
+async def test_nearness_and_balance_can_each_be_had_alone() -> None:
+    near, balanced = {"gas-card-near": "true"}, {"gas-card-order": "fewest-containers"}
+    assert await bound(await loaded(CHANNELS), container(i915=2), annotations=near) == "card0,card1"
+    assert await bound(await loaded(CHANNELS), container(i915=2), annotations=balanced) == "card4,card1"
+
+
+async def test_a_node_without_such_labels_is_served_by_load_alone() -> None:
+    assert await bound(await loaded({}), container(i915=2), annotations=NEAR) == "card4,card1"
+
+
+async def test_a_wrong_value_is_refused_with_a_sentence() -> None:
+    decider = knowing(node("n1"))
+    pod = pod_json(container(i915=1), annotations={"gas-card-order": "random"})
+    assert (await decider.ask(pod, "n1"))["FailedNodes"]["n1"].startswith("gas-card-order: expected natural|")

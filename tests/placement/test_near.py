@@ -1,0 +1,190 @@
+"""Nearness: after the first card of a pod, the cards closest to it come first."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.cards import Card
+from gas.placement.inventory import UNUSED, Inventory, Link, Usage
+from gas.placement.need import PodNeed
+from gas.placement.order import FewestContainers, LeastUsed
+from gas.placement.place import place
+from tests.placement.builders import amounts, booked, cards, container, init, link, node, placed, pod, sidecar
+
+CARD = amounts(i915=10, millicores=1000)
+FEWEST = FewestContainers()
+
+
+def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
+    return tuple(tuple(Card(number) for number in group) for group in each)
+
+
+def containers(*loads: int) -> Usage:
+    """Return the usage of cards with these numbers of containers."""
+    return Usage(
+        amounts={Card(number): {"i915": load} for number, load in enumerate(loads)},
+        containers={Card(number): load for number, load in enumerate(loads)},
+    )
+
+
+def joined(*channels: tuple[int, ...]) -> tuple[Link, ...]:
+    """Return links between all cards of each channel."""
+    return tuple(
+        link((one, 0), (other, 0)) for channel in channels for one in channel for other in channel if one < other
+    )
+
+
+def test_closeness_is_3_for_a_link_2_for_a_board_1_for_a_numa_node() -> None:
+    inventory = node(
+        CARD, like=6, links=(link((1, 0), (0, 1)),), boards=groups((0, 1, 2)), numa_groups=groups((0, 1, 2, 3), (4,))
+    )
+    assert [inventory.closeness(Card(0), Card(other)) for other in range(1, 6)] == [3, 2, 1, 0, 0]
+    assert [inventory.closeness(Card(other), Card(0)) for other in range(1, 6)] == [3, 2, 1, 0, 0]
+    assert node(CARD, like=2).closeness(Card(0), Card(1)) == 0
+
+
+EIGHT = node(CARD, like=8, links=joined((0, 1, 2, 3), (4, 5, 6, 7)))
+LOADS = containers(3, 1, 2, 2, 0, 4, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "usage", "expected"),
+    [
+        pytest.param(
+            pod(container(2), order=FEWEST, near=True), EIGHT, LOADS, "4,5", id="the-group-of-the-first-card-wins"
+        ),
+        pytest.param(pod(container(2), order=FEWEST), EIGHT, LOADS, "4,1", id="without-nearness-the-load-alone-counts"),
+        pytest.param(pod(container(4), order=FEWEST, near=True), EIGHT, LOADS, "4,5,6,7", id="the-whole-group"),
+        pytest.param(
+            pod(container(5), order=FEWEST, near=True),
+            EIGHT,
+            LOADS,
+            "4,5,6,7,1",
+            id="a-used-up-group-is-left-for-the-least-loaded-of-the-others",
+        ),
+        pytest.param(
+            pod(container(3), order=FEWEST, near=True),
+            node(CARD, like=4),
+            containers(2, 0, 1, 1),
+            "1,2,3",
+            id="a-node-that-says-nothing-of-its-cards-is-served-by-load-alone",
+        ),
+        pytest.param(
+            pod(container(2), near=True),
+            node(CARD, like=3, links=joined((1, 2))),
+            UNUSED,
+            "1,2",
+            id="of-equally-loaded-first-cards-one-with-a-neighbour",
+        ),
+        pytest.param(
+            pod(container(2), order=FEWEST, near=True),
+            node(CARD, like=4, boards=groups((0, 1), (2, 3))),
+            containers(0, 2, 0, 1),
+            "2,3",
+            id="of-equally-loaded-first-cards-the-one-whose-neighbours-are-least-loaded",
+        ),
+        pytest.param(
+            pod(container(2), order=FEWEST, near=True),
+            node(CARD, like=4, boards=groups((0, 1), (2, 3))),
+            UNUSED,
+            "0,1",
+            id="then-the-lowest-index",
+        ),
+        pytest.param(
+            pod(container(1), near=True),
+            node(CARD, like=3, links=joined((1, 2))),
+            UNUSED,
+            "0",
+            id="neighbours-do-not-matter-to-a-pod-of-one-card",
+        ),
+        pytest.param(
+            pod(container(4), near=True),
+            node(CARD, like=5, links=joined((0, 4)), boards=groups((0, 3, 4)), numa_groups=groups((0, 2, 3, 4), (1,))),
+            UNUSED,
+            "0,4,3,2",
+            id="a-link-before-a-board-before-a-numa-node",
+        ),
+        pytest.param(
+            pod(container(2), near=True, order=LeastUsed("millicores")),
+            node(CARD, like=4, numa_groups=groups((0, 1), (2, 3))),
+            booked(amounts(millicores=5), amounts(millicores=9), amounts(millicores=6), amounts(millicores=5)),
+            "3,2",
+            id="it-combines-with-any-order",
+        ),
+        pytest.param(
+            pod(container(2), near=True),
+            node(CARD, like=4, preferred_card=Card(3), boards=groups((0, 1), (2, 3))),
+            UNUSED,
+            "3,2",
+            id="the-preferred-card-stays-the-first-one",
+        ),
+        pytest.param(
+            pod(container(2, millicores=800), near=True),
+            node(CARD, like=4, boards=groups((0, 1), (2, 3))),
+            booked({}, amounts(millicores=500), amounts(millicores=500)),
+            "0,3",
+            id="a-full-neighbour-never-makes-the-pod-wait",
+        ),
+        pytest.param(
+            pod(container(), container(), near=True),
+            node(amounts(i915=1), like=4, boards=groups((0, 3))),
+            UNUSED,
+            "0 | 3",
+            id="the-pods-other-containers-stay-near-too",
+        ),
+        pytest.param(
+            pod(container(), container(), order=FEWEST, near=True),
+            node(CARD, like=4, boards=groups((0, 3))),
+            UNUSED,
+            "0 | 3",
+            id="the-first-card-counts-as-close-as-the-closest-other",
+        ),
+        pytest.param(
+            pod(sidecar(), container(), near=True),
+            node(amounts(i915=1), like=4, boards=groups((2, 3))),
+            UNUSED,
+            "3 | 2",
+            id="a-sidecar-after-the-app-containers",
+        ),
+        pytest.param(
+            pod(init(2), container(), near=True),
+            node(amounts(i915=1), like=4, boards=groups((0, 3))),
+            UNUSED,
+            "0,3 | 0",
+            id="an-init-container-near-to-the-app-containers-card",
+        ),
+        pytest.param(
+            pod(container(2, tiles=1), container(2, tiles=1), linked=True, near=True),
+            node(
+                amounts(i915=1, tiles=1),
+                like=6,
+                links=(link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((4, 0), (5, 0))),
+                boards=groups((0, 1, 4, 5), (2, 3)),
+            ),
+            UNUSED,
+            "0:0,1:0 | 4:0,5:0",
+            id="linked-pairs-near-to-each-other",
+        ),
+        pytest.param(
+            pod(container(2), near=True, denied=cards(1), single_numa=True),
+            node(CARD, like=5, boards=groups((0, 1, 4)), numa_groups=groups((0, 1, 2), (3, 4))),
+            UNUSED,
+            "0,2",
+            id="lists-and-numa-nodes-are-hard",
+        ),
+    ],
+)
+def test_near_cards(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected
+
+
+def test_a_search_prefers_near_cards_as_well() -> None:
+    """First fit gives card3, the only one for the second container, to the first one, because it is near to card0."""
+    small, large = amounts(i915=1, millicores=100), amounts(i915=1, millicores=900)
+    inventory = node(small, small, small, large, small, small, boards=groups((0, 3, 4), (1, 2, 5)))
+    assert placed(pod(container(2), container(millicores=900), near=True), inventory) == "0,4 | 3"
+
+
+def test_a_choice_with_nearness_states_if_the_pod_got_the_preferred_card() -> None:
+    choice = place(pod(container(2), near=True), node(CARD, like=3, preferred_card=Card(2)), UNUSED)
+    assert getattr(choice, "preferred", None) is True
