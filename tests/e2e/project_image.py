@@ -79,19 +79,34 @@ def built_image(binaries: Path) -> BuiltImage:
 
 def files_of(archive: Path) -> Iterator[tarfile.TarInfo]:
     """Yield every entry of every layer, also of hidden files, by its path without a leading ``./``."""
+    for entry, _ in _entries(archive):
+        yield entry
+
+
+def contents_of(archive: Path, path: re.Pattern[str]) -> dict[str, bytes]:
+    """Return path -> content of every plain file whose whole path matches. Of several layers, the last one counts."""
+    found = {}
+    for entry, layer in _entries(archive):
+        if entry.isfile() and path.fullmatch(entry.name):
+            found[entry.name] = _content(layer, entry).read()
+    return found
+
+
+def _entries(archive: Path) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:
+    """Yield every entry with its layer, in the order of the layers."""
     with tarfile.open(archive) as outer:
-        (manifest,) = json.load(_member(outer, "manifest.json"))
+        (manifest,) = json.load(_content(outer, "manifest.json"))
         for name in manifest["Layers"]:
-            with tarfile.open(fileobj=_member(outer, name)) as layer:
+            with tarfile.open(fileobj=_content(outer, name)) as layer:
                 for entry in layer:
                     entry.name = entry.name.removeprefix("./")
-                    yield entry
+                    yield entry, layer
 
 
-def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    found = archive.extractfile(name)
+def _content(archive: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
+    found = archive.extractfile(member)
     if found is None:
-        raise ProgramError(f"{name} is not a file of the image's archive")
+        raise ProgramError(f"{member} is not a file of the image's archive")
     return found
 
 

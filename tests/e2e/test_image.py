@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.project_image import REPOSITORY, BuiltImage, built_image, files_of
+from tests.e2e.project_image import REPOSITORY, BuiltImage, built_image, contents_of, files_of
 
 LARGEST = 250_000_000
+LICENCE = re.compile(rb"licen[cs]e|copyright|permission", re.IGNORECASE)
+"""Every licence text contains one of these words."""
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,41 @@ def test_no_compiler_and_no_installer_is_in_it(image: BuiltImage, programs: dict
 def test_no_cache_of_an_installer_is_in_it(image: BuiltImage) -> None:
     kept = re.compile(r"(root/\.cache|var/cache/apt|var/lib/apt/lists|wheels|source)/.")
     assert [entry.name for entry in files_of(image.archive) if kept.match(entry.name) and entry.isfile()] == []
+
+
+@pytest.fixture(scope="module")
+def licences(image: BuiltImage) -> dict[str, bytes]:
+    """Provide path -> text of every file below /licenses."""
+    return contents_of(image.archive, re.compile(r"licenses/.+"))
+
+
+def test_it_holds_the_projects_licence(licences: dict[str, bytes]) -> None:
+    assert licences["licenses/gas/LICENSE"] == (REPOSITORY / "LICENSE").read_bytes()
+
+
+def test_it_holds_a_licence_of_every_debian_package(image: BuiltImage, licences: dict[str, bytes]) -> None:
+    (status,) = contents_of(image.archive, re.compile(r"var/lib/dpkg/status")).values()
+    installed = {
+        found[1]
+        for paragraph in status.decode().split("\n\n")
+        if re.search(r"^Status: install ok installed$", paragraph, re.MULTILINE)
+        and (found := re.search(r"^Package: (\S+)$", paragraph, re.MULTILINE))
+    }
+    assert {"base-files", "libc6", "python3"} <= installed
+    without = {name for name in installed if not LICENCE.search(licences.get(f"licenses/debian/{name}/copyright", b""))}
+    assert without == set()
+
+
+def test_it_holds_a_licence_of_every_python_package(image: BuiltImage, licences: dict[str, bytes]) -> None:
+    metadata = re.compile(r"opt/gas/lib/python3[^/]*/site-packages/([^/]+\.dist-info)/METADATA")
+    installed = {Path(path).parent.name for path in contents_of(image.archive, metadata)}
+    assert {name.partition("-")[0] for name in installed} >= {"aiohttp", "gas", "grpcio", "kubernetes"}
+    kept = {
+        found[1]
+        for path, text in licences.items()
+        if (found := re.match(r"licenses/python/([^/]+)/", path)) and LICENCE.search(text)
+    }
+    assert {name for name in installed if not name.startswith("gas-")} - kept == set()
 
 
 def test_the_code_is_compiled_for_a_read_only_root(image: BuiltImage) -> None:
