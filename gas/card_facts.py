@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from gas.cards import Card
 
@@ -10,22 +11,35 @@ MOST_MEMORY = 2**50
 """Bytes. A larger amount is a mistake, and the sum of a few such cards would exceed a Kubernetes quantity."""
 
 
+class MemorySource(StrEnum):
+    """Where the amount of a card's memory comes from, best first."""
+
+    SYSFS = "sysfs"
+    QUERY = "query"  # the driver, asked through the card's render node
+    BAR = "bar"  # the size of the PCI memory window through which the processor sees all of the card's memory
+    OVERRIDE = "override"  # the administrator
+    SHARED = "shared"  # none: an integrated GPU uses the memory of the node
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFacts:
     """The facts about one card. Paths and names are those of the node itself, without any prefix.
 
-    driver        ``i915`` or ``xe``; it picks the resource
-    device_id     PCI device id, ``0x56c0``
-    pci_address   ``0000:4d:00.0``; empty if it is unknown
-    numa_node     None if the card belongs to none
-    tiles         at least 1
-    memory        bytes of the whole card that pods may use; None if it is unknown or if none is left
-    device_nodes  names under ``/dev/dri``: ``card0``, ``renderD128``
-    by_path       names under ``/dev/dri/by-path``: ``pci-0000:4d:00.0-card``
-    mei           names under ``/dev`` of its management engine: ``mei0``; known from sysfs only
-    pci_path      folders of its sysfs path, from the one that starts with ``pci`` to the PCI device
-    healthy       whether it may be given to containers now
-    unread        names of the fields above whose source exists but is unreadable or invalid
+    driver         ``i915`` or ``xe``; it picks the resource
+    device_id      PCI device id, ``0x56c0``
+    pci_address    ``0000:4d:00.0``; empty if it is unknown
+    numa_node      None if the card belongs to none
+    tiles          at least 1
+    memory         bytes of the whole card that pods may use; None if it is unknown, shared or if none is left
+    memory_source  where ``memory`` comes from
+    memory_fault   why the memory is unknown and what to do, a sentence without the card's name; empty if it is known
+    device_nodes   names under ``/dev/dri``: ``card0``, ``renderD128``
+    by_path        names under ``/dev/dri/by-path``: ``pci-0000:4d:00.0-card``
+    mei            names under ``/dev`` of its management engine: ``mei0``; known from sysfs only
+    pci_path       folders of its sysfs path, from the one that starts with ``pci`` to the PCI device
+    healthy        whether it may be given to containers now
+    unread         names of the fields above whose source exists but is unreadable or invalid
     """
 
     card: Card
@@ -35,6 +49,8 @@ class CardFacts:
     numa_node: int | None = None
     tiles: int = 1
     memory: int | None = None
+    memory_source: MemorySource = MemorySource.UNKNOWN
+    memory_fault: str = ""
     device_nodes: tuple[str, ...] = ()
     by_path: tuple[str, ...] = ()
     mei: tuple[str, ...] = ()

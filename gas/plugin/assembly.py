@@ -23,8 +23,10 @@ from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.cdi_file import cdi_text, write_cdi_file
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest, short_name
 from gas.plugin.devices.device_lists import device_lists, monitored, monitoring_resources
+from gas.plugin.discovery.card_source import CardSource, read_all
+from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.scanner import Scanner
-from gas.plugin.discovery.sysfs import DRIVERS, fake_tree_warning, read_gpus
+from gas.plugin.discovery.sysfs import SysfsCards, fake_tree_warning
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags, WriteNode
 from gas.plugin.kept_file import KeptFile
@@ -43,10 +45,17 @@ CDI_FILE_WITHIN = 1.0
 """Seconds to wait for the first CDI file before devices are offered without it. Runtimes look names up in it."""
 
 
+def card_sources(flags: Flags, environment: Environment) -> tuple[CardSource, ...]:
+    """Return the sources of this node's cards."""
+    memory = MemoryReader(environment.memory_override, environment.memory_reserved)
+    return (SysfsCards(flags.prefix, allow_ids=flags.allow_ids, deny_ids=flags.deny_ids, memory=memory),)
+
+
 class Plugin:
     """One node's plugin. Nothing runs before `run`.
 
-    api  None with --resource-manager=false: then no pod is looked up, and kubelet's choice stands
+    api      None with --resource-manager=false: then no pod is looked up, and kubelet's choice stands
+    sources  where the cards of this node are found, see `card_sources`
     """
 
     def __init__(
@@ -55,8 +64,11 @@ class Plugin:
         flags: Flags,
         environment: Environment,
         metrics: Metrics,
+        sources: Sequence[CardSource],
     ) -> None:
         self._flags = flags
+        self._sources = sources
+        self._memory_faults: tuple[str, ...] = ()
         self._vocabularies = vocabularies = Vocabularies(flags.vocabularies)
         self._options = DeviceOptions(
             shared_dev_num=flags.shared_dev_num, pci_grouping_level=environment.pci_grouping_level
@@ -68,14 +80,7 @@ class Plugin:
         self._kubelet: SocketIdentity | None = None
         self._resources = PodResources(flags.kubelet_dir / "pod-resources" / "kubelet.sock", vocabularies.resources)
         self.scanner = Scanner(
-            partial(
-                read_gpus,
-                flags.prefix,
-                allow_ids=flags.allow_ids,
-                deny_ids=flags.deny_ids,
-                memory_override=environment.memory_override,
-                memory_reserved=environment.memory_reserved,
-            ),
+            partial(read_all, sources),
             self._scanned,
         )
         self.cluster = (
@@ -148,8 +153,10 @@ class Plugin:
             extra={
                 "cards": ",".join(str(gpu.card) for gpu in scan.gpus),
                 "unhealthy": ",".join(str(gpu.card) for gpu in scan.gpus if not gpu.healthy),
+                "memory": ",".join(f"{gpu.card}:{gpu.memory_source}" for gpu in scan.gpus),
             },
         )
+        self._report_unknown_memory(scan)
         description = self._vocabularies.describe(scan.gpus, self._options)
         if self.cluster is not None and self.cluster.node_writer is not None:
             self.cluster.node_writer.want(description)
@@ -160,6 +167,19 @@ class Plugin:
                     "the cards of this node differ, which an NFD feature file cannot express: the extender will count "
                     "each as an even share of their sum; use --write-node=patch on this node"
                 )
+
+    def _report_unknown_memory(self, scan: Scan) -> None:
+        """Post an event on the node for cards whose memory is unknown, unless the last one said the same."""
+        cards: dict[str, list[str]] = {}
+        for gpu in scan.gpus:
+            if gpu.memory_fault:
+                cards.setdefault(gpu.memory_fault, []).append(str(gpu.card))
+        faults = tuple(f"{', '.join(names)}: {fault}" for fault, names in cards.items())
+        if self.cluster is not None:
+            for fault in faults:
+                if fault not in self._memory_faults:
+                    self.cluster.post_on_node("GPUMemoryUnknown", fault)
+        self._memory_faults = faults
 
     def _card_server(self, resource: str) -> DeviceServer:
         """Build the server of a driver's cards. Without the cluster, the policy or kubelet chooses."""
@@ -230,7 +250,8 @@ class Plugin:
             short_name(server.resource): registration.registrations
             for server, registration in self.registrations.items()
         }
-        for driver in DRIVERS:
+        metrics.totals.cards = lambda: scanner.scan.gpus
+        for driver in (driver for source in self._sources for driver in source.drivers):
             for state, healthy in (("healthy", True), ("unhealthy", False)):
                 metrics.cards.labels(driver, state).set_function(partial(self._count, driver, healthy=healthy))
         for server, registration in self.registrations.items():

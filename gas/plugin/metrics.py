@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gas.card_facts import CardFacts
 from gas.daemon.watch_metrics import WatchCollector
 
 ANSWER_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -17,6 +18,7 @@ ANSWER_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 class Totals(Collector):
     """Counters that the parts of the plugin keep themselves, read at each scrape.
 
+    cards             the cards of this node, as the last scan found them
     scans             completed scans of the cards
     receipts_written  receipts written on pods
     node_writes       patches of the node
@@ -24,12 +26,23 @@ class Totals(Collector):
     """
 
     def __init__(self) -> None:
+        self.cards: Callable[[], Collection[CardFacts]] = tuple
         self.scans: Callable[[], int] = lambda: 0
         self.receipts_written: Callable[[], int] = lambda: 0
         self.node_writes: Callable[[], int] = lambda: 0
         self.registrations: Callable[[], Mapping[str, int]] = dict
 
     def collect(self) -> Iterable[Metric]:
+        memory = GaugeMetricFamily(
+            "gas_plugin_card_memory_bytes",
+            "Memory of a card that pods can request, by card and by the source of the amount: sysfs, query (the "
+            "driver), bar (the card's PCI memory window), override (GPU_MEMORY_OVERRIDE), shared (an integrated GPU, "
+            "which has no memory of its own) or unknown.",
+            labels=["card", "source"],
+        )
+        for gpu in self.cards():
+            memory.add_metric([str(gpu.card), gpu.memory_source], gpu.memory or 0)
+        yield memory
         yield CounterMetricFamily(
             "gas_plugin_scans",
             "Completed scans of the cards. If it does not rise, a card does not respond.",

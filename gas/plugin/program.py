@@ -10,7 +10,7 @@ from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, listen, serve_with
 from gas.errors import GasError
-from gas.plugin.assembly import Plugin
+from gas.plugin.assembly import Plugin, card_sources
 from gas.plugin.devices.cdi_file import remove_cdi_file
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags
@@ -39,7 +39,7 @@ async def run_plugin(flags: Flags, environment: Environment, version: str) -> No
         if flags.resource_manager:
             api = await _connect(flags)
             stack.push_async_callback(api.close)
-        plugin = Plugin(api, flags, environment, metrics)
+        plugin = Plugin(api, flags, environment, metrics, card_sources(flags, environment))
 
         def stop(signal_name: str) -> None:
             logger.info("%s: stopping", signal_name)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from gas.card_facts import CardFacts, Scan
+from gas.card_facts import CardFacts, MemorySource, Scan
 from gas.cards import Card
+from gas.plugin.discovery.local_memory import MemoryReader
+from gas.plugin.discovery.render_node import Query, memory_regions
+from gas.plugin.discovery.sysfs import SysfsCards
 
 
 def gpu(card: int, **fields: Any) -> CardFacts:
@@ -16,6 +20,7 @@ def gpu(card: int, **fields: Any) -> CardFacts:
         "device_id": "0x56c0",
         "pci_address": address,
         "memory": 8_000_000_000,
+        "memory_source": MemorySource.SYSFS,
         "device_nodes": (f"card{card}", f"renderD{128 + card}"),
         "pci_path": ("pci0000:00", f"0000:{card:02x}:01.0", address),
     }
@@ -24,3 +29,15 @@ def gpu(card: int, **fields: Any) -> CardFacts:
 
 def scan(*gpus: CardFacts, **fields: Any) -> Scan:
     return Scan(gpus=gpus, **fields)
+
+
+def read_gpus(
+    root: Path,
+    *,
+    memory_override: int | None = None,
+    memory_reserved: int = 0,
+    query: Query = memory_regions,
+    **lists: frozenset[str],
+) -> Scan:
+    """Scan a tree once. Its render nodes are no devices, so no driver can be asked without another ``query``."""
+    return SysfsCards(root, memory=MemoryReader(memory_override, memory_reserved, query), **lists).read()

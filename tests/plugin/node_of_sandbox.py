@@ -14,7 +14,8 @@ from typing import Any
 from gas.cluster.connection import connect
 from gas.cluster.objects import MERGE_PATCH
 from gas.intel.vocabulary import INTEL
-from gas.plugin.assembly import Plugin
+from gas.plugin.assembly import Plugin, card_sources
+from gas.plugin.discovery.card_source import CardSource
 from gas.plugin.environment import Environment
 from gas.plugin.flags import parse_flags
 from gas.plugin.metrics import Metrics
@@ -58,17 +59,20 @@ class SandboxNode:
         watched: bool = True,
         api_url: str | None = None,
         vocabularies: Sequence[Vocabulary] = (INTEL,),
+        sources: Sequence[CardSource] = (),
     ) -> AsyncIterator[Plugin]:
         """Run a plugin during the block; if ``watched``, the block begins when kubelet counts all cards.
 
         api_url  of another API server than this node's
+        sources  of cards; if empty, those of the program
         """
         options = [f"--prefix={self.tree}", f"--kubelet-dir={self.kubelet_dir}", f"--node-name={NODE}", *flags]
         parsed = replace(parse_flags(options, environ={}), vocabularies=tuple(vocabularies))
         self.metrics = Metrics("1")
         kubeconfig = write_kubeconfig(self.directory / "kubeconfig", api_url or self.server.url, token="plugin")
         api = await connect(str(kubeconfig), explicit=True) if parsed.resource_manager else None
-        plugin = Plugin(api, parsed, environment or Environment(), self.metrics)
+        environment = environment or Environment()
+        plugin = Plugin(api, parsed, environment, self.metrics, sources or card_sources(parsed, environment))
         task = asyncio.create_task(plugin.run())
         try:
             if watched:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from gas.card_facts import MOST_MEMORY, CardFacts, Scan
+from gas.card_facts import CardFacts, Scan
 from gas.cards import Card, MalformedCard
+from gas.plugin.discovery.local_memory import CardPlace, Memory, MemoryReader
 from gas.plugin.discovery.pci_ids import parse_pci_id
 from gas.plugin.discovery.sysfs_files import UnreadableFile, entries, is_there, link_target, read_number, read_text
 from gas.quoted import listed, quoted
@@ -26,8 +27,10 @@ _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.AS
 _CONTROL_NODE = re.compile(r"controlD[0-9]+", re.ASCII)
 _TILE_OF_CARD = re.compile(r"gt[0-9]+", re.ASCII)
 _TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)
+_RENDER_NODE = re.compile(r"renderD[0-9]+", re.ASCII)
 _MEI_NODE = re.compile(r"mei[0-9]+", re.ASCII)
-
+_MEMORY = ("memory", "memory_source", "memory_fault")
+"""The fields of `CardFacts` that are about memory."""
 
 FAKE_TREE_MARKER = "gas-fake-gpus"
 """Name of the file at the root of a generated tree."""
@@ -40,43 +43,58 @@ def fake_tree_warning(root: Path) -> str | None:
     return f"THE GPUS OF THIS NODE ARE FAKE: {root} is a generated tree, for demonstrations and tests only"
 
 
-def read_gpus(
-    root: Path,
-    *,
-    allow_ids: frozenset[str] = frozenset(),
-    deny_ids: frozenset[str] = frozenset(),
-    memory_override: int | None = None,
-    memory_reserved: int = 0,
-) -> Scan:
-    """Scan the whole node once. Never raises, whatever the tree contains.
+class SysfsCards:
+    """The GPUs of this node that the kernel shows in sysfs: a `CardSource`.
 
-    root             the directory of ``/sys`` and ``/dev``; it does not appear in the result
-    allow_ids        PCI device ids in the form of `parse_pci_id`: only these cards; if empty, all
-    deny_ids         PCI device ids of cards to leave out
-    memory_override  bytes of a card whose memory cannot be read
-    memory_reserved  bytes subtracted from what sysfs states for a card, but not from the override
+    root       the directory of ``/sys`` and ``/dev``; it does not appear in the result
+    allow_ids  PCI device ids in the form of `parse_pci_id`: only these cards; if empty, all
+    deny_ids   PCI device ids of cards to leave out
+    memory     reads how much memory a card has
     """
-    try:
-        names = entries(root / "sys/class/drm", "/sys/class/drm")
-    except UnreadableFile as error:
-        return Scan(problems=(str(error),))
-    if names is None:
-        return Scan(problems=("/sys/class/drm is missing: the kernel has loaded no graphics driver",))
-    problems: list[str] = []
-    by_path = _by_path_names(root, problems)
-    gpus: list[CardFacts] = []
-    broken: set[Card] = set()
-    for card in sorted(_cards(names)):
-        reader = _CardReader(root, card, problems)
+
+    drivers = DRIVERS
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        allow_ids: frozenset[str] = frozenset(),
+        deny_ids: frozenset[str] = frozenset(),
+        memory: MemoryReader,
+    ) -> None:
+        self._root = root
+        self._allow_ids = allow_ids
+        self._deny_ids = deny_ids
+        self._memory = memory
+
+    def read(self) -> Scan:
+        """Scan the whole node once. Never raises, whatever the tree contains."""
         try:
-            gpu = reader.read(allow_ids, deny_ids, by_path, memory_override, memory_reserved)
+            names = entries(self._root / "sys/class/drm", "/sys/class/drm")
         except UnreadableFile as error:
-            reader.report(f"{error}; the card is left out")
-            broken.add(card)
-            continue
-        if gpu is not None:
-            gpus.append(gpu)
-    return Scan(gpus=tuple(gpus), problems=tuple(problems), broken=frozenset(broken))
+            return Scan(problems=(str(error),))
+        if names is None:
+            return Scan(problems=("/sys/class/drm is missing: the kernel has loaded no graphics driver",))
+        problems: list[str] = []
+        by_path = _by_path_names(self._root, problems)
+        gpus: list[CardFacts] = []
+        broken: set[Card] = set()
+        for card in sorted(_cards(names)):
+            reader = _CardReader(self._root, card, self._memory, problems)
+            try:
+                gpu = reader.read(self._allow_ids, self._deny_ids, by_path)
+            except UnreadableFile as error:
+                reader.report(f"{error}; the card is left out")
+                broken.add(card)
+                continue
+            if gpu is not None:
+                gpus.append(gpu)
+        self._memory.forget_others([_directory(self._root, gpu.card) for gpu in gpus])
+        return Scan(gpus=tuple(gpus), problems=tuple(problems), broken=frozenset(broken))
+
+
+def _directory(root: Path, card: Card) -> Path:
+    return root / "sys/class/drm" / str(card)
 
 
 def _cards(names: Iterable[str]) -> Iterable[Card]:
@@ -99,10 +117,11 @@ def _by_path_names(root: Path, problems: list[str]) -> tuple[str, ...]:
 class _CardReader:
     """Reads one card. Fields that it cannot read but can do without are reported in ``problems``."""
 
-    def __init__(self, root: Path, card: Card, problems: list[str]) -> None:
+    def __init__(self, root: Path, card: Card, memory: MemoryReader, problems: list[str]) -> None:
         self._root = root
         self._card = card
-        self._directory = root / "sys/class/drm" / str(card)
+        self._memory = memory
+        self._directory = _directory(root, card)
         self._device = self._directory / "device"
         self._problems = problems
         self._unread: set[str] = set()
@@ -112,14 +131,7 @@ class _CardReader:
         self._problems.append(f"{self._card}: {sentence}")
         self._unread.update(unread)
 
-    def read(
-        self,
-        allow_ids: frozenset[str],
-        deny_ids: frozenset[str],
-        by_path: tuple[str, ...],
-        memory_override: int | None,
-        memory_reserved: int,
-    ) -> CardFacts | None:
+    def read(self, allow_ids: frozenset[str], deny_ids: frozenset[str], by_path: tuple[str, ...]) -> CardFacts | None:
         """Return the card; None if the plugin does not handle it. Raises UnreadableFile if that is unclear."""
         if not self._is_intel():
             return None
@@ -129,9 +141,20 @@ class _CardReader:
         if (driver := self._driver()) is None or self._is_left_to_the_host():
             return None
         device_nodes = self._device_nodes()
-        in_device = self._names(self._device, "device", "tiles", "memory", "mei")
+        in_device = self._names(self._device, "device", "tiles", *_MEMORY, "mei")
         tiles = self._tiles(in_device)
         address = self._pci_address()
+        memory = self._memory_of(
+            CardPlace(
+                directory=self._directory,
+                driver=driver,
+                device_id=device_id,
+                pci_address=address,
+                tiles=tiles,
+                tile_names=tuple(name for name in in_device if _TILE_OF_DEVICE.fullmatch(name) is not None),
+                render_node=self._render_node(device_nodes),
+            )
+        )
         return CardFacts(
             card=self._card,
             driver=driver,
@@ -139,7 +162,9 @@ class _CardReader:
             pci_address=address,
             numa_node=self._numa_node(),
             tiles=tiles,
-            memory=self._memory(tiles, memory_override, memory_reserved),
+            memory=memory.amount,
+            memory_source=memory.source,
+            memory_fault=memory.fault,
             device_nodes=device_nodes,
             by_path=self._by_path(address, by_path),
             mei=self._mei(in_device),
@@ -195,29 +220,22 @@ class _CardReader:
 
     def _tiles(self, in_device: tuple[str, ...]) -> int:
         """Count the tiles: i915 lists them in the card's directory, xe in the device's."""
-        in_card = self._names(self._directory / "gt", "gt", "tiles", "memory")
+        in_card = self._names(self._directory / "gt", "gt", "tiles", *_MEMORY)
         count = sum(_TILE_OF_CARD.fullmatch(name) is not None for name in in_card)
         count += sum(_TILE_OF_DEVICE.fullmatch(name) is not None for name in in_device)
         return count or 1
 
-    def _memory(self, tiles: int, override: int | None, reserved: int) -> int | None:
-        """Return the bytes of the whole card; sysfs states the bytes of a tile."""
-        try:
-            per_tile = read_number(self._directory / "lmem_total_bytes", "lmem_total_bytes")
-            if per_tile is not None and not 0 <= per_tile * tiles <= MOST_MEMORY:
-                raise UnreadableFile(f"lmem_total_bytes: expected the bytes of a tile, found {per_tile}")
-        except UnreadableFile as error:
-            instead = "is unknown" if override is None else f"counts as {override} bytes"
-            self.report(f"{error}; unless it was read before, the memory {instead}", "memory")
-            return override
-        if per_tile is None:
-            return override
-        memory = per_tile * tiles - reserved
-        if memory < 0:
-            self.report(
-                f"{reserved} bytes are reserved of the {per_tile * tiles} it has; pods cannot request its memory"
-            )
-        return memory if memory > 0 else None
+    def _memory_of(self, place: CardPlace) -> Memory:
+        memory = self._memory.read(place, self.report)
+        if memory.unread:
+            self._unread.update(_MEMORY)
+        return memory
+
+    def _render_node(self, device_nodes: tuple[str, ...]) -> Path | None:
+        for name in device_nodes:
+            if _RENDER_NODE.fullmatch(name) is not None:
+                return self._root / "dev/dri" / name
+        return None
 
     def _numa_node(self) -> int | None:
         try:

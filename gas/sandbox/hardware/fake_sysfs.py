@@ -21,7 +21,7 @@ _NULL = os.makedev(1, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model of card. ``memory`` is bytes per tile, None if sysfs does not show it."""
+    """A model of card. ``memory`` is bytes per tile; None if sysfs does not show it, as on stock kernels."""
 
     device_id: str
     driver: str
@@ -165,7 +165,9 @@ def _write_tiles(gpu: FakeGpu, device: Path, drm: Path) -> None:
     for tile in range(gpu.model.tiles):
         place = drm / "gt" / f"gt{tile}" if gpu.model.driver == "i915" else device / f"tile{tile}" / f"gt{tile}"
         place.mkdir(parents=True)
-    if gpu.model.memory is not None:
+        if gpu.model.driver == "xe" and gpu.model.memory is not None:
+            (place.parent / "physical_vram_size_bytes").write_text(f"{gpu.model.memory}\n")
+    if gpu.model.driver == "i915" and gpu.model.memory is not None:
         (drm / "lmem_total_bytes").write_text(f"{gpu.model.memory}\n")
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from gas.card_facts import Scan
 from gas.plugin.discovery.scanner import INTERVAL, Scanner
-from gas.plugin.discovery.sysfs import read_gpus
 from gas.sandbox.hardware.fake_sysfs import (
     FLEX_170,
     MAX_1550,
@@ -21,7 +20,7 @@ from gas.sandbox.hardware.fake_sysfs import (
     write_tree,
 )
 from tests.cluster.scripted_server import until
-from tests.plugin.gpus import gpu, scan
+from tests.plugin.gpus import gpu, read_gpus, scan
 
 PATIENCE = 20
 
