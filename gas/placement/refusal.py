@@ -82,7 +82,8 @@ class ResourceNotOnNode(Refusal):
     resource: str
 
     def __str__(self) -> str:
-        return f"no card of the node has any {self.resource}"
+        where_to_look = " (see the events of the node)" if is_bytes(self.resource) else ""
+        return f"no card of the node has any {self.resource}{where_to_look}"
 
 
 @dataclass(frozen=True)

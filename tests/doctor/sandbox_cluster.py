@@ -71,7 +71,7 @@ def fill(server: ApiServer) -> None:
     """Create two nodes with two cards each, their plugins, an extender's pod, and a pod on card0."""
     server.api.create(NAMESPACES, None, {"metadata": {"name": "kube-node-lease"}})
     for name in ("gpu-1", "gpu-2"):
-        resources = {"gpu.intel.com/i915": "20", "gpu.intel.com/millicores": "2000"}
+        resources = {"gpu.intel.com/i915": "20", "gpu.intel.com/millicores": "2000", "gpu.intel.com/memory.max": "16G"}
         server.api.create(
             NODES,
             None,

@@ -358,7 +358,7 @@ def test_the_writer_of_the_labels_is_named(changes: dict[str, Any], writer: str)
         ),
         pytest.param(seen_node(resources={"i915": "5"}), "warning", "does not divide evenly", id="five-over-two-cards"),
         pytest.param(
-            seen_node(resources={"i915": "2", "millicores": "4000"}),
+            seen_node(resources={"i915": "2", "millicores": "4000", "memory.max": "16G"}),
             "warning",
             "2000",
             id="two-thousand-millicores-a-card",
@@ -371,6 +371,21 @@ def test_the_writer_of_the_labels_is_named(changes: dict[str, Any], writer: str)
             "warning",
             "memory.max is not the sum of its cards",
             id="unlike-cards-that-do-not-add-up",
+        ),
+        pytest.param(
+            seen_node(
+                resources={"i915": "20", "millicores": "2000", "memory.max": "16G"},
+                annotations={"gas-card-capacity": "card0=memory.max:16G;card1=memory.max:0"},
+            ),
+            "warning",
+            "do not get card1: the device plugin does not know how much",
+            id="a-card-of-unknown-memory",
+        ),
+        pytest.param(
+            seen_node(resources={"i915": "20", "millicores": "2000"}),
+            "warning",
+            "pods that request memory.max do not get card0, card1",
+            id="no-card-of-known-memory",
         ),
         pytest.param(
             seen_node(labels={"gpu-numbers": "0.1", "cards": "card0.card5"}),
@@ -398,8 +413,10 @@ def test_resources_that_disagree_with_the_labels_are_reported(node: DetailedNode
         ),
         pytest.param(
             seen_node(
-                resources={"i915": "2", "millicores": "1000"},
-                annotations={"gas-card-capacity": "card0=millicores:1000;card1=millicores:0"},
+                resources={"i915": "2", "millicores": "1000", "memory.max": "8G"},
+                annotations={
+                    "gas-card-capacity": "card0=millicores:1000,memory.max:8G;card1=millicores:0,memory.max:0"
+                },
             ),
             id="an-unhealthy-card",
         ),

@@ -31,6 +31,7 @@ debian_programs=(
     "nsenter util-linux"
     "buildah buildah"
     "debootstrap debootstrap"
+    "gcc gcc"
     "/usr/lib/cni/loopback containernetworking-plugins"
 )
 
@@ -197,6 +198,19 @@ fetch_promtool() {
     rm -rf "$aside"
 }
 
+# The kernel's own headers about graphics drivers, of the newest kernel that Debian offers here. Debian's linux-libc-dev
+# leaves them out; the headers for building modules have them.
+fetch_drm_headers() {
+    local aside package
+    package=$(apt-cache search --names-only '^linux-headers-[0-9].*-common$' | cut -d' ' -f1 | sort -V | tail -n 1)
+    [ -n "$package" ] || fail "no package linux-headers-*-common is known; run apt-get update"
+    aside=$(mktemp -d)
+    run_step "fetching the headers of graphics drivers from $package" \
+        sh -c 'cd "$1" && apt-get download "$2" && dpkg-deb --extract ./*.deb .' - "$aside" "$package"
+    mv "$aside"/usr/src/linux-headers-*/include/uapi/drm "$cache/drm-headers"
+    rm -rf "$aside"
+}
+
 # Print a directory that links to everything that is built so far.
 where_it_is() {
     local name directories=() directory
@@ -210,6 +224,7 @@ where_it_is() {
     done
     [ ! -e "$(base_archive)" ] || ln -sf "$(base_archive)" "$directory/base.tar"
     [ ! -e "$cache/promtool" ] || ln -sf "$cache/promtool" "$directory/promtool"
+    [ ! -e "$cache/drm-headers" ] || ln -sfn "$cache/drm-headers" "$directory/drm-headers"
     printf '%s\n' "$directory"
 }
 
@@ -243,5 +258,6 @@ for name in $(component_names); do
 done
 [ -e "$(base_archive)" ] || build_base "$(base_suite)" "$(base_archive)"
 [ -e "$cache/promtool" ] || fetch_promtool
+[ -e "$cache/drm-headers" ] || fetch_drm_headers
 directory=$(where_it_is)
 say "ready: $(ls "$directory" | paste -sd' ') in $directory"

@@ -38,6 +38,14 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             id="none-of-the-resource-there",
         ),
         pytest.param(
+            pod(container(memory=5 * GB)),
+            node(amounts(i915=10)),
+            UNUSED,
+            "resource-not-on-node",
+            "no card of the node has any memory.max (see the events of the node)",
+            id="cards-whose-memory-is-unknown",
+        ),
+        pytest.param(
             pod(container(4)),
             node(CARD, like=2),
             UNUSED,

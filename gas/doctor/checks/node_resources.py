@@ -18,6 +18,7 @@ from gas.vocabularies import DEFAULT
 CHECK = "node-resources"
 MILLICORES = "millicores"
 MILLICORES_OF_A_CARD = 1000
+MEMORY_MAX = "memory.max"
 
 
 def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:
@@ -26,7 +27,7 @@ def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:
         inventory = DEFAULT.facts(node).inventory
         if not inventory.cards:
             continue  # reported with the labels
-        faults = [*_counts(node), *_shares(node, inventory), *_labels(node, inventory)]
+        faults = [*_counts(node), *_shares(node, inventory), *_memory(node, inventory), *_labels(node, inventory)]
         yield from faults
         if not faults:
             total = ", ".join(f"{amount} {name}" for name, amount in sorted(gpu_amounts(node).items()))
@@ -96,6 +97,23 @@ def _shares(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
                 expected=str(MILLICORES_OF_A_CARD * cards),
                 found=", ".join(f"{card}: {amount}" for card, amount in odd.items()),
             )
+
+
+def _memory(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
+    """Check that cards in use have memory. Without millicores a card is unhealthy, or the node is not the plugin's."""
+    without = [str(card) for card, has in inventory.capacity.items() if has.get(MILLICORES) and not has.get(MEMORY_MAX)]
+    if without:
+        cards = ", ".join(without)
+        yield warning(
+            CHECK,
+            f"node {node.name}",
+            f"pods that request {MEMORY_MAX} do not get {cards}: the device plugin does not know how much memory they "
+            "have, or they are integrated GPUs, which have none of their own",
+            kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown says why the memory is unknown"),
+            "# let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE for it",
+            expected=f"{MEMORY_MAX} of every card",
+            found=f"none of {cards}",
+        )
 
 
 def _odd(of_cards: dict[Card, int]) -> dict[Card, int]:
