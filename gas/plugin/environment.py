@@ -31,13 +31,13 @@ class Environment:
     """The values of the variables."""
 
     memory_override: int | None = _variable(
-        "GPU_MEMORY_OVERRIDE", None, "Memory of each card whose memory cannot be read from sysfs, in bytes."
+        "GPU_MEMORY_OVERRIDE", None, "Memory of each card of which no other source states it, in bytes."
     )
     memory_reserved: int = _variable(
         "GPU_MEMORY_RESERVED",
         0,
-        "Memory of each card that pods do not get, in bytes. It is subtracted from what sysfs says, never from the "
-        "override.",
+        "Memory of each card that pods do not get, in bytes. It is subtracted from what sysfs or the driver "
+        "says, never from the override.",
     )
     pci_grouping_level: int = _variable(
         "GPU_PCI_GROUPING_LEVEL",

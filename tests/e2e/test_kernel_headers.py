@@ -80,7 +80,17 @@ def test_layouts_and_numbers_are_those_of_the_kernels_headers(binaries: Path, tm
     source, program = tmp_path / "layouts.c", tmp_path / "layouts"
     source.write_text(PROGRAM.replace("BODY", "\n".join(lines)))
     # Headers of the kernel itself, not those that are installed for programs, mark pointers with __user.
-    command = ["gcc", "-Wall", "-Werror", "-D__user=", "-I", binaries / "drm-headers", "-o", program, source]
+    command: list[str | Path] = [
+        "gcc",
+        "-Wall",
+        "-Werror",
+        "-D__user=",
+        "-I",
+        binaries / "drm-headers",
+        "-o",
+        program,
+        source,
+    ]
     subprocess.run(command, check=True)
     printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
     found = dict(zip(EXPECTED, map(int, printed), strict=False))

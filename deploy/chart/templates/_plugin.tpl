@@ -1,12 +1,17 @@
-{{- /* Root, because kubelet's sockets belong to root, but without any capability. */ -}}
+{{- /* Root, because kubelet's sockets belong to root, but without any capability unless it opens render nodes. */ -}}
 {{- define "gas.plugin.securityContext" -}}
 runAsUser: 0
 runAsGroup: 0
+{{- if .Values.plugin.openRenderNodes }}
+privileged: true
+readOnlyRootFilesystem: true
+{{- else }}
 {{ include "gas.restricted" . }}
 seccompProfile:
   type: RuntimeDefault
 {{- with .Values.plugin.seLinuxOptions }}
 seLinuxOptions:
   {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 {{- end -}}

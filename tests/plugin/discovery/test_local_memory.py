@@ -252,7 +252,7 @@ class TestWithoutADriverThatCanBeAsked:
         (problem,) = read_gpus(tmp_path, query=CLOSED).problems
         assert "sysfs does not state it, and it has no render node under /dev/dri; pods" in problem
 
-    def test_the_override_is_no_problem(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
+    def test_the_override_is_not_a_problem(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
         tree(ARC_B580)
         scan = read_gpus(tmp_path, query=CLOSED, memory_override=12 * GIB, memory_reserved=GIB)
         assert known(scan) == (12 * GIB, MemorySource.OVERRIDE)
@@ -331,7 +331,7 @@ class TestIntegratedGpus:
     @pytest.mark.parametrize(
         "drivers", [Drivers(()), CLOSED], ids=["the-driver-lists-no-memory-of-its-own", "known-by-its-address"]
     )
-    def test_no_memory_is_published_and_that_is_no_problem(self, tmp_path: Path, drivers: Drivers) -> None:
+    def test_no_memory_is_published_without_a_problem(self, tmp_path: Path, drivers: Drivers) -> None:
         write_tree(tmp_path, (integrated(STOCK_A770),))
         scan = read_gpus(tmp_path, query=drivers)
         assert known(scan) == (None, MemorySource.SHARED)

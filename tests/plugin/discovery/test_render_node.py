@@ -132,7 +132,7 @@ class TestReplies:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 class TestNodes:
-    """What stands at the path of the render node."""
+    """Other files in place of a render node."""
 
     def test_none(self, tmp_path: Path, driver: str) -> None:
         with pytest.raises(CannotAsk, match="cannot open /dev/dri/renderD128: No such file or directory"):
