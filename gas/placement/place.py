@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gas.amounts import TILES
 from gas.cards import Card
 from gas.placement.candidates import preferred_card
 from gas.placement.choice import Choice, ContainerChoice
@@ -46,13 +47,15 @@ def place(
 def _choice(need: PodNeed, inventory: Inventory, usage: Usage, picks: Picks) -> Choice:
     cards: list[tuple[Card, ...]] = [()] * len(need.containers)
     linked_tiles: list[tuple[tuple[int, ...], ...]] = [()] * len(need.containers)
-    for request in plan_of(need).requests:
+    plan = plan_of(need)
+    for request in plan.requests:
         picked = picks[request.index]
         for position in request.positions:
             cards[position] = tuple(card for pick in picked for card in pick.cards)
             linked_tiles[position] = tuple((tile,) for pick in picked for tile in pick.tiles)
     preferred = preferred_card(need, inventory)
-    tiles = linked_tiles if need.linked else choose_tiles(need, inventory, usage, cards)
+    wants_any_tiles = TILES in plan.names and not need.linked
+    tiles = choose_tiles(need, inventory, usage, cards) if wants_any_tiles else linked_tiles
     return Choice(
         containers=tuple(ContainerChoice(*what) for what in zip(cards, tiles, strict=True)),
         preferred=preferred is not None and any(preferred in chosen for chosen in cards),
