@@ -248,6 +248,25 @@ def test_names_are_those_of_the_kustomizations() -> None:
     assert made <= {*names.values(), f"{names['plugin']}-own-node-only"}
 
 
+def test_alerts_name_the_charts_own_workloads() -> None:
+    """Another name than the original's replaces it in every text of an alert, wherever a line of the file ends."""
+    replaced = re.findall(r'replace "([^"]+)" \(printf "([^"]+)" \$names\.(\w+)\)', TEMPLATES["monitoring.yaml"])
+    assert [name for _, _, name in replaced] == ["extender", "plugin"]
+    rules = COPIES["alerts.yaml"].read_text(encoding="utf-8")
+    for before, after, name in replaced:
+        assert before in rules
+        rules = rules.replace(before, after % f"other-{name}")
+    texts = [
+        text
+        for group in yaml.safe_load(rules)["spec"]["groups"]
+        for rule in group["rules"]
+        for text in (rule["expr"], *rule["annotations"].values())
+    ]
+    assert sum("Deployment other-extender" in text for text in texts) == 1
+    assert sum("the other-plugin pod" in text for text in texts) == 3
+    assert [text for text in texts if re.search("gpu-aware-scheduling|gas-plugin", text)] == []
+
+
 def test_versions_are_the_projects() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -234,6 +234,11 @@ def test_two_releases_share_no_name(chart: ChartCluster) -> None:
     second = _by_name(objects(chart.helm.template("--set", f"{replicas},nameOverride=other", values=values)))
     assert len(first) == len(second) > 30
     assert not first.keys() & second.keys()
+    alerts = yaml.safe_dump(second["PrometheusRule/other"]["spec"], width=10_000)
+    assert "Deployment other-extender" in alerts
+    assert alerts.count("the other-plugin pod") == 3
+    assert "Deployment gpu-aware-scheduling" not in alerts
+    assert "gas-plugin pod" not in alerts
     selectors = [
         each["spec"]["selector"]["matchLabels"]["app"]
         for each in (*first.values(), *second.values())
