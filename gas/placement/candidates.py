@@ -107,9 +107,9 @@ class Candidates:
         if first is None:
             more = max(sum(each.count for each in self._plan.staying), request.count) - 1
             return sorted(keys, key=lambda card: (keys[card], self._neighbours(card, keys)[:more]))
-        close = {card: self._inventory.closeness(first, card) for card in keys if card != first}
-        close[first] = max(close.values(), default=0)
-        return sorted(keys, key=lambda card: (-close[card], keys[card]))
+        close = self._inventory.closeness(first)
+        close[first] = max((close.get(card, 0) for card in keys if card != first), default=0)
+        return sorted(keys, key=lambda card: (-close.get(card, 0), keys[card]))
 
     def of_sets(self, request: Request, cards: Sequence[Card], picks: Picks) -> Sequence[Card]:
         """Return ``cards`` in the order in which sets of them are tried; the first ones are those nearest to the first.
@@ -124,7 +124,8 @@ class Candidates:
 
     def _neighbours(self, card: Card, keys: Mapping[Card, tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
         """Return how close each other card is and its key, best first."""
-        return sorted((-self._inventory.closeness(card, other), key) for other, key in keys.items() if other != card)
+        close = self._inventory.closeness(card)
+        return sorted((-close.get(other, 0), key) for other, key in keys.items() if other != card)
 
 
 class _Use:

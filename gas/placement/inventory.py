@@ -60,13 +60,22 @@ class Inventory:
     def cards(self) -> tuple[Card, ...]:
         return tuple(self.capacity)
 
-    def closeness(self, one: Card, other: Card) -> int:
-        """Return how close two different cards are: 3 if linked, 2 on one board, 1 on one NUMA node, otherwise 0."""
-        if any({link.one.card, link.other.card} == {one, other} for link in self.links):
-            return 3
-        if any(one in board and other in board for board in self.boards):
-            return 2
-        return int(any(one in group and other in group for group in self.numa_groups or ()))
+    def closeness(self, card: Card) -> dict[Card, int]:
+        """Return how close other cards are: 3 if linked, 2 on one board, 1 on one NUMA node; all others are missing."""
+        close: dict[Card, int] = {}
+        for group in self.numa_groups or ():
+            if card in group:
+                close.update(dict.fromkeys(group, 1))
+        for board in self.boards:
+            if card in board:
+                close.update(dict.fromkeys(board, 2))
+        for one, other in self.links:
+            if one.card == card:
+                close[other.card] = 3
+            elif other.card == card:
+                close[one.card] = 3
+        close.pop(card, None)
+        return close
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
