@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cachetools import LRUCache
 
 from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
 from gas.errors import GasError
-from gas.extender.written_cards import written_cards
+from gas.extender.written_cards import WrittenCards, written_cards
 from gas.ledger import Ledger, State
 from gas.objects import ObjectMeta, Pod, PodSpec
+from gas.placement.choice import Footprint
 from gas.placement.need import PodNeed
 from gas.vocabulary import BadNeed, NodeFacts, Vocabularies, Vocabulary
 
@@ -92,7 +93,8 @@ class Pods:
 
     A decision stays booked while the pod lives: a later edit of its annotations is reported as trouble, not believed.
     A receipt of what kubelet really gave is believed. A pod that is bound without a readable annotation is kept as
-    trouble and books nothing, since its cards are not known.
+    trouble and books nothing, since its cards are not known. A pod whose tiles could not be read is booked without
+    them until an edit makes them readable.
 
     Besides the watch, responses to single requests come here too, and they may be older than what the watch has shown.
     A pod only ever goes from waiting to bound to gone, so a step back is not believed.
@@ -117,6 +119,7 @@ class Pods:
         self.in_trouble: dict[str, BoundPod] = {}
         self.descheduled: set[str] = set()
         self._bound: dict[str, BoundPod] = {}
+        self._lacks_tiles: set[str] = set()  # UIDs of pods that are booked without their tiles, which were malformed
         self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED_NEEDS)
         self._ledger = ledger
@@ -214,7 +217,9 @@ class Pods:
             self._ledger.confirm(uid)
             return Trouble(f"it stays booked as decided, its annotations were damaged later: {malformed}")
         footprint = written.footprint
-        if written.lacks_tiles and booked is not None:
+        lacked_tiles = booked is not None and uid in self._lacks_tiles
+        same_cards = booked is not None and footprint is not None and replace(footprint, tiles={}) == booked.footprint
+        if written.lacks_tiles and booked is not None and not (lacked_tiles and same_cards):
             self._ledger.confirm(uid)
             return Trouble("it stays booked as decided, its annotation of tiles was damaged later")
         if footprint is None:
@@ -225,9 +230,11 @@ class Pods:
             self._ledger.confirm(uid)
             return Trouble("it stays booked as decided, its annotations were removed later")
         if booked is None or booked.state is State.RESERVED:
-            self._ledger.hold(uid, pod.key, pod.node_name, footprint)
+            self._hold(uid, pod, written, footprint)
             if booked is not None and booked.footprint != footprint:
                 self._observer.cards_freed(pod.node_name)
+        elif lacked_tiles and same_cards and footprint.tiles:
+            self._hold(uid, pod, written, footprint)
         elif booked.footprint != footprint:
             if not written.is_receipt:
                 return Trouble("it stays booked as decided, its annotations were changed later")
@@ -236,9 +243,16 @@ class Pods:
                 extra={"pod": pod.key, "node": pod.node_name},
             )
             self._observer.allocation_corrected(pod)
-            self._ledger.hold(uid, pod.key, pod.node_name, footprint)
+            self._hold(uid, pod, written, footprint)
             self._observer.cards_freed(pod.node_name)
         return Trouble(written.doubt) if written.doubt else None
+
+    def _hold(self, uid: str, pod: Pod, written: WrittenCards, footprint: Footprint) -> None:
+        self._ledger.hold(uid, pod.key, pod.node_name, footprint)
+        if written.lacks_tiles:
+            self._lacks_tiles.add(uid)
+        else:
+            self._lacks_tiles.discard(uid)
 
     def _keep(self, uid: str, bound: BoundPod) -> None:
         before = self._bound.get(uid)
@@ -266,6 +280,7 @@ class Pods:
         self._bound.pop(uid, None)
         self.in_trouble.pop(uid, None)
         self.descheduled.discard(uid)
+        self._lacks_tiles.discard(uid)
         self._on_gone(uid)
         if (booking := self._ledger.release(uid)) is not None:
             self._observer.cards_freed(booking.node)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gas.amounts import sorted_amounts
 from gas.cards import Card
@@ -518,8 +520,8 @@ class TestAnnotationsAndTheNodesCards:
 class TestMalformedTiles:
     """Readable cards count although the annotation of tiles beside them cannot be read."""
 
-    def tiled(self, tiles: str) -> Pod:
-        written = {"gas-container-cards": "card1", "gas-container-tiles": tiles}
+    def tiled(self, tiles: str, *, cards: str = "card1", receipt: str = "") -> Pod:
+        written = {"gas-container-cards": cards, "gas-container-tiles": tiles, "gas-allocated-cards": receipt}
         return pod(container(i915=1, tiles=1), node="n1", uid="u1", annotations=written)
 
     # contract E9.9
@@ -531,8 +533,74 @@ class TestMalformedTiles:
         assert followed.ledger.usage("n1").amounts[Card(1)] == {"i915": 1, "tiles": 1}
         assert "its cards are booked, but not its tiles: annotation gas-container-tiles" in followed.mismatches[0]
         assert followed.rebuilt() == followed.books()
+
+    # contract E9.9
+    def test_tiles_are_booked_once_an_edit_makes_them_readable(self) -> None:
+        followed = Followed()
+        followed.pods.changed(self.tiled("card1:gt"))
+        followed.pods.changed(self.tiled(""))  # removed, then written anew
+        followed.pods.changed(self.tiled("card1:gt1"))
+        assert followed.ledger.usage("n1").tiles == {Card(1): {1}}
+        assert followed.rebuilt() == followed.books()
+        assert not followed.pods.in_trouble
         followed.pods.changed(self.tiled("card1:gt0"))
-        assert followed.ledger.usage("n1").tiles == {}, "a later edit is not believed"
+        assert followed.ledger.usage("n1").tiles == {Card(1): {1}}, "a second edit is not believed"
+        assert "its annotations were changed later" in followed.mismatches[-1]
+
+    def test_readable_tiles_of_another_card_are_not_booked(self) -> None:
+        followed = Followed()
+        followed.pods.changed(self.tiled("card1:gt"))
+        books = followed.books()
+        followed.pods.changed(self.tiled("card0:gt1", cards="card0"))
+        assert followed.books() == books
+        assert "its annotations were changed later" in followed.mismatches[-1]
+
+    def test_a_pod_whose_tiles_are_known_keeps_them_whatever_is_written_later(self) -> None:
+        followed = Followed()
+        followed.pods.changed(self.tiled("card1:gt0"))
+        followed.pods.changed(self.tiled("card1:gt"))
+        followed.pods.changed(self.tiled("card1:gt1"))
+        assert followed.ledger.usage("n1").tiles == {Card(1): {0}}
+
+    def test_a_pod_that_is_gone_and_comes_back_is_booked_anew(self) -> None:
+        followed = Followed()
+        followed.pods.changed(self.tiled("card1:gt"))
+        followed.pods.replaced([])
+        followed.pods.replaced([self.tiled("card1:gt0")])
+        followed.pods.changed(self.tiled("card1:gt1"))
+        assert followed.ledger.usage("n1").tiles == {Card(1): {0}}
+
+    # contract E9.1, E9.9
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["card1", "card0", "card9x", ""]),
+                st.sampled_from(["card1:gt", "card1:gt0|", "card1:gt0", "card1:gt1", "card0:gt0", ""]),
+                st.sampled_from(["", "", "card1", "card0", "card0,card0"]),
+            ),
+            max_size=8,
+        )
+    )
+    def test_after_any_edits_a_pod_without_trouble_is_booked_as_after_a_restart(
+        self, history: list[tuple[str, str, str]]
+    ) -> None:
+        followed = Followed()
+        for cards, tiles, receipt in history:
+            followed.pods.changed(self.tiled(tiles, cards=cards, receipt=receipt))
+            assert followed.pods.in_trouble or followed.rebuilt() == followed.books()
+
+    # contract E9.1, E9.9
+    @given(st.lists(st.sampled_from(["card1:gt", "card0:gt0", "card1:gt0|", ""]), max_size=8))
+    def test_after_any_damage_the_first_readable_tiles_count(self, damaged: list[str]) -> None:
+        followed = Followed()
+        for tiles in ["card1:gt", *damaged]:
+            followed.pods.changed(self.tiled(tiles))
+            assert followed.rebuilt() == followed.books()
+        followed.pods.changed(self.tiled("card1:gt1"))
+        fresh = Followed()
+        fresh.pods.changed(self.tiled("card1:gt1"))
+        assert followed.books() == followed.rebuilt() == fresh.books()
+        assert not followed.pods.in_trouble
 
     def test_a_pod_that_is_booked_already_keeps_its_tiles(self) -> None:
         followed = Followed()
@@ -544,7 +612,5 @@ class TestMalformedTiles:
 
     def test_a_receipt_beside_them_is_believed(self) -> None:
         followed = Followed()
-        damaged = self.tiled("card1:gt")
-        damaged.metadata.annotations["gas-allocated-cards"] = "card0"  # type: ignore[index]
-        followed.pods.changed(damaged)
+        followed.pods.changed(self.tiled("card1:gt", receipt="card0"))
         assert followed.booked() == "card0 on n1, held"
