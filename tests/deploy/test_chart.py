@@ -267,6 +267,27 @@ def test_alerts_name_the_charts_own_workloads() -> None:
     assert [text for text in texts if re.search("gpu-aware-scheduling|gas-plugin", text)] == []
 
 
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [
+        pytest.param("v1.34.4", "v1.34.4", id="three numbers"),
+        pytest.param("v1.34.4-gke.1", "v1.34.4", id="a vendor's suffix"),
+        pytest.param("v1.34", "v1.34", id="two numbers, as helm template --kube-version=1.34 gives them"),
+    ],
+)
+def test_every_form_of_the_clusters_version_is_read(version: str, release: str) -> None:
+    patterns = {
+        pattern
+        for text in TEMPLATES.values()
+        for pattern in re.findall(r'regexFind "([^"]+)" [.\w]*Capabilities\.KubeVersion\.Version', text)
+    }
+    assert len(patterns) == 1
+    for pattern in patterns:
+        found = re.search(pattern, version)
+        assert found is not None
+        assert found[0] == release
+
+
 def test_versions_are_the_projects() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -205,7 +205,12 @@ def test_a_cluster_without_admission_policies_is_refused(chart: ChartCluster) ->
 
 @pytest.mark.parametrize(
     ("kubernetes", "tag", "version"),
-    [("v1.22.17", "v1.22.17", "v1beta2"), ("v1.24.3-gke.100", "v1.24.3", "v1beta3"), ("v1.36.0+k3s1", "v1.36.0", "v1")],
+    [
+        ("v1.22.17", "v1.22.17", "v1beta2"),
+        ("v1.24.3-gke.100", "v1.24.3", "v1beta3"),
+        ("v1.36.0+k3s1", "v1.36.0", "v1"),
+        ("1.34", "v1.34.0", "v1"),
+    ],
 )
 def test_the_second_scheduler_is_of_the_clusters_release(
     chart: ChartCluster, kubernetes: str, tag: str, version: str

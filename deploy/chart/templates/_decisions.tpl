@@ -17,9 +17,15 @@
 {{- if or .Values.plugin.cleanUp (not (kindIs "bool" $flag)) $flag }}yes{{ end -}}
 {{- end -}}
 
+{{- /* The cluster's version as three numbers, without vendor suffixes: `--kube-version=1.34` gives v1.34.0. */ -}}
+{{- define "gas.clusterRelease" -}}
+{{- $found := regexFind "^v?[0-9]+[.][0-9]+([.][0-9]+)?" .Capabilities.KubeVersion.Version -}}
+{{- regexMatch "[.].*[.]" $found | ternary $found (printf "%s.0" $found) -}}
+{{- end -}}
+
 {{- /* Not empty if the cluster is older than a release of Kubernetes: (dict "root" $ "release" "1.30"). */ -}}
 {{- define "gas.isBefore" -}}
-{{- if semverCompare (printf "<%s.0-0" .release) (regexFind "^v?[0-9]+[.][0-9]+[.][0-9]+" .root.Capabilities.KubeVersion.Version) }}yes{{ end -}}
+{{- if semverCompare (printf "<%s.0-0" .release) (include "gas.clusterRelease" .root) }}yes{{ end -}}
 {{- end -}}
 
 {{- define "gas.refuse" -}}

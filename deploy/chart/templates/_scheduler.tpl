@@ -1,6 +1,6 @@
 {{- /* The second scheduler's version: the tag of its image, or the cluster's version without vendor suffixes. */ -}}
 {{- define "gas.schedulerTag" -}}
-{{- .Values.scheduler.image.tag | default (regexFind "^v?[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version) -}}
+{{- .Values.scheduler.image.tag | default (include "gas.clusterRelease" .) -}}
 {{- end -}}
 
 {{- /* The version of the configuration API that this scheduler reads. */ -}}
