@@ -21,22 +21,28 @@ MOST_REFUSED = 10_000
 
 
 class Announcement(NamedTuple):
-    """One event, a warning: ``reason`` is for programs, ``message`` for people."""
+    """One event, a warning: ``reason`` is for programs, ``message`` for people.
+
+    is_lasting  whether it is about a state that `Announcer.announce_all` would announce, not about one moment
+    """
 
     involved: Involved
     reason: str
     message: str
+    is_lasting: bool = False
 
 
 def invalid_labels(node: str, problems: tuple[str, ...]) -> Announcement:
     """Return the event for a node with labels, annotations or resources that cannot be used."""
     # kubectl describe looks for a node's events under its name as UID, as kubelet writes them.
-    return Announcement(Involved(kind="Node", name=node, uid=node), "InvalidGPULabels", "; ".join(problems))
+    return Announcement(
+        Involved(kind="Node", name=node, uid=node), "InvalidGPULabels", "; ".join(problems), is_lasting=True
+    )
 
 
 def booking_mismatch(pod: Pod, sentence: str) -> Announcement:
     """Return the event for a bound pod whose annotations are not what is booked."""
-    return Announcement(_involved(pod), "GPUBookingMismatch", sentence)
+    return Announcement(_involved(pod), "GPUBookingMismatch", sentence, is_lasting=True)
 
 
 def allocation_corrected(pod: Pod) -> Announcement:
@@ -50,6 +56,7 @@ class Announcer:
 
     announcements  events to write
     acts           returns whether this replica decides; while it does not, announcements are dropped
+    has_begun      returns whether `announce_all` was called, too; until then those of a lasting state are dropped
     """
 
     def __init__(
@@ -59,22 +66,27 @@ class Announcer:
         decider: Decider,
         *,
         acts: Callable[[], bool],
+        has_begun: Callable[[], bool],
     ) -> None:
         self._events = events
         self._announcements = announcements
         self._decider = decider
         self._acts = acts
+        self._has_begun = has_begun
         self._announced: TTLCache[tuple[str, frozenset[str]], None] = TTLCache(MOST_REFUSED, REPEAT)
 
     async def run(self) -> NoReturn:
         """Write announcements as they come, until cancelled."""
         while True:
             announcement = await self._announcements.get()
-            if self._acts():
+            if self._has_begun() if announcement.is_lasting else self._acts():
                 self._post(announcement)
 
     def announce_all(self) -> None:
         """Announce every mismatch and every invalid node there is: this replica has just begun to decide."""
+        while not self._announcements.empty():
+            if not (queued := self._announcements.get_nowait()).is_lasting:
+                self._post(queued)
         for bound in self._decider.pods.in_trouble.values():
             if bound.trouble is not None:
                 self._post(booking_mismatch(bound.object, bound.trouble.sentence))
@@ -91,8 +103,9 @@ class Announcer:
             self._post(Announcement(_involved(pod), "NoGPUCardFits", refusal.summary()))
 
     def _post(self, announcement: Announcement) -> None:
-        involved, reason, message = announcement
-        self._events.post(involved, severity="Warning", reason=reason, message=message)
+        self._events.post(
+            announcement.involved, severity="Warning", reason=announcement.reason, message=announcement.message
+        )
 
 
 def _involved(pod: Pod) -> Involved:

@@ -65,7 +65,9 @@ class Extender:
         self.readiness = Readiness({"nodes": self.node_watch, "pods": self.pod_watch}, self.leadership)
         may_act = self.readiness.may_act
         self._events = Events(api)
-        self._announcer = Announcer(self._events, reports.announcements, decider, acts=may_act)
+        self._announcer = Announcer(
+            self._events, reports.announcements, decider, acts=may_act, has_begun=self.readiness.has_begun
+        )
         self._requeuer = Requeuer(
             reports.freed_nodes, decider, metrics, patch_node=partial(patch_node_annotations, api), acts=may_act
         )

@@ -42,6 +42,7 @@ class Readiness:
         self._watches = watches
         self._leadership = leadership
         self.stopping = False
+        self._has_begun = False
 
     def why_not(self) -> str | None:
         """Return the sentence for the ``Error`` of a response; None if this replica decides."""
@@ -62,6 +63,10 @@ class Readiness:
         """Return whether this replica decides."""
         return self.why_not() is None
 
+    def has_begun(self) -> bool:
+        """Return whether this replica decides and ``on_ready`` of `report` was called since it began to."""
+        return self._has_begun and self.may_act()
+
     async def report(self, on_ready: Callable[[], None]) -> NoReturn:
         """Log every change of readiness, and call ``on_ready`` whenever this replica begins to decide."""
         before: str | None = ""
@@ -69,6 +74,7 @@ class Readiness:
             why_not = self.why_not()
             if why_not != before:
                 logger.info("ready" if why_not is None else f"not ready: {why_not}")
+                self._has_begun = why_not is None
                 if why_not is None:
                     on_ready()
             before = why_not

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from gas.cluster.events import Events, Involved
-from gas.extender.announcer import Announcement, Announcer, booking_mismatch, invalid_labels
+from gas.extender.announcer import Announcement, Announcer, allocation_corrected, booking_mismatch, invalid_labels
 from gas.extender.decider import Decider
 from gas.extender.refusals import PodRefusal
 from tests.builders import container, node, pod
@@ -25,7 +25,14 @@ class Announcing:
         self.queue: asyncio.Queue[Announcement] = asyncio.Queue()
         self.decider = Decider(OPTIONS)
         self.decider.pods.changed(WAITING)
-        self.announcer = Announcer(cast(Events, self), self.queue, self.decider, acts=lambda: self.acts)
+        self.has_begun = True
+        self.announcer = Announcer(
+            cast(Events, self),
+            self.queue,
+            self.decider,
+            acts=lambda: self.acts,
+            has_begun=lambda: self.acts and self.has_begun,
+        )
 
     def post(self, involved: Involved, *, severity: str, reason: str, message: str) -> None:
         assert severity == "Warning"
@@ -60,6 +67,22 @@ def test_a_replica_that_begins_to_decide_announces_everything_that_is_wrong() ->
         ("GPUBookingMismatch", "unannotated"),
         ("InvalidGPULabels", "bad"),
     ]
+
+
+async def test_what_was_queued_before_a_replica_begins_to_decide_is_announced_once() -> None:
+    announcing = Announcing()
+    announcing.decider.nodes.changed(node("bad", labels={"gpu.intel.com/gpu-numbers": "0.x"}))
+    announcing.has_begun = False
+    async with beside(announcing.announcer.run()):
+        announcing.queue.put_nowait(invalid_labels("bad", ("dropped",)))
+        announcing.queue.put_nowait(allocation_corrected(WAITING))
+        await turns()
+        assert announcing.reasons() == ["GPUAllocationCorrected"]
+        announcing.queue.put_nowait(invalid_labels("bad", ("still queued",)))
+        announcing.queue.put_nowait(allocation_corrected(WAITING))
+        announcing.announcer.announce_all()
+        await turns()
+    assert announcing.reasons() == ["GPUAllocationCorrected", "GPUAllocationCorrected", "InvalidGPULabels"]
 
 
 def test_a_refused_pod_is_announced_once_for_the_same_reasons() -> None:

@@ -14,10 +14,11 @@ import pytest
 
 from gas.cards import Card
 from gas.cluster.connection import connect
+from gas.cluster.events import Events, Involved
 from gas.extender.assembly import Extender
 from gas.extender.flags import parse_flags
 from gas.extender.metrics import Metrics
-from gas.extender.readiness import NotReady
+from gas.extender.readiness import REPORT_PERIOD, NotReady
 from gas.ledger import State
 from gas.sandbox.api.failure import ApiFailure
 from gas.sandbox.api.kinds import EVENTS, LEASES, NODES, PODS
@@ -34,6 +35,20 @@ WAKING = "gas-released"
 async def server() -> AsyncIterator[ApiServer]:
     async with ApiServer() as server:
         yield server
+
+
+@pytest.fixture
+def posted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Return the (object, reason) of each event that is posted from now on, in order."""
+    posted: list[tuple[str, str]] = []
+    post = Events.post
+
+    def recording(self: Events, involved: Involved, **fields: Any) -> None:
+        posted.append((involved.name, fields["reason"]))
+        post(self, involved, **fields)
+
+    monkeypatch.setattr(Events, "post", recording)
+    return posted
 
 
 @asynccontextmanager
@@ -214,6 +229,19 @@ async def test_a_pod_bound_without_cards_while_no_extender_ran_is_reported(serve
         await eventually(lambda: reasons(server) == ["GPUBookingMismatch"])
 
 
+async def test_at_the_start_every_mismatch_and_invalid_node_is_announced_once(
+    server: ApiServer, tmp_path: Path, posted: list[tuple[str, str]]
+) -> None:
+    add_node(server)
+    add_node(server, "n2", labels={"gpu.intel.com/gpu-numbers": "0.x"})
+    add_pod(server, "before", node="n1")
+    async with extender(server, tmp_path) as running:
+        await eventually(running.readiness.has_begun)
+        await eventually(lambda: len(reasons(server)) == 2)
+        assert posted == [("before", "GPUBookingMismatch"), ("n2", "InvalidGPULabels")]
+        assert [stored.value["count"] for stored in server.api.storage.objects(EVENTS.plural)] == [1, 1]
+
+
 async def test_a_receipt_that_the_ledger_follows_is_reported(server: ApiServer, tmp_path: Path) -> None:
     add_node(server)
     async with extender(server, tmp_path) as running:
@@ -268,6 +296,22 @@ class TestLeaders:
             held.set()
             await eventually(running.readiness.may_act)
             assert state(running, pod) is State.HELD
+
+    async def test_what_a_new_leader_learns_from_that_list_is_announced_once(
+        self, server: ApiServer, tmp_path: Path, posted: list[tuple[str, str]]
+    ) -> None:
+        add_node(server, "n2", labels={"gpu.intel.com/gpu-numbers": "0.x"})
+        async with extender(server, tmp_path, "--leader-elect") as running:
+            await eventually(running.readiness.has_begun)
+            running.pod_watch._handler = Ignoring()
+            add_pod(server, "before", node="n2")
+            assert running.leadership is not None
+            running.leadership.changed(leads=False)
+            await asyncio.sleep(2 * REPORT_PERIOD)
+            posted.clear()
+            running.leadership.changed(leads=True)
+            await eventually(running.readiness.has_begun)
+            assert posted == [("before", "GPUBookingMismatch"), ("n2", "InvalidGPULabels")]
 
     async def test_a_pod_deleted_during_that_list_stays_deleted(self, server: ApiServer, tmp_path: Path) -> None:
         add_node(server, cards=1)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from gas.cluster.watch import Watch
 from gas.extender.readiness import Readiness
+from tests.extender.eventually import beside, eventually, turns
 
 
 @dataclass
@@ -40,6 +41,23 @@ def test_a_replica_is_ready_once_both_lists_are_read() -> None:
     pods.synced.set()
     assert readiness.why_not() is None
     assert readiness.may_act()
+
+
+async def test_a_replica_has_begun_to_decide_once_that_was_reported() -> None:
+    nodes, pods = Kind(), Kind()
+    leadership = Standing(None)
+    readiness = ready_with(nodes, pods, leadership=leadership)
+    begun: list[bool] = []
+    async with beside(readiness.report(lambda: begun.append(readiness.has_begun()))):
+        await turns()
+        nodes.synced.set()
+        pods.synced.set()
+        assert readiness.may_act()
+        assert not readiness.has_begun()
+        await eventually(readiness.has_begun)
+        leadership.reason = "another replica leads"
+        assert not readiness.has_begun()
+    assert begun == [True]
 
 
 def test_a_forbidden_list_is_named_with_the_missing_permission() -> None:
