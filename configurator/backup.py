@@ -5,8 +5,9 @@ backup_2026-05-04_1200001f2e3d/
   etc/kubernetes/manifests/kube-scheduler.yaml   a file as it was
 
 A directory gets this name when it is complete, and loses it before anything is removed from it. So a backup exists as a
-whole or not at all, whenever the machine fails. Directories with the other name are left over, and the next run removes
-them.
+whole or not at all, whenever the machine fails. Directories with another name are left over, and the next run removes
+them. The name that ``--undo`` gives says which run it has taken back, so that the next ``--undo`` does not take back
+another run.
 
 While a run is in progress, its backup is in a place that every run checks, whatever its ``-b``, so that the next run
 notices if this one is killed. For ``--undo`` the backup is then moved to where ``-b`` says. If both are the same
@@ -34,6 +35,9 @@ from configurator.files import Change, FileState, read_state
 RECORD = "record.json"
 UNFINISHED = ".gas-configurator-backup-"
 """The prefix of a directory's name while it is being written or removed."""
+
+_UNDONE = f"{UNFINISHED}undone-"
+"""The prefix of a backup's name while ``--undo``, which has taken it back, removes it."""
 
 _PREFIX = "backup_"
 
@@ -113,16 +117,13 @@ class Backup:
         """Record whether the run came to its end. The next run takes back one that did not. Raises OSError."""
         self._write_record(complete=complete)
 
-    def remove(self) -> None:
-        """Remove the backup, in one step as far as other runs see. Raises ConfiguratorError if it stays."""
-        unfinished = _unfinished(self.directory.parent)
-        try:
-            self.directory.rename(unfinished)
-        except OSError as error:
-            raise ConfiguratorError(
-                f"{self.directory} is no longer needed, but cannot be removed: {error.strerror}; remove it"
-            ) from None
-        shutil.rmtree(unfinished, ignore_errors=True)
+    def remove(self, *, undone: bool = False) -> None:
+        """Remove the backup, in one step as far as other runs see. Raises ConfiguratorError if it stays.
+
+        undone  whether `undone_backups` finds it until it is removed
+        """
+        root = self.directory.parent
+        _remove(self.directory, root / f"{_UNDONE}{self.directory.name}" if undone else _unfinished(root))
 
     def undoing(self) -> list[Change]:
         """Return the changes that restore the files, the last one first.
@@ -192,13 +193,43 @@ def backups(root: Path) -> list[Backup]:
 
 
 def remove_unfinished(roots: Iterable[Path]) -> None:
-    """Remove what runs left that were killed while they wrote or removed a backup. No other run may be in progress."""
+    """Remove what runs left that were killed while they wrote or removed a backup. No other run may be in progress.
+
+    Leaves what `undone_backups` returns.
+    """
+    for path in _left_over(roots):
+        if not path.name.startswith(_UNDONE):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def undone_backups(roots: Iterable[Path]) -> dict[str, Path]:
+    """Return the backups that a killed ``--undo`` has taken back but not removed: their names, and where they are."""
+    return {path.name.removeprefix(_UNDONE): path for path in _left_over(roots) if path.name.startswith(_UNDONE)}
+
+
+def remove_undone(path: Path) -> None:
+    """Remove a backup that `undone_backups` returned. Raises ConfiguratorError if it stays."""
+    _remove(path, _unfinished(path.parent))
+
+
+def _left_over(roots: Iterable[Path]) -> Iterable[Path]:
     for root in roots:
         if root.is_dir():
-            for path in root.glob(UNFINISHED + "*"):
+            for path in sorted(root.glob(UNFINISHED + "*")):
                 found = path.lstat()
                 if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
-                    shutil.rmtree(path, ignore_errors=True)
+                    yield path
+
+
+def _remove(directory: Path, renamed: Path) -> None:
+    """Rename a directory, so that runs no longer find it, and remove it. Raises ConfiguratorError if it stays."""
+    try:
+        directory.rename(renamed)
+    except OSError as error:
+        raise ConfiguratorError(
+            f"{directory} is no longer needed, but cannot be removed: {error.strerror}; remove it"
+        ) from None
+    shutil.rmtree(renamed, ignore_errors=True)
 
 
 def read_backup(directory: Path) -> Backup:

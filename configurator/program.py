@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from configurator.backup import Backup, RunRecord, backups, remove_unfinished
+from configurator.backup import Backup, RunRecord, backups, remove_undone, remove_unfinished, undone_backups
 from configurator.certificate_plan import CLIENT_KEY, SECRET
 from configurator.certificates import CLIENT_NAME
 from configurator.difference import difference
@@ -78,6 +78,8 @@ def _show(plan: Plan, say: Say, *, coloured: bool) -> None:
 
 
 def _change(flags: Flags, now: datetime, say: Say) -> None:
+    for path in undone_backups(_places_of_backups(flags)).values():
+        remove_undone(path)
     _take_back_unfinished_runs(flags, say)
     plan = make_plan(flags, now)
     remove_left_over([change.path for change in plan.changes], flags.manifest.parent)
@@ -134,12 +136,17 @@ def _places_of_backups(flags: Flags) -> list[Path]:
 
 
 def _undo(flags: Flags, say: Say) -> None:
+    if undone := undone_backups(_places_of_backups(flags)):
+        for name, path in undone.items():
+            say(f"the last --undo had already taken back {name}; run --undo again for the run before it")
+            remove_undone(path)
+        return
     found = backups(flags.backups) if flags.backups is not None else []
     found = [*(backup for backup in _unfinished_runs(flags) if backup not in found), *found]
     if not found:
         raise ConfiguratorError(f"{flags.backups} contains no backup of a run, so there is nothing to take back")
     secret = _secret(flags)
-    _bring_back(found[0], flags, say)
+    _bring_back(found[0], flags, say, undone=True)
     say(f"took back {found[0].directory.name}")
     if len(found) > 1:
         say(f"the run before it can be taken back as well: {found[1].directory.name}")
@@ -147,7 +154,7 @@ def _undo(flags: Flags, say: Say) -> None:
         "deletes it")  # fmt: skip
 
 
-def _bring_back(backup: Backup, flags: Flags, say: Say) -> None:
+def _bring_back(backup: Backup, flags: Flags, say: Say, *, undone: bool = False) -> None:
     made = backup.undoing()
     try:
         # If this run is killed half-way, the next one finds an incomplete run and takes back the rest.
@@ -167,7 +174,7 @@ def _bring_back(backup: Backup, flags: Flags, say: Say) -> None:
             directory.rmdir()
     for change in made:
         say(f"{'restored' if change.after is not None else 'removed'} {change.path}")
-    backup.remove()
+    backup.remove(undone=undone)
 
 
 def _print_notes(plan: Plan, say: Say) -> None:

@@ -254,6 +254,33 @@ def test_undo_killed_while_it_removes_the_backup_does_not_disturb_the_next_run(
     assert not list(files.root.rglob(STAGED + "*"))
 
 
+@pytest.mark.parametrize(("step", "at"), [("unlink", 8), ("unlink", 10), ("rmdir", 1), ("rmdir", 5)])
+def test_undo_after_one_killed_while_it_removed_the_backup_takes_back_no_run_more(
+    files: ControlPlaneFiles, step: str, at: int
+) -> None:
+    before = files.settings()
+    files.run()
+    first = files.settings()
+    files.run("--san=a.example", now=NOW + timedelta(minutes=1))
+    newest = max(files.backups()).name
+    assert dies(files, step, at, "--undo")
+    assert len(files.backups()) == 1
+    assert f"the last --undo had already taken back {newest}; run --undo again" in files.run("--undo")
+    assert files.settings() == first
+    assert "took back" in files.run("--undo")
+    assert files.settings() == before
+
+
+def test_undo_after_one_killed_while_it_removed_the_last_backup_succeeds(files: ControlPlaneFiles) -> None:
+    before = files.settings()
+    files.run()
+    assert dies(files, "unlink", 22, "--undo")
+    assert "the last --undo had already taken back" in files.run("--undo")
+    assert files.settings() == before
+    with pytest.raises(ConfiguratorError, match="nothing to take back"):
+        files.run("--undo")
+
+
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_copies_of_a_run_killed_while_it_wrote_the_backup_are_removed(files: ControlPlaneFiles, at: int) -> None:
     """The copies may be private keys."""
