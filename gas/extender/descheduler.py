@@ -7,6 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import NoReturn, Protocol
 
+from cachetools import LRUCache
+
 from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
 from gas.errors import GasError
 from gas.extender.decider import Decider
@@ -37,12 +39,15 @@ RETRY_PAUSE = 5.0
 IDLE_PAUSE = 1.0
 """Seconds between two checks whether this replica decides by now."""
 
+MOST_PATCHED = 10_000
+"""Pods that are remembered as they were when they were patched: more than wait for the watch to show the change."""
+
 
 class Descheduler:
     """Compares which pods are labelled with which should be, whenever their node, its bookings or they change.
 
     A pod that the extender labels gets an annotation beside the label, so that only such labels are removed: one that a
-    user or another program set stays.
+    user or another program set stays, whatever its value.
 
     changed  nodes to compare
     acts     returns whether this replica decides
@@ -66,6 +71,7 @@ class Descheduler:
         self._acts = acts
         self._retry_pause = retry_pause
         self._idle_pause = idle_pause
+        self._patched: LRUCache[str, BoundPod] = LRUCache(MOST_PATCHED)
 
     async def run(self) -> NoReturn:
         """Compare nodes as they change, until cancelled."""
@@ -105,7 +111,9 @@ class Descheduler:
             bound = pods.bound_pod(uid)
             if bound is None:
                 continue
-            if uid in wanted and not bound.descheduled:
+            if self._patched.get(uid) is bound:
+                continue  # the watch has not shown the patch yet
+            if uid in wanted and not bound.descheduled and not bound.labelled_by_others:
                 yield uid, bound, True
             elif uid not in wanted and bound.descheduled_by_us:
                 yield uid, bound, False
@@ -122,6 +130,7 @@ class Descheduler:
                 annotations={DESCHEDULED_BY_US: mark},
             ):
                 return True
+            self._patched[uid] = bound
         except GasError as error:
             logger.warning("cannot change the deschedule label: %s", error, extra={"pod": pod.key})
             return False

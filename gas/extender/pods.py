@@ -79,8 +79,13 @@ class BoundPod:
 
     @property
     def descheduled(self) -> bool:
-        """True if the pod carries the deschedule label, whoever set it."""
+        """True if the pod carries the deschedule label with the value that marks pods, whoever set it."""
         return (self.object.metadata.labels or {}).get(DESCHEDULE_POD_LABEL) == DESCHEDULE_POD_VALUE
+
+    @property
+    def labelled_by_others(self) -> bool:
+        """True if the pod carries the deschedule label with any value, and the extender did not set it."""
+        return DESCHEDULE_POD_LABEL in (self.object.metadata.labels or {}) and not self.descheduled_by_us
 
     @property
     def descheduled_by_us(self) -> bool:

@@ -32,6 +32,7 @@ class Descheduling(Observer):
     patches  (pod's name, UID, value of the label)
     fails    what the next patches raise
     acts     whether this replica decides
+    is_late  whether the watch shows no patch until `show` is called
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class Descheduling(Observer):
         self.fails: GasError | None = None
         self.gone: set[str] = set()
         self.acts = True
+        self.is_late = False
         self.labels: dict[str, dict[str, str]] = {}
         self.marks: dict[str, dict[str, str]] = {}
         self.shown: dict[str, Callable[..., Pod]] = {}
@@ -108,7 +110,8 @@ class Descheduling(Observer):
             return False
         self.labels[name] = {key: value for key, value in labels.items() if value is not None}
         self.marks[name] = {key: value for key, value in annotations.items() if value is not None}
-        self.show(name)
+        if not self.is_late:
+            self.show(name)
         return True
 
     def labelled(self) -> set[str]:
@@ -150,12 +153,13 @@ async def test_pods_that_start_later_get_the_label_too() -> None:
 
 
 # contract E8.12
-async def test_a_label_that_a_user_set_is_neither_removed_nor_taken_over() -> None:
+@pytest.mark.parametrize("value", ["gpu", "mine", ""])
+async def test_a_label_that_a_user_set_is_neither_removed_nor_taken_over(value: str) -> None:
     ground = Descheduling()
     ground.node()
     ground.runs("a", "card0")
     async with beside(ground.descheduler.run()):
-        ground.labels["a"] = {LABEL: "gpu"}
+        ground.labels["a"] = {LABEL: value}
         ground.show("a")
         await turns()
         ground.node(CARD0)
@@ -163,7 +167,25 @@ async def test_a_label_that_a_user_set_is_neither_removed_nor_taken_over() -> No
         ground.node()
         await turns()
     assert not ground.patches
-    assert ground.labelled() == {"a"}
+    assert ground.labels["a"] == {LABEL: value}
+
+
+async def test_a_change_that_the_watch_has_not_shown_yet_is_not_patched_again() -> None:
+    ground = Descheduling()
+    ground.node(CARD0)
+    ground.runs("a", "card0")
+    ground.is_late = True
+    async with beside(ground.descheduler.run()):
+        await eventually(lambda: ground.labelled() == {"a"})
+        ground.changed.add("n1")
+        await turns()
+        assert ground.counted("put-on") == 1
+        ground.show("a")
+        ground.node()
+        await eventually(lambda: not ground.labelled())
+        ground.changed.add("n1")
+        await turns()
+        assert ground.counted("taken-off") == 1
 
 
 async def test_our_label_that_a_user_removed_is_set_again_while_it_is_wanted() -> None:
