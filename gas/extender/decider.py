@@ -29,8 +29,9 @@ from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies
 
 NANOSECONDS = 10**9
 
-FARTHEST_AHEAD = 24 * 3600 * NANOSECONDS
-"""Nanoseconds. A timestamp on a pod that is further in the future than clocks ever step was not written by us."""
+LATEST_MOMENT = 2**63 - 1
+"""Nanoseconds since the epoch, in the year 2262. A later timestamp on a pod was not written by an extender: it does not
+fit the 64 bits in which programs keep such a time."""
 
 
 class CannotBind(GasError):
@@ -178,15 +179,15 @@ class Decider:
 
     def _changed(self, node: str) -> None:
         self.verdicts.forget(node)
+        if self.nodes.facts(node) is None and not self.ledger.on_node(node):
+            self._last_moment.pop(node, None)
         self._observer.node_changed(node)
 
     def _node_changed(self, node: str) -> None:
         self._changed(node)
         self._observer.cards_freed(node)  # a label that is gone or a larger resource makes room, too
         facts = self.nodes.facts(node)
-        if facts is None:
-            self._last_moment.pop(node, None)
-        elif facts.problems:
+        if facts is not None and facts.problems:
             self._observer.node_is_invalid(node, facts.problems)
 
     def _refuse_everywhere(self, pod: Pod, names: Sequence[str], sentence: str, now: float) -> FilterDecision:
@@ -240,14 +241,14 @@ class Decider:
         The device plugin orders the pods of its node by it, so it must rise even if the clock was set back, or another
         replica with another clock led before.
         """
-        moment = int(now * NANOSECONDS)
         latest = self._last_moment.get(node, 0)
-        for uid in self.ledger.on_node(node):
-            if (bound := self.pods.bound_pod(uid)) is not None:
+        booked = (self.pods.bound_pod(uid) for uid in self.ledger.on_node(node))
+        for bound in (*booked, *self.pods.in_trouble.values()):  # a pod whose cards cannot be read is not booked
+            if bound is not None and bound.object.node_name == node:
                 text = bound.object.annotations.get(TIMESTAMP, "")
-                if text.isascii() and text.isdigit() and len(text) <= len(str(moment)) + 1:
-                    latest = max(latest, int(text) if int(text) <= moment + FARTHEST_AHEAD else 0)
-        return max(moment, latest + 1)
+                if text.isascii() and text.isdigit() and len(text) <= len(str(LATEST_MOMENT)):
+                    latest = max(latest, int(text) if int(text) <= LATEST_MOMENT else 0)
+        return max(int(now * NANOSECONDS), latest + 1)
 
 
 def _kinds(verdicts: Sequence[Verdict]) -> Counter[str]:

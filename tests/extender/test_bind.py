@@ -326,7 +326,40 @@ class TestTimestamps:
         decider.pods.changed(as_pod(gpu_pod(name="a", uid="a", node="n1", annotations=written)))
         assert reserved(decider, "b", now=1000.0) == 1005 * 10**9 + 1
 
-    @pytest.mark.parametrize("text", ["9" * 19, "9" * 5000, "-5", "soon", "\u0661"])
+    # contract E3.7
+    @pytest.mark.parametrize("written", [1790 * 10**15, 2**63 - 1])
+    def test_it_is_later_however_far_the_clock_was_set_back(self, written: int) -> None:
+        decider = following()
+        annotations = {"gas-container-cards": "card0", "gas-ts": str(written)}
+        decider.pods.changed(as_pod(gpu_pod(name="a", uid="a", node="n1", annotations=annotations)))
+        assert reserved(decider, "b", now=0.0) == written + 1
+
+    # contract E3.7
+    @pytest.mark.parametrize("cards", ["damaged", ""])
+    def test_it_is_later_than_that_of_a_pod_whose_cards_cannot_be_read(self, cards: str) -> None:
+        decider = following()
+        for name, moment in (("n1", 1005), ("n2", 1010)):
+            written = {"gas-container-cards": cards, "gas-ts": str(moment)}
+            decider.pods.changed(as_pod(gpu_pod(name=name, uid=name, node=name, annotations=written)))
+        assert reserved(decider, "b", now=0.0) == 1006
+
+    # contract E3.7
+    def test_it_is_later_although_the_nodes_object_was_deleted_and_made_again(self) -> None:
+        decider = following()
+        first = reserved(decider, "a", now=1000.0)
+        decider.nodes.deleted(node("n1"))
+        decider.nodes.changed(node("n1"))
+        assert reserved(decider, "b", now=900.0) == first + 1
+
+    def test_it_is_forgotten_with_the_node_and_the_last_pod_on_it(self) -> None:
+        decider = following()
+        reserved(decider, "a", now=1000.0)
+        decider.nodes.deleted(node("n1"))
+        decider.cancel("a")
+        decider.nodes.changed(node("n1"))
+        assert reserved(decider, "b", now=900.0) == 900 * 10**9
+
+    @pytest.mark.parametrize("text", [str(2**63), "9" * 19, "9" * 5000, "-5", "soon", "\u0661"])
     def test_a_timestamp_that_the_extender_cannot_have_written_is_ignored(self, text: str) -> None:
         decider = following()
         written = {"gas-container-cards": "card0", "gas-ts": text}
