@@ -190,7 +190,7 @@ def test_a_healthy_cluster_has_exit_code_0_and_each_fault_is_reported(
 
 
 def test_a_user_without_permissions_sees_which_are_missing(gpu_node: GpuNode, tmp_path: Path) -> None:
-    doctor = Doctor(gpu_node, tmp_path, add_account(gpu_node.api, "powerless", "powerless", ()))
+    doctor = Doctor(gpu_node, tmp_path, add_account(gpu_node.api, "no-permissions", "no-permissions", ()))
     code, found, _ = doctor("--timeout=2s")
     assert code in (1, 2)
     unknown = [each["message"] for each in found if each["level"] == "unknown"]
