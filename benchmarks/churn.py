@@ -71,7 +71,7 @@ def _at_rate(running: Stage) -> list[Figure]:
         ),
         Figure("the same against ours while the watch is quiet", 1e3 * median(ours), 1e3 * median(quiet)),
         Figure("pod events a second meanwhile", 4 * lives / took[0], None, "/s"),
-        Figure("books complete after the last event", 1e3 * late, None),
+        Figure("ledger complete after the last event", 1e3 * late, None),
         Figure("share of one processor, filters included", 100 * used, None, "%"),
     ]
 

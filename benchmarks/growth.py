@@ -50,8 +50,8 @@ def growth() -> Results:
             f"Processor time of a filter, by {what}", x=what, y="ms", lines=lines
         )
     title = (
-        "How a `filter` of all nodes grows, without HTTP and TLS: processor time, medians; usually"
-        f" {USUAL.nodes:,} nodes, {USUAL_CARDS} cards, {USUAL.pods:,} placed pods"
+        "How a `filter` of all nodes grows, without HTTP and TLS: processor time, medians;"
+        f" {USUAL.nodes:,} nodes, {USUAL_CARDS} cards, {USUAL.pods:,} placed pods unless the row says otherwise"
     )
     return Results("growth", title, figures, ours="largest", other="smallest", plots=plots)
 

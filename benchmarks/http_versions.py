@@ -38,7 +38,7 @@ def http_versions() -> Results:
                 server.start()
             figures = []
             drivers = (connect(0), connect(1))
-            for what, number in (("a question of 1 name", 1), ("of 500 names", 500), ("of 5,000 names", 5000)):
+            for what, number in (("a filter request with 1 name", 1), ("of 500 names", 500), ("of 5,000 names", 5000)):
                 body = question(node_names(Size(number, 0)))
                 seconds = [0.0, 0.0]
                 for _ in range(ROUNDS):
@@ -50,7 +50,7 @@ def http_versions() -> Results:
                 over_2, over_1 = (1e3 * each / (ROUNDS * REQUESTS) for each in seconds)
                 figures.append(Figure(what, over_2, over_1))
             over_2, over_1 = _new(connect, spent)
-            figures.append(Figure("a new connection and a question of 1 name", over_2, over_1))
+            figures.append(Figure("a new connection and a filter request with 1 name", over_2, over_1))
         finally:
             for server in servers:
                 server.stop()

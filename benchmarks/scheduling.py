@@ -69,9 +69,9 @@ def scheduling(*, full: bool) -> Results:
     if full:
         figures += [
             Figure("bare extender over HTTP/2 against HTTP/1.1", rates["bare, HTTP/2"], rates["bare"], "/s"),
-            Figure("every node in every question", rates["gas, all nodes"], rates["bare, all nodes"], "/s"),
+            Figure("all nodes in every filter request", rates["gas, all nodes"], rates["bare, all nodes"], "/s"),
             Figure(
-                "every node in every question, bare against none",
+                "all nodes in every filter request, bare against none",
                 rates["bare, all nodes"],
                 rates["none, all nodes"],
                 "/s",

@@ -1,4 +1,4 @@
-"""Backups of runs: a directory for each run with the files as they were, so that it can be taken back.
+"""Backups of runs: a directory for each run with the files as they were, so that it can be undone.
 
 backup_2026-05-04_1200001f2e3d/
   record.json                                    the changes, and whether the run came to its end
@@ -114,7 +114,7 @@ class Backup:
         return replace(self, directory=directory)
 
     def mark(self, *, complete: bool) -> None:
-        """Record whether the run came to its end. The next run takes back one that did not. Raises OSError."""
+        """Record whether the run came to its end. The next run undoes one that did not. Raises OSError."""
         self._write_record(complete=complete)
 
     def remove(self, *, undone: bool = False) -> None:
@@ -138,7 +138,7 @@ class Backup:
             if digest not in (file.digest_before, file.digest_after):
                 problem = "was removed" if current is None else "was changed"
                 raise ConfiguratorError(
-                    f"{file.path} {problem} since {self.directory.name}; nothing was taken back. "
+                    f"{file.path} {problem} since {self.directory.name}; nothing was undone. "
                     f"The earlier content is in {self.directory}: restore by hand what still fits, and remove that "
                     "directory"
                 )
@@ -153,7 +153,7 @@ class Backup:
         stored = read_state(self.directory / _inside(file.path))
         if stored is None or stored.digest != file.digest_before:
             raise FileTrouble(
-                self.directory / _inside(file.path), "is not the file that was stored there; nothing was taken back"
+                self.directory / _inside(file.path), "is not the file that was stored there; nothing was undone"
             )
         return FileState(stored.content, file.mode, file.user, file.group)
 
@@ -344,11 +344,11 @@ class RunRecord:
         self._in_progress.remove()
 
     def forget(self) -> None:
-        """Remove the backups after everything was put back. Keeps those of a run that came to its end."""
+        """Remove the backups after everything was put back. Backups of a completed run are kept."""
         directory = self._in_progress.directory
         if not directory.exists() or read_backup(directory).complete:
             return
         for backup in (self._kept, self._in_progress):
             if backup is not None and backup.directory.exists():
-                with contextlib.suppress(ConfiguratorError):  # the next run removes it, and finds nothing to take back
+                with contextlib.suppress(ConfiguratorError):  # the next run removes it, and finds nothing to undo
                     backup.remove()

@@ -274,8 +274,8 @@ class _Planner:
         if not ours and (signing is None or not is_signed_by(found, signing.certificate)):
             raise ConfiguratorError(
                 f"{path} is a certificate for {common_name(found.subject)!r} that the configurator did not make with "
-                f"{AUTHORITY_NAME}; name again the flags of the run that put it there (-cert and -key, --client-ca, or "
-                "--cluster-ca), move it away, or name another directory with -cert-dir"
+                f"{AUTHORITY_NAME}. To keep it, give the same flags as the run that put it there (-cert and -key, "
+                "--client-ca, or --cluster-ca). To replace it, move it away. To use another directory, give -cert-dir"
             )
 
     @property
@@ -292,9 +292,9 @@ class _Planner:
         found = read_certificates(path, state.content)[0]
         if is_authority(found) and common_name(found.subject) != AUTHORITY_NAME:
             raise ConfiguratorError(
-                f"{path} is of {common_name(found.subject)!r}, which signed the certificates in use; this run would "
-                f"replace it by {AUTHORITY_NAME}; name it again (--cluster-ca; -cert and -key; or --serving-cert, "
-                f"--serving-key and --serving-ca), or move this file and {CLIENT_CERTIFICATE} beside it away"
+                f"{path} belongs to {common_name(found.subject)!r}. To keep it, give the same flags as before "
+                "(--cluster-ca; -cert and -key; or --serving-cert, --serving-key and --serving-ca). To replace it, "
+                f"move {path} and {CLIENT_CERTIFICATE} away"
             )
 
     def _refuse_replaced_authority(self, path: Path, wanted: bytes) -> None:

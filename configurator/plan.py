@@ -173,7 +173,7 @@ def _refuse_planted(path: Path) -> None:
             why = f"belongs to user {found.st_uid}" if of_others else "can be written by every user"
             raise FileTrouble(
                 place,
-                f"{why}, so it is not used as the default template: name it with -f, or run this in another directory",
+                f"{why}, so it is not used as the default template: set it with -f, or run this in another directory",
             )
 
 

@@ -93,8 +93,8 @@ def _change(flags: Flags, now: datetime, say: Say) -> None:
         commit(plan.changes, manifests=flags.manifest.parent, directories=directories, finish=record.finish)
     except NotPutBack as error:
         raise NotPutBack(
-            f"{error}. The earlier files are in {record.directory}: mend the cause and run this again, which first "
-            "takes back what this run changed"
+            f"{error}. The earlier files are in {record.directory}: fix the cause and run this again, which first "
+            "undoes what this run changed"
         ) from error
     except BaseException:
         record.forget()
@@ -109,7 +109,7 @@ def _change(flags: Flags, now: datetime, say: Say) -> None:
 def _take_back_unfinished_runs(flags: Flags, say: Say) -> None:
     for backup in _unfinished_runs(flags):
         _bring_back(backup, flags, say)
-        say(f"an earlier run did not finish; its changes were taken back first ({backup.directory.name})")
+        say(f"an earlier run did not finish; its changes were undone first ({backup.directory.name})")
 
 
 def _unfinished_runs(flags: Flags) -> list[Backup]:
@@ -138,18 +138,18 @@ def _places_of_backups(flags: Flags) -> list[Path]:
 def _undo(flags: Flags, say: Say) -> None:
     if undone := undone_backups(_places_of_backups(flags)):
         for name, path in undone.items():
-            say(f"the last --undo had already taken back {name}; run --undo again for the run before it")
+            say(f"the last --undo had already undone {name}; run --undo again for the run before it")
             remove_undone(path)
         return
     found = backups(flags.backups) if flags.backups is not None else []
     found = [*(backup for backup in _unfinished_runs(flags) if backup not in found), *found]
     if not found:
-        raise ConfiguratorError(f"{flags.backups} contains no backup of a run, so there is nothing to take back")
+        raise ConfiguratorError(f"{flags.backups} contains no backup of a run, so there is nothing to undo")
     secret = _secret(flags)
     _bring_back(found[0], flags, say, undone=True)
-    say(f"took back {found[0].directory.name}")
+    say(f"undid {found[0].directory.name}")
     if len(found) > 1:
-        say(f"the run before it can be taken back as well: {found[1].directory.name}")
+        say(f"the run before it can be undone as well: {found[1].directory.name}")
     say(f"the Secret {secret} stays in the cluster; kubectl delete secret --namespace={secret.namespace} {secret.name} "
         "deletes it")  # fmt: skip
 
@@ -157,11 +157,11 @@ def _undo(flags: Flags, say: Say) -> None:
 def _bring_back(backup: Backup, flags: Flags, say: Say, *, undone: bool = False) -> None:
     made = backup.undoing()
     try:
-        # If this run is killed half-way, the next one finds an incomplete run and takes back the rest.
+        # If this run is killed half-way, the next one finds an incomplete run and undoes the rest.
         commit(made, manifests=flags.manifest.parent, start=lambda: backup.mark(complete=False))
     except NotPutBack as error:
         raise NotPutBack(
-            f"{error}. They are as they were before {backup.directory.name}, the other files are not: mend the cause "
+            f"{error}. They are as they were before {backup.directory.name}, the other files are not: fix the cause "
             "and run the same again"
         ) from error
     except BaseException:

@@ -64,7 +64,7 @@ class ExtenderEntry(_Part, frozen=True):
 
     @property
     def managed(self) -> dict[str, bool]:
-        """Resource -> whether kube-scheduler itself ignores it."""
+        """Map each managed resource to whether kube-scheduler itself ignores it."""
         return {each.name: each.ignored_by_scheduler for each in self.managed_resources or ()}
 
     @property

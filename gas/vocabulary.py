@@ -1,10 +1,10 @@
 """The seam between gas and the vocabularies that its users write their needs in.
 
-A vocabulary is one family's words: how pods ask for cards, how nodes say which cards they have, and what kubelet is
-offered for a card. Extender and plugin know only the interfaces of this module. Placement and the ledger do not even
-know these: a vocabulary turns Kubernetes objects into needs and inventories in canonical amounts (``memory.max`` in
-bytes, ``millicores`` with 1000 a card, ``tiles``) plus a count resource of its own, so that pods of several
-vocabularies share a card safely.
+A vocabulary is the set of names that one GPU scheduling system uses: how pods ask for cards, how nodes say which cards
+they have, and what kubelet is offered for a card. Extender and plugin know only the interfaces of this module.
+Placement and the ledger do not even know these: a vocabulary turns Kubernetes objects into needs and inventories in
+canonical amounts (``memory.max`` in bytes, ``millicores`` with 1000 a card, ``tiles``) plus a count resource of its
+own, so that pods of several vocabularies share a card safely.
 
 The interfaces are split by question, and a `Vocabulary` is a frozen record of them. What gas itself writes on a pod,
 the decision and the receipt, is the same for every vocabulary: see `gas.decision`.
@@ -180,7 +180,7 @@ class DeviceWords(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """One vocabulary: a record of its answers to each question.
+    """One vocabulary: a record with one object for each interface.
 
     name  as ``--vocabularies`` has it
     """
@@ -230,7 +230,7 @@ class Vocabularies:
         spoken = [each for each in self._all if each.pods.speaks(pod)]
         if len(spoken) > 1:
             first, second = (each.name for each in spoken[:2])
-            raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; expected only one of them")
+            raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; use only one of them")
         return spoken[0].pods.need(pod, options) if spoken else PodNeed(())
 
     def booked_need(self, pod: Pod) -> PodNeed:

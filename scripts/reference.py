@@ -84,7 +84,11 @@ POD_ANNOTATIONS = (
         "the cards that each container really got, if they differ from the decision",
     ),
     (decision.ALLOCATED_INIT_CARDS, "the plugin", "the same for init containers"),
-    (decision.DESCHEDULED_BY_US, "the extender", "`gpu`: the extender set the deschedule label and may remove it"),
+    (
+        decision.DESCHEDULED_BY_US,
+        "the extender",
+        "`gpu`: marks a pod whose deschedule label the extender set; it removes only such labels",
+    ),
 )
 
 

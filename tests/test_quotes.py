@@ -53,7 +53,7 @@ def pattern(text: str) -> str:
 def is_written(quote: str) -> bool:
     """Return whether a message of the code reads like the quote.
 
-    The quote may leave out parts of the message and its end (``its receipt is not believed: …``), or show an example of
+    The quote may leave out parts of the message and its end (``its receipt is ignored: …``), or show an example of
     its values (``cannot listen on port 9001``).
     """
     left_out = re.compile(pattern(quote.strip(f"{ELLIPSIS} ")))

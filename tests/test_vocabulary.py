@@ -56,7 +56,7 @@ class TestPods:
         assert not BOTH.booked_need(pod(container())).wants_cards
 
     def test_a_pod_in_two_vocabularies_is_refused_with_both_names(self) -> None:
-        with pytest.raises(BadNeed, match="in the words of intel and of made-up; expected only one"):
+        with pytest.raises(BadNeed, match="in the words of intel and of made-up; use only one"):
             BOTH.need(pod(ONE_I915, slices(1, "second")), NO_OPTIONS)
 
     def test_a_bound_pod_in_two_vocabularies_is_booked_in_the_first(self) -> None:

@@ -97,10 +97,10 @@ async def find_credentials(
 ) -> Credentials:
     """Find and read the credentials.
 
-    The first of these counts (contract E12.3): a kubeconfig that is named explicitly; in a pod the service account;
-    ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config.
+    The first of these that applies is used (contract E12.3): a kubeconfig that is named explicitly; in a pod the
+    service account; ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config.
 
-    Raises NoCluster if the one that counts is missing, unreadable or malformed.
+    Raises NoCluster if the one that is used is missing, unreadable or malformed.
     """
     if explicit and kubeconfig:
         return await _from(lambda: _load_kubeconfig(kubeconfig), clock)

@@ -42,8 +42,8 @@ async def bind_pod(
     """Set the pod's node and its annotations in one write: both change, or neither does.
 
     Raises ApiRefused when nothing was changed: 404, the pod does not exist; 409, the name belongs to another pod
-    (UID), or the pod is bound already or is being deleted. Raises OutcomeUnknown when the write was sent and no answer
-    came: read the pod to find out. Any other ApiUnavailable means that nothing was sent. Raises MalformedName if no
+    (UID), or the pod is bound already or is being deleted. Raises OutcomeUnknown when the write was sent without a
+    response: read the pod to find out. Any other ApiUnavailable means that nothing was sent. Raises MalformedName if no
     pod can have that name. The API server does not check that the node exists. Source: contract E11.2, E11.3.
     """
     binding = {
@@ -105,7 +105,7 @@ async def _patch_pod_metadata(api: ApiServer, namespace: str, name: str, metadat
     try:
         return await _existing(api, "PATCH", paths.pod(namespace, name), {"metadata": metadata}) is not None
     except ApiRefused as error:
-        # A UID cannot change, so naming it asks whether this is the same pod. For another pod the answer is 422.
+        # A UID cannot change, so naming it asks whether this is the same pod. For another pod the status is 422.
         if error.status == 422 and "metadata.uid" in error.message:
             return False
         raise

@@ -99,7 +99,7 @@ def names(value: str) -> frozenset[str]:
         return frozenset()
     members = [member.strip() for member in value.split(",")]
     if not all(members):
-        raise ValueError("names with commas between them, none of them empty")
+        raise ValueError("a comma-separated list without empty entries")
     return frozenset(members)
 
 

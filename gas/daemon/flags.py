@@ -157,7 +157,7 @@ def _field(default: T, declared: Flag) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFlags:
-    """The flags that every program has, and what `read_flags` found beside values.
+    """The flags that every program has, and what `read_flags` records besides their values.
 
     program, summary  class attributes: the name of the program, and what it does
     variables         class attribute: environment variables and their descriptions

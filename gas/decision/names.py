@@ -1,6 +1,6 @@
 """Names of what gas writes on pods and nodes, the same for every vocabulary.
 
-The node half obeys only `TIMESTAMP`, `CONTAINER_CARDS`, `CONTAINER_TILES` and their counterparts for init containers.
+`gas-plugin` reads only `TIMESTAMP`, `CONTAINER_CARDS`, `CONTAINER_TILES` and their counterparts for init containers.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def kubectl_pod(pod: Pod, *words: str, note: str = "") -> str:
 
 
 def kubectl_daemonset(pod: Pod, *words: str, note: str = "") -> str:
-    """Return a kubectl command about the DaemonSet of a pod, whose name is derived from the pod's."""
+    """Return a kubectl command about the DaemonSet that owns a pod. Its name is the pod's without the last part."""
     name = pod.metadata.name.rpartition("-")[0] or pod.metadata.name
     return kubectl(*words, "daemonset", name, namespace=pod.metadata.namespace or "default", note=note)
 

@@ -21,7 +21,10 @@ NFD_LABELS = "nfd.node.kubernetes.io/feature-labels"
 
 
 def gpu_nodes(snapshot: Snapshot) -> Iterator[DetailedNode]:
-    """Yield the nodes with a label or a resource about cards. A plugin alone does not count: it runs anywhere."""
+    """Yield the nodes with a label or a resource about cards.
+
+    A plugin alone does not count: it may run on nodes without GPUs.
+    """
     if isinstance(snapshot.nodes, Unseen):
         return
     for node in snapshot.nodes:

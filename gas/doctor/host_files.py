@@ -21,8 +21,8 @@ AS_ROOT = "sudo gas doctor   # on the control-plane node"
 class HostFiles:
     """Files of the control-plane machine, as they are mounted on this one.
 
-    control_plane  directory that is /etc/kubernetes there. If its path ends so, as ``/host/etc/kubernetes`` does, the
-                   rest is taken for the machine's root; else no file outside of it can be found
+    control_plane  directory that is /etc/kubernetes there. If the path ends in etc/kubernetes, the part before that
+                   is the machine's root. Otherwise only files below ``control_plane`` can be read
     patience       seconds to wait for a pipe without a writer
     """
 

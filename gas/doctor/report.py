@@ -19,8 +19,8 @@ _COLOURS = {Level.OK: "32", Level.WARNING: "33", Level.PROBLEM: "31", Level.UNKN
 _WORDS = {
     Level.PROBLEM: ("problem", "problems"),
     Level.WARNING: ("warning", "warnings"),
-    Level.UNKNOWN: ("not seen", "not seen"),
-    Level.OK: ("well", "well"),
+    Level.UNKNOWN: ("unknown", "unknown"),
+    Level.OK: ("ok", "ok"),
 }
 _MARGIN = 10
 

@@ -47,7 +47,7 @@ def booking_mismatch(pod: Pod, sentence: str) -> Announcement:
 
 def allocation_corrected(pod: Pod) -> Announcement:
     """Return the event for a bound pod whose bookings follow its receipt."""
-    sentence = "kubelet gave the pod other cards than were decided; the extender now books those on its receipt"
+    sentence = "kubelet gave the pod other cards than were decided; the extender's ledger now follows the receipt"
     return Announcement(_involved(pod), "GPUAllocationCorrected", sentence)
 
 
@@ -83,7 +83,7 @@ class Announcer:
                 self._post(announcement)
 
     def announce_all(self) -> None:
-        """Announce every mismatch and every invalid node there is: this replica has just begun to decide."""
+        """Announce all current mismatches and invalid nodes, when this replica starts to decide."""
         while not self._announcements.empty():
             if not (queued := self._announcements.get_nowait()).is_lasting:
                 self._post(queued)

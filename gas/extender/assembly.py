@@ -121,9 +121,7 @@ class Extender:
         try:
             await asyncio.wait_for(self.binder.settle(), patience)
         except TimeoutError:
-            logger.warning(
-                "stopping although it is not known of every pod whether it was bound; the next start reads it"
-            )
+            logger.warning("stopping with binds of unknown outcome; the pods will be read at the next start")
             return
         if self.leadership is not None:
             await self.leadership.release()

@@ -150,7 +150,10 @@ class Binder:
                 )
         except TimeoutError:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
-            raise CannotBind(f"the API server did not answer in time whether pod {args.key} is bound") from None
+            raise CannotBind(
+                f"pod {args.key}: the API server did not respond in time, so it is not known whether the pod is bound; "
+                "it will be retried"
+            ) from None
         except OutcomeUnknown:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             raise

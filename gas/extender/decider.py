@@ -232,7 +232,7 @@ class Decider:
         if pod.node_name:
             raise CannotBind(f"pod {args.key} is already bound to node {pod.node_name}")
         if pod.is_over:
-            raise CannotBind(f"pod {args.key} has already ended")
+            raise CannotBind(f"pod {args.key} has already terminated")
         return pod
 
     def _next_moment(self, node: str, now: float) -> int:

@@ -1,4 +1,4 @@
-"""The deschedule label on pods that hold cards or tiles which a node's telemetry label wants emptied."""
+"""Sets the deschedule label on pods that hold cards or tiles that a telemetry label closes."""
 
 from __future__ import annotations
 

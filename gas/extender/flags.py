@@ -12,6 +12,7 @@ from gas.daemon import flag_values as values
 from gas.daemon.flags import DaemonFlags, flag, read_flags, switch
 from gas.errors import InvalidValue
 from gas.placement.order import CARD_ORDERS, NATURAL, CardOrder, LeastUsed, parse_card_order
+from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
 from gas.vocabulary import Vocabulary
 
@@ -141,8 +142,8 @@ class Flags(DaemonFlags):
         values.positive,
         None,
         "N",
-        "Most steps of one search for cards.",
-        unset="a built-in limit",
+        "Maximum number of steps of one search for cards.",
+        unset=str(DEFAULT_STEP_LIMIT),
     )
 
     qps: float | None = flag(
@@ -150,7 +151,7 @@ class Flags(DaemonFlags):
         values.rate,
         None,
         "N",
-        "Most requests to the API server per second, at most 1000.",
+        "Maximum number of requests to the API server per second, up to 1000.",
         group="Kubernetes API",
         unset="no limit; 5 if only --burst is given",
     )
@@ -159,7 +160,7 @@ class Flags(DaemonFlags):
         values.positive,
         None,
         "N",
-        "Most requests at once under --qps, at most 1000.",
+        "Maximum number of requests at once under --qps, up to 1000.",
         unset="no limit; 10 if only --qps is given",
     )
     leader_elect: bool = switch(

@@ -63,9 +63,12 @@ class Leadership:
         if not self._election.leads:
             if self._election.refused is not None:
                 return f"this replica of the extender cannot lead: {self._election.refused}"
-            return "this replica of the extender does not lead; another one answers"
+            return "this replica of the extender is not the leader; kube-scheduler will retry"
         if not self._has_caught_up:
-            return "this replica of the extender has just become the leader and still reads what the last leader did"
+            return (
+                "this replica of the extender has just become the leader and still reads the pods that the previous "
+                "leader bound"
+            )
         return None
 
     async def run(self) -> None:
@@ -97,9 +100,9 @@ class Leadership:
             try:
                 self._pods.learn((await self._lister.fetch()).objects)
             except GasError as error:
-                logger.warning("cannot read yet what the last leader did: %s", error)
+                logger.warning("cannot read the pods that the previous leader bound: %s", error)
             except Exception:
-                logger.exception("cannot take in what the last leader did")
+                logger.exception("cannot process the pods that the previous leader bound")
             else:
                 self._has_caught_up = True
                 return

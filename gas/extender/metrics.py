@@ -80,7 +80,7 @@ class Metrics:
         )
         self.wakes = Counter(
             "gas_extender_wakes_total",
-            "Node patches that made kube-scheduler try waiting pods again.",
+            "Patches of a node that requeue waiting pods.",
             registry=registry,
         )
 

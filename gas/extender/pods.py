@@ -55,7 +55,7 @@ class Observer:
 class Trouble(NamedTuple):
     """The reason why a bound pod's annotations are not what is booked.
 
-    unannotated  whether the pod never said which cards it has, rather than saying something that cannot be believed
+    unannotated  True if the pod has no card annotation, False if it has one that is invalid
     """
 
     sentence: str
@@ -199,7 +199,7 @@ class Pods:
         try:
             need = known.need if known else vocabulary.pods.booked_need(pod)
         except BadNeed as bad:
-            trouble = Trouble(f"its cards are not booked, its requests cannot be read: {bad}")
+            trouble = Trouble(f"its cards are not booked, because its requests cannot be read: {bad}")
             self._keep(pod.uid, BoundPod(cut, PodNeed(()), vocabulary, trouble))
             return
         if not need.wants_cards:
@@ -220,20 +220,24 @@ class Pods:
             if booked is None:
                 return Trouble(f"its cards are not booked: {malformed}")
             self._ledger.confirm(uid)
-            return Trouble(f"it stays booked as decided, its annotations were damaged later: {malformed}")
+            return Trouble(
+                f"its annotations were changed after binding and cannot be read ({malformed}); its booking is unchanged"
+            )
         footprint = written.footprint
         lacked_tiles = booked is not None and uid in self._lacks_tiles
         same_cards = booked is not None and footprint is not None and replace(footprint, tiles={}) == booked.footprint
         if written.lacks_tiles and booked is not None and not (lacked_tiles and same_cards):
             self._ledger.confirm(uid)
-            return Trouble("it stays booked as decided, its annotation of tiles was damaged later")
+            return Trouble(
+                "its annotation of tiles was changed after binding and cannot be read; its booking is unchanged"
+            )
         if footprint is None:
             if booked is None and written.doubt:
                 return Trouble(f"its cards are not booked: {written.doubt}")
             if booked is None:
                 return Trouble("it is bound without cards written on it, so its cards are not booked", unannotated=True)
             self._ledger.confirm(uid)
-            return Trouble("it stays booked as decided, its annotations were removed later")
+            return Trouble("its annotations were removed after binding; its booking is unchanged")
         if booked is None or booked.state is State.RESERVED:
             self._hold(uid, pod, written, footprint)
             if booked is not None and booked.footprint != footprint:
@@ -242,7 +246,7 @@ class Pods:
             self._hold(uid, pod, written, footprint)
         elif booked.footprint != footprint:
             if not written.is_receipt:
-                return Trouble("it stays booked as decided, its annotations were changed later")
+                return Trouble("its annotations were changed after binding; its booking is unchanged")
             logger.warning(
                 "kubelet gave a pod other cards than were decided; the ledger follows its receipt",
                 extra={"pod": pod.key, "node": pod.node_name},

@@ -32,7 +32,7 @@ class Readiness:
         starting --both lists read--> complete --leads--> ready
                                           ^--no longer leads--'
 
-    Only a replica that is ready answers, binds and patches.
+    Only a replica that is ready decides, binds and patches.
 
     leadership  None without leader election
     stopping    set once the program ends: requests in progress are still decided, but new ones should go elsewhere

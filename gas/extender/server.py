@@ -32,14 +32,14 @@ class BodyTooLarge(GasError):
     """The body is too large (status 413); the rest of it is not read."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"the request's body is over the limit of {limit} bytes; see --max-request-bytes")
+        super().__init__(f"the request body is larger than {limit} bytes; raise --max-request-bytes")
 
 
 class BodyTooSlow(GasError):
     """The body did not come in time (status 408)."""
 
     def __init__(self, patience: float) -> None:
-        super().__init__(f"the request's body was not complete after {patience:g} s")
+        super().__init__(f"the request body was not complete after {patience:g} s")
 
 
 class ClientGone(Exception):
@@ -61,9 +61,9 @@ def extender_app(
     body_timeout            seconds from a request's headers to the end of its body
 
     The status is 404 for an unknown path (prioritize is one), for a content type other than JSON and for a body that
-    is not JSON, 405 for another method, and 200 for everything else (contract E10.6 to E10.9).
+    is not JSON, 405 for another method, and 200 for everything else (contract E10.6 to E10.10).
 
-    A verb that is not ready ends its connection with the answer (``Connection: close``): a Service chooses among the
+    A verb that is not ready ends its connection with the response (``Connection: close``): a Service chooses among the
     replicas for each new connection only, so the next request can reach the replica that leads. No other connection
     is touched, since a request may be in progress on it.
     """
@@ -160,7 +160,7 @@ def _to_its_end(verb: Verb) -> Verb:
         except asyncio.CancelledError:
             await asyncio.wait([running])
             if not running.cancelled() and (error := running.exception()) is not None:
-                logger.warning("a request whose connection had broken failed: %s", error)
+                logger.warning("a request failed after its connection was lost: %s", error)
             raise
 
     return run

@@ -224,8 +224,8 @@ class MalformedCertificate(ValueError):
 def end_dates(pem: str) -> list[float]:
     """Return when each certificate in a PEM text ends, in seconds since the epoch, in the order of the text.
 
-    The ssl module does not tell this about certificates of its own side. Raises MalformedCertificate if there is no
-    certificate or one of them is damaged.
+    The ssl module does not expose the dates of the server's own certificates. Raises MalformedCertificate if there is
+    no certificate or one of them is damaged.
     """
     blocks = _PEM.findall(pem)
     if not blocks:

@@ -44,12 +44,12 @@ def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary, node: NodeFac
     try:
         receipt = read_receipt(pod, need)
     except MalformedAnnotation as malformed:
-        receipt, doubt = None, f"its receipt is not believed: {malformed}"
+        receipt, doubt = None, f"its receipt is ignored: {malformed}"
     if receipt is not None:
         received = footprint(need, receipt)
         if not (missing := _missing_cards(received, node)):
             return WrittenCards(received, is_receipt=True)
-        doubt = f"its receipt is not believed: node {pod.node_name} does not have {missing}"
+        doubt = f"its receipt is ignored: node {pod.node_name} does not have {missing}"
     lacks_tiles = False
     try:
         choice = vocabulary.read_choice(pod, need, node)
@@ -60,7 +60,7 @@ def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary, node: NodeFac
         return WrittenCards(None, doubt=doubt)
     decided = footprint(need, choice)
     if not doubt and (missing := _missing_cards(decided, node)):
-        doubt = f"it is booked as written on it, but node {pod.node_name} does not have {missing}"
+        doubt = f"its annotated cards are booked, but node {pod.node_name} does not have {missing}"
     return WrittenCards(decided, lacks_tiles=lacks_tiles, doubt=doubt)
 
 

@@ -134,12 +134,13 @@ def _check_kinds(requests: Iterable[_Request]) -> None:
     asked = {name for request in requests for name in names.COUNT_RESOURCES if name in request.amounts}
     if len(asked) > 1:
         both = " and ".join(f"{names.PREFIX}{name}" for name in names.COUNT_RESOURCES)
-        raise BadNeed(f"the pod asks for both {both}; expected only one of them in all its containers")
+        raise BadNeed(f"the pod asks for both {both}; use only one of them in all its containers")
 
 
 def _check_sums(requests: Iterable[_Request]) -> None:
     for name in sorted(_too_large_sums(requests)):
-        raise BadNeed(f"the pod's containers ask for more than 2^63-1 of {quoted(names.PREFIX + name)}")
+        resource = quoted(names.PREFIX + name)
+        raise BadNeed(f"the pod's containers ask for more than 2^63-1 of {resource} in total; lower the requests")
 
 
 def _too_large_sums(requests: Iterable[_Request]) -> set[str]:
@@ -199,7 +200,7 @@ def _same_card(requests: list[_Request], annotations: Mapping[str, str]) -> froz
     if (text := annotations.get(names.SAME_GPU)) is None:
         return frozenset()
     if names.ALLOCATE_XELINK in annotations:
-        raise BadNeed(f"{names.SAME_GPU} cannot be combined with {names.ALLOCATE_XELINK}; expected only one of them")
+        raise BadNeed(f"{names.SAME_GPU} cannot be combined with {names.ALLOCATE_XELINK}; use only one of them")
     wanted = [name.strip() for name in text.split(",")]
     if len(wanted) < 2:
         raise BadNeed(f"{names.SAME_GPU}: expected at least two containers of the pod, found {quoted(text)}")
@@ -207,7 +208,8 @@ def _same_card(requests: list[_Request], annotations: Mapping[str, str]) -> froz
         raise BadNeed(f"{names.SAME_GPU}: expected every container once, found {quoted(text)}")
     apps = {request.name: at for at, request in enumerate(requests) if request.role is Role.APP}
     if unknown := [name for name in wanted if name not in apps]:
-        raise BadNeed(f"{names.SAME_GPU}: {listed(unknown)} is not an app container of the pod")
+        are_not = "is not an app container" if len(unknown) == 1 else "are not app containers"
+        raise BadNeed(f"{names.SAME_GPU}: {listed(unknown)} {are_not} of the pod")
     for name in wanted:
         _check_same(requests[apps[name]])
     return frozenset(apps[name] for name in wanted)
@@ -218,6 +220,12 @@ def _check_same(request: _Request) -> None:
     if request.count != 1:
         raise BadNeed(f"{who} asks for {request.count} cards, expected exactly 1")
     if tiles := request.amounts.get(names.TILES, 0):
-        raise BadNeed(f"{who} asks for {tiles} tile(s), which cannot be combined with a shared card")
+        raise BadNeed(
+            f"{who} asks for {tiles} tile(s), which cannot be combined with a shared card; "
+            "remove the tiles request or take the container out of gas-same-gpu"
+        )
     if request.monitoring:
-        raise BadNeed(f"{who} asks for monitoring, which cannot be combined with a shared card")
+        raise BadNeed(
+            f"{who} asks for monitoring, which cannot be combined with a shared card; "
+            "remove the monitoring request or take the container out of gas-same-gpu"
+        )

@@ -34,12 +34,12 @@ class UnknownNode(Refusal):
     only_per_card: ClassVar[bool] = False
 
     def __str__(self) -> str:
-        return "the node is unknown"
+        return "the extender does not know the node; it may have just been created or deleted"
 
 
 @dataclass(frozen=True)
 class PreferredElsewhere(Refusal):
-    """The pod fits, but another node can give it the card that telemetry prefers (contract E6.4)."""
+    """The pod fits, but another node can give it the card that telemetry prefers (contract E6.3, E6.4, E8.6)."""
 
     kind: ClassVar[str] = "preferred-elsewhere"
     only_per_card: ClassVar[bool] = False
@@ -97,7 +97,7 @@ class FewerCardsThanWanted(Refusal):
     cards: int
 
     def __str__(self) -> str:
-        return f"needs {self.wanted} cards, the node has {self.cards}"
+        return f"a container asks for {self.wanted} cards, but the node has {self.cards}"
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class SearchLimitHit(Refusal):
     steps: int
 
     def __str__(self) -> str:
-        return f"the search stopped at its limit of {self.steps} steps; the pod may still fit"
+        return f"the search stopped at its limit of {self.steps} steps; the pod may still fit; raise --search-steps"
 
 
 def in_words(amounts: SortedAmounts) -> str:

@@ -25,7 +25,7 @@ from gas.placement.symmetry import SymmetryClasses
 class StepBudget:
     """The steps left for one decision, shared out among its searches.
 
-    Steps are counted instead of time, so that equal questions get equal answers.
+    Steps are counted instead of time, so that equal inputs have equal results.
 
     ran_out  whether a search was cut short since the last `share`
     """

@@ -132,7 +132,7 @@ class Metrics:
 
         self.mismatches = Counter(
             "gas_plugin_mismatches_total",
-            "Pods that got other cards than were decided for them, according to kubelet.",
+            "Pods that, according to kubelet, have other cards than the extender decided.",
             registry=registry,
         )
         self.tile_mismatches = Counter(
@@ -142,7 +142,7 @@ class Metrics:
         )
         self.adopted = Counter(
             "gas_plugin_adopted_pods_total",
-            "Pods that got cards although nothing was decided for them, according to kubelet.",
+            "Pods that, according to kubelet, have cards that the extender did not decide.",
             registry=registry,
         )
         self.repaired = Counter(

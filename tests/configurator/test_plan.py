@@ -111,7 +111,7 @@ class TestAuthorityOfAnEarlierRun:
         named = [f"-cert={certificate}", f"-key={key}"]
         files.run(*named)
         before = files.state()
-        with pytest.raises(ConfiguratorError, match=r"ca\.crt is of 'kubernetes', which signed.*name it again"):
+        with pytest.raises(ConfiguratorError, match=r"ca\.crt belongs to 'kubernetes'.*give the same flags as before"):
             files.run()
         assert files.state() == before
         assert files.run(*named) == "nothing to change"
@@ -125,7 +125,7 @@ class TestAuthorityOfAnEarlierRun:
         named = [f"--serving-cert={server}", f"--serving-key={key}", f"--serving-ca={ca}"]
         files.run(*named)
         before = files.state()
-        with pytest.raises(ConfiguratorError, match=r"is of 'company'.*--serving-cert"):
+        with pytest.raises(ConfiguratorError, match=r"belongs to 'company'.*--serving-cert"):
             files.run()
         assert files.state() == before
         assert files.run(*named) == "nothing to change"
@@ -140,7 +140,7 @@ class TestAuthorityOfAnEarlierRun:
         files.run(*named)
         before = files.state()
         with pytest.raises(
-            ConfiguratorError, match=r"client\.crt is a certificate for 'kube-scheduler' that .*name again"
+            ConfiguratorError, match=r"client\.crt is a certificate for 'kube-scheduler' that .*give the same flags"
         ):
             files.run()
         assert files.state() == before

@@ -1,4 +1,4 @@
-"""Whole runs: what is changed, what is left alone, and how it is taken back."""
+"""Whole runs: what is changed, what is left alone, and how it is undone."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ class TestUndo:
         states.append(files.settings())
         files.run("--url=https://127.0.0.1:9001")
         said = files.run("--undo")
-        assert "the run before it can be taken back as well" in said
+        assert "the run before it can be undone as well" in said
         assert files.settings() == states[1]
         files.run("--undo")
         assert files.state() == states[0]
@@ -288,7 +288,7 @@ class TestUndo:
         stored = next(files.backups()[0].rglob("kube-scheduler.yaml"))
         stored.write_text("half")
         before = files.settings()
-        with pytest.raises(FileTrouble, match="is not the file that was stored there; nothing was taken back"):
+        with pytest.raises(FileTrouble, match="is not the file that was stored there; nothing was undone"):
             files.run("--undo")
         assert files.settings() == before
 

@@ -217,7 +217,7 @@ def test_killed_undo_is_finished_by_the_next_run(files: ControlPlaneFiles) -> No
         assert dies(files, "unlink", at, "--undo")
         halves += certificate.exists() and not key.exists()
         said = files.run()
-        assert "did not finish; its changes were taken back first" in said
+        assert "did not finish; its changes were undone first" in said
         assert certificate.exists()
         assert key.exists()
         files.run("--undo")
@@ -265,9 +265,9 @@ def test_undo_after_one_killed_while_it_removed_the_backup_takes_back_no_run_mor
     newest = max(files.backups()).name
     assert dies(files, step, at, "--undo")
     assert len(files.backups()) == 1
-    assert f"the last --undo had already taken back {newest}; run --undo again" in files.run("--undo")
+    assert f"the last --undo had already undone {newest}; run --undo again" in files.run("--undo")
     assert files.settings() == first
-    assert "took back" in files.run("--undo")
+    assert "undid" in files.run("--undo")
     assert files.settings() == before
 
 
@@ -275,9 +275,9 @@ def test_undo_after_one_killed_while_it_removed_the_last_backup_succeeds(files: 
     before = files.settings()
     files.run()
     assert dies(files, "unlink", 22, "--undo")
-    assert "the last --undo had already taken back" in files.run("--undo")
+    assert "the last --undo had already undone" in files.run("--undo")
     assert files.settings() == before
-    with pytest.raises(ConfiguratorError, match="nothing to take back"):
+    with pytest.raises(ConfiguratorError, match="nothing to undo"):
         files.run("--undo")
 
 

@@ -168,8 +168,8 @@ ORIGINAL = program_pod("original-0", "docker.io/intel/gpu-extender", "/extender"
             "none is ready",
             id="not-ready",
         ),
-        pytest.param({"pods": (ORIGINAL,)}, "warning", "instead of our extender", id="the-original-runs"),
-        pytest.param({"pods": (EXTENDER, ORIGINAL)}, "warning", "beside our extender", id="both-run"),
+        pytest.param({"pods": (ORIGINAL,)}, "warning", "instead of gas-extender", id="the-original-runs"),
+        pytest.param({"pods": (EXTENDER, ORIGINAL)}, "warning", "beside gas-extender", id="both-run"),
         pytest.param(
             {
                 "pods": (EXTENDER,),
@@ -597,7 +597,7 @@ def test_of_very_many_pods_only_some_are_reported_one_by_one() -> None:
     pods = tuple(gpu_pod(f"a-{number}") for number in range(50))
     found = faults("pods", pods=pods)
     assert len(found) == 21
-    assert "30 more have such faults" in found[-1][1]
+    assert "30 more pods have invalid annotations" in found[-1][1]
 
 
 def test_pods_of_other_nodes_are_skipped_with_one_node() -> None:

@@ -83,11 +83,11 @@ def licences(image: BuiltImage) -> dict[str, bytes]:
     return contents_of(image.archive, re.compile(r"licenses/.+"))
 
 
-def test_it_holds_the_projects_licence(licences: dict[str, bytes]) -> None:
+def test_image_contains_the_licence_of_the_project(licences: dict[str, bytes]) -> None:
     assert licences["licenses/gas/LICENSE"] == (REPOSITORY / "LICENSE").read_bytes()
 
 
-def test_it_holds_a_licence_of_every_debian_package(image: BuiltImage, licences: dict[str, bytes]) -> None:
+def test_image_contains_a_licence_of_every_debian_package(image: BuiltImage, licences: dict[str, bytes]) -> None:
     (status,) = contents_of(image.archive, re.compile(r"var/lib/dpkg/status")).values()
     installed = {
         found[1]

@@ -226,7 +226,7 @@ def test_without_permission_to_patch_the_node_cards_are_given_out_all_the_same(g
     gpu_node.start_plugin(BOTH, "--shared-dev-num=2", account=gpu_node.account(rules))
     said = wait_for("the sentence", lambda: [line for line in log(gpu_node) if "cannot write the labels" in line])
     assert 'give its role the verb "patch" on resource "nodes/status"' in said[0]
-    assert "which are handed out anyway" in said[0]
+    assert "cards are still allocated" in said[0]
     gpu_node.start_extender()
     gpu_node.create(pod("direct", container(i915=1)), node=gpu_node.node.name)
     (direct,) = gpu_node.running(["direct"])

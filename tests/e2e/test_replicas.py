@@ -11,9 +11,9 @@ from tests.e2e.pods import PODS, cards_by_pod, cards_of, container, get_pod, nod
 from tests.e2e.waiting import wait_for
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gas-extender"
-NOT_LEADING = "this replica of the extender does not lead"
+NOT_LEADING = "this replica of the extender is not the leader"
 
-IN_DOUBT = "did not answer in time whether"
+IN_DOUBT = "did not respond in time, so it is not known whether"
 
 
 def two_replicas(cluster: Cluster, *flags: str) -> tuple[Extender, Extender]:

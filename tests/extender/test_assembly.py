@@ -291,7 +291,7 @@ class TestLeaders:
             }
             server.api.bind("default", "a", binding)
             await eventually(lambda: lists)
-            with pytest.raises(NotReady, match="what the last leader did"):
+            with pytest.raises(NotReady, match="the pods that the previous leader bound"):
                 await bind(running, pod)
             held.set()
             await eventually(running.readiness.may_act)
@@ -340,11 +340,11 @@ class TestLeaders:
             extender(server, tmp_path, "--leader-elect", ready=False) as other,
         ):
             await eventually(other.pod_watch.synced.is_set)
-            with pytest.raises(NotReady, match="does not lead"):
+            with pytest.raises(NotReady, match="is not the leader"):
                 await bind(other, pod)
             assert await bind(leader, pod) == ""
             await leader.finish(1.0)
-            with pytest.raises(NotReady, match="does not lead"):
+            with pytest.raises(NotReady, match="is not the leader"):
                 await bind(leader, add_pod(server, "b"))
             await eventually(other.readiness.may_act)
             assert state(other, pod) is State.HELD
@@ -387,7 +387,7 @@ class TestLeaders:
                 return None
 
             server.settings.intercept = slow
-            assert "did not answer in time" in await bind(running, pod)
+            assert "did not respond in time" in await bind(running, pod)
             assert state(running, pod) is State.RESERVED
             held.set()
 

@@ -96,7 +96,7 @@ REFUSED: list[Any] = [
         id="bound-and-booked",
     ),
     pytest.param(
-        lambda cluster: cluster.end("default/pod", "Failed"), {}, "pod default/pod has already ended", id="ended"
+        lambda cluster: cluster.end("default/pod", "Failed"), {}, "pod default/pod has already terminated", id="ended"
     ),
     pytest.param(None, {"Node": "n9"}, "node n9 is not known, so pod default/pod cannot be bound", id="unknown-node"),
     pytest.param(None, {"Node": "../n1"}, "Node is not a valid name", id="hostile-node"),
@@ -175,8 +175,8 @@ async def test_a_request_without_names_is_an_error_in_the_response(body: bytes) 
 class TestLeadership:
     async def test_a_replica_that_does_not_lead_binds_nothing(self) -> None:
         decider = following(gpu_pod())
-        decider.not_ready = "this replica of the extender does not lead; another one answers"
-        with pytest.raises(NotReady, match="does not lead"):
+        decider.not_ready = "this replica of the extender is not the leader; kube-scheduler will retry"
+        with pytest.raises(NotReady, match="is not the leader"):
             await decider.bind(gpu_pod(), "n1")
         assert not decider.cluster.bindings
 

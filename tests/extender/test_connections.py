@@ -176,7 +176,7 @@ async def test_a_replica_that_stops_leading_finishes_requests_in_progress_and_en
                     await asyncio.sleep(0.01)
             assert not bound.done()
             told = await scheduler.filter(idle, pod)
-            assert "does not lead" in told.body["Error"]
+            assert "is not the leader" in told.body["Error"]
             assert told.closes
             answer = await bound
             assert answer.body["Error"] == ""

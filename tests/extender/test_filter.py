@@ -18,6 +18,7 @@ from tests.extender.decider import DrivenDecider, as_pod
 
 GB = 10**9
 FULL = "no card has 5.0 GB of memory.max free"
+UNKNOWN = "the extender does not know the node; it may have just been created or deleted"
 
 
 PREFERS = {"telemetry.aware.scheduling.p/gas-prefer-gpu": "card1"}
@@ -84,12 +85,32 @@ async def test_asking_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("names", "passing", "failed"),
     [
-        pytest.param(["absent"], [], {"absent": "the node is unknown"}, id="unknown"),
-        pytest.param([""], [], {"": "the node is unknown"}, id="empty-name"),
+        pytest.param(
+            ["absent"],
+            [],
+            {"absent": UNKNOWN},
+            id="unknown",
+        ),
+        pytest.param(
+            [""],
+            [],
+            {"": UNKNOWN},
+            id="empty-name",
+        ),
         pytest.param(["n1", "n1", "n2"], ["n1", "n1", "n2"], {}, id="there-twice"),
         pytest.param(["n2", "n1"], ["n2", "n1"], {}, id="in-the-order-asked"),
-        pytest.param(["n1", "absent"], ["n1"], {"absent": "the node is unknown"}, id="some-known"),
-        pytest.param(["../../x\x00"], [], {"../../x\x00": "the node is unknown"}, id="hostile-name"),
+        pytest.param(
+            ["n1", "absent"],
+            ["n1"],
+            {"absent": UNKNOWN},
+            id="some-known",
+        ),
+        pytest.param(
+            ["../../x\x00"],
+            [],
+            {"../../x\x00": UNKNOWN},
+            id="hostile-name",
+        ),
     ],
 )
 async def test_names_are_taken_as_sent(names: list[str], passing: list[str], failed: dict[str, str]) -> None:
@@ -116,7 +137,7 @@ async def test_ten_thousand_nodes_with_one_reason_have_one_sentence() -> None:
     assert len(refusal.details) == MOST_NODES
 
 
-# contract E10.9
+# contract E10.10, E10.11
 @pytest.mark.parametrize(
     "args",
     [
@@ -237,8 +258,8 @@ async def test_allow_and_deny_lists_count_behind_their_flags() -> None:
 
 async def test_a_replica_that_is_not_ready_decides_nothing() -> None:
     decider = knowing()
-    decider.not_ready = "this replica of the extender does not lead; another one answers"
-    with pytest.raises(NotReady, match="does not lead"):
+    decider.not_ready = "this replica of the extender is not the leader; kube-scheduler will retry"
+    with pytest.raises(NotReady, match="is not the leader"):
         await decider.ask(wants(), "n1")
 
 
@@ -312,7 +333,10 @@ class TestRefusals:
         ((uid, refusal),) = decider.refusals
         assert uid == asking["metadata"]["uid"]
         assert refusal.pod == "default/late"
-        assert refusal.reasons == {FULL: 1, "the node is unknown": 1}
+        assert refusal.reasons == {
+            FULL: 1,
+            UNKNOWN: 1,
+        }
         assert refusal.details["n1"][0] == "card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed"
         assert "1 node: " + FULL in refusal.summary()
         assert [key for key, _ in decider.refused] == ["default/late"]

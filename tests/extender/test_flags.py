@@ -149,7 +149,7 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
         pytest.param(["--log-format=xml"], "flag --log-format: expected text or json, found 'xml'", id="format"),
         pytest.param(["--bind-address=here"], "flag --bind-address: expected an IP address", id="address"),
         pytest.param(["--cert="], "flag --cert: expected the path of a file", id="empty-path"),
-        pytest.param(["--allowed-names=a,,b"], "flag --allowed-names: expected names with commas", id="names"),
+        pytest.param(["--allowed-names=a,,b"], "flag --allowed-names: expected a comma-separated list", id="names"),
         pytest.param(["--lease-name=A/b"], "flag --lease-name: expected a Kubernetes name", id="lease-name"),
         pytest.param(["--shutdown-timeout=1h"], "flag --shutdown-timeout: expected a time such as", id="time"),
     ],

@@ -20,6 +20,8 @@ from gas.vocabularies import DEFAULT
 from gas.vocabulary import NodeFacts
 from tests.builders import container, pod
 
+UNREADABLE = "its annotations were changed after binding and cannot be read"
+
 
 class Followed(Observer):
     """Pods with their ledger, and what they reported."""
@@ -202,14 +204,14 @@ def test_a_receipt_books_a_pod_without_a_decision() -> None:
 
 
 EDITS = [
-    pytest.param("card1", "its annotations were changed later", id="changed"),
-    pytest.param("card0,card1", "its annotations were damaged later", id="too-many-cards"),
-    pytest.param("card0|card1", "its annotations were damaged later", id="too-many-containers"),
-    pytest.param("CARD0", "its annotations were damaged later", id="no-card"),
-    pytest.param("card0\x00\x1b[2J\r\n", "its annotations were damaged later", id="control-characters"),
-    pytest.param("card0," * 40_000, "its annotations were damaged later", id="256-KiB"),
-    pytest.param("", "its annotations were removed later", id="emptied"),
-    pytest.param(None, "its annotations were removed later", id="removed"),
+    pytest.param("card1", "its annotations were changed after binding; its booking", id="changed"),
+    pytest.param("card0,card1", UNREADABLE, id="too-many-cards"),
+    pytest.param("card0|card1", UNREADABLE, id="too-many-containers"),
+    pytest.param("CARD0", UNREADABLE, id="no-card"),
+    pytest.param("card0\x00\x1b[2J\r\n", UNREADABLE, id="control-characters"),
+    pytest.param("card0," * 40_000, UNREADABLE, id="256-KiB"),
+    pytest.param("", "its annotations were removed after binding", id="emptied"),
+    pytest.param(None, "its annotations were removed after binding", id="removed"),
 ]
 
 
@@ -501,14 +503,14 @@ class TestAnnotationsAndTheNodesCards:
         followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card5"}))
         assert followed.booked() == "card0 on n1, held"
         assert followed.corrections == 0
-        assert "its receipt is not believed: node n1 does not have 'card5'" in followed.mismatches[0]
+        assert "its receipt is ignored: node n1 does not have 'card5'" in followed.mismatches[0]
         assert followed.rebuilt() == followed.books()
 
     def test_with_a_damaged_receipt_the_decision_counts_after_a_restart_too(self) -> None:
         followed = self.followed()
         followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card0,card0"}))
         assert followed.booked() == "card0 on n1, held"
-        assert "its receipt is not believed" in followed.mismatches[0]
+        assert "its receipt is ignored" in followed.mismatches[0]
 
     def test_while_nothing_is_known_of_the_node_its_annotations_are_believed(self) -> None:
         followed = Followed()
@@ -545,7 +547,7 @@ class TestMalformedTiles:
         assert not followed.pods.in_trouble
         followed.pods.changed(self.tiled("card1:gt0"))
         assert followed.ledger.usage("n1").tiles == {Card(1): {1}}, "a second edit is not believed"
-        assert "its annotations were changed later" in followed.mismatches[-1]
+        assert "its annotations were changed after binding" in followed.mismatches[-1]
 
     def test_readable_tiles_of_another_card_are_not_booked(self) -> None:
         followed = Followed()
@@ -553,7 +555,7 @@ class TestMalformedTiles:
         books = followed.books()
         followed.pods.changed(self.tiled("card0:gt1", cards="card0"))
         assert followed.books() == books
-        assert "its annotations were changed later" in followed.mismatches[-1]
+        assert "its annotations were changed after binding" in followed.mismatches[-1]
 
     def test_a_pod_whose_tiles_are_known_keeps_them_whatever_is_written_later(self) -> None:
         followed = Followed()
@@ -608,7 +610,7 @@ class TestMalformedTiles:
         books = followed.books()
         followed.pods.changed(self.tiled("card1:gt9|"))
         assert followed.books() == books
-        assert "its annotation of tiles was damaged later" in followed.mismatches[0]
+        assert "its annotation of tiles was changed after binding" in followed.mismatches[0]
 
     def test_a_receipt_beside_them_is_believed(self) -> None:
         followed = Followed()

@@ -10,10 +10,10 @@ def refusal(**fields: object) -> PodRefusal:
 
 def test_the_summary_counts_reasons_most_frequent_first_then_lists_the_numbers() -> None:
     told = refusal(
-        reasons={"the node is unknown": 1, "no room": 7},
+        reasons={"no card": 1, "no room": 7},
         details={"n1": ("card0: full", "card1: full"), "n2": ()},
     )
-    assert told.summary() == "7 nodes: no room; 1 node: the node is unknown. n1: card0: full, card1: full"
+    assert told.summary() == "7 nodes: no room; 1 node: no card. n1: card0: full, card1: full"
 
 
 def test_the_summary_without_numbers_is_the_reasons() -> None:

@@ -138,7 +138,7 @@ class TestVerbs:
         assert extender.post(f"/scheduler/{verb}", b"unreadable") == (404, {"Error": "no JSON here"})
         assert extender.counted(verb, "unreadable") == 1
 
-    # contract E10.9
+    # contract E10.10
     def test_an_invalid_request_is_200_with_a_sentence(self, extender: Extender, verb: str) -> None:
         assert extender.post(f"/scheduler/{verb}", b"bad") == (200, {"Error": "nothing to decide here"})
 
@@ -164,7 +164,7 @@ class TestVerbs:
             answer = read_to_end(client)
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert b"connection: close" in answer.lower()
-        assert b"over the limit of 200000 bytes" in answer
+        assert b"larger than 200000 bytes" in answer
         assert extender.counted(verb, "too-large") == 1
 
     def test_an_endless_chunked_body_is_413_and_not_read_to_its_end(self, extender: Extender, verb: str) -> None:

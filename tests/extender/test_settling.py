@@ -120,7 +120,7 @@ class TestUnknownOutcome:
     async def test_a_write_that_takes_too_long_has_an_unknown_outcome(self) -> None:
         decider = following(gpu_pod(), write_timeout=0.01)
         HeldBindings(decider.cluster)
-        assert "did not answer in time" in await decider.bind(gpu_pod(), "n1")
+        assert "did not respond in time" in await decider.bind(gpu_pod(), "n1")
         assert booked_cards(decider, "u1") == "card0 on n1, reserved"
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"

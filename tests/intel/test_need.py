@@ -130,7 +130,7 @@ def test_sums_over_2_to_the_63_are_refused() -> None:
     half = 2**62
     assert (
         refusal(container("a", i915=1, millicores=half), container("b", i915=1, millicores=half))
-        == "the pod's containers ask for more than 2^63-1 of 'gpu.intel.com/millicores'"
+        == "the pod's containers ask for more than 2^63-1 of 'gpu.intel.com/millicores' in total; lower the requests"
     )
     need(container("a", i915=1, millicores=half), container("b", i915=1, millicores=half - 1))
 
@@ -145,7 +145,7 @@ def test_sums_over_2_to_the_63_are_refused() -> None:
 )
 def test_i915_and_xe_in_one_pod_are_refused(containers: list[Mapping[str, Any]]) -> None:
     sentence = (
-        "the pod asks for both gpu.intel.com/i915 and gpu.intel.com/xe; expected only one of them in all its containers"
+        "the pod asks for both gpu.intel.com/i915 and gpu.intel.com/xe; use only one of them in all its containers"
     )
     assert refusal(*containers) == sentence
     assert refusal(container("a", i915=1), init=(container("b", xe=1),)) == sentence
@@ -222,7 +222,7 @@ def test_same_gpu_accepts_xe() -> None:
         pytest.param("a", B, "expected at least two containers of the pod, found 'a'", id="one-name"),
         pytest.param("", B, "expected at least two containers of the pod, found ''", id="no-name"),
         pytest.param("a,b,a", B, "expected every container once, found 'a,b,a'", id="duplicate"),
-        pytest.param("a,x,b,y", B, "'x', 'y' is not an app container of the pod", id="unknown-names"),
+        pytest.param("a,x,b,y", B, "'x', 'y' are not app containers of the pod", id="unknown-names"),
         pytest.param("a,", B, "'' is not an app container of the pod", id="empty-name"),
         pytest.param("a,first", B, "'first' is not an app container of the pod", id="init-container"),
         pytest.param(
@@ -232,14 +232,16 @@ def test_same_gpu_accepts_xe() -> None:
         pytest.param(
             "a,b",
             container("b", i915=1, tiles=1),
-            "container 'b' asks for 1 tile(s), which cannot be combined with a shared card",
+            "container 'b' asks for 1 tile(s), which cannot be combined with a shared card; "
+            "remove the tiles request or take the container out of gas-same-gpu",
             id="tiles",
         ),
         *(
             pytest.param(
                 "a,b",
                 asks({"i915": 1, name: 1}, name="b"),
-                "container 'b' asks for monitoring, which cannot be combined with a shared card",
+                "container 'b' asks for monitoring, which cannot be combined with a shared card; "
+                "remove the monitoring request or take the container out of gas-same-gpu",
                 id=name,
             )
             for name in ("i915_monitoring", "xe_monitoring", "monitoring")
@@ -267,7 +269,7 @@ def test_same_gpu_cannot_be_combined_with_linked_cards() -> None:
     pair = container("a", i915=2, tiles=2)
     annotations = {"gas-same-gpu": "a,b", "gas-allocate-xelink": ""}
     assert refusal(pair, B | pair, annotations=annotations) == (
-        "gas-same-gpu cannot be combined with gas-allocate-xelink; expected only one of them"
+        "gas-same-gpu cannot be combined with gas-allocate-xelink; use only one of them"
     )
 
 

@@ -159,14 +159,14 @@ class FirstFit:
     def __init__(self, need: PodNeed, inventory: Inventory, usage: Usage) -> None:
         self.need, self.inventory, self.usage = need, inventory, usage
 
-    def answer(self) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
-        """Return the cards with their tiles, container by container, or None if it gives up."""
+    def first_fit(self) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
+        """Return the cards with their tiles, container by container. None if first fit fails."""
         groups: Sequence[Sequence[Card]] = [list(self.inventory.capacity)]
         if self.need.single_numa and self.inventory.numa_groups is not None:
             groups = self.inventory.numa_groups
         for group in groups:
-            if (answer := self.in_group(group)) is not None:
-                return answer
+            if (found := self.in_group(group)) is not None:
+                return found
         return None
 
     def in_group(self, group: Sequence[Card]) -> list[list[tuple[Card, tuple[int, ...]]]] | None:

@@ -105,7 +105,7 @@ def test_a_linked_pod_that_the_original_places_gets_the_same_cards(node: Node, n
 
 def as_the_original(node: Node, need: PodNeed) -> None:
     inventory, usage = node
-    expected = model.FirstFit(need, inventory, usage).answer()
+    expected = model.FirstFit(need, inventory, usage).first_fit()
     if expected is None:
         return
     choice = place(need, inventory, usage)
@@ -121,7 +121,7 @@ def as_the_original(node: Node, need: PodNeed) -> None:
 @given(node=nodes(), need=needs(init_containers=False, soft_rules=False))
 def test_the_search_finds_the_first_choice_in_the_order_of_candidates(node: Node, need: PodNeed) -> None:
     inventory, usage = node
-    if not need.wants_cards or model.FirstFit(need, inventory, usage).answer() is not None:
+    if not need.wants_cards or model.FirstFit(need, inventory, usage).first_fit() is not None:
         return
     order = model.original_order(list(inventory.capacity), inventory.preferred_card)
     groups = [order]

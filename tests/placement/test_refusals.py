@@ -50,7 +50,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=2),
             UNUSED,
             "fewer-cards-than-wanted",
-            "needs 4 cards, the node has 2",
+            "a container asks for 4 cards, but the node has 2",
             id="more-cards-than-there-are",
         ),
         pytest.param(
@@ -303,7 +303,10 @@ def test_refusal(need: PodNeed, inventory: Inventory, usage: Usage, kind: str, s
 
 
 def test_refusals_that_the_extender_gives() -> None:
-    assert (UnknownNode().kind, str(UnknownNode())) == ("unknown-node", "the node is unknown")
+    assert (UnknownNode().kind, str(UnknownNode())) == (
+        "unknown-node",
+        "the extender does not know the node; it may have just been created or deleted",
+    )
     unreadable = UnreadableNeed("i915 and xe in one pod")
     assert (unreadable.kind, str(unreadable)) == ("unreadable-need", "i915 and xe in one pod")
     assert str(PreferredElsewhere()) == "another node has the pod's preferred card free"

@@ -1,4 +1,4 @@
-"""All cards of a pod from one NUMA group (contract E7.8, E7.9)."""
+"""All cards of a pod come from one NUMA group (contract E7.8, E7.9)."""
 
 from __future__ import annotations
 

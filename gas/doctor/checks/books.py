@@ -68,7 +68,7 @@ def _book(books: Books, pod: DetailedPod) -> None:
         books.faults.append(Fault(pod, f"its annotations cannot be read: {error}", is_unbooked=True))
         return
     if written.footprint is None:
-        sentence = "it is bound without an annotation that names its cards, so it is unknown which it uses"
+        sentence = "it is bound without an annotation that names its cards, so the cards it uses are unknown"
         books.faults.append(Fault(pod, sentence, is_unbooked=True))
         return
     if written.doubt:

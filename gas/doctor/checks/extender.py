@@ -46,7 +46,7 @@ def _pods(snapshot: Snapshot) -> Iterator[Finding]:
         yield problem(CHECK, "extender", "no pod runs an extender, and none was reached outside the cluster", INSTALL)
     for pod, _ in original:
         scale = ("scale", "deployment", "gpu-aware-scheduling", "--replicas=0")
-        place = "runs beside our extender, but only one of them may decide" if ours else "runs instead of our extender"
+        place = "runs beside gas-extender, but only one of them may decide" if ours else "runs instead of gas-extender"
         yield warning(
             CHECK,
             f"pod {pod.key}",

@@ -34,9 +34,11 @@ def check_placing(snapshot: Snapshot) -> Iterator[Finding]:
     for call in decided:
         yield _decision(call, where, count, refused)
     if not decided:
-        by_books = f"by the annotations in the cluster it would fit on {count - len(refused)} of {count} nodes"
+        by_books = (
+            f"according to the annotations in the cluster it would fit on {count - len(refused)} of {count} nodes"
+        )
         is_here = any(call.scheduler.is_here for call in snapshot.calls)
-        yield unknown(CHECK, where, f"the extender did not decide about it; {by_books}", ASK_AGAIN if is_here else ASK)
+        yield unknown(CHECK, where, f"the extender returned no decision; {by_books}", ASK_AGAIN if is_here else ASK)
 
 
 def _refused_here(books: Books, dry_pod: DryPod) -> dict[str, Refusal]:

@@ -55,13 +55,15 @@ def _faults(faults: list[Fault]) -> Iterator[Finding]:
             CHECK,
             f"pod {fault.pod.key} on node {fault.pod.node_name}",
             fault.sentence,
-            kubectl_pod(fault.pod, "delete", "pod", note="its owner creates a new one"),
+            kubectl_pod(fault.pod, "delete", "pod", note="its owner creates a new one")
+            if fault.is_unbooked
+            else kubectl_pod(fault.pod, "describe", "pod"),
         )
     if len(faults) > MOST:
         yield problem(
             CHECK,
             "bound pods",
-            f"{len(faults) - MOST} more have such faults",
+            f"{len(faults) - MOST} more pods have invalid annotations",
             "gas doctor --node=NAME   # node by node",
         )
 

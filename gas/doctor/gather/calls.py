@@ -128,7 +128,7 @@ async def _call(
 def _why_not_asked(call: Call, content: Mapping[str, bytes | Unseen], question: bytes | None) -> str:
     """Return why no filter request can be sent; empty if it can."""
     if question is None:
-        return "no filter request was wanted"
+        return "skipped because of --no-dry-pod"
     if call.not_verified:
         return f"its certificate is not trusted: {call.not_verified}"
     for name, what in (("client", "client certificate"), ("key", "client key")):

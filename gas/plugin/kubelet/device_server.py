@@ -241,7 +241,7 @@ class DeviceServer:
         self._news = asyncio.Event()
 
 
-_FALLBACK = "a container of %s gets only the devices that kubelet chose"
+_FALLBACK = "allocating the devices that kubelet chose for %s"
 
 
 class _Service(DevicePluginServicer):
@@ -276,11 +276,11 @@ class _Service(DevicePluginServicer):
         try:
             return api.AllocateResponse(container_responses=map(self._server.allocated, request.container_requests))
         except GasError as error:
-            logger.error("a container of %s gets nothing, so kubelet ends its pod: %s", self._server.resource, error)
+            logger.error("cannot allocate %s: %s; kubelet fails the pod", self._server.resource, error)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             raise  # never reached: abort raises
         except Exception as error:
-            logger.exception("a container of %s gets nothing, so kubelet ends its pod", self._server.resource)
+            logger.exception("cannot allocate %s; kubelet fails the pod", self._server.resource)
             await context.abort(grpc.StatusCode.INTERNAL, f"no devices could be given: {error!r}")
             raise  # never reached: abort raises
 

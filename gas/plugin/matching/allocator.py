@@ -117,7 +117,7 @@ _SENTENCES = {
     "unknown": "an unknown container got cards; its receipt will show which pod it belongs to",
     "undecided": "a container without decided cards got cards",
     "as-decided": "a container got its decided cards",
-    "otherwise": "a container got other cards than decided",
+    "otherwise": "a container got cards that the extender did not decide",
 }
 
 

@@ -109,9 +109,7 @@ class NodeWriter:
         try:
             self._node = await self._patch_node(patch)
         except GasError as error:
-            sentence = (
-                f"cannot write the labels and resources of the node's cards, which are handed out anyway: {error}"
-            )
+            sentence = f"cannot write labels and resources on the node: {error}; cards are still allocated"
             if sentence != self.trouble:
                 logger.error("%s", sentence)
             self.trouble = sentence

@@ -199,7 +199,7 @@ class ReceiptWriter:
         try:
             await self._patch_pod(namespace, name, pod.uid, annotations)
         except GasError as error:
-            sentence = f"cannot write on pods which cards they got: {error}"
+            sentence = f"cannot write receipts on pods: {error}"
             if sentence != self.trouble:
                 logger.error("%s", sentence, extra={"pod": pod.key})
             self.trouble = sentence

@@ -70,6 +70,8 @@ class PodHistory:
     def cards(self) -> str:
         """Return the decided cards: containers separated by ``|``, cards by ``,``, with tiles where tiles were decided.
 
+        The cards of a container are in natural order, which may differ from the order of the decision.
+
         Those of init containers and sidecars come first, in parentheses: ``(card0|card0) card2``.
         """
         if not self.node or not self.asks_for_gpus:
@@ -82,7 +84,7 @@ class PodHistory:
         by_container = zip_longest(
             self.annotations.get(cards, "").split("|"), self.annotations.get(tiles, "").split("|"), fillvalue=""
         )
-        return "|".join(with_tiles or plain for plain, with_tiles in by_container)
+        return "|".join(_sorted(with_tiles or plain) for plain, with_tiles in by_container)
 
 
 def inside_pod(pod: Object, containers: Containers) -> InsidePod:
@@ -109,6 +111,15 @@ def waiting_reason(pod: Object) -> str:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message", ""))
     return ""
+
+
+def _sorted(cards: str) -> str:
+    """Return the cards of one container in natural order, as `InsidePod` has them; as it is if it is malformed."""
+    entries = cards.split(",")
+    try:
+        return ",".join(sorted(entries, key=lambda entry: Card.parse(entry.partition(":")[0])))
+    except MalformedCard:
+        return cards
 
 
 def _joined_cards(init: str, app: str) -> str:

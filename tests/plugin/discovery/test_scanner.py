@@ -25,7 +25,7 @@ from tests.plugin.gpus import gpu, read_gpus, scan
 PATIENCE = 20
 
 
-class Told:
+class Scans:
     """The changes that a scanner reported, scan after scan."""
 
     def __init__(self) -> None:
@@ -37,49 +37,49 @@ class Told:
 
 async def test_only_changes_and_the_first_scan_are_reported() -> None:
     answers = [scan(), scan(), scan(gpu(0)), scan(gpu(0)), scan(gpu(0), problems=("card1: broken",))]
-    told = Told()
-    scanner = Scanner(iter(answers).__next__, told)
+    seen = Scans()
+    scanner = Scanner(iter(answers).__next__, seen)
     for answer in answers:
         await scanner.scan_once()
         assert scanner.scan == answer
-    assert told.scans == [answers[0], answers[2], answers[4]]
+    assert seen.scans == [answers[0], answers[2], answers[4]]
     assert (scanner.finished, scanner.faults, scanner.stuck) == (5, 0, None)
 
 
 async def test_a_card_that_disappears_and_comes_back(tmp_path: Path) -> None:
     gpus = fake_gpus(FLEX_170, 2)
     write_tree(tmp_path, gpus)
-    told = Told()
-    scanner = Scanner(lambda: read_gpus(tmp_path), told)
+    seen = Scans()
+    scanner = Scanner(lambda: read_gpus(tmp_path), seen)
     await scanner.scan_once()
     remove_gpu(tmp_path, gpus[1])
     await scanner.scan_once()
     add_gpu(tmp_path, gpus[1])
     await scanner.scan_once()
-    assert [[gpu.healthy for gpu in scan.gpus] for scan in told.scans] == [[True, True], [True, False], [True, True]]
-    assert told.scans[0] == told.scans[2]
+    assert [[gpu.healthy for gpu in scan.gpus] for scan in seen.scans] == [[True, True], [True, False], [True, True]]
+    assert seen.scans[0] == seen.scans[2]
 
 
 @pytest.mark.parametrize(("model", "where"), [(MAX_1550, "gt"), (FLEX_170, "lmem_total_bytes")], ids=["gt", "memory"])
 async def test_an_unreadable_description_keeps_tiles_and_memory(tmp_path: Path, model: Model, where: str) -> None:
     gpus = fake_gpus(model, 2)
     write_tree(tmp_path, gpus)
-    told = Told()
-    scanner = Scanner(lambda: read_gpus(tmp_path), told)
+    seen = Scans()
+    scanner = Scanner(lambda: read_gpus(tmp_path), seen)
     await scanner.scan_once()
     broken = card_directory(tmp_path, gpus[1]) / where
     broken.rename(broken.with_name("aside"))
     broken.symlink_to("nowhere")
     await scanner.scan_once()
-    assert told.scans[1].gpus == told.scans[0].gpus
-    (problem,) = told.scans[1].problems
+    assert seen.scans[1].gpus == seen.scans[0].gpus
+    (problem,) = seen.scans[1].problems
     assert problem.startswith(f"card1: {where} is a dangling link")
 
 
 # contract P1.12
 async def test_it_scans_at_each_interval() -> None:
     assert INTERVAL == 5
-    scanner = Scanner(lambda: scan(gpu(0)), Told(), interval=0.001)
+    scanner = Scanner(lambda: scan(gpu(0)), Scans(), interval=0.001)
     running = asyncio.create_task(scanner.run())
     await until(lambda: scanner.finished > 3)
     running.cancel()
@@ -96,7 +96,7 @@ async def test_a_scan_that_raises_keeps_the_last_scan_and_the_next_one_counts(
             raise answer
         return answer
 
-    scanner = Scanner(read, Told())
+    scanner = Scanner(read, Scans())
     await scanner.scan_once()
     await scanner.scan_once()
     assert scanner.scan == scan(gpu(0))
@@ -116,18 +116,18 @@ async def test_a_card_that_does_not_respond_stops_neither_the_loop_nor_readers()
             return scan(gpu(0), gpu(1))
         return scan(gpu(0))
 
-    told = Told()
-    scanner = Scanner(read, told, slow=0.01)
+    seen = Scans()
+    scanner = Scanner(read, seen, slow=0.01)
     await scanner.scan_once()
     looking = asyncio.create_task(scanner.scan_once())
     await until(lambda: scanner.stuck)
     stuck = scanner.stuck
     assert stuck == "scanning the cards of this node has taken over 0.01 s; a card does not respond"
-    assert told.scans == [scan(gpu(0))]
+    assert seen.scans == [scan(gpu(0))]
     answer.set()
     await looking
     assert scanner.stuck is None
-    assert told.scans == [scan(gpu(0)), scan(gpu(0), gpu(1))]
+    assert seen.scans == [scan(gpu(0)), scan(gpu(0), gpu(1))]
 
 
 async def test_a_scanner_can_be_stopped_while_a_card_does_not_respond() -> None:
@@ -138,11 +138,11 @@ async def test_a_scanner_can_be_stopped_while_a_card_does_not_respond() -> None:
         answer.wait(PATIENCE)
         return scan()
 
-    told = Told()
+    seen = Scans()
     errors: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: errors.append(context))
     before = set(threading.enumerate())
-    running = asyncio.create_task(Scanner(read, told).run())
+    running = asyncio.create_task(Scanner(read, seen).run())
     await until(started.is_set)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -150,13 +150,13 @@ async def test_a_scanner_can_be_stopped_while_a_card_does_not_respond() -> None:
     answer.set()
     await until(lambda: not any(thread.name == "sysfs" for thread in set(threading.enumerate()) - before))
     await asyncio.sleep(0)
-    assert told.scans == errors == []
+    assert seen.scans == errors == []
 
 
 async def test_each_problem_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     broken, whole = scan(problems=("card1: broken",)), scan()
     answers = iter([broken, broken, whole, broken])
-    scanner = Scanner(answers.__next__, Told())
+    scanner = Scanner(answers.__next__, Scans())
     with caplog.at_level(logging.WARNING):
         for _ in range(4):
             await scanner.scan_once()

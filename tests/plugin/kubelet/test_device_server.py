@@ -260,7 +260,7 @@ async def test_when_the_decision_fails_a_container_gets_what_kubelet_chose(
         answer = await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
     assert [each.host_path for each in answer.container_responses[0].devices] == ["/dev/dri/card0"]
     assert answered == [("Allocate", Outcome.FELL_BACK)]
-    assert "gets only the devices that kubelet chose" in caplog.text
+    assert "allocating the devices that kubelet chose" in caplog.text
 
 
 def _no_such_cards(request: AllocateRequest) -> Allocation:
@@ -293,7 +293,7 @@ async def test_only_when_nothing_can_be_given_there_is_an_error(
     assert (raised.value.code(), raised.value.details()) == (code, details)
     assert answered == [("Allocate", Outcome.REFUSED)]
     assert any(
-        record.levelno == logging.ERROR and "so kubelet ends its pod" in record.message for record in caplog.records
+        record.levelno == logging.ERROR and "kubelet fails the pod" in record.message for record in caplog.records
     )
 
 
@@ -304,7 +304,7 @@ async def test_cards_that_are_gone_cost_one_line_in_the_log(
         with pytest.raises(aio.AioRpcError):
             await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
     assert [(record.message, record.exc_info) for record in caplog.records] == [
-        (f"a container of gpu.intel.com/i915 gets nothing, so kubelet ends its pod: {NoSuchCards(['card0'])}", None)
+        (f"cannot allocate gpu.intel.com/i915: {NoSuchCards(['card0'])}; kubelet fails the pod", None)
     ]
 
 
@@ -315,7 +315,7 @@ async def test_an_expected_failure_that_the_fallback_makes_good_has_no_traceback
         await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
     (record,) = caplog.records
     assert (record.levelno, record.exc_info) == (logging.WARNING, None)
-    assert record.message.startswith("a container of gpu.intel.com/i915 gets only the devices that kubelet chose: ")
+    assert record.message.startswith("allocating the devices that kubelet chose for gpu.intel.com/i915: ")
 
 
 async def test_an_id_of_another_plugin_is_logged_and_left_out(

@@ -33,7 +33,7 @@ SOON = Backoff(0.001, 0.001)
 WANTED = NodeDescription(labels={GPU + "gpu-numbers": "0.1"}, resources={GPU + "tiles": 2})
 FOREIGN = {"zone": "a", GPU + "xe-links": "0.0-1.0"}
 
-CANNOT_WRITE = "cannot write the labels and resources of the node's cards, which are handed out anyway"
+CANNOT_WRITE = "cannot write labels and resources on the node"
 
 
 def decoded(**node: object) -> Node:
@@ -208,7 +208,7 @@ async def test_without_permission_it_names_the_missing_rule_and_resumes_once_it_
     sentence = (
         f"{CANNOT_WRITE}:"
         " the API server does not let admin patch nodes/status: give its role the verb"
-        ' "patch" on resource "nodes/status" in the whole cluster'
+        ' "patch" on resource "nodes/status" in the whole cluster; cards are still allocated'
     )
     async with cluster.running(writer):
         await until(lambda: writer.trouble)
@@ -250,7 +250,7 @@ async def test_a_write_that_fails_is_retried(failure: GasError) -> None:
     writer.want(NodeDescription(labels=WANTED.labels, resources=WANTED.resources))
     await asyncio.sleep(0.01)
     running.cancel()
-    assert troubles == [None, *2 * [f"{CANNOT_WRITE}: {failure}"]]
+    assert troubles == [None, *2 * [f"{CANNOT_WRITE}: {failure}; cards are still allocated"]]
     assert (writer.writes, writer.trouble) == (1, None)
 
 

@@ -267,7 +267,7 @@ async def test_a_write_that_fails_is_reported_and_retried() -> None:
     node = Node(Kubelet(a="card1-0"), A)
     node.api.refuses = GasError("the API server is away")
     await node.writer.compare()
-    assert node.writer.trouble == "cannot write on pods which cards they got: the API server is away"
+    assert node.writer.trouble == "cannot write receipts on pods: the API server is away"
     assert len(node.reported) == 1
     node.api.refuses = None
     await node.writer.compare()
