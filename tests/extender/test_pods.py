@@ -235,7 +235,7 @@ def test_an_edit_of_a_bound_pod_is_reported_not_believed(text: str | None, sente
     assert followed.booked() == "nothing"
 
 
-HOSTILE = {str(edit.id): edit.values[0] for edit in EDITS if "damaged" in str(edit.values[1])}
+HOSTILE = {str(edit.id): edit.values[0] for edit in EDITS if edit.values[1] == UNREADABLE}
 
 
 # contract E9.6
