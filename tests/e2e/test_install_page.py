@@ -206,7 +206,7 @@ def test_the_page_leads_from_a_plain_cluster_to_a_pod_on_its_card_and_back(place
     assert "successfully rolled out" in follow("kubectl --namespace=default rollout status")
     looked = follow("kubectl get nodes")
     assert re.search(rf"^{place.node.name} +card0.card1 +20 +", looked, re.MULTILINE)
-    assert re.search(r"^\d+ well\.$", looked, re.MULTILINE)
+    assert re.search(r"^\d+ ok\.$", looked, re.MULTILINE)
 
     seen = follow("kubectl apply -f - <<'END'\napiVersion: v1\nkind: Pod")
     assert re.search(rf"^with-a-card +{place.node.name} +card0 +by-path card0 renderD128$", seen, re.MULTILINE)
