@@ -6,15 +6,15 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from gas.daemon.command import interrupt_on_signals, print_text, quiet_end_on_signals
+from gas.daemon.command import interrupt_on_signals, own_version, print_text, quiet_end_on_signals
 
 HELP = """Usage: gas COMMAND [flags]
 
 Commands:
   doctor    checks a cluster and reports what GPU scheduling still needs, each with the command that fixes it
 
-gas COMMAND --help shows the flags of a command. gas-extender and gas-plugin are the programs that run in a cluster;
-gas-configurator configures kube-scheduler to call the extender.
+gas COMMAND --help shows the flags of a command, gas --version the version. gas-extender and gas-plugin are the programs
+that run in a cluster; gas-configurator configures kube-scheduler to call the extender.
 """
 
 
@@ -34,6 +34,8 @@ def main() -> int:
     arguments = sys.argv[1:]
     if arguments and arguments[0] in ("-h", "--help", "-help", "help"):
         return print_text("gas", HELP)
+    if arguments and arguments[0] in ("--version", "-version"):
+        return print_text("gas", f"gas {own_version()}\n")
     if not arguments or (command := COMMANDS.get(arguments[0])) is None:
         found = f"found {arguments[0][:80]!r}" if arguments else "found none"
         sys.stderr.write(f"gas: expected a command, {found}; see gas --help\n")

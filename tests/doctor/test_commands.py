@@ -23,6 +23,7 @@ def _interrupts_as_before() -> Iterator[None]:
         pytest.param([], 2, "expected a command, found none", id="nothing"),
         pytest.param(["nonsense"], 2, "found 'nonsense'", id="unknown"),
         pytest.param(["--help"], 0, "doctor    checks a cluster", id="help"),
+        pytest.param(["--version"], 0, "gas ", id="own-version"),
         pytest.param(["doctor", "--help"], 0, "--control-plane DIR", id="help-of-the-doctor"),
         pytest.param(["doctor", "--version"], 0, "gas doctor ", id="version"),
         pytest.param(["doctor", "extra"], 2, "unexpected argument", id="an-argument-too-many"),
