@@ -138,6 +138,7 @@ class ControlPlane:
             "cert-dir": str(self._directory / "kube-apiserver"),
             "client-ca-file": str(authority.certificate),
             "token-auth-file": str(tokens),
+            "allow-privileged": "true",
             "authorization-mode": "RBAC",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": str(token_keys.certificate),
