@@ -132,10 +132,16 @@ class CellProgram(Program):
         """Send SIGTERM to the process itself, because nsenter does not forward it."""
         os.kill(self.inner_pid, signal.SIGTERM)
         try:
-            wait_for(f"the end of {self.name}", lambda: not self.is_running, seconds=seconds, every=0.02)
+            wait_for(f"the end of {self.name}", self._has_ended, seconds=seconds, every=0.02)
         except TimeoutError as error:
             raise ProgramError(f"{error}\n{self.log_tail()}") from None
         return super().terminate(seconds=1)
+
+    def _has_ended(self) -> bool:
+        """Return whether nsenter has ended; continue it, as it may stop itself when it notices that its child was."""
+        if self.is_running:
+            os.kill(self.pid, signal.SIGCONT)
+        return not self.is_running
 
 
 def _only_child(pid: int) -> int:
