@@ -6,7 +6,7 @@ Resource names are without their vendor's prefix (``millicores``, ``memory.max``
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Context, Decimal, localcontext
 
 from gas.errors import GasError, InvalidValue
@@ -95,12 +95,23 @@ def sorted_amounts(amounts: Amounts) -> SortedAmounts:
     return tuple(sorted(amounts.items()))
 
 
-def check_sorted(amounts: SortedAmounts, owner: object) -> None:
-    """Raise InvalidValue for a negative amount and for names out of order; ``owner`` begins the sentence."""
-    last = ""
+def is_whole(number: object) -> bool:
+    """Return whether a value is a whole number that is not negative."""
+    return isinstance(number, int) and number >= 0
+
+
+def check_amounts(amounts: Iterable[tuple[str, int]], owner: object) -> None:
+    """Raise InvalidValue for an amount that is negative or fractional; ``owner`` begins the sentence."""
     for name, amount in amounts:
-        if amount < 0:
-            raise InvalidValue(f"{owner}: expected an amount of {name} that is not negative, found {amount}")
+        if not isinstance(amount, int) or amount < 0:
+            raise InvalidValue(f"{owner}: expected a whole amount of {name}, 0 or more, found {amount}")
+
+
+def check_sorted(amounts: SortedAmounts, owner: object) -> None:
+    """Raise InvalidValue as `check_amounts`, and for names out of order."""
+    check_amounts(amounts, owner)
+    last = ""
+    for name, _ in amounts:
         if name <= last:
             raise InvalidValue(
                 f"{owner}: expected each resource once, in the order of names, found {name!r} after {last!r}"

@@ -347,12 +347,13 @@ def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
         capacity[card] = amounts
     closed: dict[Card, frozenset[int]] = {}
     preferred_tiles: dict[Card, tuple[int, ...]] = {}
-    for inventory in inventories:
+    for inventory in inventories:  # the smaller amount of tiles counts, so some that a vocabulary names may not exist
         for card, tiles in inventory.closed_tiles.items():
-            count = capacity[card].get(TILES, 0)  # the smaller amount of tiles counts, so some may not exist any more
+            count = capacity[card].get(TILES, 0)
             closed[card] = closed.get(card, frozenset()) | {tile for tile in tiles if tile < count}
         for card, order in inventory.preferred_tiles.items():
-            preferred_tiles.setdefault(card, order)
+            count = capacity[card].get(TILES, 0)
+            preferred_tiles.setdefault(card, tuple(tile for tile in order if tile < count))
     return NodeFacts(
         inventory=Inventory(
             capacity=capacity,

@@ -61,7 +61,7 @@ class MadeUpChoices:
         cards = iter(text.split(","))
         return Choice(
             tuple(
-                ContainerChoice(tuple(Card(next(cards)) for _ in range(container.count)))
+                ContainerChoice(tuple(Card(int(next(cards))) for _ in range(container.count)))
                 for container in need.containers
             )
         )
@@ -74,7 +74,7 @@ class MadeUpNodes:
     def facts(self, node: Node) -> NodeFacts | None:
         if CARDS not in node.labels:
             return None
-        cards = sorted(Card(number) for number in node.labels[CARDS].split("."))
+        cards = sorted(Card(int(number)) for number in node.labels[CARDS].split("."))
         whole = {"millicores": SLICES_OF_A_CARD * MILLICORES_OF_A_SLICE, "slice": SLICES_OF_A_CARD}
         return NodeFacts(inventory=Inventory(capacity=dict.fromkeys(cards, whole)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -154,14 +154,29 @@ CARD_NAMES = st.integers(0, 2).map(Card)
 TILES = st.integers(0, 1)
 
 
-def inventory(capacity: dict[Card, dict[str, int]], closed_tiles: dict[Card, frozenset[int]], **rest: Any) -> Inventory:
-    """An inventory whose closed tiles are those that its cards have."""
-    existing = {
-        card: tiles & frozenset(range(amounts.get("tiles", 0)))
-        for card, amounts in capacity.items()
-        if (tiles := closed_tiles.get(card)) is not None
-    }
-    return Inventory(capacity=capacity, closed_tiles=existing, **rest)
+def inventory(
+    capacity: dict[Card, dict[str, int]],
+    closed_tiles: dict[Card, frozenset[int]],
+    preferred_tiles: dict[Card, tuple[int, ...]],
+    links: tuple[Link, ...],
+    **rest: Any,
+) -> Inventory:
+    """Return an inventory with those of the tiles and links that its cards have."""
+
+    def existing(card: Card, tiles: Iterable[int]) -> Iterator[int]:
+        return (tile for tile in tiles if tile < capacity[card].get("tiles", 0))
+
+    return Inventory(
+        capacity=capacity,
+        closed_tiles={
+            card: frozenset(existing(card, tiles)) for card, tiles in closed_tiles.items() if card in capacity
+        },
+        preferred_tiles={
+            card: tuple(existing(card, tiles)) for card, tiles in preferred_tiles.items() if card in capacity
+        },
+        links=tuple(link for link in links if capacity.keys() >= {end.card for end in link}),
+        **rest,
+    )
 
 
 INVENTORIES = st.builds(
@@ -171,6 +186,7 @@ INVENTORIES = st.builds(
     ).map(lambda capacity: dict(sorted(capacity.items()))),
     disabled=st.frozensets(CARD_NAMES),
     closed_tiles=st.dictionaries(CARD_NAMES, st.frozensets(TILES)),
+    preferred_tiles=st.dictionaries(CARD_NAMES, st.permutations((0, 1)).map(tuple)),
     preferred_card=st.none() | CARD_NAMES,
     links=st.just((Link(Tile(Card(0), 0), Tile(Card(1), 0)),)) | st.just(()),
 )
@@ -202,6 +218,9 @@ class TestMergedFacts:
             for card, tiles in each.inventory.closed_tiles.items():
                 existing = range(merged.inventory.capacity[card].get("tiles", 0))
                 assert tiles & frozenset(existing) <= merged.inventory.closed_tiles[card]
+        for card, order in merged.inventory.preferred_tiles.items():
+            first = next(each.preferred_tiles[card] for each in inventories if card in each.preferred_tiles)
+            assert order == tuple(tile for tile in first if tile < merged.inventory.capacity[card].get("tiles", 0))
 
     @given(FACTS)
     def test_one_vocabulary_is_not_changed(self, facts: NodeFacts) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gas.amounts import SortedAmounts, check_sorted, sorted_amounts
-from gas.cards import Card
+from gas.amounts import SortedAmounts, check_sorted, is_whole, sorted_amounts
+from gas.cards import Card, check_tiles
 from gas.errors import InvalidValue
 from gas.placement.need import ContainerNeed, PodNeed, Role
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerChoice:
-    """The cards and tiles of one container. Raises InvalidValue for a repeated card and for tiles without a card.
+    """The cards and tiles of one container.
+
+    Raises InvalidValue for a repeated card or tile, a negative or fractional tile, and for tiles without a card.
 
     cards  in the order in which they were chosen
     tiles  the tiles of each of ``cards``, in the same order; empty if the container gets no tiles
@@ -27,6 +29,8 @@ class ContainerChoice:
             raise InvalidValue(f"expected different cards, found {', '.join(map(str, self.cards))}")
         if self.tiles and len(self.tiles) != len(self.cards):
             raise InvalidValue(f"expected tiles for each of {len(self.cards)} cards, found {len(self.tiles)}")
+        for card, indexes in zip(self.cards, self.tiles, strict=False):
+            check_tiles(card, indexes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The most that a pod takes of each card at any moment of its life. Raises InvalidValue for negative amounts.
+    """The most that a pod takes of each card at any moment of its life.
+
+    Raises InvalidValue for a negative or fractional number.
 
     Init containers run one after the other before the app containers, beside the sidecars that started before them.
 
@@ -57,9 +63,11 @@ class Footprint:
     def __post_init__(self) -> None:
         for card, amounts in self.amounts.items():
             check_sorted(amounts, card)
+        for card, indexes in self.tiles.items():
+            check_tiles(card, indexes)
         for card, count in self.containers.items():
-            if count < 0:
-                raise InvalidValue(f"{card}: expected a number of containers, found {count}")
+            if not is_whole(count):
+                raise InvalidValue(f"{card}: expected a whole number of containers, 0 or more, found {count}")
 
 
 def footprint(need: PodNeed, choice: Choice) -> Footprint:

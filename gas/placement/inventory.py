@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gas.amounts import TILES, Amounts
-from gas.cards import Card, Tile
+from gas.amounts import TILES, Amounts, check_amounts
+from gas.cards import Card, Tile, check_tiles
 from gas.errors import InvalidValue
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -24,16 +24,20 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The cards of one node. Raises InvalidValue for negative capacity and for closed tiles that do not exist.
+    """The cards of one node.
+
+    Raises InvalidValue for a capacity that is negative or fractional, and for a field that names a card or a tile that
+    the node does not have. Only ``disabled`` and ``preferred_card`` may name cards that the node does not have.
 
     capacity         what each card has, in natural order of the cards; the amount of ``tiles`` is its number of tiles
     disabled         cards on which nothing new may start
     closed_tiles     tiles that are not given out, by card
     preferred_card   the card to try first, if the node has it
-    preferred_tiles  tiles to give first, best first, by card
-    numa_groups      cards by NUMA node; None if the node says nothing about it
-    links            in the node's own order
-    boards           the cards that share a board, board by board
+    preferred_tiles  tiles to give first, best first, each once, by card
+    numa_groups      cards by NUMA node, each card once; None if the node says nothing about it
+    links            in the node's own order. Their tiles are not checked: a card that is not divided into tiles may be
+                     linked, too
+    boards           the cards that share a board, board by board, each card once
     """
 
     capacity: Mapping[Card, Amounts]
@@ -47,14 +51,36 @@ class Inventory:
 
     def __post_init__(self) -> None:
         for card, amounts in self.capacity.items():
-            if amounts and min(amounts.values()) < 0:
-                raise InvalidValue(f"{card}: expected capacities that are not negative, found {dict(amounts)}")
+            check_amounts(amounts.items(), card)
         if list(self.capacity) != sorted(self.capacity):
             raise InvalidValue(f"expected cards in natural order, found {', '.join(map(str, self.capacity))}")
         for card, closed in self.closed_tiles.items():
-            tiles = self.capacity.get(card, NOTHING).get(TILES, 0)
-            if any(not 0 <= tile < tiles for tile in closed):
-                raise InvalidValue(f"{card}: expected closed tiles below {tiles}, found {sorted(closed)}")
+            self._check_tiles("closed", card, closed)
+        for card, preferred in self.preferred_tiles.items():
+            self._check_tiles("preferred", card, preferred)
+        self._check_groups("NUMA groups", self.numa_groups or ())
+        self._check_groups("boards", self.boards)
+        for one, other in self.links:
+            if one.card == other.card or one.card not in self.capacity or other.card not in self.capacity:
+                raise InvalidValue(
+                    f"links: expected two different cards of the node, found {one.card} and {other.card}"
+                )
+
+    def _check_tiles(self, what: str, card: Card, indexes: Collection[int]) -> None:
+        check_tiles(card, indexes)
+        count = self.capacity.get(card, NOTHING).get(TILES, 0)
+        if indexes and max(indexes) >= count:
+            raise InvalidValue(f"{card}: expected {what} tiles below {count}, found {max(indexes)}")
+
+    def _check_groups(self, what: str, groups: Collection[Collection[Card]]) -> None:
+        grouped: set[Card] = set()
+        for group in groups:
+            for card in group:
+                if card not in self.capacity:
+                    raise InvalidValue(f"{what}: expected cards of the node, found {card}")
+                if card in grouped:
+                    raise InvalidValue(f"{what}: expected each card once, found {card} twice")
+                grouped.add(card)
 
     @property
     def cards(self) -> tuple[Card, ...]:
@@ -110,5 +136,5 @@ def free_tiles(inventory: Inventory, usage: Usage, card: Card) -> tuple[int, ...
     """Return the tiles of a card that may be given out: preferred ones first, then the others in ascending order."""
     shut = inventory.closed_tiles.get(card, frozenset()) | usage.tiles.get(card, frozenset())
     count = inventory.capacity.get(card, NOTHING).get(TILES, 0)
-    preferred = [tile for tile in inventory.preferred_tiles.get(card, ()) if tile < count and tile not in shut]
+    preferred = [tile for tile in inventory.preferred_tiles.get(card, ()) if tile not in shut]
     return (*preferred, *(tile for tile in range(count) if tile not in shut and tile not in preferred))

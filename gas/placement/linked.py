@@ -13,12 +13,8 @@ Links = Sequence[Link]
 
 
 def links_among(links: Links, cards: Collection[Card]) -> tuple[Link, ...]:
-    """Return the links that join two different cards of ``cards``."""
-    return tuple(
-        link
-        for link in links
-        if link.one.card in cards and link.other.card in cards and link.one.card != link.other.card
-    )
+    """Return the links that join two cards of ``cards``."""
+    return tuple(link for link in links if link.one.card in cards and link.other.card in cards)
 
 
 def pairs(request: Request, cards: Sequence[Card], links: Links, free: FreeCapacity) -> list[Pick]:
@@ -61,7 +57,7 @@ def first_fit_pairs(request: Request, cards: Sequence[Card], links: Links, free:
             if (
                 end is not None
                 and end.card in cards
-                and end.card not in taken | {card}
+                and end.card not in taken
                 and free.has(request, end.card)
                 and end.index in free.tiles(request, end.card)
             ):

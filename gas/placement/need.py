@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from operator import attrgetter
 
-from gas.amounts import TILES, SortedAmounts, check_sorted
+from gas.amounts import TILES, SortedAmounts, check_sorted, is_whole
 from gas.cards import Card
 from gas.errors import InvalidValue
 from gas.placement.order import NATURAL, CardOrder
@@ -26,13 +26,16 @@ class Role(enum.Enum):
     APP = "app"
 
 
+_ROLES = frozenset(Role)
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerNeed:
-    """One container's need. Raises InvalidValue for a negative number and for amounts without a card.
+    """One container's need. Raises InvalidValue for a negative or fractional number and for amounts without a card.
 
     count     how many different cards; 0 for a container that uses none
-    per_card  what it takes of each card, its count resource included (1 each); the amount of ``tiles`` is the number of
-              tiles of each card
+    per_card  what it takes of each of its cards. A resource that counts cards is included, with the amount 1. The
+              amount of ``tiles`` is the number of tiles on each card
     """
 
     name: str
@@ -41,8 +44,12 @@ class ContainerNeed:
     role: Role = Role.APP
 
     def __post_init__(self) -> None:
-        if self.count < 0:
-            raise InvalidValue(f"container {self.name!r}: expected a number of cards, found {self.count}")
+        if not is_whole(self.count):
+            raise InvalidValue(
+                f"container {self.name!r}: expected a whole number of cards, 0 or more, found {self.count}"
+            )
+        if self.role not in _ROLES:
+            raise InvalidValue(f"container {self.name!r}: expected a Role, found {self.role!r}")
         if not self.per_card:
             return
         if self.count == 0:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gas.amounts import TILES
+from gas.amounts import TILES, is_whole
 from gas.cards import Card
+from gas.errors import InvalidValue
 from gas.placement.candidates import preferred_card
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.free_capacity import Picks
@@ -32,8 +33,13 @@ def place(
     short. Equal arguments give equal results.
 
     usage       what is booked on the node; only read
-    step_limit  the steps that the complete search may take; if they are not enough, the result is SearchLimitHit
+    step_limit  the steps that the complete search may take, 0 for first fit alone; if they are not enough, the result
+                is SearchLimitHit
+
+    Raises InvalidValue for a negative or fractional ``step_limit``.
     """
+    if not is_whole(step_limit):
+        raise InvalidValue(f"step_limit: expected a whole number, 0 or more, found {step_limit}")
     if not need.wants_cards:
         return Choice(tuple(ContainerChoice() for _ in need.containers))
     picks = solve(need, inventory, usage, step_limit)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 from gas.amounts import sorted_amounts
@@ -47,9 +49,15 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
         tiles={card: indexes for card, indexes in held.items() if indexes},
         containers={card: draw(st.integers(0, 2)) for card in all_cards if draw(st.booleans())},
     )
-    ends = st.builds(Tile, st.sampled_from(all_cards), st.integers(0, 3))
-    links = st.lists(st.builds(Link, ends, ends), min_size=2 if linked else 0, max_size=6, unique=True)
-    groups = st.lists(st.lists(st.sampled_from([*all_cards, Card(99)]), max_size=3).map(tuple), max_size=3).map(tuple)
+    two_cards = st.permutations(all_cards).map(lambda cards: cards[:2])
+    link = st.builds(
+        lambda cards, one, other: Link(Tile(cards[0], one), Tile(cards[1], other)),
+        two_cards,
+        st.integers(0, 3),
+        st.integers(0, 3),
+    )
+    has_links = linked or (count > 1 and draw(st.booleans()))
+    links = st.lists(link, min_size=2 if linked else 0, max_size=6, unique=True) if has_links else st.just([])
     inventory = Inventory(
         capacity=capacity,
         disabled=draw(some),
@@ -58,15 +66,23 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
         },
         preferred_card=draw(st.none() | st.sampled_from([*all_cards, Card(99)])),
         preferred_tiles={
-            card: tuple(draw(st.lists(st.integers(0, 4), max_size=2, unique=True)))
-            for card in all_cards
+            card: tuple(draw(st.permutations(range(has["tiles"]))))[:2]
+            for card, has in capacity.items()
             if not draw(st.integers(0, 2))
         },
-        numa_groups=draw(st.none() | groups),
-        links=tuple(draw(links)) if linked or draw(st.booleans()) else (),
-        boards=draw(groups),
+        numa_groups=draw(st.none() | groups(all_cards)),
+        links=tuple(draw(links)),
+        boards=draw(groups(all_cards)),
     )
     return inventory, usage
+
+
+@st.composite
+def groups(draw: st.DrawFn, cards: Sequence[Card]) -> tuple[tuple[Card, ...], ...]:
+    """Divide some of the cards into up to three groups, of which some may be empty."""
+    count = draw(st.integers(0, 3))
+    group_of = {card: draw(st.integers(0, 3)) for card in draw(st.permutations(cards))}
+    return tuple(tuple(card for card, group in group_of.items() if group == number) for number in range(count))
 
 
 @st.composite

@@ -95,13 +95,6 @@ CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
             id="cards-with-equal-capacity-but-other-links-are-not-interchangeable",
         ),
         pytest.param(
-            pod(container(2, tiles=1), linked=True),
-            node(CARD, like=2, links=(link((0, 0), (0, 1)), link((0, 0), (1, 0)))),
-            UNUSED,
-            "0:0,1:0",
-            id="a-card-linked-to-itself-does-not-form-a-pair",
-        ),
-        pytest.param(
             pod(init(2, tiles=1), sidecar(2, tiles=1), container(2, tiles=1), linked=True),
             node(CARD, like=2, links=(link((0, 0), (1, 0)), link((0, 1), (1, 1)))),
             UNUSED,

@@ -37,10 +37,10 @@ def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
         ),
         pytest.param(
             pod(container(), single_numa=True),
-            node(CARD, like=2, numa_groups=groups((9,), (8, 1))),
+            node(CARD, like=2, numa_groups=groups((), (1,))),
             UNUSED,
             "1",
-            id="cards-that-the-node-does-not-have-are-ignored",
+            id="a-card-without-a-group-is-not-used",
         ),
         pytest.param(
             pod(container(2), single_numa=True),

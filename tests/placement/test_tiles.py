@@ -26,10 +26,10 @@ CARD = amounts(i915=10, tiles=4)
         ),
         pytest.param(
             pod(container(tiles=3)),
-            node(CARD, preferred_tiles={Card(0): (3, 2, 9)}),
+            node(CARD, preferred_tiles={Card(0): (3, 2)}),
             UNUSED,
             "0:3+2+0",
-            id="preferred-tiles-first-unknown-ones-ignored",
+            id="preferred-tiles-first",
         ),
         pytest.param(
             pod(container(tiles=2)),

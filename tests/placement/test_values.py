@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from gas.cards import Card, MalformedCard
+from gas.cards import Card, Tile
 from gas.errors import InvalidValue
 from gas.placement.choice import ContainerChoice, Footprint
-from gas.placement.inventory import Inventory
+from gas.placement.inventory import UNUSED, Inventory, Link
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.place import place
+
+TWO_CARDS = {Card(0): {"tiles": 2}, Card(1): {"tiles": 2}}
 
 
 def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed:
@@ -20,10 +24,14 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        pytest.param(lambda: need(-1), "container 'main': expected a number of cards, found -1", id="negative-count"),
+        pytest.param(
+            lambda: need(-1),
+            "container 'main': expected a whole number of cards, 0 or more, found -1",
+            id="negative-count",
+        ),
         pytest.param(
             lambda: need(memory=-5),
-            "container 'main': expected an amount of memory that is not negative, found -5",
+            "container 'main': expected a whole amount of memory, 0 or more, found -5",
             id="negative-amount",
         ),
         pytest.param(
@@ -86,7 +94,7 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
         ),
         pytest.param(
             lambda: Inventory(capacity={Card(1): {"millicores": -1}}),
-            "card1: expected capacities that are not negative, found {'millicores': -1}",
+            "card1: expected a whole amount of millicores, 0 or more, found -1",
             id="negative-capacity",
         ),
         pytest.param(
@@ -96,8 +104,113 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
         ),
         pytest.param(
             lambda: Inventory(capacity={Card(0): {"tiles": 2}}, closed_tiles={Card(0): frozenset({1, 2})}),
-            "card0: expected closed tiles below 2, found [1, 2]",
+            "card0: expected closed tiles below 2, found 2",
             id="a-closed-tile-that-does-not-exist",
+        ),
+        pytest.param(
+            lambda: Inventory(capacity=TWO_CARDS, closed_tiles={Card(2): frozenset({0})}),
+            "card2: expected closed tiles below 0, found 0",
+            id="a-closed-tile-of-a-card-that-the-node-lacks",
+        ),
+        pytest.param(
+            lambda: Inventory(capacity=TWO_CARDS, closed_tiles={Card(0): frozenset({-1})}),
+            "card0: expected a tile 0, 1 and so on, found -1",
+            id="a-negative-closed-tile",
+        ),
+        pytest.param(
+            lambda: Inventory(capacity=TWO_CARDS, preferred_tiles={Card(0): (1, 2)}),
+            "card0: expected preferred tiles below 2, found 2",
+            id="a-preferred-tile-that-does-not-exist",
+        ),
+        pytest.param(
+            lambda: Inventory(capacity=TWO_CARDS, preferred_tiles={Card(0): (1, 1)}),
+            "card0: expected different tiles, found 1, 1",
+            id="a-preferred-tile-twice",
+        ),
+        pytest.param(
+            lambda: Inventory(capacity=TWO_CARDS, numa_groups=((Card(0), Card(1), Card(0)),)),
+            "NUMA groups: expected each card once, found card0 twice",
+            id="a-card-twice-in-a-numa-group",
+        ),
+        pytest.param(
+            lambda: Inventory(capacity=TWO_CARDS, boards=((Card(0),), (Card(1), Card(0)))),
+            "boards: expected each card once, found card0 twice",
+            id="a-card-on-two-boards",
+        ),
+        pytest.param(
+            lambda: Inventory(capacity=TWO_CARDS, numa_groups=((Card(0), Card(9)),)),
+            "NUMA groups: expected cards of the node, found card9",
+            id="a-numa-group-with-a-card-that-the-node-lacks",
+        ),
+        *(
+            pytest.param(
+                lambda one=one, other=other: Inventory(
+                    capacity=TWO_CARDS, links=(Link(Tile(Card(one), 0), Tile(Card(other), 1)),)
+                ),
+                f"links: expected two different cards of the node, found card{one} and card{other}",
+                id=f"a-link-between-{one}-and-{other}",
+            )
+            for one, other in ((0, 0), (0, 9), (9, 0))
+        ),
+        pytest.param(
+            lambda: Inventory(capacity={Card(0): {"millicores": 0.5}}),  # type: ignore[dict-item]
+            "card0: expected a whole amount of millicores, 0 or more, found 0.5",
+            id="fractional-capacity",
+        ),
+        pytest.param(
+            lambda: need(1.5),  # type: ignore[arg-type]
+            "container 'main': expected a whole number of cards, 0 or more, found 1.5",
+            id="fractional-count",
+        ),
+        pytest.param(
+            lambda: need(millicores=1.5),  # type: ignore[arg-type]
+            "container 'main': expected a whole amount of millicores, 0 or more, found 1.5",
+            id="fractional-amount",
+        ),
+        pytest.param(
+            lambda: need(role="app"),  # type: ignore[arg-type]
+            "container 'main': expected a Role, found 'app'",
+            id="a-role-that-is-not-a-role",
+        ),
+        pytest.param(
+            lambda: Tile(Card(0), -1),
+            "card0: expected a tile 0, 1 and so on, found -1",
+            id="negative-tile",
+        ),
+        pytest.param(
+            lambda: Tile(Card(0), 0.5),  # type: ignore[arg-type]
+            "card0: expected a tile 0, 1 and so on, found 0.5",
+            id="fractional-tile",
+        ),
+        pytest.param(
+            lambda: ContainerChoice((Card(0),), ((0, -1),)),
+            "card0: expected a tile 0, 1 and so on, found -1",
+            id="a-choice-with-a-negative-tile",
+        ),
+        pytest.param(
+            lambda: ContainerChoice((Card(0), Card(1)), ((0,), (1, 1))),
+            "card1: expected different tiles, found 1, 1",
+            id="a-choice-with-a-tile-twice",
+        ),
+        pytest.param(
+            lambda: Footprint(tiles={Card(0): frozenset({-1})}),
+            "card0: expected a tile 0, 1 and so on, found -1",
+            id="a-footprint-with-a-negative-tile",
+        ),
+        pytest.param(
+            lambda: Footprint(containers={Card(0): 0.5}),  # type: ignore[dict-item]
+            "card0: expected a whole number of containers, 0 or more, found 0.5",
+            id="fractional-number-of-containers",
+        ),
+        pytest.param(
+            lambda: place(PodNeed((need(),)), Inventory(capacity=TWO_CARDS), UNUSED, step_limit=-1),
+            "step_limit: expected a whole number, 0 or more, found -1",
+            id="negative-step-limit",
+        ),
+        pytest.param(
+            lambda: place(PodNeed((need(0),)), Inventory(capacity=TWO_CARDS), UNUSED, step_limit=0.5),  # type: ignore[arg-type]
+            "step_limit: expected a whole number, 0 or more, found 0.5",
+            id="fractional-step-limit",
         ),
         pytest.param(
             lambda: ContainerChoice((Card(0), Card(0))),
@@ -111,12 +224,12 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
         ),
         pytest.param(
             lambda: Footprint(amounts={Card(0): (("millicores", -1),)}),
-            "card0: expected an amount of millicores that is not negative, found -1",
+            "card0: expected a whole amount of millicores, 0 or more, found -1",
             id="negative-footprint",
         ),
         pytest.param(
             lambda: Footprint(containers={Card(0): -1}),
-            "card0: expected a number of containers, found -1",
+            "card0: expected a whole number of containers, 0 or more, found -1",
             id="negative-number-of-containers",
         ),
     ],
@@ -127,9 +240,21 @@ def test_a_value_that_cannot_exist_is_refused(make: Callable[[], object], senten
     assert str(refused.value) == sentence
 
 
-def test_a_card_has_no_negative_number() -> None:
-    with pytest.raises(MalformedCard):
-        Card(-1)
+@pytest.mark.parametrize("number", [-1, 1.5, "1"])
+def test_a_card_has_a_whole_number_that_is_not_negative(number: Any) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        Card(number)
+    assert str(refused.value) == f"expected a card number 0, 1 and so on, found {number!r}"
+
+
+def test_a_preferred_card_and_a_disabled_card_need_not_be_on_the_node() -> None:
+    inventory = Inventory(capacity=TWO_CARDS, preferred_card=Card(9), disabled=frozenset({Card(9)}))
+    assert inventory.cards == (0, 1)
+
+
+def test_cards_that_are_not_divided_into_tiles_may_be_linked() -> None:
+    inventory = Inventory(capacity={Card(0): {}, Card(1): {}}, links=(Link(Tile(Card(0), 0), Tile(Card(1), 7)),))
+    assert inventory.closeness(Card(0)) == {1: 3}
 
 
 def test_an_amount_of_0_is_an_amount() -> None:

@@ -39,7 +39,7 @@ class DeviceId(NamedTuple):
         """Parse ``"card10-2"`` as ``DeviceId(Card(10), 2)``. Raises MalformedDeviceId."""
         if (match := _DEVICE_ID.fullmatch(text)) is None:
             raise MalformedDeviceId(text)
-        return cls(Card(match[1]), int(match[2]))
+        return cls(Card(int(match[1])), int(match[2]))
 
     def __str__(self) -> str:
         return f"{self.card}-{self.slot}"
@@ -57,7 +57,7 @@ def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
 @lru_cache(maxsize=4096)  # kubelet names the same ids in every call
 def _known_id(text: str) -> DeviceId | None:
     match = _DEVICE_ID.fullmatch(text)
-    return None if match is None else DeviceId(Card(match[1]), int(match[2]))
+    return None if match is None else DeviceId(Card(int(match[1])), int(match[2]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
