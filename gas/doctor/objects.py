@@ -89,6 +89,16 @@ class ConfigMap(_Part, frozen=True):
     data: dict[str, str] | None = None
 
 
+class _KubeletConfiguration(_Part, frozen=True):
+    topology_manager_policy: str = "none"
+
+
+class KubeletSettings(_Part, frozen=True):
+    """The settings that a kubelet runs with, from its endpoint ``/configz``."""
+
+    kubeletconfig: _KubeletConfiguration
+
+
 class ServerVersion(_Part, frozen=True):
     git_version: str = ""
 

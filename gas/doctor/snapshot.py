@@ -153,6 +153,7 @@ class Snapshot:
     undecodable      number of nodes and pods that could not be decoded and are left out
     node_leases      node -> heartbeat of its kubelet
     feature_objects  number of NodeFeature objects of NFD; None if the cluster does not have that kind
+    topology_policies  node with GPUs -> the policy of its kubelet's Topology Manager
     only_node        name of the only node to check; empty for all
     dry_pod          whether to ask the extender about the dry pod
     control_plane    directory that stands for /etc/kubernetes
@@ -167,6 +168,7 @@ class Snapshot:
     undecodable: int = 0
     node_leases: Mapping[str, Lease] | Unseen = field(default_factory=dict)
     feature_objects: int | Unseen | None = None
+    topology_policies: Mapping[str, str | Unseen] = field(default_factory=dict)
     schedulers: tuple[Scheduler, ...] = ()
     calls: tuple[Call, ...] = ()
     accounts: tuple[Account, ...] = ()

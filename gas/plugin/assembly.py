@@ -144,7 +144,13 @@ class Plugin:
         """Publish the cards, which have changed: to kubelet, the node, the CDI file and the NFD file."""
         if self._cdi_file is not None:
             self._cdi_file.want(cdi_text(scan.gpus, self._presentation))
-        lists = device_lists(scan.gpus, self._vocabularies, self._options, self._flags.monitoring)
+        lists = device_lists(
+            scan.gpus,
+            self._vocabularies,
+            self._options,
+            self._flags.monitoring,
+            topology_hints=self._flags.topology_hints,
+        )
         for server in self.registrations:
             server.show(lists.get(server.resource, ()))
         logger.info(

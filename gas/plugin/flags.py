@@ -106,6 +106,11 @@ class Flags(DaemonFlags):
         "MODE",
         "Which links of /dev/dri/by-path containers get: single (those of their cards), none or all.",
     )
+    topology_hints: bool = switch(
+        "topology-hints",
+        "Send kubelet the NUMA node of each card. Under every Topology Manager policy but none, kubelet then gives "
+        "containers only cards of the NUMA node that it chooses, whichever cards were decided.",
+    )
     cdi: Cdi = flag(
         "cdi",
         values.one_of(Cdi),

@@ -187,6 +187,47 @@ async def test_a_user_with_few_permissions_sees_which_are_missing(
         assert (await doctor("--context=unknown"))[0] == 2
 
 
+CONFIGZ = "/api/v1/nodes/{}/proxy/configz"
+
+
+async def test_kubelets_policies_are_read_through_the_api_server(doctor: Doctor, beside: Beside) -> None:
+    for node, policy in (("gpu-1", "restricted"), ("gpu-2", "none")):
+        settings = {"kubeletconfig": {"topologyManagerPolicy": policy}}
+        beside.objects[CONFIGZ.format(node)] = settings
+        add_pod(
+            doctor.server,
+            pod_json({"name": "p", "command": ["gas-plugin", "--topology-hints"]}, name=f"hints-{node}", node=node),
+        )
+        stored = doctor.server.api.get(NODES, None, node).value
+        labels = {**stored["metadata"]["labels"], "gpu.intel.com/numa-gpu-map": "0-0_1-1"}
+        metadata = {**stored["metadata"], "labels": labels}
+        doctor.server.api.update(NODES, None, node, {**stored, "metadata": metadata})
+    _, found = await doctor.findings()
+    (hints,) = [each for each in found if each["check"] == "topology-manager"]
+    assert (hints["where"], hints["level"]) == ("node gpu-1", "problem")
+    assert hints["found"] == "NUMA hints, and the policy restricted"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        pytest.param(None, "404", id="no-kubelet"),
+        pytest.param({}, "expected a KubeletSettings", id="something-else"),
+        pytest.param({"kubeletconfig": {"topologyManagerPolicy": 7}}, "expected a KubeletSettings", id="not-text"),
+    ],
+)
+async def test_a_policy_that_cannot_be_read_is_only_a_clause(
+    doctor: Doctor, beside: Beside, settings: object, words: str
+) -> None:
+    if settings is not None:
+        beside.objects[CONFIGZ.format("gpu-1")] = settings
+    _, text = await doctor("--node=gpu-1", "--all", "-o=json")
+    (found,) = [each for each in json.loads(text)["findings"] if each["check"] == "topology-manager"]
+    assert found["level"] == "ok"
+    assert "does not restrict cards" in found["message"]
+    assert words in found["message"]
+
+
 async def test_an_unavailable_api_server_is_one_sentence(doctor: Doctor) -> None:
     await doctor.server.pause()
     code, text = await doctor("--timeout=1s")

@@ -140,6 +140,7 @@ class ControlPlane:
             "token-auth-file": str(tokens),
             "allow-privileged": "true",
             "authorization-mode": "RBAC",
+            "kubelet-preferred-address-types": "InternalIP",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": str(token_keys.certificate),
             "service-account-signing-key-file": str(token_keys.key),

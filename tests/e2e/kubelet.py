@@ -50,8 +50,11 @@ class Kubelet:
 
     def use_runtime(self, socket: str) -> None:
         """Use another socket of the container runtime, given as seen in the cell, from the next start on."""
-        configuration = json.loads(self._configuration.read_text())
-        configuration["containerRuntimeEndpoint"] = f"unix://{socket}"
+        self.configure(containerRuntimeEndpoint=f"unix://{socket}")
+
+    def configure(self, **settings: object) -> None:
+        """Change fields of KubeletConfiguration from the next start on."""
+        configuration = json.loads(self._configuration.read_text()) | settings
         self._configuration.write_text(json.dumps(configuration, indent=1))
 
     def registration_socket(self) -> tuple[int, int] | None:

@@ -75,6 +75,10 @@ class NodeCell:
         self._started.append(program)
         return program
 
+    def mount(self, source: Path, target: str) -> None:
+        """Mount a directory over another one, for programs of the node that start later."""
+        self._cell.run("mount", "--bind", str(source), target)
+
     def log(self, pod: Object, container: str, *, restarts: int = 0) -> str:
         """Return the output of a container so far."""
         metadata = pod["metadata"]

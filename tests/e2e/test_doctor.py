@@ -134,6 +134,7 @@ def test_a_healthy_cluster_has_exit_code_0_and_each_fault_is_reported(
         "node-labels",
         "node-resources",
         "device-plugins",
+        "topology-manager",
         "feature-discovery",
         "clocks",
         "pods",

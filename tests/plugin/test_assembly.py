@@ -7,12 +7,15 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from gas.cluster.connection import connect
 from gas.plugin.devices.device_ids import PreferredRequest
 from gas.plugin.environment import Environment
 from gas.plugin.kubelet.pod_resources import Listing, PodResources
+from gas.plugin.kubelet_api import podresources_v1_pb2
+from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
 from gas.plugin.matching.match import Preference
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.node.node_writer import clear_node
@@ -21,7 +24,7 @@ from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_
 from gas.vocabularies import DEFAULT
 from tests.builders import container, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
-from tests.plugin.node_of_sandbox import NODE, sandbox_node, soon
+from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
 from tests.plugin.pods_for_plugin import decided
 from tests.plugin.scripted_kubelet import eventually
 
@@ -39,6 +42,14 @@ def placed(name: str, cards: str, *containers: dict[str, Any], **fields: Any) ->
 def unplaced(name: str, *containers: dict[str, Any]) -> dict[str, Any]:
     """Return a pod that names its node itself."""
     return pod_json(*(containers or (ONE,)), name=name)
+
+
+async def kubelets_numa_nodes(node: SandboxNode) -> dict[str, int]:
+    """Return device id -> NUMA node, as kubelet lists them; devices without a NUMA node are missing."""
+    async with grpc.aio.insecure_channel(f"unix://{node.kubelet_dir}/pod-resources/kubelet.sock") as channel:
+        stub = PodResourcesListerStub(channel)
+        response = await stub.GetAllocatableResources(podresources_v1_pb2.AllocatableResourcesRequest())
+    return {id_: numa.ID for device in response.devices for id_ in device.device_ids for numa in device.topology.nodes}
 
 
 class TestDevices:
@@ -116,6 +127,20 @@ class TestDevices:
                 assert given.cdi_devices == ("gpu.intel.com/card=card2",)
             names = [device["name"] for device in json.loads(file.read_text())["devices"]]
             assert names == ["card0", "card1", "card2", "card3"]
+
+    # contract P2.4
+    @pytest.mark.parametrize(
+        ("flags", "numa_nodes"),
+        [
+            pytest.param([], {}, id="by-default-kubelet-learns-no-numa-node"),
+            pytest.param(["--topology-hints"], {"card0-0": 0, "card1-0": 1}, id="on-request-it-does"),
+        ],
+    )
+    async def test_kubelet_learns_numa_nodes_only_on_request(
+        self, flags: list[str], numa_nodes: dict[str, int]
+    ) -> None:
+        async with sandbox_node(*fake_gpus(FLEX_170, 2, numa_nodes=2)) as node, node.running_plugin(*flags):
+            assert await kubelets_numa_nodes(node) == numa_nodes
 
     @pytest.mark.parametrize(
         ("flags", "resource"),

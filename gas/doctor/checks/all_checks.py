@@ -16,6 +16,7 @@ from gas.doctor.checks import (
     plugins,
     pods,
     schedulers,
+    topology_manager,
 )
 from gas.doctor.findings import Finding
 from gas.doctor.snapshot import Snapshot
@@ -28,6 +29,7 @@ CHECKS: Mapping[str, tuple[str, Callable[[Snapshot], Iterator[Finding]]]] = {
     node_labels.CHECK: ("nodes' labels", node_labels.check_node_labels),
     node_resources.CHECK: ("nodes' resources", node_resources.check_node_resources),
     plugins.CHECK: ("device plugins", plugins.check_plugins),
+    topology_manager.CHECK: ("kubelets' Topology Managers", topology_manager.check_topology_manager),
     feature_discovery.CHECK: ("Node Feature Discovery", feature_discovery.check_feature_discovery),
     clocks.CHECK: ("clocks", clocks.check_clocks),
     pods.CHECK: ("pods with GPUs", pods.check_pods),

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
@@ -24,7 +25,8 @@ from gas.doctor.flags import Flags
 from gas.doctor.gather.accounts import find_accounts
 from gas.doctor.gather.calls import call_extenders
 from gas.doctor.gather.schedulers import find_schedulers
-from gas.doctor.gpus import dry_pod_for
+from gas.doctor.gather.topology_policies import read_topology_policies
+from gas.doctor.gpus import dry_pod_for, gpu_nodes
 from gas.doctor.host_files import HostFiles
 from gas.doctor.objects import AnyObject, Lease, ServerVersion
 from gas.doctor.probe import Unseen, probe
@@ -63,7 +65,7 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Fl
     found = await find_schedulers(api, files, known_pods, manifest=flags.manifest, configuration=flags.scheduler_config)
     dry_pod = None if isinstance(seen_nodes, Unseen) or not flags.dry_pod else dry_pod_for(seen_nodes, flags.node)
     question = dry_pod.question() if dry_pod is not None else None
-    return Snapshot(
+    seen = Snapshot(
         now=time.time(),
         api_url=api.url,
         version=version,
@@ -80,6 +82,8 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Fl
         dry_pod=flags.dry_pod,
         control_plane=flags.control_plane,
     )
+    policies = await read_topology_policies(api, [node.name for node in gpu_nodes(seen)], flags.timeout)
+    return replace(seen, topology_policies=policies)
 
 
 async def _list(

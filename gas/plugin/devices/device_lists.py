@@ -23,7 +23,7 @@ class Monitoring(StrEnum):
 class Device:
     """One device as kubelet sees it.
 
-    numa_node  kubelet's topology hint; None if it fits every NUMA node
+    numa_node  kubelet's topology hint; None for no hint
     """
 
     id: str
@@ -36,18 +36,29 @@ DeviceLists = Mapping[str, tuple[Device, ...]]
 
 
 def device_lists(
-    gpus: Collection[CardFacts], vocabularies: Vocabularies, options: DeviceOptions, monitoring: Monitoring
+    gpus: Collection[CardFacts],
+    vocabularies: Vocabularies,
+    options: DeviceOptions,
+    monitoring: Monitoring,
+    *,
+    topology_hints: bool = False,
 ) -> DeviceLists:
     """Return the devices of each resource of cards, and of the monitoring resources that are switched on.
 
     An unhealthy card keeps its ids, so that kubelet knows which containers have them. Monitoring is healthy while
     any of its cards is. Source: contract P2.3 to P2.6.
+
+    topology_hints  whether devices carry the NUMA node of their card; kubelet may then offer only one node's devices
     """
     lists: dict[str, tuple[Device, ...]] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.card):
         for resource, ids in vocabularies.ids_per_card(gpu, options).items():
             lists[resource] = lists.get(resource, ()) + tuple(
-                Device(id=str(DeviceId(gpu.card, slot)), healthy=gpu.healthy, numa_node=gpu.numa_node)
+                Device(
+                    id=str(DeviceId(gpu.card, slot)),
+                    healthy=gpu.healthy,
+                    numa_node=gpu.numa_node if topology_hints else None,
+                )
                 for slot in range(ids)
             )
     for resource, watched in monitored(gpus, vocabularies, monitoring).items():

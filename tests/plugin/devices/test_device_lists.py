@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import pytest
+
 from gas.card_facts import CardFacts
 from gas.plugin.devices.device_lists import (
     Device,
@@ -17,8 +19,11 @@ from tests.plugin.linked_gpus import linked_gpu as gpu
 from tests.plugin.pods_for_plugin import I915, XE
 
 
-def lists_of(gpus: Collection[CardFacts], *, shared_dev_num: int, monitoring: Monitoring) -> DeviceLists:
-    return device_lists(gpus, DEFAULT, DeviceOptions(shared_dev_num=shared_dev_num), monitoring)
+def lists_of(
+    gpus: Collection[CardFacts], *, shared_dev_num: int, monitoring: Monitoring, topology_hints: bool = False
+) -> DeviceLists:
+    options = DeviceOptions(shared_dev_num=shared_dev_num)
+    return device_lists(gpus, DEFAULT, options, monitoring, topology_hints=topology_hints)
 
 
 # contract P2.3
@@ -50,14 +55,20 @@ def test_every_id_of_an_unhealthy_card_is_unhealthy_and_stays() -> None:
 
 
 # contract P2.4
-def test_topology_hints_carry_the_numa_node() -> None:
-    lists = lists_of([gpu(0, numa_node=1), gpu(1, numa_node=None)], shared_dev_num=1, monitoring=Monitoring.NONE)
-    assert [device.numa_node for device in lists[I915]] == [1, None]
+@pytest.mark.parametrize(
+    ("topology_hints", "expected"),
+    [pytest.param(True, [1, None], id="on-request"), pytest.param(False, [None, None], id="not-by-default")],
+)
+def test_topology_hints_carry_the_numa_node(*, topology_hints: bool, expected: list[int | None]) -> None:
+    gpus = [gpu(0, numa_node=1), gpu(1, numa_node=None)]
+    lists = lists_of(gpus, shared_dev_num=1, monitoring=Monitoring.NONE, topology_hints=topology_hints)
+    assert [device.numa_node for device in lists[I915]] == expected
 
 
 # contract P2.5
 def test_monitoring_is_one_id_for_all_cards() -> None:
-    lists = lists_of([gpu(0), gpu(1, "xe", numa_node=1)], shared_dev_num=3, monitoring=Monitoring.ONE)
+    gpus = [gpu(0), gpu(1, "xe", numa_node=1)]
+    lists = lists_of(gpus, shared_dev_num=3, monitoring=Monitoring.ONE, topology_hints=True)
     assert lists["gpu.intel.com/monitoring"] == (Device(id="all", healthy=True, numa_node=None),)
 
 
