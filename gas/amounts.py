@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from decimal import Context, Decimal, localcontext
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from functools import lru_cache
 
 from gas.errors import GasError, InvalidValue
 
@@ -72,6 +73,24 @@ def parse_quantity(text: str | int | float) -> int:
         if exact != exact.to_integral_value():
             raise MalformedQuantity(text, "expected a whole number")
         return _in_range(int(exact), text)
+
+
+@lru_cache(1024)
+def parse_rounded_up(text: str | int | float, *, thousandths: bool = False) -> int:
+    """Parse a quantity and round it up to whole units, or to thousandths of one: ``"1.5"`` -> 2, or 1500.
+
+    This is how kube-scheduler counts requests: ``Value()``, and ``MilliValue()`` for CPU. The result is at most
+    MAX_AMOUNT. Raises MalformedQuantity if the text is not a quantity, or is negative.
+    """
+    written = text if isinstance(text, str) else repr(text)
+    match = _QUANTITY.fullmatch(written) if len(written) <= _LONGEST_QUANTITY else None
+    if match is None:
+        raise MalformedQuantity(text, "expected a quantity such as 5, 500m or 5Gi")
+    with localcontext(Context(prec=2 * _LONGEST_QUANTITY)):
+        exact = Decimal(match["number"]) * _scale(match["suffix"] or "") * (1000 if thousandths else 1)
+        if exact < 0:
+            raise MalformedQuantity(text, "expected a number that is not negative")
+        return MAX_AMOUNT if exact > MAX_AMOUNT else int(exact.to_integral_value(ROUND_CEILING))
 
 
 def _scale(suffix: str) -> Decimal:

@@ -1,9 +1,10 @@
 """The fields of Kubernetes objects that gas reads, as typed structs decoded straight from JSON.
 
-A pod is modelled once, in three views: msgspec decodes only the fields that a struct names, so a program chooses the
+A pod is modelled once, in four views: msgspec decodes only the fields that a struct names, so a program chooses the
 smallest view that has what it reads.
 
 Pod          for the extender, which watches every pod of the cluster
+HostPod      for the extender while it also counts the CPU, memory and pod slots of nodes
 NodePod      for the device plugin, which watches the pods of its node
 DetailedPod  for the doctor, which also reads how a pod is started and how it fares
 
@@ -93,6 +94,41 @@ class Pod(_Object, frozen=True):
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
 
+class Condition(_Object, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerStatus(_Object, frozen=True):
+    """The requests of a container that its node has allotted and set, which differ from its spec during a resize."""
+
+    name: str = ""
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
+
+
+class HostPodSpec(PodSpec, frozen=True):
+    overhead: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
+
+
+class HostPodStatus(PodStatus, frozen=True):
+    conditions: Sequence[Condition] | None = None
+    container_statuses: Sequence[ContainerStatus] | None = None
+    init_container_statuses: Sequence[ContainerStatus] | None = None
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
+
+
+class HostPod(Pod, frozen=True):
+    """A pod with everything that its requests for CPU, memory and other resources of its node depend on."""
+
+    spec: HostPodSpec = HostPodSpec()
+    status: HostPodStatus | None = None
+
+
 class EnvVar(_Object, frozen=True):
     """An environment variable. ``value`` is also None where the value comes from elsewhere (``valueFrom``)."""
 
@@ -155,13 +191,6 @@ class DetailedPodSpec(PodSpec, frozen=True):
     service_account_name: str | None = None
     scheduler_name: str | None = None
     volumes: Sequence[Volume] | None = None
-
-
-class Condition(_Object, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str | None = None
-    message: str | None = None
 
 
 class DetailedPodStatus(PodStatus, frozen=True):

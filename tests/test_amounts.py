@@ -16,6 +16,7 @@ from gas.amounts import (
     describe,
     gigabytes,
     parse_quantity,
+    parse_rounded_up,
     sorted_amounts,
     take_away,
 )
@@ -65,6 +66,32 @@ AMOUNTS = st.dictionaries(st.sampled_from(["i915", "millicores", "tiles"]), st.i
 )
 def test_a_quantity_means_the_same_as_in_kubernetes(written: str | float, amount: int) -> None:
     assert parse_quantity(written) == amount
+
+
+@pytest.mark.parametrize(
+    ("written", "whole", "thousandths"),
+    [
+        ("2", 2, 2000),
+        ("100m", 1, 100),
+        ("0.1", 1, 100),
+        ("1500u", 1, 2),
+        ("1.5", 2, 1500),
+        ("1Ki", 1024, 1024_000),
+        (4, 4, 4000),
+        (0.25, 1, 250),
+        ("0", 0, 0),
+        ("1e30", MAX_AMOUNT, MAX_AMOUNT),
+    ],
+)
+def test_a_quantity_rounded_up(written: str | float, whole: int, thousandths: int) -> None:
+    assert parse_rounded_up(written) == whole
+    assert parse_rounded_up(written, thousandths=True) == thousandths
+
+
+@pytest.mark.parametrize("written", ["", "1x", "-1", "1 ", "9" * 300])
+def test_no_quantity_to_round_up(written: str) -> None:
+    with pytest.raises(MalformedQuantity):
+        parse_rounded_up(written)
 
 
 NO_QUANTITY = "expected a quantity such as 5, 500k or 5Gi"

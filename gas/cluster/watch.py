@@ -50,6 +50,28 @@ class Handler(Protocol[Object]):
         """Forget an object that is gone or no longer selected. This was its last state."""
 
 
+class Handlers(Generic[Object]):
+    """Passes what one watch shows to several handlers, in their order."""
+
+    def __init__(self, *handlers: Handler[Object]) -> None:
+        self._handlers = handlers
+
+    def replaced(self, objects: list[Object], /) -> None:
+        """Pass the complete list on."""
+        for handler in self._handlers:
+            handler.replaced(objects)
+
+    def changed(self, obj: Object, /) -> None:
+        """Pass an object on that is new or has changed."""
+        for handler in self._handlers:
+            handler.changed(obj)
+
+    def deleted(self, obj: Object, /) -> None:
+        """Pass an object on that is gone."""
+        for handler in self._handlers:
+            handler.deleted(obj)
+
+
 class _UnknownLoss(GasError):
     """An object was deleted, and its event cannot be decoded."""
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events
 from gas.cluster.objects import bind_pod, get_pod, patch_node_annotations, patch_pod_metadata
-from gas.cluster.watch import Watch
+from gas.cluster.watch import Handlers, Watch
 from gas.extender.announcer import Announcer
 from gas.extender.bind import Binder
 from gas.extender.decider import Decider, Options
@@ -23,7 +25,7 @@ from gas.extender.pending_binds import PendingBinds
 from gas.extender.readiness import Readiness
 from gas.extender.reports import Reports
 from gas.extender.requeuer import Requeuer
-from gas.objects import Node, Pod
+from gas.objects import HostPod, Node, Pod
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabulary import NeedOptions, Vocabularies
 
@@ -48,8 +50,8 @@ class Extender:
         speaks = options.vocabularies.speaks
         reports = Reports(metrics)
         self.decider = decider = Decider(options, reports)
-        self.pod_watch = Watch(api, paths.pods(), Pod, decider.pods, keep=speaks)
-        self.node_watch = Watch(api, paths.nodes(), Node, decider.nodes)
+        self.pod_watch = watch_pods(api, decider, speaks)
+        self.node_watch = watch_nodes(api, decider)
         self.leadership = (
             Leadership(
                 api,
@@ -149,6 +151,31 @@ class Extender:
         metrics.descheduled_pods.set_function(lambda: len(pods.descheduled))
         metrics.watches.follow("nodes", self.node_watch)
         metrics.watches.follow("pods", self.pod_watch)
+
+
+def watch_pods(api: ApiServer, decider: Decider, speaks: Callable[[Pod], bool]) -> Watch[Any]:
+    """Return the watch of the pods that ask for cards; of all pods with a node as well if their requests are counted.
+
+    Otherwise it decodes no more than it needs: a large cluster has many pods without cards.
+    """
+    hosts = decider.hosts
+    if hosts is None:
+        return Watch(api, paths.pods(), Pod, decider.pods, keep=speaks)
+    knows = hosts.pods.knows
+    return Watch(
+        api,
+        paths.pods(),
+        HostPod,
+        Handlers(decider.pods, hosts.pods),
+        keep=lambda pod: bool(pod.node_name) or speaks(pod) or knows(pod.uid),
+    )
+
+
+def watch_nodes(api: ApiServer, decider: Decider) -> Watch[Node]:
+    """Return the watch of the nodes."""
+    if decider.hosts is None:
+        return Watch(api, paths.nodes(), Node, decider.nodes)
+    return Watch(api, paths.nodes(), Node, Handlers(decider.nodes, decider.hosts.nodes))
 
 
 def _count_troubles(decider: Decider, *, unannotated: bool) -> int:

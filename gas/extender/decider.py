@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from gas.decision.names import TIMESTAMP
 from gas.errors import GasError
+from gas.extender.host_resources import HostResources
 from gas.extender.nodes import Nodes
 from gas.extender.pods import Observer, Pods
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
@@ -52,11 +53,13 @@ class Options:
     vocabularies  in which pods, nodes and annotations are read and written
     need          what pods may ask for
     step_limit    most steps of one search for cards
+    count_hosts   whether free CPU, memory and pod slots of nodes are counted as well
     """
 
     vocabularies: Vocabularies
     need: NeedOptions = field(default_factory=NeedOptions)
     step_limit: int = DEFAULT_STEP_LIMIT
+    count_hosts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,9 @@ class FilterDecision:
 class Decider:
     """The decisions, and the facts that they are made from.
 
-    Watches feed `nodes` and `pods`. What follows from that for others goes to the observer.
+    Watches feed `nodes`, `pods` and `hosts`. What follows from that for others goes to the observer.
 
+    hosts  None unless ``count_hosts`` is chosen
     clock  returns seconds, for the time that one filter may take
     """
 
@@ -106,6 +110,7 @@ class Decider:
             observer=self._observer,
             on_gone=self.refusals.drop,
         )
+        self.hosts = HostResources() if options.count_hosts else None
         self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=options.step_limit, clock=clock)
 
     def filter(self, args: FilterArgs, *, now: float) -> Turns[FilterDecision]:
@@ -169,10 +174,14 @@ class Decider:
         if need.wants_cards:
             self._last_moment[args.node] = moment
             self.ledger.reserve(args.pod_uid, args.key, args.node, footprint(need, choice))
+        if self.hosts is not None:
+            self.hosts.pods.assume(pod, args.node)
         return annotations
 
     def cancel(self, uid: str) -> None:
         """Take a reservation back: the pod was not bound. A pod that is held keeps its cards."""
+        if self.hosts is not None:
+            self.hosts.pods.cancel(uid)
         booking = self.ledger.booking(uid)
         if booking is not None and self.ledger.cancel(uid):
             self._observer.cards_freed(booking.node)

@@ -1,0 +1,313 @@
+"""Free CPU, memory and pod slots of each node, as kube-scheduler counts them. No I/O.
+
+The extender needs them only to score nodes or to preempt pods. Otherwise nothing here is fed, and the watch of the pods
+decodes no more than their GPU requests.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from cachetools import LRUCache
+
+from gas.amounts import Amounts, MalformedQuantity, SortedAmounts, add, parse_rounded_up, sorted_amounts, take_away
+from gas.objects import Container, ContainerStatus, HostPod, HostPodStatus, Node, Pod, Quantity, ResourceRequirements
+
+CPU = "cpu"
+"""In thousandths of a core, here and everywhere in this module."""
+
+MEMORY = "memory"
+"""In bytes."""
+
+PODS = "pods"
+"""Pod slots: a pod takes one."""
+
+MOST_SHARED_REQUESTS = 4096
+"""Pods of one template share their requests, and nodes of one type their amounts, for as many as this."""
+
+_POD_LEVEL = (CPU, MEMORY)
+_POD_LEVEL_PREFIX = "hugepages-"
+
+
+class HostFree(NamedTuple):
+    """The resources of a node that pods can still request; negative if they already request more than it has.
+
+    cpu     thousandths of a core
+    memory  bytes
+    pods    pod slots
+    """
+
+    cpu: int
+    memory: int
+    pods: int
+
+
+class _Assigned(NamedTuple):
+    """The node and requests of a pod; ``assumed`` until the watch shows it there."""
+
+    node: str
+    requests: SortedAmounts
+    assumed: bool = False
+
+
+class HostPods:
+    """The sums of what pods request of their nodes: all pods that have a node and have not ended. Fed by a watch.
+
+    A pod that the extender is about to bind is counted from then on, since the watch shows it some milliseconds later.
+    ``on_change`` is called with the name of a node whose sums have changed.
+    """
+
+    def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
+        self._assigned: dict[str, _Assigned] = {}
+        self._sums: dict[str, dict[str, int]] = {}
+        self._shared: LRUCache[SortedAmounts, SortedAmounts] = LRUCache(MOST_SHARED_REQUESTS)
+        self._on_change = on_change
+
+    def replaced(self, pods: list[HostPod]) -> None:
+        """Take in the complete set of pods, after a list."""
+        gone = self._assigned.keys() - {pod.uid for pod in pods}
+        for pod in pods:
+            self.changed(pod)
+        for uid in gone:
+            self._forget(uid)
+
+    def changed(self, pod: HostPod) -> None:
+        """Take in a pod that is new or was updated."""
+        if pod.is_over:
+            self._forget(pod.uid)
+        elif pod.node_name:
+            self._count(pod.uid, pod.node_name, pod, assumed=False)
+
+    def deleted(self, pod: HostPod) -> None:
+        """Forget a pod."""
+        self._forget(pod.uid)
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """Count a pod that is about to be bound, unless it is counted already."""
+        if pod.uid not in self._assigned:
+            self._count(pod.uid, node, pod, assumed=True)
+
+    def cancel(self, uid: str) -> None:
+        """Stop counting a pod that was not bound after all; one that the watch has shown on its node stays."""
+        assigned = self._assigned.get(uid)
+        if assigned is not None and assigned.assumed:
+            self._forget(uid)
+
+    def requested(self, uid: str) -> SortedAmounts | None:
+        """Return what a pod with a node requests, None if it is not known."""
+        assigned = self._assigned.get(uid)
+        return None if assigned is None else assigned.requests
+
+    def sums(self, node: str) -> Amounts:
+        """Return what the pods of a node request together: a view, to be read at once and not kept."""
+        return self._sums.get(node, {})
+
+    def knows(self, uid: str) -> bool:
+        """Return whether a pod is counted, so that its end must not be missed."""
+        return uid in self._assigned
+
+    def _count(self, uid: str, node: str, pod: Pod, *, assumed: bool) -> None:
+        requests = pod_requests(pod)
+        requests = self._shared.setdefault(requests, requests)
+        known = self._assigned.get(uid)
+        self._assigned[uid] = _Assigned(sys.intern(node), requests, assumed)
+        if known is not None and (known.node, known.requests) == (node, requests):
+            return
+        if known is not None:
+            self._take(known)
+            if known.node != node:
+                self._on_change(known.node)
+        add(self._sums.setdefault(node, {}), requests)
+        self._on_change(node)
+
+    def _forget(self, uid: str) -> None:
+        if (assigned := self._assigned.pop(uid, None)) is not None:
+            self._take(assigned)
+            self._on_change(assigned.node)
+
+    def _take(self, assigned: _Assigned) -> None:
+        sums = self._sums[assigned.node]
+        take_away(sums, assigned.requests)
+        if not sums:
+            del self._sums[assigned.node]
+
+
+class HostNodes:
+    """The resources that each node offers to pods, from ``status.allocatable``. Fed by a watch.
+
+    ``on_change`` is called with the name of a node that now offers something else.
+    """
+
+    def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
+        self._allocatable: dict[str, SortedAmounts] = {}
+        self._shared: LRUCache[SortedAmounts, SortedAmounts] = LRUCache(MOST_SHARED_REQUESTS)
+        self._on_change = on_change
+
+    def replaced(self, nodes: list[Node]) -> None:
+        """Take in the complete set of nodes, after a list."""
+        gone = self._allocatable.keys() - {node.name for node in nodes}
+        for node in nodes:
+            self.changed(node)
+        for name in gone:
+            self._drop(name)
+
+    def changed(self, node: Node) -> None:
+        """Take in a node that is new or was updated."""
+        amounts = sorted_amounts(node_allocatable(node))
+        if self._allocatable.get(node.name) != amounts:
+            self._allocatable[node.name] = self._shared.setdefault(amounts, amounts)
+            self._on_change(node.name)
+
+    def deleted(self, node: Node) -> None:
+        """Forget a node."""
+        self._drop(node.name)
+
+    def allocatable(self, node: str) -> SortedAmounts | None:
+        """Return what a node offers, None if it is not known."""
+        return self._allocatable.get(node)
+
+    def _drop(self, name: str) -> None:
+        if self._allocatable.pop(name, None) is not None:
+            self._on_change(name)
+
+
+class HostResources:
+    """The resources that are free on each node beside its cards.
+
+    pods, nodes  the two handlers that watches feed
+    on_change    is called with the name of a node on which more or less may be free now
+    """
+
+    def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
+        self.pods = HostPods(on_change)
+        self.nodes = HostNodes(on_change)
+
+    def free(self, node: str) -> HostFree | None:
+        """Return the free CPU, memory and pod slots of a node, None if it is not known."""
+        offered = self.nodes.allocatable(node)
+        if offered is None:
+            return None
+        there, taken = dict(offered), self.pods.sums(node)
+        return HostFree(*(there.get(name, 0) - taken.get(name, 0) for name in (CPU, MEMORY, PODS)))
+
+    def free_amounts(self, node: str) -> dict[str, int] | None:
+        """Return what is free of every resource that a node offers, None if it is not known."""
+        offered = self.nodes.allocatable(node)
+        if offered is None:
+            return None
+        taken = self.pods.sums(node)
+        return {name: amount - taken.get(name, 0) for name, amount in offered}
+
+
+def pod_requests(pod: Pod) -> SortedAmounts:
+    """Return what a pod requests of its node, as kube-scheduler counts it, with 1 of ``pods``.
+
+    Init containers run one after the other before the app containers, beside the sidecars that started before them. The
+    pod requests the most that it needs at any moment. Requests of the pod as a whole replace the sums of its
+    containers, and the overhead of its runtime class comes on top. During an in-place resize, the largest of what a
+    container wants, is allotted and has counts; if the resize is infeasible, what it wants does not. Some releases of
+    Kubernetes take that maximum for each container, others for the sums of all; the former, used here, is never less.
+
+    Source: ``PodRequests`` in k8s.io/component-helpers/resource, with ``UseStatusResources``.
+    """
+    status = pod.status if isinstance(pod, HostPod) else None
+    total = _container_requests(pod, status)
+    if isinstance(pod, HostPod):
+        _set_pod_level_requests(total, pod)
+        _add(total, _amounts(pod.spec.overhead))
+    total[PODS] = 1
+    return tuple(sorted((name, amount) for name, amount in total.items() if amount))
+
+
+def node_allocatable(node: Node) -> dict[str, int]:
+    """Return what a node offers to pods, by resource; CPU in thousandths of a core."""
+    return _amounts(node.status.allocatable if node.status else None)
+
+
+def _container_requests(pod: Pod, status: HostPodStatus | None) -> dict[str, int]:
+    statuses = _statuses_by_name(status)
+    infeasible = _is_infeasible(status)
+    staying: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in pod.spec.init_containers or ():
+        wanted = _effective(container, statuses.get(container.name), infeasible=infeasible)
+        if container.restart_policy == "Always":
+            _add(staying, wanted)
+            _raise_to(peak, staying)
+        else:
+            moment = dict(staying)
+            _add(moment, wanted)
+            _raise_to(peak, moment)
+    for container in pod.spec.containers or ():
+        _add(staying, _effective(container, statuses.get(container.name), infeasible=infeasible))
+    _raise_to(peak, staying)
+    return peak
+
+
+def _set_pod_level_requests(total: dict[str, int], pod: HostPod) -> None:
+    """Replace the sums of the containers by the pod's own requests where it has any."""
+    wanted = _of_pod_level(_requests(pod.spec.resources))
+    if not wanted:
+        return
+    if pod.status is not None and pod.status.resources is not None:
+        if _is_infeasible(pod.status):
+            wanted = {}
+        _raise_to(wanted, _of_pod_level(_requests(pod.status.resources)))
+        _raise_to(wanted, _of_pod_level(_amounts(pod.status.allocated_resources)))
+    total.update(wanted)
+
+
+def _of_pod_level(amounts: Amounts) -> dict[str, int]:
+    """Return the amounts of the resources that a pod can request as a whole."""
+    return {
+        name: amount for name, amount in amounts.items() if name in _POD_LEVEL or name.startswith(_POD_LEVEL_PREFIX)
+    }
+
+
+def _effective(container: Container, status: ContainerStatus | None, *, infeasible: bool) -> dict[str, int]:
+    """Return what a container counts for: the largest of what it wants, what is allotted to it, and what it has."""
+    wanted = _requests(container.resources)
+    if status is None or (status.resources is None and status.allocated_resources is None):
+        return wanted
+    most = {} if infeasible else wanted
+    _raise_to(most, _requests(status.resources))
+    _raise_to(most, _amounts(status.allocated_resources))
+    return most
+
+
+def _statuses_by_name(status: HostPodStatus | None) -> Mapping[str, ContainerStatus]:
+    if status is None:
+        return {}
+    return {each.name: each for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
+
+
+def _is_infeasible(status: HostPodStatus | None) -> bool:
+    """Return whether the pod's node has refused a resize for good, so that what the spec asks for does not count."""
+    conditions = (status.conditions if status is not None else None) or ()
+    return any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in conditions)
+
+
+def _requests(resources: ResourceRequirements | None) -> dict[str, int]:
+    return _amounts(resources.requests if resources is not None else None)
+
+
+def _amounts(written: Mapping[str, Quantity] | None) -> dict[str, int]:
+    amounts = {}
+    for name, quantity in (written or {}).items():
+        try:
+            amounts[name] = parse_rounded_up(quantity, thousandths=name == CPU)
+        except MalformedQuantity:  # the API server accepts none
+            continue
+    return amounts
+
+
+def _add(amounts: dict[str, int], more: Amounts) -> None:
+    for name, amount in more.items():
+        amounts[name] = amounts.get(name, 0) + amount
+
+
+def _raise_to(amounts: dict[str, int], others: Amounts | Iterable[tuple[str, int]]) -> None:
+    for name, amount in dict(others).items():
+        amounts[name] = max(amounts.get(name, 0), amount)
