@@ -6,16 +6,21 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 from gas.amounts import add, take_away
 from gas.cards import Card
 from gas.errors import GasError
 from gas.placement.choice import Footprint
+from gas.placement.company import NO_COMPANY, Company
 from gas.placement.inventory import UNUSED, Usage
 
+T = TypeVar("T")
+
 LedgerState = tuple[object, ...]
-"""The amounts booked on one node as a flat tuple: each card, its amounts by name, its tiles and its number of
-containers, in order. Thousands are kept, and a flat tuple takes a fifth of the memory of nested sets."""
+"""The bookings of one node as a flat tuple: each card, its amounts by name, its tiles, its number of containers and, if
+any of its pods has labels, those of its pods, in order. Thousands are kept, and a flat tuple takes a fifth of the
+memory of nested sets."""
 
 
 class State(enum.Enum):
@@ -50,7 +55,7 @@ class AlreadyBooked(GasError):
 class _NodeSums:
     """Sums over the bookings of one node, kept so that `usage` does not walk over pods."""
 
-    __slots__ = ("amounts", "containers", "holders", "tiles", "uids")
+    __slots__ = ("amounts", "companies", "containers", "holders", "tiles", "uids")
 
     def __init__(self) -> None:
         self.uids: set[str] = set()
@@ -58,6 +63,7 @@ class _NodeSums:
         self.holders: dict[Card, int] = {}
         self.containers: dict[Card, int] = {}
         self.tiles: dict[Card, dict[int, int]] = {}
+        self.companies: dict[Card, dict[Company, int]] = {}  # of pods that have labels
 
     def put(self, uid: str, footprint: Footprint) -> None:
         self.uids.add(uid)
@@ -66,9 +72,11 @@ class _NodeSums:
             self.holders[card] = self.holders.get(card, 0) + 1
             self.containers[card] = self.containers.get(card, 0) + footprint.containers.get(card, 0)
         for card, indexes in footprint.tiles.items():
-            counts = self.tiles.setdefault(card, {})
             for index in indexes:
-                counts[index] = counts.get(index, 0) + 1
+                _count(self.tiles, card, index)
+        if footprint.company != NO_COMPANY:
+            for card in footprint.amounts:
+                _count(self.companies, card, footprint.company)
 
     def take(self, uid: str, footprint: Footprint) -> None:
         self.uids.discard(uid)
@@ -79,13 +87,33 @@ class _NodeSums:
             if not self.holders[card]:
                 del self.amounts[card], self.holders[card], self.containers[card]
         for card, indexes in footprint.tiles.items():
-            counts = self.tiles[card]
             for index in indexes:
-                counts[index] -= 1
-                if not counts[index]:
-                    del counts[index]
-            if not counts:
-                del self.tiles[card]
+                _discount(self.tiles, card, index)
+        if footprint.company != NO_COMPANY:
+            for card in footprint.amounts:
+                _discount(self.companies, card, footprint.company)
+
+    def company(self) -> dict[Card, frozenset[Company]]:
+        """Return the different labels of the pods on each card that has a pod with labels."""
+        return {
+            card: frozenset(counts) if sum(counts.values()) == self.holders[card] else frozenset((*counts, NO_COMPANY))
+            for card, counts in self.companies.items()
+        }
+
+
+def _count(counts: dict[Card, dict[T, int]], card: Card, what: T) -> None:
+    of_card = counts.setdefault(card, {})
+    of_card[what] = of_card.get(what, 0) + 1
+
+
+def _discount(counts: dict[Card, dict[T, int]], card: Card, what: T) -> None:
+    """Undo one `_count`. What is not counted any more is dropped, so equal sums are equal dictionaries."""
+    of_card = counts[card]
+    of_card[what] -= 1
+    if not of_card[what]:
+        del of_card[what]
+    if not of_card:
+        del counts[card]
 
 
 class Ledger:
@@ -163,7 +191,7 @@ class Ledger:
         if sums is None:
             return UNUSED
         tiles = {card: frozenset(counts) for card, counts in sums.tiles.items()}
-        return Usage(amounts=sums.amounts, tiles=tiles, containers=sums.containers)
+        return Usage(amounts=sums.amounts, tiles=tiles, containers=sums.containers, company=sums.company())
 
     def state(self, node: str) -> LedgerState:
         """Return the value of `usage`: equal for nodes with equal sums, whichever pods hold them."""
@@ -171,12 +199,15 @@ class Ledger:
         if sums is None:
             return ()
         row: list[object] = []
+        company = sums.company()
         for card in sorted(sums.amounts):
             row.append(card)
             for name_and_amount in sorted(sums.amounts[card].items()):
                 row += name_and_amount
             row.append(tuple(sorted(sums.tiles[card])) if card in sums.tiles else ())
             row.append(sums.containers[card])
+            if card in company:
+                row.append(company[card])
         return tuple(row)
 
     def holders(self, node: str) -> Mapping[Card, int]:

@@ -102,7 +102,8 @@ class PodWords(Protocol):
     def booked_need(self, pod: Pod) -> PodNeed:
         """Return what the containers of a bound pod take, as far as it can be read. Raises BadNeed.
 
-        Rules and wishes in its annotations no longer count: they were met or not, and may have been edited since.
+        Rules and wishes in its annotations no longer count: they were met or not, and may have been edited since. What
+        other pods depend on counts, such as company labels.
         """
 
 

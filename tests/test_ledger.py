@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from gas.cards import Card
 from gas.ledger import AlreadyBooked, Ledger, State
 from gas.placement.choice import Footprint
+from gas.placement.company import NO_COMPANY, Company
 
 
 def held(card: int, millicores: int = 100, tiles: frozenset[int] = frozenset(), containers: int = 1) -> Footprint:
@@ -114,6 +115,7 @@ HOLDINGS = st.builds(
         min_size=1,
     ),
     tiles=st.dictionaries(st.integers(0, 2).map(Card), st.frozensets(st.integers(0, 3), min_size=1), max_size=2),
+    company=st.sampled_from([NO_COMPANY, Company(affinity="a"), Company(affinity="a", exclusion="x")]),
 )
 
 
@@ -164,11 +166,13 @@ class Books(RuleBasedStateMachine):
             tiles: dict[Card, set[int]] = defaultdict(set)
             holders: dict[Card, int] = defaultdict(int)
             containers: dict[Card, int] = defaultdict(int)
+            company: dict[Card, set[Company]] = defaultdict(set)
             for where, what, _ in self.model.values():
                 if where != node:
                     continue
                 for card, needs in what.amounts.items():
                     holders[card] += 1
+                    company[card].add(what.company)
                     containers[card] += what.containers.get(card, 0)
                     for name, amount in needs:
                         amounts[card][name] += amount
@@ -181,6 +185,7 @@ class Books(RuleBasedStateMachine):
             assert {card: frozenset(t) for card, t in tiles.items()} == usage.tiles
             assert dict(self.ledger.holders(node)) == dict(holders)
             assert usage.containers == containers
+            assert usage.company == {card: labels for card, labels in company.items() if labels != {NO_COMPANY}}
         assert {uid: (b.node, b.footprint, b.state) for uid, b in self.ledger.bookings()} == self.model
 
 

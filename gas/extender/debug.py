@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import msgspec
 
 from gas.extender.card_summaries import card_summaries
@@ -15,7 +17,7 @@ def books_json(decider: Decider) -> bytes:
     """Return the body of ``/debug/books``.
 
     nodes        node -> card -> capacity, amounts booked, tiles held, number of pods, whether disabled
-    pods         UID -> which cards it holds on which node
+    pods         UID -> which cards it holds on which node, and its company labels if it has any
     trouble      bound GPU pods whose annotations are not what is booked, by UID
     problems     nodes with labels, annotations or resources that cannot be used
     differences  where a ledger made anew from the pods' objects would differ, apart from pods in trouble; always empty
@@ -89,6 +91,7 @@ def differences(pods: Pods, ledger: Ledger) -> list[str]:
 
 
 def _booking(booking: Booking) -> dict[str, object]:
+    company = {name: label for name, label in asdict(booking.footprint.company).items() if label}
     return {
         "pod": booking.pod,
         "node": booking.node,
@@ -100,4 +103,5 @@ def _booking(booking: Booking) -> dict[str, object]:
             }
             for card, amounts in booking.footprint.amounts.items()
         },
+        **({"company": company} if company else {}),
     }

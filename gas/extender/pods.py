@@ -96,7 +96,8 @@ class BoundPod:
 class Pods:
     """The GPU pods that wait and those that are bound. Fed by a watch; it books the cards of bound pods in the ledger.
 
-    A decision stays booked while the pod lives: a later edit of its annotations is reported as trouble, not believed.
+    A decision stays booked while the pod lives, and so do the pod's company labels: a later edit of its annotations is
+    reported as trouble, not believed.
     A receipt of what kubelet really gave is believed. A pod that is bound without a readable annotation is kept as
     trouble and books nothing, since its cards are not known. A pod whose tiles could not be read is booked without
     them until an edit makes them readable.
@@ -197,7 +198,7 @@ class Pods:
         if known is not None and known.object == cut:
             return
         try:
-            need = known.need if known else vocabulary.pods.booked_need(pod)
+            need = vocabulary.pods.booked_need(pod)
         except BadNeed as bad:
             trouble = Trouble(f"its cards are not booked, because its requests cannot be read: {bad}")
             self._keep(pod.uid, BoundPod(cut, PodNeed(()), vocabulary, trouble))
@@ -223,7 +224,15 @@ class Pods:
             return Trouble(
                 f"its annotations were changed after binding and cannot be read ({malformed}); its booking is unchanged"
             )
-        footprint = written.footprint
+        footprint, doubt = written.footprint, written.doubt
+        if (
+            footprint is not None
+            and booked is not None
+            and booked.state is State.HELD
+            and booked.footprint.company != footprint.company
+        ):
+            footprint = replace(footprint, company=booked.footprint.company)
+            doubt = doubt or "its company labels were changed after binding; its booking is unchanged"
         lacked_tiles = booked is not None and uid in self._lacks_tiles
         same_cards = booked is not None and footprint is not None and replace(footprint, tiles={}) == booked.footprint
         if written.lacks_tiles and booked is not None and not (lacked_tiles and same_cards):
@@ -232,8 +241,8 @@ class Pods:
                 "its annotation of tiles was changed after binding and cannot be read; its booking is unchanged"
             )
         if footprint is None:
-            if booked is None and written.doubt:
-                return Trouble(f"its cards are not booked: {written.doubt}")
+            if booked is None and doubt:
+                return Trouble(f"its cards are not booked: {doubt}")
             if booked is None:
                 return Trouble("it is bound without cards written on it, so its cards are not booked", unannotated=True)
             self._ledger.confirm(uid)
@@ -254,7 +263,7 @@ class Pods:
             self._observer.allocation_corrected(pod)
             self._hold(uid, pod, written, footprint)
             self._observer.cards_freed(pod.node_name)
-        return Trouble(written.doubt) if written.doubt else None
+        return Trouble(doubt) if doubt else None
 
     def _hold(self, uid: str, pod: Pod, written: WrittenCards, footprint: Footprint) -> None:
         self._ledger.hold(uid, pod.key, pod.node_name, footprint)

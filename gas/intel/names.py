@@ -48,3 +48,9 @@ ALLOCATE_XELINK = "gas-allocate-xelink"
 ALLOCATE_SINGLE_NUMA = "gas-allocate-single-numa"
 CARD_ORDER = "gas-card-order"
 CARD_NEAR = "gas-card-near"
+CARD_AFFINITY = "gas-card-affinity"
+CARD_ANTI_AFFINITY = "gas-card-anti-affinity"
+CARD_EXCLUSION = "gas-card-exclusion"
+
+BOOKED_ANNOTATIONS = (CARD_AFFINITY, CARD_ANTI_AFFINITY, CARD_EXCLUSION)
+"""Those that still count once the pod is bound, because other pods depend on them."""

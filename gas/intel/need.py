@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from gas.errors import InvalidValue
 from gas.intel import names
 from gas.intel.entries import read_card
 from gas.objects import Container, Pod, Quantity
+from gas.placement.company import Company
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.order import CardOrder, parse_card_order
 from gas.quoted import listed, quoted
@@ -18,6 +20,8 @@ from gas.vocabulary import BadNeed, NeedOptions
 
 _ALWAYS = "Always"
 _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
+_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+"""The form of a label's value in Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
         single_numa=names.ALLOCATE_SINGLE_NUMA in annotations,
         order=_card_order(annotations, options.card_order),
         near=_is_near(annotations),
+        company=_company(annotations),
         count_resources=_COUNT_RESOURCES,
     )
 
@@ -65,17 +70,22 @@ def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
 def read_booked_need(pod: Pod) -> PodNeed:
     """Return what the containers of a bound pod take. Raises BadNeed.
 
-    The rules in its annotations are ignored: they were met or not, and a user may have edited them since. If a
-    container asks for both ``i915`` and ``xe``, the original placed it, and ``xe`` is the number of its cards as it was
-    there. An amount that no card can have is left out, unless it is a number of cards: kubelet ignores resources that
-    its node does not have, so a pod that names its node itself has its cards in spite of that amount.
+    The rules in its annotations are ignored: they were met or not, and a user may have edited them since. Only its
+    company labels count, because other pods depend on them; invalid ones are left out. If a container asks for both
+    ``i915`` and ``xe``, the original placed it, and ``xe`` is the number of its cards as it was there. An amount that
+    no card can have is left out, unless it is a number of cards: kubelet ignores resources that its node does not have,
+    so a pod that names its node itself has its cards in spite of that amount.
     """
     requests = _requests(pod, is_booked=True)
     for name in _too_large_sums(requests) - set(names.COUNT_RESOURCES):
         for request in requests:
             request.amounts.pop(name, None)
     _check_sums(requests)
-    return PodNeed(containers=tuple(map(_container_need, requests)), count_resources=_COUNT_RESOURCES)
+    return PodNeed(
+        containers=tuple(map(_container_need, requests)),
+        company=_company({name: text for name, text in pod.annotations.items() if _LABEL.fullmatch(text)}),
+        count_resources=_COUNT_RESOURCES,
+    )
 
 
 def _requests(pod: Pod, *, is_booked: bool = False) -> list[_Request]:
@@ -180,6 +190,25 @@ def _is_near(annotations: Mapping[str, str]) -> bool:
     if text not in ("true", "false"):
         raise BadNeed(f"{names.CARD_NEAR}: expected true or false, found {quoted(text)}")
     return text == "true"
+
+
+def _company(annotations: Mapping[str, str]) -> Company:
+    return Company(
+        affinity=_label(annotations, names.CARD_AFFINITY),
+        anti_affinity=_label(annotations, names.CARD_ANTI_AFFINITY),
+        exclusion=_label(annotations, names.CARD_EXCLUSION),
+    )
+
+
+def _label(annotations: Mapping[str, str], name: str) -> str:
+    """Return a label from an annotation; an empty text means the same as no annotation."""
+    text = annotations.get(name, "")
+    if text and not _LABEL.fullmatch(text):
+        raise BadNeed(
+            f"{name}: expected at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends,"
+            f" found {quoted(text)}"
+        )
+    return text
 
 
 def _check_linked(requests: Iterable[_Request]) -> None:

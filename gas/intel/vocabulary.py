@@ -30,7 +30,7 @@ _MONITORING = names.PREFIX + "monitoring"
 class IntelPods:
     """Pods that request a resource under ``gpu.intel.com/``."""
 
-    metadata: frozenset[str] = frozenset()
+    metadata: frozenset[str] = frozenset(names.BOOKED_ANNOTATIONS)
 
     def speaks(self, pod: Pod) -> bool:
         for containers in (pod.spec.containers, pod.spec.init_containers):

@@ -9,6 +9,7 @@ from gas.amounts import sorted_amounts
 from gas.cards import Card, Tile
 from gas.errors import GasError, InvalidValue
 from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
+from gas.placement.company import NO_COMPANY, Company
 from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role
@@ -19,11 +20,13 @@ from gas.placement.refusal import Refusal, SearchLimitHit
 __all__ = [
     "DEFAULT_STEP_LIMIT",
     "NATURAL",
+    "NO_COMPANY",
     "UNUSED",
     "BestFit",
     "Card",
     "CardOrder",
     "Choice",
+    "Company",
     "ContainerChoice",
     "ContainerNeed",
     "FewestContainers",

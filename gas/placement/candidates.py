@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gas.cards import Card
-from gas.placement.card_rules import closed_cards
+from gas.placement.card_rules import NO_CARDS, closed_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.inventory import Inventory, Usage, free_amount
 from gas.placement.need import PodNeed
@@ -46,6 +46,15 @@ def preferred_first(cards: Sequence[Card], preferred: Card) -> Sequence[Card]:
     return ordered
 
 
+def affine_cards(need: PodNeed, usage: Usage) -> frozenset[Card]:
+    """Return the cards that have a pod with the same affinity."""
+    if not (affinity := need.company.affinity):
+        return NO_CARDS
+    return frozenset(
+        card for card in usage.company if any(other.affinity == affinity for other in usage.company_on(card))
+    )
+
+
 def card_groups(need: PodNeed, inventory: Inventory, usable: tuple[Card, ...]) -> Sequence[tuple[Card, ...]]:
     """Return the sets of cards of which one must serve the whole pod, in the order in which they are tried.
 
@@ -60,7 +69,8 @@ def card_groups(need: PodNeed, inventory: Inventory, usable: tuple[Card, ...]) -
 class Candidates:
     """The order in which the cards are tried for one request, given what the pod has so far.
 
-    Without nearness it is the order of the need, `gas.placement.order`. With nearness:
+    Without nearness it is the order of the need, `gas.placement.order`; cards with a pod of the same affinity come
+    before all others. With nearness:
 
     - The pod's first card is the first one in the order of the need. Of equal ones it is the one whose nearest cards
       are best: closer, then earlier in the order of the need. As many are compared as the pod wants more cards.
@@ -70,7 +80,7 @@ class Candidates:
     near  whether the order depends on the pod's first card, so that `of` must be asked again after it
     """
 
-    __slots__ = ("_free", "_inventory", "_keeps_order", "_need", "_plan", "_usage", "near")
+    __slots__ = ("_affine", "_free", "_inventory", "_keeps_order", "_need", "_plan", "_usage", "near")
 
     def __init__(self, need: PodNeed, inventory: Inventory, usage: Usage, plan: Plan, free: FreeCapacity) -> None:
         self._need = need
@@ -79,7 +89,8 @@ class Candidates:
         self._plan = plan
         self._free = free
         self.near = need.near
-        self._keeps_order = not need.near and isinstance(need.order, Natural)
+        self._affine = affine_cards(need, usage)
+        self._keeps_order = not need.near and isinstance(need.order, Natural) and not self._affine
 
     def of(self, request: Request, cards: Sequence[Card], picks: Picks) -> Sequence[Card]:
         """Return ``cards`` in the order to try. With nearness, cards without room for the request are left out.
@@ -100,9 +111,13 @@ class Candidates:
             picks=picks,
         )
         if not self.near:
-            return sorted(cards, key=lambda card: order.key(card, use))
+            return sorted(cards, key=lambda card: (card not in self._affine, *order.key(card, use)))
         preferred = preferred_card(self._need, self._inventory)
-        keys = {card: (card != preferred, *order.key(card, use)) for card in cards if self._free.has(request, card)}
+        keys = {
+            card: (card not in self._affine, card != preferred, *order.key(card, use))
+            for card in cards
+            if self._free.has(request, card)
+        }
         first = next((pick.cards[0] for of_request in picks.values() for pick in of_request), None)
         if first is None:
             more = max(sum(each.count for each in self._plan.staying), request.count) - 1

@@ -5,14 +5,16 @@ To add a rule: give `PodNeed` or `Inventory` a field, write the refusal, and app
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from gas.cards import Card
+from gas.placement.company import Company
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.refusal import NotTogether, Refusal, Shortage, not_together_sentence
+from gas.quoted import quoted
 
 NO_CARDS: frozenset[Card] = frozenset()
 
@@ -22,16 +24,16 @@ class CardRule:
     """A rule that closes cards to a pod.
 
     closed   returns the cards that the rule closes; they need not be on the node
-    lifted   returns the need and the inventory without the rule
+    lifted   returns the need, the inventory and the usage without the rule
     detail   describes a closed card: ``"in the deny list"``
     refusal  returns the refusal for a pod that would fit without the rule, from the node's cards that the rule closes
              and from what the usable cards lack
     """
 
     closed: Callable[[PodNeed, Inventory, Usage], frozenset[Card]]
-    lifted: Callable[[PodNeed, Inventory], tuple[PodNeed, Inventory]]
-    detail: str
-    refusal: Callable[[tuple[Card, ...], Shortage | NotTogether], Refusal]
+    lifted: Callable[[PodNeed, Inventory, Usage], tuple[PodNeed, Inventory, Usage]]
+    detail: Callable[[PodNeed], str]
+    refusal: Callable[[PodNeed, tuple[Card, ...], Shortage | NotTogether], Refusal]
 
 
 def closed_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> frozenset[Card]:
@@ -56,13 +58,17 @@ class CardsDisabled(Refusal):
 
 
 @dataclass(frozen=True)
-class _ListInTheWay(Refusal):
-    """The pod would fit without a list of cards that it names. ``short`` is what the usable cards lack."""
+class _InTheWay(Refusal):
+    """The pod would fit without a rule that narrows its cards.
+
+    short  what the usable cards lack
+    where  which cards the rule leaves: ``"in the allow list"``
+    """
 
     only_per_card: ClassVar[bool] = True
-    where: ClassVar[str]
 
     short: Shortage | NotTogether
+    where: str
 
     def __str__(self) -> str:
         if isinstance(self.short, Shortage):
@@ -71,41 +77,122 @@ class _ListInTheWay(Refusal):
 
 
 @dataclass(frozen=True)
-class AllowListInTheWay(_ListInTheWay):
+class AllowListInTheWay(_InTheWay):
     """The pod would fit if its allow list named other cards."""
 
     kind: ClassVar[str] = "allow-list"
-    where: ClassVar[str] = "in the allow list"
 
 
 @dataclass(frozen=True)
-class DenyListInTheWay(_ListInTheWay):
+class DenyListInTheWay(_InTheWay):
     """The pod would fit if its deny list named other cards."""
 
     kind: ClassVar[str] = "deny-list"
-    where: ClassVar[str] = "outside the deny list"
+
+
+@dataclass(frozen=True)
+class AffinityInTheWay(_InTheWay):
+    """The pod would fit without its affinity."""
+
+    kind: ClassVar[str] = "affinity"
+
+
+@dataclass(frozen=True)
+class AntiAffinityInTheWay(_InTheWay):
+    """The pod would fit without its anti-affinity."""
+
+    kind: ClassVar[str] = "anti-affinity"
+
+
+@dataclass(frozen=True)
+class ExclusionInTheWay(_InTheWay):
+    """The pod would fit if the pods on the cards had the same exclusion as it."""
+
+    kind: ClassVar[str] = "exclusion"
+
+
+def _not_joined(inventory: Inventory, usage: Usage, may_join: Callable[[Collection[Company]], bool]) -> frozenset[Card]:
+    """Return the cards whose pods the pod must not join."""
+    return frozenset(card for card in inventory.capacity if not may_join(usage.company_on(card)))
+
+
+def _with_equal_exclusion(usage: Usage, exclusion: str) -> Usage:
+    """Return the usage as if all pods had this exclusion."""
+    return replace(
+        usage,
+        company={
+            card: [replace(each, exclusion=exclusion) for each in usage.company_on(card)] for card in usage.containers
+        },
+    )
 
 
 CARD_RULES = (
     CardRule(
         closed=lambda _need, inventory, _usage: inventory.disabled,
-        lifted=lambda need, inventory: (need, replace(inventory, disabled=NO_CARDS)),
-        detail="disabled by a telemetry label",
-        refusal=lambda cards, _short: CardsDisabled(cards),
+        lifted=lambda need, inventory, usage: (need, replace(inventory, disabled=NO_CARDS), usage),
+        detail=lambda _need: "disabled by a telemetry label",
+        refusal=lambda _need, cards, _short: CardsDisabled(cards),
     ),
     CardRule(
         closed=lambda need, inventory, _usage: (
             NO_CARDS if need.allowed is None else frozenset(inventory.capacity) - need.allowed
         ),
-        lifted=lambda need, inventory: (replace(need, allowed=None), inventory),
-        detail="not in the allow list",
-        refusal=lambda _cards, short: AllowListInTheWay(short),
+        lifted=lambda need, inventory, usage: (replace(need, allowed=None), inventory, usage),
+        detail=lambda _need: "not in the allow list",
+        refusal=lambda _need, _cards, short: AllowListInTheWay(short, "in the allow list"),
     ),
     CardRule(
         closed=lambda need, _inventory, _usage: need.denied,
-        lifted=lambda need, inventory: (replace(need, denied=NO_CARDS), inventory),
-        detail="in the deny list",
-        refusal=lambda _cards, short: DenyListInTheWay(short),
+        lifted=lambda need, inventory, usage: (replace(need, denied=NO_CARDS), inventory, usage),
+        detail=lambda _need: "in the deny list",
+        refusal=lambda _need, _cards, short: DenyListInTheWay(short, "outside the deny list"),
+    ),
+    CardRule(
+        closed=lambda need, inventory, usage: (
+            _not_joined(inventory, usage, need.company.has_affinity) if need.company.affinity else NO_CARDS
+        ),
+        lifted=lambda need, inventory, usage: (
+            replace(need, company=replace(need.company, affinity="")),
+            inventory,
+            usage,
+        ),
+        detail=lambda need: f"no pod with affinity {quoted(need.company.affinity)}",
+        refusal=lambda need, _cards, short: AffinityInTheWay(
+            short, f"open to affinity {quoted(need.company.affinity)}"
+        ),
+    ),
+    CardRule(
+        closed=lambda need, inventory, usage: (
+            _not_joined(inventory, usage, need.company.has_no_anti_affinity) if need.company.anti_affinity else NO_CARDS
+        ),
+        lifted=lambda need, inventory, usage: (
+            replace(need, company=replace(need.company, anti_affinity="")),
+            inventory,
+            usage,
+        ),
+        detail=lambda need: f"a pod with anti-affinity {quoted(need.company.anti_affinity)}",
+        refusal=lambda need, _cards, short: AntiAffinityInTheWay(
+            short, f"open to anti-affinity {quoted(need.company.anti_affinity)}"
+        ),
+    ),
+    CardRule(
+        closed=lambda need, inventory, usage: (
+            _not_joined(inventory, usage, need.company.has_same_exclusion)
+            if need.company.exclusion or usage.company
+            else NO_CARDS
+        ),
+        lifted=lambda need, inventory, usage: (need, inventory, _with_equal_exclusion(usage, need.company.exclusion)),
+        detail=lambda need: (
+            f"a pod without exclusion {quoted(need.company.exclusion)}"
+            if need.company.exclusion
+            else "a pod with an exclusion"
+        ),
+        refusal=lambda need, _cards, short: ExclusionInTheWay(
+            short,
+            f"open to exclusion {quoted(need.company.exclusion)}"
+            if need.company.exclusion
+            else "open to pods without exclusion",
+        ),
     ),
 )
 """All rules. The refusal names the first rule without which the pod would fit."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from gas.amounts import SortedAmounts, check_sorted, is_whole, sorted_amounts
 from gas.cards import Card, check_tiles
 from gas.errors import InvalidValue
+from gas.placement.company import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed, Role
 
 
@@ -54,11 +55,13 @@ class Footprint:
     Init containers run one after the other before the app containers, beside the sidecars that started before them.
 
     containers  by card, how many containers have it at the same time
+    company     the labels of the pod, which are those of all its cards
     """
 
     amounts: Mapping[Card, SortedAmounts] = field(default_factory=dict)
     tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
     containers: Mapping[Card, int] = field(default_factory=dict)
+    company: Company = NO_COMPANY
 
     def __post_init__(self) -> None:
         for card, amounts in self.amounts.items():
@@ -96,6 +99,7 @@ def footprint(need: PodNeed, choice: Choice) -> Footprint:
         amounts={card: sorted_amounts(amounts) for card, amounts in sorted(peak.items())},
         tiles={card: frozenset(indexes) for card, indexes in sorted(tiles.items()) if indexes},
         containers=dict(sorted(containers.items())),
+        company=need.company,
     )
 
 

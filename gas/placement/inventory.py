@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gas.amounts import TILES, Amounts, check_amounts
 from gas.cards import Card, Tile, check_tiles
 from gas.errors import InvalidValue
+from gas.placement.company import NO_COMPANY, Company
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 """The amounts of a card that has none, or on which nothing is booked."""
@@ -110,13 +111,21 @@ class Usage:
 
     amounts     by card; cards that the node no longer has may be among them
     tiles       by card, the tiles that a pod holds
-    containers  by card, how many containers have it
+    containers  by card, how many containers have it; a card without containers is idle
+    company     by card, the different labels of its pods; a card whose pods all have no label may be missing
     """
 
     amounts: Mapping[Card, Amounts] = field(default_factory=dict)
     tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
     containers: Mapping[Card, int] = field(default_factory=dict)
+    company: Mapping[Card, Collection[Company]] = field(default_factory=dict)
 
+    def company_on(self, card: Card) -> Collection[Company]:
+        """Return the different labels of the pods on a card; nothing if the card is idle."""
+        return self.company.get(card, _UNLABELLED) if self.containers.get(card) else ()
+
+
+_UNLABELLED = (NO_COMPANY,)
 
 UNUSED = Usage()
 

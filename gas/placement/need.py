@@ -10,6 +10,7 @@ from operator import attrgetter
 from gas.amounts import TILES, SortedAmounts, check_sorted, is_whole
 from gas.cards import Card
 from gas.errors import InvalidValue
+from gas.placement.company import NO_COMPANY, Company
 from gas.placement.order import NATURAL, CardOrder
 
 
@@ -76,6 +77,7 @@ class PodNeed:
     single_numa      all cards come from one NUMA group
     order            the order in which cards are tried
     near             after the first card, the closest ones are tried first (`Inventory.closeness`)
+    company          labels that decide with which other pods the pod shares a card
     count_resources  names of the resources that only count cards: every container with cards wants one of them, so a
                      refusal names them only if nothing else is short
     """
@@ -88,6 +90,7 @@ class PodNeed:
     single_numa: bool = False
     order: CardOrder = NATURAL
     near: bool = False
+    company: Company = NO_COMPANY
     count_resources: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

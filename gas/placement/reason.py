@@ -151,15 +151,15 @@ def _card_rule_obstacle(rule: CardRule) -> _Obstacle:
     def leave_out(question: _Question) -> _Question | None:
         if not rule.closed(question.need, question.inventory, question.usage):
             return None
-        need, inventory = rule.lifted(question.need, question.inventory)
-        return replace(question, need=need, inventory=inventory)
+        need, inventory, usage = rule.lifted(question.need, question.inventory, question.usage)
+        return replace(question, need=need, inventory=inventory, usage=usage)
 
     def refusal(question: _Question) -> Refusal:
         closed = rule.closed(question.need, question.inventory, question.usage)
-        by_others = closed_cards(*rule.lifted(question.need, question.inventory), question.usage)
+        by_others = closed_cards(*rule.lifted(question.need, question.inventory, question.usage))
         cards = tuple(card for card in question.inventory.cards if card in closed)
         by_this_alone = tuple(card for card in cards if card not in by_others)
-        return rule.refusal(by_this_alone or cards, _short_on_usable(question))
+        return rule.refusal(question.need, by_this_alone or cards, _short_on_usable(question))
 
     return _Obstacle(leave_out, refusal)
 

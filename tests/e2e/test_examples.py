@@ -57,6 +57,16 @@ def single_numa(cluster: Cluster) -> None:
     assert len(containers_of(cluster, "single-numa")["main"].cards) == 2
 
 
+def company(cluster: Cluster) -> None:
+    cards = cards_by_pod(cluster.api)
+    assert cards["together-1"] == cards["together-2"]
+    assert cards["apart-1"] != cards["apart-2"]
+    on_node = {name for name in cards if get_pod(cluster.api, name)["spec"]["nodeName"] == "eight-cards"}
+    assert "exclusive" in on_node
+    taken = {card for name in on_node - {"exclusive"} for card in (cards[name] or "").replace("|", ",").split(",")}
+    assert cards["exclusive"] not in taken
+
+
 def near(cluster: Cluster) -> None:
     assert len(containers_of(cluster, "near")["main"].cards) == 2
 
@@ -78,6 +88,7 @@ def init_and_sidecar(cluster: Cluster) -> None:
 
 
 RULES: dict[str, Callable[[Cluster], None]] = {
+    "company": company,
     "multi-card": multi_card,
     "tiles": tiles,
     "same-gpu": same_gpu,

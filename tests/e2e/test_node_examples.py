@@ -29,7 +29,7 @@ MIXED = (*fake_gpus(EIGHT_GB, 8, numa_nodes=2), *fake_gpus(TWO_TILES, 8, first=8
 
 NAMES = sorted(file.stem for file in EXAMPLES.glob("*.yaml"))
 """The files that these tests know; a new file must be added here."""
-ON_EIGHT_CARDS = ("linked", "tiles")
+ON_EIGHT_CARDS = ("company", "linked", "tiles")
 APART = ("worked-example", "balanced")
 ON_TWO_SOCKETS = tuple(name for name in NAMES if name not in (*ON_EIGHT_CARDS, *APART))
 
@@ -130,6 +130,11 @@ def check_comment(gpu_node: GpuNode, example: str) -> None:
         case "allow-and-deny":
             assert got("allowed")[0] in ("card1", "card3")
             assert got("denied") != ["card0"]
+        case "company":
+            assert got("together-1") == got("together-2")
+            assert got("apart-1") != got("apart-2")
+            others = ("together-1", "together-2", "apart-1", "apart-2")
+            assert got("exclusive") not in [got(other) for other in others]
         case "init-and-sidecar":
             assert all(len(got("init-and-sidecar", name)) == 1 for name in ("prepare", "encode", "main"))
         case "multi-card":

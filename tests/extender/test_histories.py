@@ -20,6 +20,7 @@ from gas.extender.verdicts import Verdicts
 from gas.intel.need import read_need
 from gas.ledger import Ledger, State
 from gas.objects import Node, Pod
+from gas.placement.company import Company
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions
@@ -46,6 +47,8 @@ SHAPES: list[dict[str, Any]] = [
         annotations={"gas-same-gpu": "a,b"},
     ),
     pod_json(container(), annotations={"gas-container-cards": "card0"}),
+    pod_json(container(i915=1, millicores=100), annotations={"gas-card-affinity": "a", "gas-card-exclusion": "x"}),
+    pod_json(container(i915=1, millicores=100), annotations={"gas-card-anti-affinity": "a"}),
 ]
 NEEDS = [read_need(as_pod(shape), NeedOptions()) for shape in SHAPES]
 CAPACITY = {"i915": 4, "millicores": 1000, "tiles": 2}
@@ -224,6 +227,19 @@ class Histories(RuleBasedStateMachine):
                 for card, amounts in ledger.usage(name).amounts.items():
                     assert card in range(CARDS)
                     assert all(amount <= CAPACITY[resource] for resource, amount in amounts.items())
+
+    @invariant()
+    def no_card_has_pods_that_must_not_share_it(self) -> None:
+        truth = Ledger()
+        Pods(truth, DEFAULT).replaced(self.cluster.all())
+        of_cards: dict[tuple[str, int], list[Company]] = defaultdict(list)
+        for _, booking in truth.bookings():
+            for card in booking.footprint.amounts:
+                of_cards[booking.node, card].append(booking.footprint.company)
+        for pods in of_cards.values():
+            assert len({pod.exclusion for pod in pods}) == 1
+            anti_affinities = [pod.anti_affinity for pod in pods if pod.anti_affinity]
+            assert len(set(anti_affinities)) == len(anti_affinities)
 
     @invariant()
     def every_bound_pod_that_wants_cards_says_which(self) -> None:

@@ -14,6 +14,7 @@ from gas.intel.inventory import read_node
 from gas.ledger import Ledger
 from gas.objects import Node
 from gas.placement.choice import Footprint
+from gas.placement.company import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.order import NATURAL, FewestContainers, LeastUsed
 from gas.placement.place import place
@@ -38,20 +39,26 @@ NEEDS = tuple(
     )
     for count, millicores, tiles in ((1, 300, 0), (1, 700, 1), (2, 500, 0), (2, 100, 2))
     for order, near in ((NATURAL, False), (FewestContainers(), False), (LeastUsed("millicores"), True))
+) + tuple(
+    PodNeed((ContainerNeed("main", 1, sorted_amounts({"i915": 1, "millicores": 100})),), company=company)
+    for company in (Company(affinity="a"), Company(anti_affinity="a"), Company(exclusion="a"))
 )
-HELD = st.dictionaries(
-    st.integers(0, 1).map(Card),
-    st.tuples(st.sampled_from((0, 300, 700)), st.frozensets(st.integers(0, 1))),
-    min_size=1,
-).map(
-    lambda cards: Footprint(
+HELD = st.builds(
+    lambda cards, company: Footprint(
         amounts={
             card: sorted_amounts({"i915": 1, "millicores": millicores, "tiles": len(tiles)})
             for card, (millicores, tiles) in cards.items()
         },
         tiles={card: tiles for card, (_, tiles) in cards.items() if tiles},
         containers={card: 1 + len(tiles) for card, (_, tiles) in cards.items()},
-    )
+        company=company,
+    ),
+    st.dictionaries(
+        st.integers(0, 1).map(Card),
+        st.tuples(st.sampled_from((0, 300, 700)), st.frozensets(st.integers(0, 1))),
+        min_size=1,
+    ),
+    st.sampled_from((NO_COMPANY, Company(affinity="a"), Company(anti_affinity="a"), Company(exclusion="a"))),
 )
 
 

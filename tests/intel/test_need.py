@@ -13,8 +13,10 @@ from gas.amounts import MAX_AMOUNT
 from gas.cards import Card
 from gas.intel.need import read_booked_need, read_need
 from gas.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from gas.placement.company import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.order import NATURAL, BestFit, LeastUsed
+from gas.vocabularies import DEFAULT
 from gas.vocabulary import BadNeed, NeedOptions
 from tests.builders import container, pod
 
@@ -334,8 +336,34 @@ def test_nearness_is_off_unless_the_pod_asks_for_it() -> None:
     assert refusal(ONE_CARD, annotations={"gas-card-near": ""}) == "gas-card-near: expected true or false, found ''"
 
 
+COMPANY = {"gas-card-affinity": "red", "gas-card-anti-affinity": "Green_1", "gas-card-exclusion": "b.l-ue"}
+
+
+def test_company_labels() -> None:
+    assert need(ONE_CARD).company == NO_COMPANY
+    assert need(ONE_CARD, annotations=COMPANY).company == Company(
+        affinity="red", anti_affinity="Green_1", exclusion="b.l-ue"
+    )
+    assert need(ONE_CARD, annotations=dict.fromkeys(COMPANY, "")).company == NO_COMPANY
+
+
+@pytest.mark.parametrize("name", COMPANY)
+@pytest.mark.parametrize("text", ["two words", "-a", "a.", " ", "a,b", "é", "a" * 64, "a\n"])
+def test_company_that_is_not_the_value_of_a_label_is_refused(name: str, text: str) -> None:
+    assert refusal(ONE_CARD, annotations={name: text}).startswith(
+        f"{name}: expected at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends, found '"
+    )
+    assert need(ONE_CARD, annotations={name: "a" * 63}).company != NO_COMPANY
+
+
+def test_the_company_of_a_bound_pod_counts_as_far_as_it_is_valid() -> None:
+    bound = pod(ONE_CARD, annotations=COMPANY | {"gas-card-exclusion": "two words"}, node="node-1")
+    assert read_booked_need(bound).company == Company(affinity="red", anti_affinity="Green_1")
+    assert COMPANY.keys() <= DEFAULT.metadata
+
+
 def test_annotations_of_a_pod_without_cards_are_ignored() -> None:
-    texts = dict.fromkeys(("gas-same-gpu", "gas-card-order", "gas-card-near"), "x")
+    texts = dict.fromkeys(("gas-same-gpu", "gas-card-order", "gas-card-near", "gas-card-affinity"), "x y")
     annotations = {**texts, "gas-allocate-xelink": "", "gas-allocate-single-numa": "", "gas-allow": ""}
     read = need(container("main", millicores=1), annotations=annotations, allowlist=True)
     assert read == PodNeed(containers=(ContainerNeed("main"),), count_resources=COUNT_RESOURCES)
@@ -429,6 +457,9 @@ HUGE = "\x00\x1b" * 131_072
         "gas-allocate-single-numa",
         "gas-card-order",
         "gas-card-near",
+        "gas-card-affinity",
+        "gas-card-anti-affinity",
+        "gas-card-exclusion",
     ],
 )
 @pytest.mark.parametrize("text", [pytest.param(HUGE, id="control"), pytest.param("," * 262_144, id="commas")])

@@ -10,6 +10,7 @@ from itertools import combinations, permutations
 
 from gas.cards import Card
 from gas.placement.choice import Choice
+from gas.placement.company import Company
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed, Role
 
@@ -22,8 +23,28 @@ def open_tiles(inventory: Inventory, usage: Usage, card: Card) -> set[int]:
     return everything - inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset())
 
 
-def usable(need: PodNeed, inventory: Inventory, card: Card) -> bool:
-    return card not in inventory.disabled and (need.allowed is None or card in need.allowed) and card not in need.denied
+def usable(need: PodNeed, inventory: Inventory, usage: Usage, card: Card) -> bool:
+    return (
+        card not in inventory.disabled
+        and (need.allowed is None or card in need.allowed)
+        and card not in need.denied
+        and may_join(need.company, others_on(usage, card))
+    )
+
+
+def others_on(usage: Usage, card: Card) -> list[Company]:
+    """Return the labels of the pods on a card."""
+    if not usage.containers.get(card, 0):
+        return []
+    return list(usage.company[card]) if card in usage.company else [Company()]
+
+
+def may_join(own: Company, others: list[Company]) -> bool:
+    if own.affinity and others and own.affinity not in [other.affinity for other in others]:
+        return False
+    if own.anti_affinity and own.anti_affinity in [other.anti_affinity for other in others]:
+        return False
+    return {other.exclusion for other in others} <= {own.exclusion}
 
 
 def moments(need: PodNeed) -> list[list[int]]:
@@ -102,7 +123,7 @@ def every_answer(
     need: PodNeed, inventory: Inventory, usage: Usage, order: Sequence[Card] | None = None
 ) -> Iterator[list[Hand]]:
     """Yield everything that fits; the containers that share a card vary slowest, then the others in their order."""
-    cards = [card for card in (inventory.capacity if order is None else order) if usable(need, inventory, card)]
+    cards = [card for card in (inventory.capacity if order is None else order) if usable(need, inventory, usage, card)]
     positions = sorted(range(len(need.containers)), key=lambda at: (at not in need.same_card, at))
 
     def extend(done: int, hands: dict[int, Hand]) -> Iterator[list[Hand]]:
@@ -213,26 +234,30 @@ class FirstFit:
         cards = list(self.inventory.capacity)
         if str(self.need.order) == "natural":
             cards = original_order(cards, self.inventory.preferred_card)
-        cards = [card for card in sorted(cards, key=self.load) if self.has_room(card, wants, held)]
+        cards = sorted(cards, key=lambda card: (not self.is_affine(card), self.load(card)))
+        cards = [card for card in cards if self.has_room(card, wants, held)]
         if not self.need.near:
             return cards
         first = self.first
         if first is not None:
             highest = max([closeness(self.inventory, first, card) for card in cards if card != first], default=0)
             close = {card: highest if card == first else closeness(self.inventory, first, card) for card in cards}
-            return sorted(cards, key=lambda card: (-close[card], not self.is_preferred(card)))
+            return sorted(cards, key=lambda card: (-close[card], not self.is_affine(card), not self.is_preferred(card)))
         shared = len(self.need.same_card) - 1 if self.need.same_card else 0
         more = sum(one.count for one in self.need.containers) - shared - 1
 
-        def best_neighbours(card: Card) -> list[tuple[int, bool, int]]:
-            others = [other for other in cards if other != card]
-            each = [
-                (-closeness(self.inventory, card, other), not self.is_preferred(other), self.load(other))
-                for other in others
-            ]
-            return sorted(each)[:more]
+        def own_key(card: Card) -> tuple[bool, bool, int]:
+            return not self.is_affine(card), not self.is_preferred(card), self.load(card)
 
-        return sorted(cards, key=lambda card: (not self.is_preferred(card), self.load(card), best_neighbours(card)))
+        def best_neighbours(card: Card) -> list[tuple[int, tuple[bool, bool, int]]]:
+            others = [other for other in cards if other != card]
+            return sorted((-closeness(self.inventory, card, other), own_key(other)) for other in others)[:more]
+
+        return sorted(cards, key=lambda card: (own_key(card), best_neighbours(card)))
+
+    def is_affine(self, card: Card) -> bool:
+        affinity = self.need.company.affinity
+        return bool(affinity) and affinity in [other.affinity for other in others_on(self.usage, card)]
 
     def is_preferred(self, card: Card) -> bool:
         return str(self.need.order) == "natural" and card == self.inventory.preferred_card
@@ -254,7 +279,7 @@ class FirstFit:
         return (
             card in self.group
             and card not in held
-            and usable(self.need, self.inventory, card)
+            and usable(self.need, self.inventory, self.usage, card)
             and all(
                 has.get(name, 0) > 0 and self.used[card].get(name, 0) + amount <= has[name]
                 for name, amount in wants.items()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gas.amounts import sorted_amounts
 from gas.cards import Card, Tile
+from gas.placement.company import NO_COMPANY, Company
 from gas.placement.inventory import Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, UsedFirst
@@ -24,6 +25,9 @@ orders = st.one_of(
     st.builds(LeastUsed, resources),
     st.builds(BestFit, resources),
 )
+
+labels = st.sampled_from(["", "", "a", "b"])
+companies = st.builds(Company, affinity=labels, anti_affinity=labels, exclusion=labels)
 
 
 @st.composite
@@ -48,6 +52,11 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
         },
         tiles={card: indexes for card, indexes in held.items() if indexes},
         containers={card: draw(st.integers(0, 2)) for card in all_cards if draw(st.booleans())},
+        company={
+            card: draw(st.frozensets(companies, min_size=1, max_size=2)) for card in all_cards if draw(st.booleans())
+        }
+        if draw(st.booleans())
+        else {},
     )
     two_cards = st.permutations(all_cards).map(lambda cards: cards[:2])
     link = st.builds(
@@ -93,6 +102,7 @@ def needs(
     linked: bool = False,
     same_card: bool = True,
     soft_rules: bool = True,
+    company: bool = True,
 ) -> PodNeed:
     roles = sorted(
         draw(
@@ -115,6 +125,7 @@ def needs(
         single_numa=draw(st.booleans()),
         order=draw(orders) if soft_rules else NATURAL,
         near=soft_rules and draw(st.booleans()),
+        company=draw(companies if company else st.just(NO_COMPANY)),
     )
 
 

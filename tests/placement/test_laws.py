@@ -28,7 +28,7 @@ def check(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> 
     assert len(choice.containers) == len(need.containers)
     for container, one in zip(need.containers, choice.containers, strict=True):
         assert len(set(one.cards)) == len(one.cards) == container.count
-        assert all(model.usable(need, inventory, card) for card in one.cards)
+        assert all(model.usable(need, inventory, usage, card) for card in one.cards)
         assert len(one.tiles) == (len(one.cards) if container.tiles else 0)
         for card, tiles in zip(one.cards, one.tiles, strict=False):
             assert len(set(tiles)) == len(tiles) == container.tiles
@@ -118,7 +118,7 @@ def as_the_original(node: Node, need: PodNeed) -> None:
 
 
 @law
-@given(node=nodes(), need=needs(init_containers=False, soft_rules=False))
+@given(node=nodes(), need=needs(init_containers=False, soft_rules=False, company=False))
 def test_the_search_finds_the_first_choice_in_the_order_of_candidates(node: Node, need: PodNeed) -> None:
     inventory, usage = node
     if not need.wants_cards or model.FirstFit(need, inventory, usage).first_fit() is not None:

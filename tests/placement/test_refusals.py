@@ -320,9 +320,12 @@ def all_refusals(kind: type[Refusal] = Refusal) -> list[type[Refusal]]:
 
 def test_every_refusal_has_its_own_kind() -> None:
     assert sorted(refusal.kind for refusal in all_refusals()) == [
+        "affinity",
         "allow-list",
+        "anti-affinity",
         "cards-disabled",
         "deny-list",
+        "exclusion",
         "fewer-cards-than-wanted",
         "links",
         "no-cards",
