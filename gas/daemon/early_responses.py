@@ -35,8 +35,6 @@ class EarlyResponses:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
-        elif scope["type"] == "lifespan":
-            await _acknowledge_lifespan(receive, send)
         elif scope["http_version"] == "2":
             exchange = _Exchange(scope, receive)
             await self._app(scope, exchange.receive, self._send_after_body(exchange, send))
@@ -70,15 +68,6 @@ class EarlyResponses:
             dropping.cancel()
 
         return respond
-
-
-async def _acknowledge_lifespan(receive: Receive, send: Send) -> None:
-    """Acknowledge the server's start and end. The applications here are wired before it and outlive it."""
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
 
 
 class _Exchange:

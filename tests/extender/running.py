@@ -57,6 +57,10 @@ class Running:
         finally:
             connection.close()
 
+    def tasks(self) -> int:
+        """Return how many tasks there are on the server's event loop."""
+        return len(asyncio.all_tasks(self._loop))
+
     def stop(self) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._shutdown.set)

@@ -22,12 +22,6 @@ LARGE = 30_000_000
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
     """Respond to every request: /slow after a while, /large with much."""
-    if scope["type"] == "lifespan":
-        await receive()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await send({"type": "lifespan.shutdown.complete"})
-        return
     if scope["path"] == "/slow":
         await asyncio.sleep(0.5)
     if scope["path"] == "/stuck":
@@ -154,6 +148,35 @@ class TestSlowClients:
         with running(app, stalled=1500) as served, served.connect() as client:
             client.sendall(get("/large"))
             wait_until(lambda: "closed a broken connection" in caplog.text)
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
+@pytest.mark.parametrize(
+    "paths", [[], ["/"], ["/", "/"], ["/slow"]], ids=["none", "one", "two", "closed-before-the-response"]
+)
+def test_nothing_is_kept_of_a_connection_that_its_client_has_closed(
+    authority: Authority, paths: list[str], *, tls: bool
+) -> None:
+    context = serving_certificates(authority, Metrics("test")).context if tls else None
+    client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
+    with running(app, tls=context, client=client_tls, keep_alive=60) as served:
+        before = served.tasks()
+        with served.connect() as client:
+            wait_until(lambda: served.tasks() > before)
+            for path in paths:
+                client.sendall(get(path))
+                if path == "/":
+                    read_answer(client)
+            time.sleep(0.1)
+        wait_until(lambda: served.tasks() == before)
+
+
+def test_a_client_that_sends_no_more_gets_its_response_and_then_the_end() -> None:
+    with running(app, keep_alive=60) as served, served.connect() as client:
+        client.sendall(get("/slow"))
+        client.shutdown(socket.SHUT_WR)
+        assert read_answer(client).startswith(b"HTTP/1.1 200")
+        assert is_closed(client)
 
 
 def test_plain_http_on_the_tls_port_logs_no_error(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
