@@ -15,6 +15,7 @@ from configurator.certificate_plan import GivenPair
 from configurator.extender_secret import DEFAULT, SecretName
 from configurator.kubernetes_version import KubernetesVersion
 from gas.daemon.flags import CommandFlags, IgnoredFlags, UsageError, flag, read_flags, switch
+from gas.errors import InvalidEntry
 
 Colour = Literal["auto", "always", "never"]
 
@@ -55,10 +56,14 @@ def url(value: str) -> str:
 
 
 def hosts(value: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of DNS names and IP addresses; the empty text is an empty list."""
+    """Parse a comma-separated list of DNS names and IP addresses; the empty text is an empty list.
+
+    Raises InvalidEntry.
+    """
     found = tuple(each.strip() for each in value.split(",")) if value else ()
-    if not all(is_host(each) for each in found):
-        raise ValueError("DNS names or IP addresses with commas between them")
+    for each in found:
+        if not is_host(each):
+            raise InvalidEntry("DNS names or IP addresses with commas between them", each)
     return found
 
 

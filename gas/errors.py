@@ -16,3 +16,11 @@ class GasError(Exception):
 
 class InvalidValue(GasError, ValueError):
     """A value that cannot exist, such as a need of -1 cards. The caller has to correct it."""
+
+
+class InvalidEntry(ValueError):
+    """One entry of a list is invalid. ``str()`` is what was expected, in words, and ``entry`` is what was found."""
+
+    def __init__(self, expected: str, entry: str) -> None:
+        super().__init__(expected)
+        self.entry = entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gas.errors import InvalidEntry
 from gas.intel.vocabulary import INTEL
 from gas.vocabulary import Vocabularies, Vocabulary
 
@@ -19,10 +20,13 @@ DEFAULT = Vocabularies([INTEL])
 def parse_vocabularies(text: str) -> tuple[Vocabulary, ...]:
     """Parse the value of ``--vocabularies``: names with commas between them, in the order in which they are asked.
 
-    Raises ValueError with what it expects: known names, at least one, each once.
+    Raises InvalidEntry for a name that is unknown, empty or repeated.
     """
     by_name = {each.name: each for each in KNOWN}
-    names = [name.strip() for name in text.split(",")]
-    if len(set(names)) != len(names) or not by_name.keys() >= set(names):
-        raise ValueError(f"names of vocabularies with commas between them, each once (known: {KNOWN_NAMES})")
-    return tuple(by_name[name] for name in names)
+    vocabularies: list[Vocabulary] = []
+    for entry in text.split(","):
+        vocabulary = by_name.get(entry.strip())
+        if vocabulary is None or vocabulary in vocabularies:
+            raise InvalidEntry(f"vocabularies with commas between them, each once, of these: {KNOWN_NAMES}", entry)
+        vocabularies.append(vocabulary)
+    return tuple(vocabularies)

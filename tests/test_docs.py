@@ -15,7 +15,7 @@ from gas.decision import names as decision
 from gas.intel import names
 from gas.placement import card_rules, refusal
 from gas.plugin.kubelet.device_server import Outcome
-from scripts.reference import PROGRAMS, metrics
+from scripts.reference import NODE_LABELS, PROGRAMS, metrics
 from tests.e2e.accounts import FULL_RULES
 from tests.e2e.plugin import PLUGIN_RULES
 
@@ -53,7 +53,9 @@ COMMAND = re.compile(rf"(?:sudo )?(?:/\S*/)?({'|'.join(OWN_FLAGS)})(?![\w.-])([^
 SOURCES = "\n".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "gas").rglob("*.py")))
 
 RULES_OF_PODS = (names.ALLOW, names.DENY, names.SAME_GPU, names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
-LABELS_OF_CARDS = (names.CARDS, names.GPU_NUMBERS, names.NUMA_GPU_MAP, names.PCI_GROUPS, names.XE_LINKS)
+LABELS_OF_CARDS = tuple(
+    label for label in vars(names).values() if isinstance(label, str) and re.match(f"{re.escape(names.PREFIX)}.", label)
+)
 CLOSED_PLACES = {
     names.DISABLE_CARD: "cardN",
     names.DESCHEDULE_CARD: "cardN",
@@ -159,8 +161,9 @@ def test_the_page_on_pods_has_the_label() -> None:
 
 
 @pytest.mark.parametrize("label", LABELS_OF_CARDS)
-def test_the_page_on_nodes_has_the_label(label: str) -> None:
+def test_the_pages_on_nodes_and_names_have_the_label(label: str) -> None:
     assert label in {row[0] for row in table_rows(NODES)}
+    assert label in {row[0] for row in NODE_LABELS}
 
 
 @pytest.mark.parametrize(("name", "place"), CLOSED_PLACES.items())
@@ -211,30 +214,21 @@ def test_the_troubleshooting_page_has_the_exact_sentence(refused: refusal.Refusa
     assert f"`{refused}`" in TROUBLESHOOTING
 
 
-def test_the_explained_role_has_no_more_rules_than_the_end_to_end_tests_use() -> None:
-    allowed = {
-        (*rule["apiGroups"], resource): set(rule["verbs"]) for rule in FULL_RULES for resource in rule["resources"]
-    }
-    explained = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
-    assert {resource for rule in explained for resource in rule["resources"]} == {
-        "pods",
-        "nodes",
-        "pods/binding",
-        "events",
-        "leases",
-    }
-    for rule in explained:
-        for resource in rule["resources"]:
-            assert set(rule["verbs"]) <= allowed[(*rule["apiGroups"], resource)]
-
-
-def test_the_role_of_the_installation_by_hand_is_the_explained_one() -> None:
-    explained = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
+def test_the_roles_of_the_pages_are_those_that_the_end_to_end_tests_and_the_manifests_use() -> None:
     (manifest,) = re.findall(
         r"kubectl apply -f - <<'END'\n(.*?)^END$", PAGES["install-by-hand.md"], re.DOTALL | re.MULTILINE
     )
-    (role,) = (each for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
-    assert role["rules"] == [rule for rule in explained if rule["resources"] != ["leases"]]
+    (by_hand,) = (each["rules"] for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
+    deployed = (ROOT / "deploy" / "base" / "extender" / "role.yaml").read_text(encoding="utf-8")
+    assert by_hand == next(yaml.safe_load_all(deployed))["rules"]
+    for_leases = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
+    assert [rule["resources"] for rule in for_leases] == [["leases"]]
+    allowed = {
+        (*rule["apiGroups"], resource): set(rule["verbs"]) for rule in FULL_RULES for resource in rule["resources"]
+    }
+    for rule in (*by_hand, *for_leases):
+        for resource in rule["resources"]:
+            assert set(rule["verbs"]) <= allowed[(*rule["apiGroups"], resource)]
 
 
 def test_the_plugins_role_is_the_one_that_the_end_to_end_tests_use() -> None:

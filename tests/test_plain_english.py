@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import tokenize
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ OPENINGS = {
 """Patterns that the first line of a docstring avoids, and what to begin with instead."""
 
 _PHRASE = re.compile(r"\b(?:" + "|".join(f"(?:{each})" for each in PHRASES) + r")\b", re.IGNORECASE)
+_JSON_TEXT = re.compile(r'"(?:title|description|label|legendFormat)": *("(?:[^"\\]|\\.)*")')
 _CODE = re.compile(r"^ *```.*?^ *```$|``.+?``|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 
 
@@ -63,7 +65,7 @@ def files() -> Iterator[Path]:
         for file in sorted((ROOT / folder).rglob("*")):
             generated = "_pb2" in file.name or "components" in file.parts
             if (
-                file.suffix in {".py", ".md", ".yaml", ".txt", ".tpl", ".sh"}
+                file.suffix in {".py", ".md", ".yaml", ".txt", ".tpl", ".sh", ".json"}
                 and not generated
                 and file != Path(__file__)
             ):
@@ -71,8 +73,15 @@ def files() -> Iterator[Path]:
 
 
 def prose(file: Path) -> Iterator[Prose]:
-    """Yield the prose of a file: a page as a whole; docstrings, comments, strings and test names of a module."""
+    """Yield the prose of a file: a page as a whole; docstrings, comments, strings and test names of a module.
+
+    Of JSON, such as a dashboard, these are the texts for people.
+    """
     text = file.read_text(encoding="utf-8")
+    if file.suffix == ".json":
+        for match in _JSON_TEXT.finditer(text):
+            yield Prose(json.loads(match[1]), 1 + text.count("\n", 0, match.start()))
+        return
     if file.suffix != ".py":
         yield Prose(_CODE.sub(_blank, text), 1)
         return
@@ -130,6 +139,12 @@ def test_the_phrases_are_found(text: str, found: list[str]) -> None:
 @pytest.mark.parametrize("first", ["Whose devices kubelet is asking for.", "Answer the trouble, if any."])
 def test_a_docstring_that_begins_with_a_riddle_is_found(first: str) -> None:
     assert list(faults(Prose(first, 1, is_docstring=True)))
+
+
+def test_the_texts_of_json_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "dashboard.json"
+    file.write_text('{"panels": [\n {"title": "Nobody \\"waits\\"", "expr": "nobody"}\n]}', encoding="utf-8")
+    assert [(piece.text, piece.line) for piece in prose(file)] == [('Nobody "waits"', 2)]
 
 
 def test_prose_is_plain_english() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gas.cards import Card, Tile
 from gas.decision.annotations import read_choice, read_receipt
+from gas.errors import InvalidEntry
 from gas.intel.vocabulary import INTEL
 from gas.objects import Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
@@ -239,7 +240,18 @@ def test_vocabularies_are_selected_by_name() -> None:
     assert parse_vocabularies("intel") == tuple(DEFAULT)
 
 
-@pytest.mark.parametrize("text", ["", "inlet", "intel,", "intel,inlet", "intel,intel", "Intel"])
-def test_unknown_missing_and_repeated_names_are_refused_with_the_known_ones(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^names of vocabularies .* \(known: intel\)$"):
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        ("", ""),
+        ("inlet", "inlet"),
+        ("intel,", ""),
+        ("intel,inlet", "inlet"),
+        ("intel,intel", "intel"),
+        ("Intel", "Intel"),
+    ],
+)
+def test_unknown_missing_and_repeated_names_are_refused_with_the_known_ones(text: str, entry: str) -> None:
+    with pytest.raises(InvalidEntry, match=r"^vocabularies .*, each once, of these: intel$") as refused:
         parse_vocabularies(text)
+    assert refused.value.entry == entry

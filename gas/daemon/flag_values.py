@@ -88,9 +88,10 @@ def file(value: str) -> Path:
 
 def directory(value: str) -> Path:
     """Parse the path of a directory, which need not exist yet; ``~`` stands for the home directory."""
-    if not value:
-        raise ValueError("the path of a directory")
-    return Path(value).expanduser()
+    path = Path(value).expanduser()
+    if not value or path.is_file():
+        raise ValueError("the path of a directory" + (", not of a file" if value else ""))
+    return path
 
 
 def names(value: str) -> frozenset[str]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
 from gas.daemon import flag_values as values
-from gas.errors import GasError
+from gas.errors import GasError, InvalidEntry
 
 T = TypeVar("T")
 _METADATA = "flag"
@@ -45,7 +45,8 @@ class Flag:
     """One declared flag.
 
     name         without dashes
-    parse        converts text to the value; raises ValueError with what it expects, in words
+    parse        converts text to the value; raises ValueError with what it expects, in words, or InvalidEntry if one
+                 entry of a list is wrong
     default      the default as text; None if the value is None without the flag
     placeholder  stands for the value in help texts; empty for a boolean
     description  one or more sentences
@@ -257,7 +258,8 @@ def read_flags(flags_class: type[F], argv: Sequence[str]) -> F:
         try:
             value = read.parse(text)
         except ValueError as expected:
-            raise UsageError(f"flag {read.dashed}: expected {expected}, found {text[:80]!r}") from None
+            found_text = expected.entry if isinstance(expected, InvalidEntry) else text
+            raise UsageError(f"flag {read.dashed}: expected {expected}, found {found_text[:80]!r}") from None
         if read.attribute:
             found[read.attribute] = value
             given.append(read.name)

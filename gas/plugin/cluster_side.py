@@ -27,7 +27,8 @@ from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.node_writer import NodeWriter
-from gas.plugin.receipts.receipt_writer import ReceiptWriter
+from gas.plugin.receipts.pod_writes import PodWrites
+from gas.plugin.receipts.receipt_writer import Pace, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind
 from gas.vocabulary import Vocabularies
 
@@ -86,9 +87,9 @@ class ClusterSide:
             self.matcher,
             resources,
             environments,
-            partial(patch_pod_annotations, api),
+            PodWrites(partial(patch_pod_annotations, api)),
             vocabularies=vocabularies,
-            last_call=lambda: self.allocator.last_call,
+            pace=Pace(lambda: self.allocator.last_call),
             on_receipt=self._report_receipt,
             on_wrong_environment=self._report_wrong_environment,
         )

@@ -141,7 +141,7 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
         pytest.param(["--burst=1.5"], "flag --burst: expected a whole number from 1, found '1.5'", id="burst"),
         pytest.param(
             ["--vocabularies=inlet"],
-            "flag --vocabularies: expected names of vocabularies with commas between them, each once (known: intel), "
+            "flag --vocabularies: expected vocabularies with commas between them, each once, of these: intel, "
             "found 'inlet'",
             id="an-unknown-vocabulary",
         ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gas.errors import InvalidEntry
+
 _ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII)
 
 
@@ -16,11 +18,11 @@ def parse_pci_id(text: str) -> str | None:
 def parse_pci_ids(text: str) -> frozenset[str]:
     """Parse a comma-separated list of ids, as a flag's value; the empty text is an empty list. Contract P1.10.
 
-    Raises ValueError with what it expects.
+    Raises InvalidEntry.
     """
     ids: set[str] = set()
     for entry in text.split(",") if text.strip() else ():
         if (pci_id := parse_pci_id(entry)) is None:
-            raise ValueError(f"PCI device ids such as 0x56c0,0x56c1 ({entry[:80]!r} is not one)")
+            raise InvalidEntry("PCI device ids such as 0x56c0,0x56c1", entry)
         ids.add(pci_id)
     return frozenset(ids)

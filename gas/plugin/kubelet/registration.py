@@ -156,9 +156,9 @@ class Registration:
         while True:
             if socket_identity(self._kubelet) != kubelet:
                 self._backoff.reset()
-                return f"{self._kubelet} was replaced or removed: kubelet has restarted or stopped"
+                return f"the socket {self._kubelet} is gone or new, so kubelet has stopped or restarted"
             if not socket.is_there():
-                return f"{socket.path} was removed, or replaced by another plugin"
+                return f"the socket {socket.path} was removed, or another plugin has put its own there"
             await asyncio.sleep(self._times.look if self.state is State.WATCHED else self._times.seek)
 
     async def _registration_ends(self, socket: PluginSocket) -> str:

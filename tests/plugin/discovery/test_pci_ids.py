@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from gas.errors import InvalidEntry
 from gas.plugin.discovery.pci_ids import parse_pci_ids
 
 
@@ -23,17 +24,17 @@ def test_lists_of_ids(text: str, expected: set[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "entry"),
     [
-        pytest.param("0x56c", "'0x56c'", id="part-of-an-id"),
-        pytest.param("0x56c0,", "''", id="an-empty-entry"),
-        pytest.param(",", "''", id="only-a-comma"),
-        pytest.param("56c0", "'56c0'", id="without-0x"),
-        pytest.param("0x56c00", "'0x56c00'", id="too-long"),
-        pytest.param("0x56c0 0x56c1", "'0x56c0 0x56c1'", id="no-comma"),
-        pytest.param("flex", "'flex'", id="a-name"),
-        pytest.param("0x56c٣", "'0x56c٣'", id="a-digit-of-another-script"),
+        pytest.param("0x56c", "0x56c", id="part-of-an-id"),
+        pytest.param("0x56c0,", "", id="an-empty-entry"),
+        pytest.param(",", "", id="only-a-comma"),
+        pytest.param("56c0", "56c0", id="without-0x"),
+        pytest.param("0x56c00", "0x56c00", id="too-long"),
+        pytest.param("0x56c0 0x56c1", "0x56c0 0x56c1", id="no-comma"),
+        pytest.param("flex", "flex", id="a-name"),
+        pytest.param("0x56c٣", "0x56c٣", id="a-digit-of-another-script"),
     ],
 )
 def test_malformed_lists_are_refused(text: str, entry: str) -> None:
-    with pytest.raises(ValueError, match=r"PCI device ids such as 0x56c0,0x56c1") as refused:
+    with pytest.raises(InvalidEntry, match=r"^PCI device ids such as 0x56c0,0x56c1$") as refused:
         parse_pci_ids(text)
-    assert str(refused.value).endswith(f"({entry} is not one)")
+    assert refused.value.entry == entry

@@ -22,7 +22,8 @@ from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
 from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments
 from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.receipts import receipt_writer
-from gas.plugin.receipts.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, ReceiptWriter
+from gas.plugin.receipts.pod_writes import FORBIDDEN_PAUSE, WRITE_AGAIN, PodWrites
+from gas.plugin.receipts.receipt_writer import Pace, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, receipt
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import Vocabularies
@@ -102,19 +103,17 @@ class Node:
         self.last_call = float("-inf")
         self.reported: list[tuple[str, str]] = []
         self.reported_environments: list[tuple[str, str]] = []
+        self.writes = PodWrites(self.api.patch, clock=lambda: self.now)
         self.writer = ReceiptWriter(
             self.pods,
             self.matcher,
             kubelet,
             self.environments,
-            self.api.patch,
+            self.writes,
             vocabularies=vocabularies,
-            last_call=lambda: self.last_call,
+            pace=Pace(lambda: self.last_call, interval=interval, quiet=quiet, clock=lambda: self.now),
             on_receipt=self._report,
             on_wrong_environment=lambda pod, sentence: self.reported_environments.append((pod.key, sentence)),
-            interval=interval,
-            quiet=quiet,
-            clock=lambda: self.now,
         )
 
     def given(self, id_: str, mask: str) -> None:
@@ -267,12 +266,12 @@ async def test_a_write_that_fails_is_reported_and_retried() -> None:
     node = Node(Kubelet(a="card1-0"), A)
     node.api.refuses = GasError("the API server is away")
     await node.writer.compare()
-    assert node.writer.trouble == "cannot write receipts on pods: the API server is away"
+    assert node.writes.trouble == "cannot write receipts on pods: the API server is away"
     assert len(node.reported) == 1
     node.api.refuses = None
     await node.writer.compare()
     assert node.api.patched == [("a", RECEIPT)]
-    assert node.writer.trouble is None
+    assert node.writes.trouble is None
 
 
 async def test_the_same_trouble_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
