@@ -117,13 +117,20 @@ class Backup:
         """Record whether the run came to its end. The next run undoes one that did not. Raises OSError."""
         self._write_record(complete=complete)
 
-    def remove(self, *, undone: bool = False) -> None:
-        """Remove the backup, in one step as far as other runs see. Raises ConfiguratorError if it stays.
+    def remove(self) -> None:
+        """Remove the backup, in one step as far as other runs see. Raises ConfiguratorError if it stays."""
+        renamed = _unfinished(self.directory.parent)
+        _rename(self.directory, renamed)
+        shutil.rmtree(renamed, ignore_errors=True)
 
-        undone  whether `undone_backups` finds it until it is removed
+    def mark_undone(self) -> Path:
+        """Rename the backup so that only `undone_backups` finds it, and return its place.
+
+        Raises ConfiguratorError if it keeps its name. Removing it removes the mark, so first say that it is undone.
         """
-        root = self.directory.parent
-        _remove(self.directory, root / f"{_UNDONE}{self.directory.name}" if undone else _unfinished(root))
+        undone = self.directory.with_name(f"{_UNDONE}{self.directory.name}")
+        _rename(self.directory, undone)
+        return undone
 
     def undoing(self) -> list[Change]:
         """Return the changes that restore the files, the last one first.
@@ -208,8 +215,10 @@ def undone_backups(roots: Iterable[Path]) -> dict[str, Path]:
 
 
 def remove_undone(path: Path) -> None:
-    """Remove a backup that `undone_backups` returned. Raises ConfiguratorError if it stays."""
-    _remove(path, _unfinished(path.parent))
+    """Remove a backup that is marked as undone; the mark goes last. Raises ConfiguratorError if the mark stays."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        _rename(path, _unfinished(path.parent))
 
 
 def _left_over(roots: Iterable[Path]) -> Iterable[Path]:
@@ -221,15 +230,14 @@ def _left_over(roots: Iterable[Path]) -> Iterable[Path]:
                     yield path
 
 
-def _remove(directory: Path, renamed: Path) -> None:
-    """Rename a directory, so that runs no longer find it, and remove it. Raises ConfiguratorError if it stays."""
+def _rename(directory: Path, renamed: Path) -> None:
+    """Rename a backup that is to be removed, so that runs no longer find it. Raises ConfiguratorError."""
     try:
         directory.rename(renamed)
     except OSError as error:
         raise ConfiguratorError(
             f"{directory} is no longer needed, but cannot be removed: {error.strerror}; remove it"
         ) from None
-    shutil.rmtree(renamed, ignore_errors=True)
 
 
 def read_backup(directory: Path) -> Backup:

@@ -109,6 +109,7 @@ def _change(flags: Flags, now: datetime, say: Say) -> None:
 def _take_back_unfinished_runs(flags: Flags, say: Say) -> None:
     for backup in _unfinished_runs(flags):
         _bring_back(backup, flags, say)
+        backup.remove()
         say(f"an earlier run did not finish; its changes were undone first ({backup.directory.name})")
 
 
@@ -146,15 +147,18 @@ def _undo(flags: Flags, say: Say) -> None:
     if not found:
         raise ConfiguratorError(f"{flags.backups} contains no backup of a run, so there is nothing to undo")
     secret = _secret(flags)
-    _bring_back(found[0], flags, say, undone=True)
+    _bring_back(found[0], flags, say)
+    undone_backup = found[0].mark_undone()
     say(f"undid {found[0].directory.name}")
     if len(found) > 1:
         say(f"the run before it can be undone as well: {found[1].directory.name}")
     say(f"the Secret {secret} stays in the cluster; kubectl delete secret --namespace={secret.namespace} {secret.name} "
         "deletes it")  # fmt: skip
+    remove_undone(undone_backup)
 
 
-def _bring_back(backup: Backup, flags: Flags, say: Say, *, undone: bool = False) -> None:
+def _bring_back(backup: Backup, flags: Flags, say: Say) -> None:
+    """Restore the files of a backup. The caller then removes the backup."""
     made = backup.undoing()
     try:
         # If this run is killed half-way, the next one finds an incomplete run and undoes the rest.
@@ -174,7 +178,6 @@ def _bring_back(backup: Backup, flags: Flags, say: Say, *, undone: bool = False)
             directory.rmdir()
     for change in made:
         say(f"{'restored' if change.after is not None else 'removed'} {change.path}")
-    backup.remove(undone=undone)
 
 
 def _print_notes(plan: Plan, say: Say) -> None:

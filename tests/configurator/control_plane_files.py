@@ -45,9 +45,20 @@ class ControlPlaneFiles:
     def write_manifest(self, text: str) -> None:
         self.manifest.write_bytes(text.encode())
 
-    def run(self, *more: str, user: int = 0, now: datetime = NOW, coloured: bool = False, places: bool = True) -> str:
-        """Run the configurator with the default directories below ROOT and return its output. Raises what it raises."""
-        said: list[str] = []
+    def run(
+        self,
+        *more: str,
+        user: int = 0,
+        now: datetime = NOW,
+        coloured: bool = False,
+        places: bool = True,
+        said: list[str] | None = None,
+    ) -> str:
+        """Run the configurator with the default directories below ROOT and return its output. Raises what it raises.
+
+        said  gets each piece of the output at once
+        """
+        said = [] if said is None else said
         named = [f"-m={self.manifest}", f"-b={self.etc}", f"--pki-dir={self.own}"]
         if places:
             named += [f"-d={self.etc}", f"-cert-dir={self.certificates}"]

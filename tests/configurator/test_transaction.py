@@ -281,6 +281,25 @@ def test_undo_after_one_killed_while_it_removed_the_last_backup_succeeds(files: 
         files.run("--undo")
 
 
+def test_undo_says_what_it_has_undone_before_the_last_sign_of_it_is_removed(
+    files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.run()
+    newest = max(files.backups()).name
+    said: list[str] = []
+    before_each: list[str] = []
+    real = os.rmdir
+
+    def rmdir(*arguments: Any, **named: Any) -> None:
+        before_each.append("\n".join(said))
+        real(*arguments, **named)
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    files.run("--undo", said=said)
+    assert not list(files.etc.glob(UNFINISHED + "*"))
+    assert f"undid {newest}" in before_each[-1]
+
+
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_copies_of_a_run_killed_while_it_wrote_the_backup_are_removed(files: ControlPlaneFiles, at: int) -> None:
     """The copies may be private keys."""
