@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -27,14 +28,14 @@ class CardUse(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CardOrder:
+class CardOrder(ABC):
     """An order of cards. Cards with smaller keys are tried first, cards with equal keys in natural order."""
 
     name: ClassVar[str]
 
+    @abstractmethod
     def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
         """Return the place of a card. All cards of one node have keys of the same length."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return self.name

@@ -389,6 +389,12 @@ def test_the_writer_of_the_labels_is_named(changes: dict[str, Any], writer: str)
             id="no-card-of-known-memory",
         ),
         pytest.param(
+            seen_node(resources={"i915": "20", "millicores": "2000"}),
+            "warning",
+            "or they are integrated GPUs, which have none of their own; nothing is wrong with those",
+            id="integrated-gpus",
+        ),
+        pytest.param(
             seen_node(labels={"gpu-numbers": "0.1", "cards": "card0.card5"}),
             "warning",
             "disagree",

@@ -382,3 +382,11 @@ def test_an_order_needs_the_name_of_its_resource() -> None:
 @pytest.mark.parametrize("inventory", [node(), node(CARD, disabled=cards(0))], ids=["no-card", "no-usable-card"])
 def test_a_pod_that_wants_no_card_fits_everywhere(inventory: Inventory) -> None:
     assert placed(pod(container(0), container(0)), inventory) == " | "
+
+
+def test_an_order_must_say_where_a_card_belongs() -> None:
+    class Unordered(CardOrder):
+        name = "unordered"
+
+    with pytest.raises(TypeError, match="key"):
+        Unordered()  # type: ignore[abstract]

@@ -108,9 +108,10 @@ def _memory(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
             CHECK,
             f"node {node.name}",
             f"pods that request {MEMORY_MAX} do not get {cards}: the device plugin does not know how much memory they "
-            "have, or they are integrated GPUs, which have none of their own",
-            kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown says why the memory is unknown"),
-            "# let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE for it",
+            "have, or they are integrated GPUs, which have none of their own; nothing is wrong with those",
+            kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown names the cards of unknown memory"),
+            "# if it names a card: let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE",
+            "# if it names none: no step is needed; --deny-ids of gas-plugin leaves integrated GPUs out",
             expected=f"{MEMORY_MAX} of every card",
             found=f"none of {cards}",
         )
