@@ -18,9 +18,9 @@ from gas.placement.inventory import UNUSED, Usage
 T = TypeVar("T")
 
 LedgerState = tuple[object, ...]
-"""The bookings of one node as a flat tuple: each card, its amounts by name, its tiles, its number of containers and, if
-any of its pods has labels, those of its pods, in order. Thousands are kept, and a flat tuple takes a fifth of the
-memory of nested sets."""
+"""The bookings of one node as a flat tuple: each card, its amounts by name, its tiles and its number of containers, and
+where there are any, the company labels of its pods and its names. Thousands are kept, and a flat tuple takes a fifth of
+the memory of nested sets."""
 
 
 class State(enum.Enum):
@@ -55,7 +55,7 @@ class AlreadyBooked(GasError):
 class _NodeSums:
     """Sums over the bookings of one node, kept so that `usage` does not walk over pods."""
 
-    __slots__ = ("amounts", "companies", "containers", "holders", "tiles", "uids")
+    __slots__ = ("amounts", "companies", "containers", "holders", "names", "tiles", "uids")
 
     def __init__(self) -> None:
         self.uids: set[str] = set()
@@ -64,6 +64,7 @@ class _NodeSums:
         self.containers: dict[Card, int] = {}
         self.tiles: dict[Card, dict[int, int]] = {}
         self.companies: dict[Card, dict[Company, int]] = {}  # of pods that have labels
+        self.names: dict[Card, dict[str, int]] = {}
 
     def put(self, uid: str, footprint: Footprint) -> None:
         self.uids.add(uid)
@@ -77,6 +78,9 @@ class _NodeSums:
         if footprint.company != NO_COMPANY:
             for card in footprint.amounts:
                 _count(self.companies, card, footprint.company)
+        if footprint.named:
+            for card in footprint.amounts:
+                _count(self.names, card, footprint.named)
 
     def take(self, uid: str, footprint: Footprint) -> None:
         self.uids.discard(uid)
@@ -92,6 +96,9 @@ class _NodeSums:
         if footprint.company != NO_COMPANY:
             for card in footprint.amounts:
                 _discount(self.companies, card, footprint.company)
+        if footprint.named:
+            for card in footprint.amounts:
+                _discount(self.names, card, footprint.named)
 
     def company(self) -> dict[Card, frozenset[Company]]:
         """Return the different labels of the pods on each card that has a pod with labels."""
@@ -190,8 +197,13 @@ class Ledger:
         sums = self._nodes.get(node)
         if sums is None:
             return UNUSED
-        tiles = {card: frozenset(counts) for card, counts in sums.tiles.items()}
-        return Usage(amounts=sums.amounts, tiles=tiles, containers=sums.containers, company=sums.company())
+        return Usage(
+            amounts=sums.amounts,
+            tiles={card: frozenset(counts) for card, counts in sums.tiles.items()},
+            containers=sums.containers,
+            company=sums.company(),
+            names={card: frozenset(counts) for card, counts in sums.names.items()},
+        )
 
     def state(self, node: str) -> LedgerState:
         """Return the value of `usage`: equal for nodes with equal sums, whichever pods hold them."""
@@ -208,6 +220,8 @@ class Ledger:
             row.append(sums.containers[card])
             if card in company:
                 row.append(company[card])
+            if card in sums.names:
+                row.append(frozenset(sums.names[card]))
         return tuple(row)
 
     def holders(self, node: str) -> Mapping[Card, int]:

@@ -116,6 +116,7 @@ HOLDINGS = st.builds(
     ),
     tiles=st.dictionaries(st.integers(0, 2).map(Card), st.frozensets(st.integers(0, 3), min_size=1), max_size=2),
     company=st.sampled_from([NO_COMPANY, Company(affinity="a"), Company(affinity="a", exclusion="x")]),
+    named=st.sampled_from(["", "", "one", "two"]),
 )
 
 
@@ -167,12 +168,15 @@ class Books(RuleBasedStateMachine):
             holders: dict[Card, int] = defaultdict(int)
             containers: dict[Card, int] = defaultdict(int)
             company: dict[Card, set[Company]] = defaultdict(set)
+            names: dict[Card, set[str]] = defaultdict(set)
             for where, what, _ in self.model.values():
                 if where != node:
                     continue
                 for card, needs in what.amounts.items():
                     holders[card] += 1
                     company[card].add(what.company)
+                    if what.named:
+                        names[card].add(what.named)
                     containers[card] += what.containers.get(card, 0)
                     for name, amount in needs:
                         amounts[card][name] += amount
@@ -186,6 +190,7 @@ class Books(RuleBasedStateMachine):
             assert dict(self.ledger.holders(node)) == dict(holders)
             assert usage.containers == containers
             assert usage.company == {card: labels for card, labels in company.items() if labels != {NO_COMPANY}}
+            assert usage.names == names
         assert {uid: (b.node, b.footprint, b.state) for uid, b in self.ledger.bookings()} == self.model
 
 

@@ -17,7 +17,7 @@ def books_json(decider: Decider) -> bytes:
     """Return the body of ``/debug/books``.
 
     nodes        node -> card -> capacity, amounts booked, tiles held, number of pods, whether disabled
-    pods         UID -> which cards it holds on which node, and its company labels if it has any
+    pods         UID -> which cards it holds on which node, its company labels and its card's name, if any
     trouble      bound GPU pods whose annotations are not what is booked, by UID
     problems     nodes with labels, annotations or resources that cannot be used
     differences  where a ledger made anew from the pods' objects would differ, apart from pods in trouble; always empty
@@ -104,4 +104,5 @@ def _booking(booking: Booking) -> dict[str, object]:
             for card, amounts in booking.footprint.amounts.items()
         },
         **({"company": company} if company else {}),
+        **({"card_name": booking.footprint.named} if booking.footprint.named else {}),
     }

@@ -96,8 +96,8 @@ class BoundPod:
 class Pods:
     """The GPU pods that wait and those that are bound. Fed by a watch; it books the cards of bound pods in the ledger.
 
-    A decision stays booked while the pod lives, and so do the pod's company labels: a later edit of its annotations is
-    reported as trouble, not believed.
+    A decision stays booked while the pod lives, and so do the pod's company labels and its card's name: a later edit of
+    its annotations is reported as trouble, not believed.
     A receipt of what kubelet really gave is believed. A pod that is bound without a readable annotation is kept as
     trouble and books nothing, since its cards are not known. A pod whose tiles could not be read is booked without
     them until an edit makes them readable.
@@ -229,10 +229,12 @@ class Pods:
             footprint is not None
             and booked is not None
             and booked.state is State.HELD
-            and booked.footprint.company != footprint.company
+            and (booked.footprint.company, booked.footprint.named) != (footprint.company, footprint.named)
         ):
-            footprint = replace(footprint, company=booked.footprint.company)
-            doubt = doubt or "its company labels were changed after binding; its booking is unchanged"
+            footprint = replace(footprint, company=booked.footprint.company, named=booked.footprint.named)
+            doubt = (
+                doubt or "its company labels or its card's name were changed after binding; its booking is unchanged"
+            )
         lacked_tiles = booked is not None and uid in self._lacks_tiles
         same_cards = booked is not None and footprint is not None and replace(footprint, tiles={}) == booked.footprint
         if written.lacks_tiles and booked is not None and not (lacked_tiles and same_cards):

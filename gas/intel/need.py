@@ -13,7 +13,7 @@ from gas.intel import names
 from gas.intel.entries import read_card
 from gas.objects import Container, Pod, Quantity
 from gas.placement.company import Company
-from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import CardOrder, parse_card_order
 from gas.quoted import listed, quoted
 from gas.vocabulary import BadNeed, NeedOptions
@@ -50,6 +50,9 @@ def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
         return PodNeed(containers=containers, count_resources=_COUNT_RESOURCES)
 
     annotations = pod.annotations
+    named = _label(annotations, names.CARD_NAME)
+    if named:
+        _check_one_card(requests)
     linked = names.ALLOCATE_XELINK in annotations
     if linked:
         _check_linked(requests)
@@ -59,10 +62,11 @@ def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
         denied=_named_cards(annotations.get(names.DENY, "")) if options.denylist else frozenset(),
         same_card=_same_card(requests, annotations),
         linked=linked,
-        single_numa=names.ALLOCATE_SINGLE_NUMA in annotations,
+        scope=_scope(annotations),
         order=_card_order(annotations, options.card_order),
         near=_is_near(annotations),
         company=_company(annotations),
+        named=named,
         count_resources=_COUNT_RESOURCES,
     )
 
@@ -71,7 +75,8 @@ def read_booked_need(pod: Pod) -> PodNeed:
     """Return what the containers of a bound pod take. Raises BadNeed.
 
     The rules in its annotations are ignored: they were met or not, and a user may have edited them since. Only its
-    company labels count, because other pods depend on them; invalid ones are left out. If a container asks for both
+    company labels and the name of its card count, because other pods depend on them; invalid ones are left out. If a
+    container asks for both
     ``i915`` and ``xe``, the original placed it, and ``xe`` is the number of its cards as it was there. An amount that
     no card can have is left out, unless it is a number of cards: kubelet ignores resources that its node does not have,
     so a pod that names its node itself has its cards in spite of that amount.
@@ -81,9 +86,14 @@ def read_booked_need(pod: Pod) -> PodNeed:
         for request in requests:
             request.amounts.pop(name, None)
     _check_sums(requests)
+    labels = {name: text for name, text in pod.annotations.items() if _LABEL.fullmatch(text)}
+    has_one_card = max(request.count for request in requests) <= 1
+    named = labels.get(names.CARD_NAME, "") if has_one_card else ""
     return PodNeed(
         containers=tuple(map(_container_need, requests)),
-        company=_company({name: text for name, text in pod.annotations.items() if _LABEL.fullmatch(text)}),
+        scope=Scope.CARD if named else Scope.ANYWHERE,
+        company=_company(labels),
+        named=named,
         count_resources=_COUNT_RESOURCES,
     )
 
@@ -190,6 +200,21 @@ def _is_near(annotations: Mapping[str, str]) -> bool:
     if text not in ("true", "false"):
         raise BadNeed(f"{names.CARD_NEAR}: expected true or false, found {quoted(text)}")
     return text == "true"
+
+
+def _scope(annotations: Mapping[str, str]) -> Scope:
+    if annotations.get(names.CARD_NAME):
+        return Scope.CARD
+    return Scope.NUMA if names.ALLOCATE_SINGLE_NUMA in annotations else Scope.ANYWHERE
+
+
+def _check_one_card(requests: Iterable[_Request]) -> None:
+    for request in requests:
+        if request.count > 1:
+            raise BadNeed(
+                f"{names.CARD_NAME}: container {quoted(request.name)} asks for {request.count} cards, expected at most"
+                " 1, because all containers of the pod get the named card"
+            )
 
 
 def _company(annotations: Mapping[str, str]) -> Company:

@@ -13,7 +13,7 @@ from gas.cards import Card
 from gas.placement.card_rules import NO_CARDS, closed_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.inventory import Inventory, Usage, free_amount
-from gas.placement.need import PodNeed
+from gas.placement.need import PodNeed, Scope
 from gas.placement.order import Natural
 from gas.placement.plan import Plan, Request
 
@@ -55,15 +55,18 @@ def affine_cards(need: PodNeed, usage: Usage) -> frozenset[Card]:
     )
 
 
-def card_groups(need: PodNeed, inventory: Inventory, usable: tuple[Card, ...]) -> Sequence[tuple[Card, ...]]:
+def card_groups(need: PodNeed, inventory: Inventory, usable: Sequence[Card]) -> Sequence[tuple[Card, ...]]:
     """Return the sets of cards of which one must serve the whole pod, in the order in which they are tried.
 
-    A pod that needs a single NUMA node (contract E7.8) has one set for each of the node's groups, with the cards in
-    the order of ``usable``. All usable cards are one set if the pod does not need it, or if the node has no groups.
+    A pod of one card has a set for each card. A pod that needs a single NUMA node (contract E7.8) has one set for each
+    of the node's groups, with the cards in the order of ``usable``. Otherwise, and if the node has no groups, all
+    usable cards are one set.
     """
-    if not need.single_numa or inventory.numa_groups is None:
-        return (usable,)
-    return [tuple(card for card in usable if card in group) for group in inventory.numa_groups]
+    if need.scope is Scope.CARD:
+        return [(card,) for card in usable]
+    if need.scope is Scope.NUMA and inventory.numa_groups is not None:
+        return [tuple(card for card in usable if card in group) for group in inventory.numa_groups]
+    return (tuple(usable),)
 
 
 class Candidates:
@@ -120,7 +123,8 @@ class Candidates:
         }
         first = next((pick.cards[0] for of_request in picks.values() for pick in of_request), None)
         if first is None:
-            more = max(sum(each.count for each in self._plan.staying), request.count) - 1
+            wanted = max(sum(each.count for each in self._plan.staying), request.count)
+            more = 0 if self._need.scope is Scope.CARD else wanted - 1
             return sorted(keys, key=lambda card: (keys[card], self._neighbours(card, keys)[:more]))
         close = self._inventory.closeness(first)
         close[first] = max((close.get(card, 0) for card in keys if card != first), default=0)

@@ -32,8 +32,8 @@ class CardRule:
 
     closed: Callable[[PodNeed, Inventory, Usage], frozenset[Card]]
     lifted: Callable[[PodNeed, Inventory, Usage], tuple[PodNeed, Inventory, Usage]]
-    detail: Callable[[PodNeed], str]
-    refusal: Callable[[PodNeed, tuple[Card, ...], Shortage | NotTogether], Refusal]
+    detail: Callable[[PodNeed, Usage], str]
+    refusal: Callable[[PodNeed, Usage, tuple[Card, ...], Shortage | NotTogether], Refusal]
 
 
 def closed_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> frozenset[Card]:
@@ -126,26 +126,45 @@ def _with_equal_exclusion(usage: Usage, exclusion: str) -> Usage:
     )
 
 
+@dataclass(frozen=True)
+class NamedCardInTheWay(_InTheWay):
+    """The pod would fit if its card need not have a name."""
+
+    kind: ClassVar[str] = "card-name"
+
+
+def cards_to_name(name: str, inventory: Inventory, usage: Usage) -> frozenset[Card]:
+    """Return the cards of which a pod may use one by this name: the one that has it, or else all that are idle.
+
+    More than one card has the name if kubelet gave a pod another card than was decided.
+    """
+    return _named(name, usage) or frozenset(filter(usage.is_idle, inventory.capacity))
+
+
+def _named(name: str, usage: Usage) -> frozenset[Card]:
+    return frozenset(card for card, names in usage.names.items() if name in names)
+
+
 CARD_RULES = (
     CardRule(
         closed=lambda _need, inventory, _usage: inventory.disabled,
         lifted=lambda need, inventory, usage: (need, replace(inventory, disabled=NO_CARDS), usage),
-        detail=lambda _need: "disabled by a telemetry label",
-        refusal=lambda _need, cards, _short: CardsDisabled(cards),
+        detail=lambda _need, _usage: "disabled by a telemetry label",
+        refusal=lambda _need, _usage, cards, _short: CardsDisabled(cards),
     ),
     CardRule(
         closed=lambda need, inventory, _usage: (
             NO_CARDS if need.allowed is None else frozenset(inventory.capacity) - need.allowed
         ),
         lifted=lambda need, inventory, usage: (replace(need, allowed=None), inventory, usage),
-        detail=lambda _need: "not in the allow list",
-        refusal=lambda _need, _cards, short: AllowListInTheWay(short, "in the allow list"),
+        detail=lambda _need, _usage: "not in the allow list",
+        refusal=lambda _need, _usage, _cards, short: AllowListInTheWay(short, "in the allow list"),
     ),
     CardRule(
         closed=lambda need, _inventory, _usage: need.denied,
         lifted=lambda need, inventory, usage: (replace(need, denied=NO_CARDS), inventory, usage),
-        detail=lambda _need: "in the deny list",
-        refusal=lambda _need, _cards, short: DenyListInTheWay(short, "outside the deny list"),
+        detail=lambda _need, _usage: "in the deny list",
+        refusal=lambda _need, _usage, _cards, short: DenyListInTheWay(short, "outside the deny list"),
     ),
     CardRule(
         closed=lambda need, inventory, usage: (
@@ -156,8 +175,8 @@ CARD_RULES = (
             inventory,
             usage,
         ),
-        detail=lambda need: f"no pod with affinity {quoted(need.company.affinity)}",
-        refusal=lambda need, _cards, short: AffinityInTheWay(
+        detail=lambda need, _usage: f"no pod with affinity {quoted(need.company.affinity)}",
+        refusal=lambda need, _usage, _cards, short: AffinityInTheWay(
             short, f"open to affinity {quoted(need.company.affinity)}"
         ),
     ),
@@ -170,8 +189,8 @@ CARD_RULES = (
             inventory,
             usage,
         ),
-        detail=lambda need: f"a pod with anti-affinity {quoted(need.company.anti_affinity)}",
-        refusal=lambda need, _cards, short: AntiAffinityInTheWay(
+        detail=lambda need, _usage: f"a pod with anti-affinity {quoted(need.company.anti_affinity)}",
+        refusal=lambda need, _usage, _cards, short: AntiAffinityInTheWay(
             short, f"open to anti-affinity {quoted(need.company.anti_affinity)}"
         ),
     ),
@@ -182,16 +201,33 @@ CARD_RULES = (
             else NO_CARDS
         ),
         lifted=lambda need, inventory, usage: (need, inventory, _with_equal_exclusion(usage, need.company.exclusion)),
-        detail=lambda need: (
+        detail=lambda need, _usage: (
             f"a pod without exclusion {quoted(need.company.exclusion)}"
             if need.company.exclusion
             else "a pod with an exclusion"
         ),
-        refusal=lambda need, _cards, short: ExclusionInTheWay(
+        refusal=lambda need, _usage, _cards, short: ExclusionInTheWay(
             short,
             f"open to exclusion {quoted(need.company.exclusion)}"
             if need.company.exclusion
             else "open to pods without exclusion",
+        ),
+    ),
+    CardRule(
+        closed=lambda need, inventory, usage: (
+            frozenset(inventory.capacity) - cards_to_name(need.named, inventory, usage) if need.named else NO_CARDS
+        ),
+        lifted=lambda need, inventory, usage: (replace(need, named=""), inventory, usage),
+        detail=lambda need, usage: (
+            f"not named {quoted(need.named)}"
+            if _named(need.named, usage)
+            else "not idle, as a card for a new name must be"
+        ),
+        refusal=lambda need, usage, _cards, short: NamedCardInTheWay(
+            short,
+            f"named {quoted(need.named)}"
+            if _named(need.named, usage)
+            else f"idle for the new name {quoted(need.named)}",
         ),
     ),
 )

@@ -55,13 +55,15 @@ class Footprint:
     Init containers run one after the other before the app containers, beside the sidecars that started before them.
 
     containers  by card, how many containers have it at the same time
-    company     the labels of the pod, which are those of all its cards
+    company     the labels of the pod, which count on all its cards
+    named       the name that the pod has given its card; empty if it has given none
     """
 
     amounts: Mapping[Card, SortedAmounts] = field(default_factory=dict)
     tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
     containers: Mapping[Card, int] = field(default_factory=dict)
     company: Company = NO_COMPANY
+    named: str = ""
 
     def __post_init__(self) -> None:
         for card, amounts in self.amounts.items():
@@ -100,6 +102,7 @@ def footprint(need: PodNeed, choice: Choice) -> Footprint:
         tiles={card: frozenset(indexes) for card, indexes in sorted(tiles.items()) if indexes},
         containers=dict(sorted(containers.items())),
         company=need.company,
+        named=need.named,
     )
 
 

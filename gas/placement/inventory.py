@@ -113,16 +113,22 @@ class Usage:
     tiles       by card, the tiles that a pod holds
     containers  by card, how many containers have it; a card without containers is idle
     company     by card, the different labels of its pods; a card whose pods all have no label may be missing
+    names       by card, the names that its pods have given it; a card without a name is missing
     """
 
     amounts: Mapping[Card, Amounts] = field(default_factory=dict)
     tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
     containers: Mapping[Card, int] = field(default_factory=dict)
     company: Mapping[Card, Collection[Company]] = field(default_factory=dict)
+    names: Mapping[Card, Collection[str]] = field(default_factory=dict)
+
+    def is_idle(self, card: Card) -> bool:
+        """Return whether no pod has a card."""
+        return not self.containers.get(card)
 
     def company_on(self, card: Card) -> Collection[Company]:
         """Return the different labels of the pods on a card; nothing if the card is idle."""
-        return self.company.get(card, _UNLABELLED) if self.containers.get(card) else ()
+        return () if self.is_idle(card) else self.company.get(card, _UNLABELLED)
 
 
 _UNLABELLED = (NO_COMPANY,)

@@ -30,6 +30,19 @@ class Role(enum.Enum):
 _ROLES = frozenset(Role)
 
 
+class Scope(enum.Enum):
+    """Where all cards of a pod come from.
+
+    ANYWHERE  from any cards of the node
+    NUMA      from one NUMA group; from any cards if the node does not state its groups
+    CARD      all containers get the same card
+    """
+
+    ANYWHERE = "anywhere"
+    NUMA = "numa"
+    CARD = "card"
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerNeed:
     """One container's need. Raises InvalidValue for a negative or fractional number and for amounts without a card.
@@ -74,10 +87,12 @@ class PodNeed:
     denied           cards that may not be used
     same_card        positions in ``containers`` of app containers that share one card; each has count 1 and no tiles
     linked           cards are given in pairs joined by a link, one tile of each; every count is even, tiles is 1
-    single_numa      all cards come from one NUMA group
+    scope            where all cards come from; a pod of one card has containers of at most one card
     order            the order in which cards are tried
     near             after the first card, the closest ones are tried first (`Inventory.closeness`)
     company          labels that decide with which other pods the pod shares a card
+    named            a name for the pod's one card, empty if it needs none: the card whose pods have this name, or an
+                     idle card if there is none
     count_resources  names of the resources that only count cards: every container with cards wants one of them, so a
                      refusal names them only if nothing else is short
     """
@@ -87,10 +102,11 @@ class PodNeed:
     denied: frozenset[Card] = frozenset()
     same_card: frozenset[int] = frozenset()
     linked: bool = False
-    single_numa: bool = False
+    scope: Scope = Scope.ANYWHERE
     order: CardOrder = NATURAL
     near: bool = False
     company: Company = NO_COMPANY
+    named: str = ""
     count_resources: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -104,6 +120,13 @@ class PodNeed:
                     f"container {container.name!r}: expected an even number of linked cards with 1 tile each, found"
                     f" {container.count} with {container.tiles}"
                 )
+            if self.scope is Scope.CARD and container.count > 1:
+                raise InvalidValue(
+                    f"container {container.name!r}: expected at most 1 card, because the pod has only one, found"
+                    f" {container.count}"
+                )
+        if self.named and self.scope is not Scope.CARD:
+            raise InvalidValue(f"named card {self.named!r}: expected a pod of one card, found scope {self.scope.value}")
         for position in sorted(self.same_card):
             if not 0 <= position < len(self.containers):
                 raise InvalidValue(f"same card: the pod has no container at position {position}")

@@ -15,10 +15,11 @@ from gas.placement.candidates import card_groups, usable_cards
 from gas.placement.card_rules import CARD_RULES, CardRule, closed_cards
 from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import Inventory, Usage
-from gas.placement.need import ContainerNeed, PodNeed
+from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.plan import Plan, Request, plan_of
 from gas.placement.refusal import (
     FewerCardsThanWanted,
+    NoCardForAll,
     NoCards,
     NoLinkedPairs,
     NoNumaGroup,
@@ -159,19 +160,27 @@ def _card_rule_obstacle(rule: CardRule) -> _Obstacle:
         by_others = closed_cards(*rule.lifted(question.need, question.inventory, question.usage))
         cards = tuple(card for card in question.inventory.cards if card in closed)
         by_this_alone = tuple(card for card in cards if card not in by_others)
-        return rule.refusal(question.need, by_this_alone or cards, _short_on_usable(question))
+        return rule.refusal(question.need, question.usage, by_this_alone or cards, _short_on_usable(question))
 
     return _Obstacle(leave_out, refusal)
 
 
-def _across_numa_groups(question: _Question) -> _Question | None:
-    if not question.need.single_numa or question.inventory.numa_groups is None:
+def _anywhere(question: _Question) -> _Question | None:
+    has_effect = {
+        Scope.ANYWHERE: False,
+        Scope.NUMA: question.inventory.numa_groups is not None,
+        Scope.CARD: len(plan_of(question.need).requests) > 1,
+    }
+    if not has_effect[question.need.scope]:
         return None
-    return replace(question, inventory=replace(question.inventory, numa_groups=None))
+    return replace(question, need=replace(question.need, scope=Scope.ANYWHERE, named=""))
 
 
-def _no_numa_group(question: _Question) -> Refusal:
+def _out_of_scope(question: _Question) -> Refusal:
     plan = plan_of(question.need)
+    if question.need.scope is Scope.CARD:
+        together = _not_together(plan)
+        return NoCardForAll(together.containers, together.amounts)
     usable = usable_cards(question.need, question.inventory, question.usage)
     free = FreeCapacity(plan, question.inventory, question.usage, usable)
     groups = card_groups(question.need, question.inventory, usable)
@@ -209,6 +218,6 @@ def _only(need: PodNeed, position: int) -> PodNeed:
 
 _OBSTACLES = (
     *map(_card_rule_obstacle, CARD_RULES),
-    _Obstacle(_across_numa_groups, _no_numa_group),
+    _Obstacle(_anywhere, _out_of_scope),
     _Obstacle(_without_links, _no_linked_pairs),
 )

@@ -158,6 +158,24 @@ class NotTogether(Refusal):
 
 
 @dataclass(frozen=True)
+class NoCardForAll(Refusal):
+    """The pod would fit, but not on one card.
+
+    containers  how many want the card
+    amounts     what they need in total at the moment that needs most
+    """
+
+    kind: ClassVar[str] = "one-card"
+    only_per_card: ClassVar[bool] = True
+
+    containers: int
+    amounts: SortedAmounts
+
+    def __str__(self) -> str:
+        return f"no card has room for all {self.containers} containers together ({in_words(self.amounts)} in total)"
+
+
+@dataclass(frozen=True)
 class NoNumaGroup(Refusal):
     """The pod would fit, but not within one NUMA group.
 

@@ -9,7 +9,7 @@ gives (contract E6.7), or the complete search. A pod with init containers prefer
 2. The complete search for a result that follows kubelet's reuse.
 3. The complete search for any result.
 
-A pod that needs a single NUMA node tries every group in one step before the next step begins.
+A pod that needs a single NUMA node or a single card tries every group or card in one step before the next step begins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gas.placement.candidates import Candidates, card_groups, usable_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.linked import Links, first_fit_pairs, pairs
-from gas.placement.need import PodNeed
+from gas.placement.need import PodNeed, Scope
 from gas.placement.plan import Plan, Request, plan_of
 from gas.placement.search import Search, StepBudget
 
@@ -41,7 +41,8 @@ def solve(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) ->
     usable = usable_cards(need, inventory, usage)
     free = FreeCapacity(plan, inventory, usage, usable, by_tile=need.linked)
     candidates = Candidates(need, inventory, usage, plan, free)
-    groups = card_groups(need, inventory, usable)
+    in_order = candidates.of(plan.requests[0], usable, {}) if need.scope is Scope.CARD else usable
+    groups = card_groups(need, inventory, in_order)
     links = inventory.links if need.linked else None
     steps = StepBudget(step_limit)
     search = partial(Search, plan, links=links, candidates=candidates, free=free, steps=steps)

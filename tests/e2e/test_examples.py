@@ -67,6 +67,11 @@ def company(cluster: Cluster) -> None:
     assert cards["exclusive"] not in taken
 
 
+def named_card(cluster: Cluster) -> None:
+    one, other = (get_pod(cluster.api, name) for name in ("named-1", "named-2"))
+    assert one["spec"]["nodeName"] != other["spec"]["nodeName"] or cards_of(one) == cards_of(other)
+
+
 def near(cluster: Cluster) -> None:
     assert len(containers_of(cluster, "near")["main"].cards) == 2
 
@@ -95,6 +100,7 @@ RULES: dict[str, Callable[[Cluster], None]] = {
     "allow-and-deny": allow_and_deny,
     "linked": linked,
     "single-numa": single_numa,
+    "named-card": named_card,
     "near": near,
     "card-order": card_order,
     "init-and-sidecar": init_and_sidecar,

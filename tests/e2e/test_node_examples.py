@@ -71,10 +71,15 @@ def test_the_files_for_cards_with_tiles_and_links(gpu_node: GpuNode) -> None:
     names = [name for example in ON_EIGHT_CARDS for name in create(gpu_node, example)]
     gpu_node.running(names)
     gpu_node.settled()
+    for example in ON_EIGHT_CARDS:
+        check_comment(gpu_node, example)
     pod = get_pod(gpu_node.api, "linked")
     one, other = (int(card.removeprefix("card")) for card in gpu_node.cards(pod))
     assert (one // 2, one + 1) == (other // 2, other), "neighbours are joined"
-    masks = {name: gpu_node.node.environment(get_pod(gpu_node.api, name), "main")["ZE_AFFINITY_MASK"] for name in names}
+    masks = {
+        name: gpu_node.node.environment(get_pod(gpu_node.api, name), "main")["ZE_AFFINITY_MASK"]
+        for name in ("tiles-of-one-card", "tiles-of-two-cards", "linked")
+    }
     assert masks["tiles-of-one-card"] == "0,1"
     assert len(masks["tiles-of-two-cards"].split(",")) == len(masks["linked"].split(",")) == 2
 
@@ -141,6 +146,8 @@ def check_comment(gpu_node: GpuNode, example: str) -> None:
             assert len(got("multi-card")) == 2
             counts = [len(got("multi-container", name)) for name in ("first", "without-gpu", "second")]
             assert counts == [1, 0, 1]
+        case "named-card":
+            assert got("named-1") == got("named-2")
         case "same-gpu":
             assert got("same-gpu", "decode") == got("same-gpu", "infer")
         case "single-numa" | "near":

@@ -1,4 +1,4 @@
-"""Company through filter and bind: labels on pods, restarts, edits and receipts."""
+"""Company and named cards through filter and bind: annotations of pods, restarts, edits and receipts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_labels_edited_after_binding_do_not_count_and_are_reported() -> No
     assert await outcome(decider, labelled("blue", exclusion="blue")) == "card0"
     decider.cluster.annotate("default/blue", gas_card_exclusion="red", gas_card_affinity="red")
     assert decider.ledger.usage("n1").company == {Card(0): {Company(exclusion="blue")}}
-    sentence = "its company labels were changed after binding; its booking is unchanged"
+    sentence = "its company labels or its card's name were changed after binding; its booking is unchanged"
     assert decider.reports.mismatches == [("default/blue", sentence)]
     assert await outcome(decider, labelled("blue-2", exclusion="blue")) == "card0"
     decider.cluster.annotate("default/blue", gas_card_exclusion="blue", gas_card_affinity=None)
@@ -104,6 +104,67 @@ async def test_a_receipt_moves_the_company_to_the_cards_that_kubelet_gave() -> N
     assert await outcome(decider, labelled("blue-2", exclusion="blue")) == "card0"
     decider.cluster.annotate("default/blue-2", gas_allocated_cards="card1")
     assert await outcome(decider, labelled("plain")) == "card0"
+
+
+async def test_pods_share_a_card_by_its_name_until_the_last_of_them_is_gone() -> None:
+    decider = knowing(cards=3)
+    assert await outcome(decider, labelled("plain")) == "card0"
+    assert await outcome(decider, labelled("first", name="train")) == "card1"
+    assert await outcome(decider, labelled("second", name="train")) == "card1"
+    assert await outcome(decider, labelled("other", name="other")) == "card2"
+    new = "no card idle for the new name 'new' has 100 millicores free"
+    assert await outcome(decider, labelled("waits", name="new")) == new
+    decider.cluster.end("default/first")
+    assert await outcome(decider, labelled("third", name="train")) == "card1"
+    decider.cluster.end("default/second")
+    decider.cluster.end("default/third")
+    assert decider.ledger.usage("n1").names == {Card(2): {"other"}}
+    assert (await decider.ask(labelled("waits", name="new"), "n1"))["NodeNames"] == ["n1"]
+
+
+async def test_the_same_name_on_another_node_is_another_card() -> None:
+    decider = DrivenDecider()
+    decider.follow([*nodes(), node("n2", cards=2, i915=20, millicores=2000)])
+    assert await outcome(decider, labelled("first", name="train")) == "card0"
+    other = labelled("other", name="train")
+    decider.cluster.add(other)
+    assert (await decider.ask(other, "n2"))["NodeNames"] == ["n2"]
+    assert await decider.bind(other, "n2") == ""
+    assert decider.ledger.usage("n1").names == decider.ledger.usage("n2").names == {Card(0): {"train"}}
+
+
+async def test_the_example_of_names_with_forced_cards() -> None:
+    """0.2 on a new name, 0.3 on another, 0.4 on the first; the second ends, and 0.5 gets a new name on its card."""
+    decider = knowing()
+
+    async def named(pod: str, millicores: int, name: str, deny: str = "none") -> str:
+        made = labelled(pod, container(i915=1, millicores=millicores), name=name)
+        made["metadata"]["annotations"]["gas-deny"] = deny
+        return await outcome(decider, made)
+
+    assert await named("pod-1", 200, "zxcvb", deny="card0") == "card1"
+    assert await named("pod-2", 300, "qwert") == "card0"
+    assert await named("pod-3", 400, "zxcvb") == "card1"
+    decider.cluster.remove("default/pod-2")
+    assert await named("too-much", 500, "zxcvb") == "no card named 'zxcvb' has 500 millicores free"
+    assert await named("pod-4", 500, "asdfg") == "card0"
+    booked = decider.ledger.usage("n1").amounts
+    assert [booked[Card(number)]["millicores"] for number in (0, 1)] == [500, 600]
+    assert decider.ledger.usage("n1").names == {Card(0): {"asdfg"}, Card(1): {"zxcvb"}}
+
+
+async def test_names_survive_a_restart_and_edits_do_not_count() -> None:
+    before = knowing()
+    assert await outcome(before, labelled("plain")) == "card0"
+    assert await outcome(before, labelled("first", name="train")) == "card1"
+    before.cluster.annotate("default/first", gas_card_name="other")
+    assert before.ledger.usage("n1").names == {Card(1): {"train"}}
+    assert list(before.pods.in_trouble) == ["uid-first"]
+    before.cluster.annotate("default/first", gas_card_name="train")
+    after = DrivenDecider(before.cluster)
+    after.follow(nodes())
+    assert await outcome(after, labelled("second", name="train")) == "card1"
+    assert json.loads(books_json(after))["pods"]["uid-second"]["card_name"] == "train"
 
 
 async def test_invalid_labels_are_refused_with_a_sentence() -> None:

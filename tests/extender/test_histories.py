@@ -49,6 +49,7 @@ SHAPES: list[dict[str, Any]] = [
     pod_json(container(), annotations={"gas-container-cards": "card0"}),
     pod_json(container(i915=1, millicores=100), annotations={"gas-card-affinity": "a", "gas-card-exclusion": "x"}),
     pod_json(container(i915=1, millicores=100), annotations={"gas-card-anti-affinity": "a"}),
+    pod_json(container(i915=1, millicores=100), annotations={"gas-card-name": "train"}),
 ]
 NEEDS = [read_need(as_pod(shape), NeedOptions()) for shape in SHAPES]
 CAPACITY = {"i915": 4, "millicores": 1000, "tiles": 2}
@@ -233,9 +234,13 @@ class Histories(RuleBasedStateMachine):
         truth = Ledger()
         Pods(truth, DEFAULT).replaced(self.cluster.all())
         of_cards: dict[tuple[str, int], list[Company]] = defaultdict(list)
+        named: dict[tuple[str, str], set[int]] = defaultdict(set)
         for _, booking in truth.bookings():
             for card in booking.footprint.amounts:
                 of_cards[booking.node, card].append(booking.footprint.company)
+                if booking.footprint.named:
+                    named[booking.node, booking.footprint.named].add(card)
+        assert all(len(cards) == 1 for cards in named.values())
         for pods in of_cards.values():
             assert len({pod.exclusion for pod in pods}) == 1
             anti_affinities = [pod.anti_affinity for pod in pods if pod.anti_affinity]

@@ -15,7 +15,7 @@ from gas.ledger import Ledger
 from gas.objects import Node
 from gas.placement.choice import Footprint
 from gas.placement.company import NO_COMPANY, Company
-from gas.placement.need import ContainerNeed, PodNeed
+from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.order import NATURAL, FewestContainers, LeastUsed
 from gas.placement.place import place
 from gas.placement.refusal import UnknownNode
@@ -40,11 +40,21 @@ NEEDS = tuple(
     for count, millicores, tiles in ((1, 300, 0), (1, 700, 1), (2, 500, 0), (2, 100, 2))
     for order, near in ((NATURAL, False), (FewestContainers(), False), (LeastUsed("millicores"), True))
 ) + tuple(
-    PodNeed((ContainerNeed("main", 1, sorted_amounts({"i915": 1, "millicores": 100})),), company=company)
-    for company in (Company(affinity="a"), Company(anti_affinity="a"), Company(exclusion="a"))
+    PodNeed(
+        (ContainerNeed("main", 1, sorted_amounts({"i915": 1, "millicores": 100})),),
+        company=company,
+        named=named,
+        scope=Scope.CARD,
+    )
+    for company, named in (
+        (Company(affinity="a"), ""),
+        (Company(anti_affinity="a"), ""),
+        (Company(exclusion="a"), ""),
+        (NO_COMPANY, "a"),
+    )
 )
 HELD = st.builds(
-    lambda cards, company: Footprint(
+    lambda cards, company, named: Footprint(
         amounts={
             card: sorted_amounts({"i915": 1, "millicores": millicores, "tiles": len(tiles)})
             for card, (millicores, tiles) in cards.items()
@@ -52,6 +62,7 @@ HELD = st.builds(
         tiles={card: tiles for card, (_, tiles) in cards.items() if tiles},
         containers={card: 1 + len(tiles) for card, (_, tiles) in cards.items()},
         company=company,
+        named=named,
     ),
     st.dictionaries(
         st.integers(0, 1).map(Card),
@@ -59,6 +70,7 @@ HELD = st.builds(
         min_size=1,
     ),
     st.sampled_from((NO_COMPANY, Company(affinity="a"), Company(anti_affinity="a"), Company(exclusion="a"))),
+    st.sampled_from(("", "", "a", "b")),
 )
 
 

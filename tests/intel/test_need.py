@@ -14,7 +14,7 @@ from gas.cards import Card
 from gas.intel.need import read_booked_need, read_need
 from gas.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from gas.placement.company import NO_COMPANY, Company
-from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, LeastUsed
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import BadNeed, NeedOptions
@@ -192,8 +192,8 @@ def test_without_the_annotations_every_card_may_be_used() -> None:
 # contract E7.8
 @pytest.mark.parametrize("text", ["", "false", "x"])
 def test_any_value_asks_for_one_numa_group(text: str) -> None:
-    assert need(ONE_CARD, annotations={"gas-allocate-single-numa": text}).single_numa
-    assert not need(ONE_CARD).single_numa
+    assert need(ONE_CARD, annotations={"gas-allocate-single-numa": text}).scope is Scope.NUMA
+    assert need(ONE_CARD).scope is Scope.ANYWHERE
 
 
 A, B, C = (container(name, i915=1) for name in "abc")
@@ -347,13 +347,39 @@ def test_company_labels() -> None:
     assert need(ONE_CARD, annotations=dict.fromkeys(COMPANY, "")).company == NO_COMPANY
 
 
-@pytest.mark.parametrize("name", COMPANY)
+NAMED = {"gas-card-name": "train"}
+
+
+def test_a_named_card_serves_the_whole_pod() -> None:
+    read = need(ONE_CARD, container("other"), init=(container("init", xe=0, i915=1),), annotations=NAMED)
+    assert (read.named, read.scope) == ("train", Scope.CARD)
+    unnamed = need(container(i915=2), annotations={"gas-card-name": ""})
+    assert (unnamed.named, unnamed.scope) == ("", Scope.ANYWHERE)
+    assert need(ONE_CARD, annotations=NAMED | {"gas-allocate-single-numa": ""}).scope is Scope.CARD
+
+
+def test_a_pod_of_several_cards_cannot_name_one() -> None:
+    sentence = (
+        "gas-card-name: container 'two' asks for 2 cards, expected at most 1, because all containers of the pod get"
+        " the named card"
+    )
+    assert refusal(ONE_CARD, container("two", i915=2), annotations=NAMED) == sentence
+    assert refusal(ONE_CARD, init=(container("two", i915=2),), annotations=NAMED) == sentence
+
+
+def test_the_name_of_a_bound_pods_card_counts_if_it_is_valid() -> None:
+    assert read_booked_need(pod(ONE_CARD, annotations=NAMED)).named == "train"
+    assert read_booked_need(pod(ONE_CARD, annotations={"gas-card-name": "two words"})).named == ""
+    assert read_booked_need(pod(container(i915=2), annotations=NAMED)).named == ""
+
+
+@pytest.mark.parametrize("name", [*COMPANY, *NAMED])
 @pytest.mark.parametrize("text", ["two words", "-a", "a.", " ", "a,b", "é", "a" * 64, "a\n"])
 def test_company_that_is_not_the_value_of_a_label_is_refused(name: str, text: str) -> None:
     assert refusal(ONE_CARD, annotations={name: text}).startswith(
         f"{name}: expected at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends, found '"
     )
-    assert need(ONE_CARD, annotations={name: "a" * 63}).company != NO_COMPANY
+    assert need(ONE_CARD, annotations={name: "a" * 63}) != need(ONE_CARD)
 
 
 def test_the_company_of_a_bound_pod_counts_as_far_as_it_is_valid() -> None:
@@ -460,6 +486,7 @@ HUGE = "\x00\x1b" * 131_072
         "gas-card-affinity",
         "gas-card-anti-affinity",
         "gas-card-exclusion",
+        "gas-card-name",
     ],
 )
 @pytest.mark.parametrize("text", [pytest.param(HUGE, id="control"), pytest.param("," * 262_144, id="commas")])

@@ -12,7 +12,7 @@ from gas.cards import Card
 from gas.placement.choice import Choice
 from gas.placement.company import Company
 from gas.placement.inventory import Inventory, Usage
-from gas.placement.need import PodNeed, Role
+from gas.placement.need import PodNeed, Role, Scope
 
 # What one container gets: (card, tile) pairs; the tile is None unless cards are linked.
 Hand = tuple[tuple[Card, int | None], ...]
@@ -29,7 +29,14 @@ def usable(need: PodNeed, inventory: Inventory, usage: Usage, card: Card) -> boo
         and (need.allowed is None or card in need.allowed)
         and card not in need.denied
         and may_join(need.company, others_on(usage, card))
+        and (not need.named or card in cards_named(need.named, usage, inventory))
     )
+
+
+def cards_named(name: str, usage: Usage, inventory: Inventory) -> list[Card]:
+    """Return the cards that a pod with this name may use."""
+    bound = [card for card, names in usage.names.items() if name in names]
+    return bound or [card for card in inventory.capacity if not usage.containers.get(card, 0)]
 
 
 def others_on(usage: Usage, card: Card) -> list[Company]:
@@ -85,10 +92,12 @@ def within_capacity(need: PodNeed, inventory: Inventory, usage: Usage, hands: Se
     return True
 
 
-def in_one_group(need: PodNeed, inventory: Inventory, hands: Sequence[Hand]) -> bool:
-    if not need.single_numa or inventory.numa_groups is None:
-        return True
+def in_scope(need: PodNeed, inventory: Inventory, hands: Sequence[Hand]) -> bool:
     used = {card for hand in hands for card, _ in hand}
+    if need.scope is Scope.CARD:
+        return len(used) <= 1
+    if need.scope is Scope.ANYWHERE or inventory.numa_groups is None:
+        return True
     return not used or any(used <= set(group) for group in inventory.numa_groups)
 
 
@@ -128,7 +137,7 @@ def every_answer(
 
     def extend(done: int, hands: dict[int, Hand]) -> Iterator[list[Hand]]:
         now = [hands.get(at, ()) for at in range(len(need.containers))]
-        if not within_capacity(need, inventory, usage, now) or not in_one_group(need, inventory, now):
+        if not within_capacity(need, inventory, usage, now) or not in_scope(need, inventory, now):
             return
         if done == len(positions):
             yield now
@@ -183,14 +192,18 @@ class FirstFit:
     def first_fit(self) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
         """Return the cards with their tiles, container by container. None if first fit fails."""
         groups: Sequence[Sequence[Card]] = [list(self.inventory.capacity)]
-        if self.need.single_numa and self.inventory.numa_groups is not None:
+        if self.need.scope is Scope.NUMA and self.inventory.numa_groups is not None:
             groups = self.inventory.numa_groups
+        if self.need.scope is Scope.CARD:
+            self.start(groups[0])
+            groups = [[card] for card in self.in_order()]
         for group in groups:
             if (found := self.in_group(group)) is not None:
                 return found
         return None
 
-    def in_group(self, group: Sequence[Card]) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
+    def start(self, group: Sequence[Card]) -> None:
+        """Forget what the pod has taken, and go on with the cards of one group."""
         self.group = group
         self.used = {card: dict(self.usage.amounts.get(card, {})) for card in self.inventory.capacity}
         for card, closed in self.inventory.closed_tiles.items():
@@ -199,6 +212,9 @@ class FirstFit:
         self.taken: dict[Card, set[int]] = {card: set() for card in self.inventory.capacity}
         self.containers = {card: self.usage.containers.get(card, 0) for card in self.inventory.capacity}
         self.first: Card | None = None
+
+    def in_group(self, group: Sequence[Card]) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
+        self.start(group)
         containers = self.need.containers
         result: list[list[tuple[Card, int | None]]] = [[] for _ in containers]
         if self.need.same_card:
@@ -230,12 +246,14 @@ class FirstFit:
                     result[at].append((chosen, None))
         return self.with_tiles(result)
 
-    def candidates(self, wants: dict[str, int], held: list[Card]) -> list[Card]:
+    def in_order(self) -> list[Card]:
         cards = list(self.inventory.capacity)
         if str(self.need.order) == "natural":
             cards = original_order(cards, self.inventory.preferred_card)
-        cards = sorted(cards, key=lambda card: (not self.is_affine(card), self.load(card)))
-        cards = [card for card in cards if self.has_room(card, wants, held)]
+        return sorted(cards, key=lambda card: (not self.is_affine(card), self.load(card)))
+
+    def candidates(self, wants: dict[str, int], held: list[Card]) -> list[Card]:
+        cards = [card for card in self.in_order() if self.has_room(card, wants, held)]
         if not self.need.near:
             return cards
         first = self.first

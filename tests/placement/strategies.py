@@ -10,7 +10,7 @@ from gas.amounts import sorted_amounts
 from gas.cards import Card, Tile
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.inventory import Inventory, Link, Usage
-from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, UsedFirst
 
 MOST_CARDS = 4
@@ -57,6 +57,9 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
         }
         if draw(st.booleans())
         else {},
+        names={
+            card: draw(st.frozensets(st.sampled_from("ab"), min_size=1)) for card in all_cards if draw(st.booleans())
+        },
     )
     two_cards = st.permutations(all_cards).map(lambda cards: cards[:2])
     link = st.builds(
@@ -112,7 +115,9 @@ def needs(
         ),
         key=lambda role: role is Role.APP,
     )
-    containers = tuple(draw(_containers(role, linked=linked)) for role in roles)
+    scope = draw(st.sampled_from([Scope.ANYWHERE, Scope.NUMA] if linked else Scope))
+    counts = [0, 2, 2, 4] if linked else [0, 1, 1, 1] if scope is Scope.CARD else [0, 1, 1, 1, 2, 2, 3]
+    containers = tuple(draw(_containers(role, counts, linked=linked)) for role in roles)
     single = [at for at, one in enumerate(containers) if one.role is Role.APP and one.count == 1 and not one.tiles]
     share = same_card and not linked and len(single) > 1 and draw(st.booleans())
     all_cards = st.frozensets(st.integers(0, 14).map(Card), max_size=15)
@@ -122,16 +127,17 @@ def needs(
         denied=draw(st.just(frozenset()) | st.frozensets(st.integers(0, 14).map(Card), max_size=3)),
         same_card=frozenset(single[:2]) if share else frozenset(),
         linked=linked,
-        single_numa=draw(st.booleans()),
+        scope=scope,
         order=draw(orders) if soft_rules else NATURAL,
         near=soft_rules and draw(st.booleans()),
         company=draw(companies if company else st.just(NO_COMPANY)),
+        named=draw(labels) if company and scope is Scope.CARD else "",
     )
 
 
 @st.composite
-def _containers(draw: st.DrawFn, role: Role, *, linked: bool) -> ContainerNeed:
-    count = draw(st.sampled_from([0, 2, 2, 4]) if linked else st.sampled_from([0, 1, 1, 1, 2, 2, 3]))
+def _containers(draw: st.DrawFn, role: Role, counts: Sequence[int], *, linked: bool) -> ContainerNeed:
+    count = draw(st.sampled_from(counts))
     if not count:
         return ContainerNeed("c", 0, (), role)
     per_card = {"i915": 1}

@@ -7,7 +7,7 @@ import pytest
 from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.kubelet_reuse import follows_reuse, pool_after
-from gas.placement.need import PodNeed, Role
+from gas.placement.need import PodNeed, Role, Scope
 from tests.placement.builders import amounts, booked, cards, container, init, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, millicores=1000)
@@ -95,7 +95,7 @@ CARD = amounts(i915=10, millicores=1000)
             id="a-pod-that-cannot-follow-the-reuse-is-placed-anyway",
         ),
         pytest.param(
-            pod(init(2), sidecar(), container(), single_numa=True),
+            pod(init(2), sidecar(), container(), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=((Card(3),), (Card(0), Card(2)))),
             UNUSED,
             "0,2 | 0 | 2",

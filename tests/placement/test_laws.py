@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gas.placement.choice import Choice, footprint
 from gas.placement.inventory import Inventory, Usage
-from gas.placement.need import PodNeed
+from gas.placement.need import PodNeed, Scope
 from gas.placement.order import NATURAL
 from gas.placement.place import place
 from gas.placement.refusal import Refusal, SearchLimitHit
@@ -34,7 +34,7 @@ def check(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> 
             assert len(set(tiles)) == len(tiles) == container.tiles
             assert set(tiles) <= model.open_tiles(inventory, usage, card)
     assert model.within_capacity(need, inventory, usage, hands)
-    assert model.in_one_group(need, inventory, hands)
+    assert model.in_scope(need, inventory, hands)
     assert model.disjoint_while_together(need, choice)
     assert len({choice.containers[at].cards for at in need.same_card}) <= 1
     if need.linked:
@@ -125,7 +125,9 @@ def test_the_search_finds_the_first_choice_in_the_order_of_candidates(node: Node
         return
     order = model.original_order(list(inventory.capacity), inventory.preferred_card)
     groups = [order]
-    if need.single_numa and inventory.numa_groups is not None:
+    if need.scope is Scope.CARD:
+        groups = [[card] for card in order]
+    if need.scope is Scope.NUMA and inventory.numa_groups is not None:
         groups = [[card for card in order if card in group] for group in inventory.numa_groups]
     expected = next((hands for group in groups for hands in model.every_answer(need, inventory, usage, group)), None)
     answer = place(need, inventory, usage)

@@ -6,7 +6,7 @@ import pytest
 
 from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
-from gas.placement.need import PodNeed
+from gas.placement.need import PodNeed, Scope
 from tests.placement.builders import amounts, booked, container, init, link, node, placed, pod, sidecar
 
 CARD = amounts(i915=4, millicores=1000, tiles=2)
@@ -102,7 +102,7 @@ CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
             id="the-tiles-of-an-ended-init-container-are-free-again",
         ),
         pytest.param(
-            pod(container(2, tiles=1), linked=True, single_numa=True),
+            pod(container(2, tiles=1), linked=True, scope=Scope.NUMA),
             node(CARD, like=4, links=CHAIN, numa_groups=((Card(1), Card(2)), (Card(3),))),
             UNUSED,
             "1:1,2:1",

@@ -6,7 +6,7 @@ import pytest
 
 from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Link, Usage
-from gas.placement.need import PodNeed
+from gas.placement.need import PodNeed, Scope
 from gas.placement.order import FewestContainers, LeastUsed
 from gas.placement.place import place
 from tests.placement.builders import amounts, booked, cards, container, init, link, node, placed, pod, sidecar
@@ -166,7 +166,7 @@ LOADS = containers(3, 1, 2, 2, 0, 4, 4, 4)
             id="linked-pairs-near-to-each-other",
         ),
         pytest.param(
-            pod(container(2), near=True, denied=cards(1), single_numa=True),
+            pod(container(2), near=True, denied=cards(1), scope=Scope.NUMA),
             node(CARD, like=5, boards=groups((0, 1, 4)), numa_groups=groups((0, 1, 2), (3, 4))),
             UNUSED,
             "0,2",

@@ -6,7 +6,7 @@ import pytest
 
 from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
-from gas.placement.need import ContainerNeed, PodNeed
+from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.place import place
 from gas.placement.refusal import NoTimeLeft, PreferredElsewhere, Refusal, SearchLimitHit, UnknownNode, UnreadableNeed
 from tests.placement.builders import GB, amounts, booked, cards, container, link, node, pod
@@ -231,7 +231,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             id="of-two-obstacles-that-must-both-go-the-last-one",
         ),
         pytest.param(
-            pod(container(2, millicores=500), single_numa=True),
+            pod(container(2, millicores=500), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=TWO_GROUPS),
             booked(FULL, {}, FULL),
             "numa",
@@ -239,7 +239,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             id="numa",
         ),
         pytest.param(
-            pod(container(), single_numa=True),
+            pod(container(), scope=Scope.NUMA),
             node(CARD, numa_groups=()),
             UNUSED,
             "numa",
@@ -247,7 +247,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             id="a-card-in-no-group",
         ),
         pytest.param(
-            pod(container(2, millicores=600), container(millicores=600), single_numa=True),
+            pod(container(2, millicores=600), container(millicores=600), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=TWO_GROUPS),
             UNUSED,
             "numa",
@@ -323,6 +323,7 @@ def test_every_refusal_has_its_own_kind() -> None:
         "affinity",
         "allow-list",
         "anti-affinity",
+        "card-name",
         "cards-disabled",
         "deny-list",
         "exclusion",
@@ -333,6 +334,7 @@ def test_every_refusal_has_its_own_kind() -> None:
         "no-time-left",
         "not-together",
         "numa",
+        "one-card",
         "preferred-elsewhere",
         "resource-not-on-node",
         "search-limit-hit",

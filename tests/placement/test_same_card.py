@@ -6,7 +6,7 @@ import pytest
 
 from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
-from gas.placement.need import PodNeed
+from gas.placement.need import PodNeed, Scope
 from tests.placement.builders import amounts, booked, container, node, placed, pod
 
 CARD = amounts(i915=2, millicores=1000)
@@ -62,7 +62,7 @@ CARD = amounts(i915=2, millicores=1000)
             id="refused-with-the-sum",
         ),
         pytest.param(
-            pod(container(millicores=300), container(millicores=300), same_card=frozenset({0, 1}), single_numa=True),
+            pod(container(millicores=300), container(millicores=300), same_card=frozenset({0, 1}), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=((Card(0), Card(1)), (Card(2), Card(3)))),
             booked(amounts(millicores=500), amounts(millicores=500), amounts(millicores=500)),
             "3 | 3",

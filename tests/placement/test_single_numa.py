@@ -6,7 +6,7 @@ import pytest
 
 from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
-from gas.placement.need import PodNeed
+from gas.placement.need import PodNeed, Scope
 from tests.placement.builders import amounts, booked, container, node, placed, pod
 
 CARD = amounts(i915=2, millicores=1000)
@@ -22,28 +22,28 @@ def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
     ("need", "inventory", "usage", "expected"),
     [
         pytest.param(
-            pod(container(millicores=500), container(2, millicores=500), single_numa=True),
+            pod(container(millicores=500), container(2, millicores=500), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=TWO_GROUPS),
             booked({}, amounts(millicores=600)),
             "2 | 2,3",
             id="the-whole-pod-is-kept-together",
         ),
         pytest.param(
-            pod(container(), single_numa=True),
+            pod(container(), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=groups((3, 2), (0, 1))),
             UNUSED,
             "2",
             id="groups-in-the-order-of-the-label-cards-in-natural-order",
         ),
         pytest.param(
-            pod(container(), single_numa=True),
+            pod(container(), scope=Scope.NUMA),
             node(CARD, like=2, numa_groups=groups((), (1,))),
             UNUSED,
             "1",
             id="a-card-without-a-group-is-not-used",
         ),
         pytest.param(
-            pod(container(2), single_numa=True),
+            pod(container(2), scope=Scope.NUMA),
             node(CARD, like=2),
             UNUSED,
             "0,1",
@@ -57,21 +57,21 @@ def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
             id="groups-do-not-matter-to-other-pods",
         ),
         pytest.param(
-            pod(container(2), single_numa=True),
+            pod(container(2), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=TWO_GROUPS, preferred_card=Card(3)),
             UNUSED,
             "1,0",
             id="a-preferred-card-of-another-group-has-swapped-places-already",
         ),
         pytest.param(
-            pod(container(millicores=500), container(millicores=1000), single_numa=True),
+            pod(container(millicores=500), container(millicores=1000), scope=Scope.NUMA),
             node(amounts(i915=2, millicores=1000), amounts(i915=2, millicores=500), CARD, CARD, numa_groups=TWO_GROUPS),
             UNUSED,
             "2 | 3",
             id="first-fit-in-every-group-before-any-search",
         ),
         pytest.param(
-            pod(container(millicores=500), container(millicores=1000), single_numa=True),
+            pod(container(millicores=500), container(millicores=1000), scope=Scope.NUMA),
             node(CARD, amounts(i915=2, millicores=500), amounts(i915=2, millicores=500), CARD, numa_groups=TWO_GROUPS),
             booked({}, {}, {}, amounts(millicores=1000)),
             "1 | 0",

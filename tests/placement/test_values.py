@@ -11,7 +11,7 @@ from gas.cards import Card, Tile
 from gas.errors import InvalidValue
 from gas.placement.choice import ContainerChoice, Footprint
 from gas.placement.inventory import UNUSED, Inventory, Link
-from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.place import place
 
 TWO_CARDS = {Card(0): {"tiles": 2}, Card(1): {"tiles": 2}}
@@ -68,6 +68,16 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
             lambda: PodNeed((need(2),), linked=True),
             "container 'main': expected an even number of linked cards with 1 tile each, found 2 with 0",
             id="linked-cards-without-tiles",
+        ),
+        pytest.param(
+            lambda: PodNeed((need(), need(2)), scope=Scope.CARD),
+            "container 'main': expected at most 1 card, because the pod has only one, found 2",
+            id="two-cards-for-a-pod-of-one-card",
+        ),
+        pytest.param(
+            lambda: PodNeed((need(),), named="train"),
+            "named card 'train': expected a pod of one card, found scope anywhere",
+            id="a-named-card-for-a-pod-of-any-cards",
         ),
         pytest.param(
             lambda: PodNeed((need(), need()), same_card=frozenset({0, 2})),

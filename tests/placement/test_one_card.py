@@ -1,0 +1,210 @@
+"""A pod whose containers all get the same card, and pods that share a card by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gas.cards import Card
+from gas.placement.choice import footprint
+from gas.placement.company import Company
+from gas.placement.detail import card_details
+from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.need import ContainerNeed, PodNeed, Scope
+from gas.placement.order import BestFit, FewestContainers
+from gas.placement.place import place
+from gas.placement.refusal import Refusal
+from tests.placement.builders import amounts, booked, cards, container, init, node, placed, pod, sidecar
+
+CARD = amounts(i915=10, millicores=1000)
+TILED = amounts(i915=10, tiles=2)
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "usage", "expected"),
+    [
+        pytest.param(
+            pod(container(millicores=600), container(millicores=300), scope=Scope.CARD),
+            node(CARD, like=3),
+            booked(amounts(millicores=300)),
+            "1 | 1",
+            id="a-card-with-room-for-both",
+        ),
+        pytest.param(
+            pod(
+                init(millicores=900), sidecar(millicores=100), container(0), container(millicores=800), scope=Scope.CARD
+            ),
+            node(CARD, like=2),
+            booked(amounts(millicores=200)),
+            "1 | 1 |  | 1",
+            id="init-containers-and-sidecars-too-each-at-its-time",
+        ),
+        pytest.param(
+            pod(init(millicores=900), container(millicores=900), scope=Scope.CARD),
+            node(CARD, like=2),
+            booked(amounts(millicores=100)),
+            "0 | 0",
+            id="an-init-container-is-over-before-the-next-one-starts",
+        ),
+        pytest.param(
+            pod(container(millicores=200), container(millicores=200), scope=Scope.CARD, order=BestFit("millicores")),
+            node(CARD, like=4),
+            booked(amounts(millicores=100), amounts(millicores=700), amounts(millicores=600)),
+            "2 | 2",
+            id="in-the-order-of-the-need",
+        ),
+        pytest.param(
+            pod(container(), container(), scope=Scope.CARD, near=True, order=FewestContainers()),
+            node(CARD, like=3, boards=((Card(1), Card(2)),)),
+            UNUSED,
+            "0 | 0",
+            id="nearness-does-not-matter",
+        ),
+        pytest.param(
+            pod(container(), container(), scope=Scope.CARD),
+            node(CARD, like=3, preferred_card=Card(2)),
+            UNUSED,
+            "2 | 2",
+            id="the-preferred-card-first",
+        ),
+        pytest.param(
+            pod(container(tiles=1), container(tiles=1), scope=Scope.CARD, denied=cards(1)),
+            node(TILED, like=3),
+            booked(amounts(tiles=1), tiles={0: {0}}),
+            "2:0 | 2:1",
+            id="with-tiles-and-a-deny-list",
+        ),
+        pytest.param(
+            pod(
+                container(millicores=100),
+                container(millicores=100),
+                container(millicores=900),
+                scope=Scope.CARD,
+                same_card=frozenset({0, 1}),
+            ),
+            node(CARD, like=2),
+            UNUSED,
+            "no card has room for all 3 containers together (1100 millicores in total)",
+            id="no-card-for-all",
+        ),
+        pytest.param(
+            pod(sidecar(millicores=700), container(millicores=400), scope=Scope.CARD),
+            node(CARD, like=2),
+            UNUSED,
+            "no card has room for all 2 containers together (1100 millicores in total)",
+            id="no-card-for-a-sidecar-beside-the-others",
+        ),
+        pytest.param(
+            pod(container(millicores=700), scope=Scope.CARD),
+            node(CARD, like=2),
+            booked(amounts(millicores=400), amounts(millicores=400)),
+            "no card has 700 millicores free",
+            id="the-scope-is-not-in-the-way-of-one-container",
+        ),
+    ],
+)
+def test_one_card(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected
+
+
+def used(names: Mapping[int, str], **millicores: int) -> Usage:
+    """Return the usage of cards with one pod each, some with a name; ``card1=500`` books amounts."""
+    amounts_of = {Card(number): {"i915": 1} for number in names} | {
+        Card.parse(card): {"i915": 1, "millicores": amount} for card, amount in millicores.items()
+    }
+    return Usage(
+        amounts=amounts_of,
+        containers=dict.fromkeys(amounts_of, 1),
+        names={Card(number): {name} for number, name in names.items() if name},
+    )
+
+
+def named(*containers: ContainerNeed, **rest: Any) -> PodNeed:
+    return pod(*(containers or (container(millicores=500),)), named="train", scope=Scope.CARD, **rest)
+
+
+@pytest.mark.parametrize(
+    ("need", "usage", "expected"),
+    [
+        pytest.param(named(), used({0: "", 1: "other"}), "2", id="a-new-name-goes-to-an-idle-card"),
+        pytest.param(named(), used({0: "", 2: "train"}), "2", id="a-known-name-goes-to-its-card"),
+        pytest.param(
+            named(order=FewestContainers()), used({2: "train"}), "2", id="although-the-order-would-take-another-one"
+        ),
+        pytest.param(pod(container()), used({0: "train"}), "0", id="a-pod-without-a-name-may-join-a-card-that-has-one"),
+        pytest.param(
+            named(init(millicores=600), container()),
+            used({1: "train"}, card1=300),
+            "1 | 1",
+            id="all-containers-get-the-card",
+        ),
+        pytest.param(
+            named(),
+            used({0: "", 1: "other", 2: ""}),
+            "no card idle for the new name 'train' has 500 millicores free",
+            id="no-card-is-idle",
+        ),
+        pytest.param(
+            named(),
+            used({1: "train"}, card1=600),
+            "no card named 'train' has 500 millicores free",
+            id="the-card-is-full",
+        ),
+        pytest.param(
+            named(container(millicores=400), container(millicores=400)),
+            used({1: "train"}, card1=300),
+            "each of 2 containers fits alone, but not all together on the cards named 'train'"
+            " (800 millicores in total)",
+            id="the-card-is-too-full-for-all",
+        ),
+        pytest.param(
+            named(container(millicores=600), container(millicores=600)),
+            used({1: "train"}),
+            "no card has room for all 2 containers together (1200 millicores in total)",
+            id="no-card-is-large-enough",
+        ),
+        pytest.param(
+            named(),
+            used({7: "train"}),
+            "no card named 'train' has 500 millicores free",
+            id="the-node-no-longer-has-the-card",
+        ),
+    ],
+)
+def test_named_cards(need: PodNeed, usage: Usage, expected: str) -> None:
+    assert placed(need, node(CARD, like=3), usage) == expected
+
+
+def test_the_refusal_of_a_name_has_a_kind_and_details() -> None:
+    refusal = place(named(), node(CARD, like=2), used({0: "train", 1: ""}, card0=600))
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind == "card-name"
+    assert card_details(named(), node(CARD, like=2), used({0: "train", 1: ""}, card0=600)) == (
+        "card0: 400 of 1000 millicores free, 500 needed",
+        "card1: not named 'train'; 1000 of 1000 millicores free, 500 needed",
+    )
+    assert card_details(named(), node(CARD, like=2), used({0: ""})) == (
+        "card0: not idle, as a card for a new name must be; 1000 of 1000 millicores free, 500 needed",
+        "card1: 1000 of 1000 millicores free, 500 needed",
+    )
+
+
+def test_company_of_the_named_card_counts_too() -> None:
+    usage = Usage(
+        amounts={Card(0): {"i915": 1}},
+        containers={Card(0): 1},
+        names={Card(0): {"train"}},
+        company={Card(0): {Company(exclusion="x")}},
+    )
+    assert (
+        placed(named(), node(CARD, like=2), usage) == "no card open to pods without exclusion has 500 millicores free"
+    )
+    assert placed(named(company=Company(exclusion="x")), node(CARD, like=2), usage) == "0"
+
+
+def test_a_footprint_has_the_name_of_its_card() -> None:
+    choice = place(named(), node(CARD), UNUSED)
+    assert not isinstance(choice, Refusal)
+    assert footprint(named(), choice).named == "train"
