@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ import pytest
 from gas.sandbox.api.client import ApiClient
 from gas.sandbox.api.server import ApiServer
 from gas.sandbox.kubelet.containers import Containers, KubeletPace
+from gas.sandbox.kubelet.device_plugins import NEWEST
 from gas.sandbox.kubelet.kubelet import Kubelet
 from tests.kubelet_behaviour.node import PATIENCE, Inside, Node
 from tests.kubelet_behaviour.plugin import Plugin
@@ -37,19 +38,24 @@ _AFTER_A_RESTART = replace(_PACE, sources=1)
 
 MakePlugin = Callable[..., Awaitable[Plugin]]
 
-RELEASE = int(os.environ.get("GAS_KUBELET_RELEASE", "34"))
-"""The minor release of the kubelet under test. The sandbox's behaves as kubelet 1.34."""
-
-before_1_37 = pytest.mark.skipif(RELEASE >= 37, reason="kubelet 1.37 distinguishes the plugins of one resource")
-since_1_37 = pytest.mark.skipif(
-    RELEASE < 37, reason="only kubelet 1.37 and later distinguish the plugins of one resource"
-)
+RELEASES = [int(os.environ["GAS_KUBELET_RELEASE"])] if "GAS_KUBELET_RELEASE" in os.environ else [34, NEWEST]
+"""The minor releases of the kubelets under test. The sandbox's kubelet behaves as any of them."""
 
 
-@pytest.fixture
-async def node() -> AsyncIterator[Node]:
+def _only(releases: Sequence[int]) -> pytest.MarkDecorator:
+    """Return a mark that limits a test to these releases."""
+    others = pytest.param(RELEASES[0], marks=pytest.mark.skip(reason=f"kubelet 1.{RELEASES[0]} behaves otherwise"))
+    return pytest.mark.parametrize("node", list(releases) or [others], indirect=True)
+
+
+before_1_37 = _only([release for release in RELEASES if release < 37])
+since_1_37 = _only([release for release in RELEASES if release >= 37])
+
+
+@pytest.fixture(params=RELEASES)
+async def node(request: pytest.FixtureRequest) -> AsyncIterator[Node]:
     real = "GAS_KUBELET_API_URL" in os.environ
-    async with _real_node() if real else _sandbox_node() as node:
+    async with _real_node() if real else _sandbox_node(request.param) as node:
         yield node
         await node.clear()
 
@@ -73,14 +79,14 @@ async def plugin(node: Node) -> AsyncIterator[MakePlugin]:
 
 
 @asynccontextmanager
-async def _sandbox_node() -> AsyncIterator[Node]:
+async def _sandbox_node(release: int) -> AsyncIterator[Node]:
     with TemporaryDirectory(prefix="gas-") as name:
         async with ApiServer() as server, ApiClient(server.url) as client:
             root, containers = Path(name), Containers()
             tasks: list[asyncio.Task[None]] = []
 
             async def start(pace: KubeletPace) -> None:
-                kubelet = Kubelet(client, "sandbox-node", root, containers=containers, pace=pace)
+                kubelet = Kubelet(client, "sandbox-node", root, release=release, containers=containers, pace=pace)
                 tasks.append(asyncio.create_task(kubelet.run()))
                 await asyncio.wait_for(kubelet.serving.wait(), PATIENCE)
 

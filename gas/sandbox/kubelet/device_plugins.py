@@ -27,6 +27,12 @@ _Response = TypeVar("_Response")
 VERSION = "v1beta1"
 SOCKET = "kubelet.sock"
 
+NEWEST = 37
+"""The newest minor release of Kubernetes whose kubelet the sandbox can be."""
+
+_DISTINGUISHES_PLUGINS = 37
+"""The release from which kubelet distinguishes the plugins of one resource by their sockets."""
+
 _PRE_START = 30.0
 
 # Without this option gRPC would find a new server at an old socket only after its pause between two attempts.
@@ -39,9 +45,13 @@ class PluginFailed(GasError):
 
 @dataclass(slots=True, eq=False)
 class _Endpoint:
-    """One registration of a plugin, with the connection to its socket."""
+    """One registration of a plugin, with the connection to its socket.
+
+    socket  the name of the plugin's socket
+    """
 
     resource: str
+    socket: str
     channel: aio.Channel
     plugin: DevicePluginStub
     options: api.DevicePluginOptions = field(default_factory=api.DevicePluginOptions)
@@ -51,6 +61,7 @@ class _Endpoint:
 class DevicePlugins:
     """The registration service of one kubelet, and the plugins that are connected.
 
+    release     minor release of Kubernetes: from 37 on, plugins of one resource are distinguished by their sockets
     directory   contains the sockets of kubelet and of the plugins
     connecting  time limit in seconds for connecting to a plugin that registers
     on_devices  called with a resource and its device list, each time the plugin sends one
@@ -61,6 +72,7 @@ class DevicePlugins:
         self,
         directory: Path,
         *,
+        release: int = NEWEST,
         connecting: float,
         on_devices: Callable[[str, api.ListAndWatchResponse], None],
         on_lost: Callable[[str], None],
@@ -71,8 +83,10 @@ class DevicePlugins:
         self._connecting = connecting
         self._on_devices = on_devices
         self._on_lost = on_lost
+        self._by_socket = release >= _DISTINGUISHES_PLUGINS
         self._endpoints: dict[str, _Endpoint] = {}
-        self._current: dict[str, _Endpoint] = {}
+        self._clients: dict[tuple[str, str], _Endpoint] = {}
+        self._connected: list[_Endpoint] = []
         self._watching: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
@@ -92,7 +106,7 @@ class DevicePlugins:
             for task in self._watching:
                 task.cancel()
             await asyncio.gather(*self._watching, return_exceptions=True)
-            for endpoint in self._endpoints.values():
+            for endpoint in self._connected:
                 await endpoint.channel.close()
 
     async def register(self, request: api.RegisterRequest) -> None:
@@ -105,20 +119,34 @@ class DevicePlugins:
         if not is_extended(request.resource_name):
             raise PluginFailed(f"the ResourceName {request.resource_name!r} is invalid")
         channel = aio.insecure_channel(f"unix:{self._directory / request.endpoint}", options=_OPTIONS)
-        endpoint = _Endpoint(request.resource_name, channel, DevicePluginStub(channel))
-        self._current[endpoint.resource] = endpoint
+        endpoint = _Endpoint(request.resource_name, request.endpoint, channel, DevicePluginStub(channel))
+        self._clients[self._client(endpoint)] = endpoint
         try:
-            async with asyncio.timeout(self._connecting):
-                await channel.channel_ready()
-            endpoint.options = await endpoint.plugin.GetDevicePluginOptions(api.Empty())
-        except (TimeoutError, aio.AioRpcError) as error:
-            self._current.pop(endpoint.resource, None)
+            await self._connect(endpoint)
+        except PluginFailed:
+            # As in kubelet: an earlier client with the same socket is forgotten as well, so its end is not noticed.
+            self._clients.pop(self._client(endpoint), None)
             await channel.close()
-            raise PluginFailed(f"failed to dial device plugin: {_go_error(error)}") from error
+            raise
+        self._connected.append(endpoint)
         self._endpoints[endpoint.resource] = endpoint
         task = asyncio.create_task(self._watch(endpoint))
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
+
+    def _client(self, endpoint: _Endpoint) -> tuple[str, str]:
+        """Return the name under which kubelet keeps a plugin until its watch ends."""
+        return endpoint.resource, endpoint.socket if self._by_socket else ""
+
+    async def _connect(self, endpoint: _Endpoint) -> None:
+        try:
+            async with asyncio.timeout(self._connecting):
+                await endpoint.channel.channel_ready()
+            endpoint.options = await endpoint.plugin.GetDevicePluginOptions(api.Empty())
+        except (TimeoutError, aio.AioRpcError) as error:
+            raise PluginFailed(f"failed to dial device plugin: {_go_error(error)}") from error
+        if self._by_socket and any(self._client(each) == self._client(endpoint) for each in self._connected):
+            raise PluginFailed(f"device plugin already connected: {self._directory / endpoint.socket}")
 
     async def prefer(
         self, resource: str, available: frozenset[str], must_include: frozenset[str], size: int
@@ -164,13 +192,18 @@ class DevicePlugins:
             async for response in endpoint.plugin.ListAndWatch(api.Empty()):
                 if not endpoint.stopped:
                     self._on_devices(endpoint.resource, response)
-        # As in kubelet: whichever stream has ended, the plugin that registered last is stopped.
-        stopped = self._current.pop(endpoint.resource, None)
-        await endpoint.channel.close()
-        if stopped is not None:
-            stopped.stopped = True
+        # Before 1.37, whichever stream has ended, the plugin that registered last is stopped.
+        if (stopped := self._clients.pop(self._client(endpoint), None)) is None:
+            return
+        stopped.stopped = True
+        self._connected = [each for each in self._connected if each not in (endpoint, stopped)]
+        others = [each for each in self._connected if each.resource == endpoint.resource]
+        if others and self._by_socket:
+            self._endpoints[endpoint.resource] = others[-1]
+        else:
             self._on_lost(endpoint.resource)
-            await stopped.channel.close()
+        for each in {id(endpoint): endpoint, id(stopped): stopped}.values():
+            await each.channel.close()
 
 
 class _Registration(RegistrationServicer):

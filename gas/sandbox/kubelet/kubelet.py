@@ -23,7 +23,7 @@ from gas.sandbox.kubelet.device_manager import (
     read_checkpoint,
     write_checkpoint,
 )
-from gas.sandbox.kubelet.device_plugins import DevicePlugins, PluginFailed
+from gas.sandbox.kubelet.device_plugins import NEWEST, DevicePlugins, PluginFailed
 from gas.sandbox.kubelet.pod_lifecycle import PodLifecycle, PodWriter, rejected_status, retry
 from gas.sandbox.kubelet.pod_resources import PodResourcesServer, allocatable_resources, pod_resources
 
@@ -89,11 +89,12 @@ class _Change:
 
 
 class Kubelet:
-    """Runs the pods of one node as kubelet 1.34 does, as far as the API and device plugins can see.
+    """Runs the pods of one node as kubelet does, as far as the API and device plugins can see.
 
     Cancelling `run` is like killing kubelet: containers keep running and its sockets stay. A new Kubelet with the same
     ``root`` and ``containers`` is its restart. All admissions, starts and ends wait while a plugin is called.
 
+    release     minor release of Kubernetes whose kubelet this one behaves as, 34 to 37
     root        replaces ``/var/lib/kubelet``: holds sockets and the checkpoint; its path must be short
     containers  the containers of the node
     """
@@ -104,9 +105,11 @@ class Kubelet:
         node: str,
         root: Path,
         *,
+        release: int = NEWEST,
         containers: Containers | None = None,
         pace: KubeletPace | None = None,
     ) -> None:
+        self._release = release
         self.device_plugins = root / "device-plugins"
         self.pod_resources = root / "pod-resources" / "kubelet.sock"
         self.containers = containers or Containers()
@@ -133,6 +136,7 @@ class Kubelet:
         self._state = read_checkpoint(self._checkpoint)
         self._plugins = DevicePlugins(
             self.device_plugins,
+            release=self._release,
             connecting=self._pace.connecting,
             on_devices=self._devices_reported,
             on_lost=self._devices_lost,
