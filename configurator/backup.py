@@ -6,8 +6,8 @@ backup_2026-05-04_1200001f2e3d/
 
 A directory gets this name when it is complete, and loses it before anything is removed from it. So a backup exists as a
 whole or not at all, whenever the machine fails. Directories with another name are left over, and the next run removes
-them. The name that ``--undo`` gives says which run it has taken back, so that the next ``--undo`` does not take back
-another run.
+them. When ``--undo`` has taken a run back, it gives the backup a name that says so, reports it, and only then removes
+the backup. So wherever it is killed, its own output or the next ``--undo`` says which run was taken back.
 
 While a run is in progress, its backup is in a place that every run checks, whatever its ``-b``, so that the next run
 notices if this one is killed. For ``--undo`` the backup is then moved to where ``-b`` says. If both are the same

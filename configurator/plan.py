@@ -192,7 +192,7 @@ def _signing(flags: Flags) -> tuple[tuple[Path, Path] | None, GivenPair | None]:
         return (certificate, key), None
     if flags.client_authority is None:
         raise ConfiguratorError(
-            f"{certificate} is a client certificate: name the authority that signed it, --client-ca"
+            f"{certificate} is a client certificate: name the authority that signed it with --client-ca"
         )
     return None, GivenPair(certificate, key, flags.client_authority)
 
@@ -213,7 +213,7 @@ def _refuse_misplaced(flags: Flags, certificates: Path, target: Path) -> None:
     if flags.own_directory.resolve().is_relative_to(certificates.resolve()):
         raise ConfiguratorError(
             f"--pki-dir {flags.own_directory} holds the authority's private key, and -cert-dir {certificates} is "
-            "mounted into kube-scheduler's container; name another for one of them"
+            "mounted into kube-scheduler's container; choose another directory for one of them"
         )
 
 

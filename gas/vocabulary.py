@@ -122,7 +122,7 @@ class ChoiceWords(Protocol):
         """
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
-        """Return the choice that a pod bound by the vocabulary's old system states, None if it states none.
+        """Return the choice written on a pod that the vocabulary's old system bound, None if none is written.
 
         Raises MalformedAnnotation when its annotations cannot be a choice for this need.
         """

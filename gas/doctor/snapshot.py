@@ -49,7 +49,7 @@ class Scheduler:
 class Reply:
     """The extender's response to the filter request for the dry pod.
 
-    passed  nodes
+    passed  the nodes that have room
     failed  node -> reason
     error   why there is no usable response, or its own ``Error``; empty if the extender decided
     """

@@ -99,7 +99,7 @@ class Binder:
             self.settle_vanished(*await self._vanished.get())
 
     def settle_vanished(self, uid: str, pod: str) -> None:
-        """Read a pod (``namespace/name``) until it is known whether it is bound, after any bind in progress."""
+        """Wait for a bind in progress, then read the pod (``namespace/name``) until it is known whether it is bound."""
         if uid in self._in_progress:
             self._vanished_in_progress.add(uid)
         else:

@@ -201,7 +201,7 @@ class NoLinkedPairs(Refusal):
 
     pairs     how many pairs
     amounts   what each card must have free besides its tile
-    together  whether ``pairs`` counts those of all containers
+    together  True if ``pairs`` is for all containers together, False if it is for one of them
     """
 
     kind: ClassVar[str] = "links"

@@ -136,7 +136,7 @@ def _near(
     links: Links | None,
     free: FreeCapacity,
 ) -> Iterator[Pick]:
-    """Ask for the order again after each pick, as the first one decides which cards are near."""
+    """Yield the picks, and order the cards again after each, because the first pick decides which cards are near."""
     while True:
         order = candidates.of(request, cards, found)
         picks = first_fit_pairs(request, order, links, free) if links is not None else (Pick((card,)) for card in order)

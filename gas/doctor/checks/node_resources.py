@@ -123,7 +123,7 @@ def _odd(of_cards: dict[Card, int]) -> dict[Card, int]:
 
 
 def _labels(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
-    """Check the old label of cards. It has no continuations, so it may name fewer cards, but never others."""
+    """Check the old label of cards. It cannot continue in a second label, so it may name fewer cards, but no others."""
     if (text := node.labels.get(names.CARDS)) is None:
         return
     by_name = read_cards({names.CARDS: text}, [])

@@ -50,7 +50,7 @@ class IssuedEnvironments:
         """Yield each pod that has a container with wrong variables, with a sentence about them.
 
         pods   those that the watch has shown
-        asked  when kubelet was asked for the listing; later replies appear in a later listing
+        asked  when kubelet was asked for the listing; what the plugin replied after that appears in a later listing
         """
         if not self._issued:
             return

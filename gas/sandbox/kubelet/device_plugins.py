@@ -40,7 +40,7 @@ _OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
 
 
 class PluginFailed(GasError):
-    """A plugin cannot be called or returned an error. The sentence is kubelet's."""
+    """A plugin cannot be called, or returned an error. The text is the one that kubelet writes."""
 
 
 @dataclass(slots=True, eq=False)
