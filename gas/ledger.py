@@ -52,6 +52,10 @@ class AlreadyBooked(GasError):
         self.booking = booking
 
 
+_NO_COMPANIES: Mapping[Card, frozenset[Company]] = MappingProxyType({})
+_NO_NAMES: Mapping[Card, frozenset[str]] = MappingProxyType({})
+
+
 class _NodeSums:
     """Sums over the bookings of one node, kept so that `usage` does not walk over pods."""
 
@@ -100,8 +104,10 @@ class _NodeSums:
             for card in footprint.amounts:
                 _discount(self.names, card, footprint.named)
 
-    def company(self) -> dict[Card, frozenset[Company]]:
+    def company(self) -> Mapping[Card, frozenset[Company]]:
         """Return the different labels of the pods on each card that has a pod with labels."""
+        if not self.companies:
+            return _NO_COMPANIES
         return {
             card: frozenset(counts) if sum(counts.values()) == self.holders[card] else frozenset((*counts, NO_COMPANY))
             for card, counts in self.companies.items()
@@ -202,7 +208,7 @@ class Ledger:
             tiles={card: frozenset(counts) for card, counts in sums.tiles.items()},
             containers=sums.containers,
             company=sums.company(),
-            names={card: frozenset(counts) for card, counts in sums.names.items()},
+            names={card: frozenset(counts) for card, counts in sums.names.items()} if sums.names else _NO_NAMES,
         )
 
     def state(self, node: str) -> LedgerState:

@@ -169,11 +169,13 @@ class Decider:
             raise CannotBind(f"node {args.node} is not known, so pod {args.key} cannot be bound to it")
         if isinstance(choice, Refusal):
             raise CannotBind(f"node {args.node} no longer has room for pod {args.key}: {choice}", choice)
+        facts = self.nodes.facts(args.node)
         moment = self._next_moment(args.node, now)
-        annotations = self._vocabularies.write_choice(pod, need, choice, moment, self.nodes.facts(args.node))
+        annotations = self._vocabularies.write_choice(pod, need, choice, moment, facts)
         if need.wants_cards:
             self._last_moment[args.node] = moment
-            self.ledger.reserve(args.pod_uid, args.key, args.node, footprint(need, choice))
+            capacity = facts.inventory.capacity if facts is not None else {}
+            self.ledger.reserve(args.pod_uid, args.key, args.node, footprint(need, choice, capacity))
         if self.hosts is not None:
             self.hosts.pods.assume(pod, args.node)
         return annotations
@@ -193,6 +195,7 @@ class Decider:
         self._observer.node_changed(node)
 
     def _node_changed(self, node: str) -> None:
+        self.pods.node_changed(node)
         self._changed(node)
         self._observer.cards_freed(node)  # a label that is gone or a larger resource makes room, too
         facts = self.nodes.facts(node)

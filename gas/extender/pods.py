@@ -125,6 +125,7 @@ class Pods:
         self.in_trouble: dict[str, BoundPod] = {}
         self.descheduled: set[str] = set()
         self._bound: dict[str, BoundPod] = {}
+        self._relative: set[str] = set()  # UIDs of bound pods whose bookings depend on what their node's cards have
         self._lacks_tiles: set[str] = set()  # UIDs of pods that are booked without their tiles, which were malformed
         self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED_NEEDS)
@@ -163,6 +164,16 @@ class Pods:
             self._see_bound(pod, vocabulary)
         elif pod.uid not in self._bound:
             self.waiting[pod.uid] = pod
+
+    def node_changed(self, node: str) -> None:
+        """Book the pods again that take a part of what the cards of this node have, which may have changed."""
+        for uid in self._relative:
+            bound, booked = self._bound[uid], self._ledger.booking(uid)
+            if booked is None or booked.node != node or booked.state is State.RESERVED or bound.trouble is not None:
+                continue
+            written = written_cards(bound.object, bound.need, bound.vocabulary, self._facts(node))
+            if written.footprint is not None:
+                self._ledger.hold(uid, booked.pod, node, written.footprint)
 
     def deleted(self, pod: Pod) -> None:
         """Forget a pod and release its cards."""
@@ -277,6 +288,8 @@ class Pods:
     def _keep(self, uid: str, bound: BoundPod) -> None:
         before = self._bound.get(uid)
         self._bound[uid] = bound
+        if bound.need.has_ratios:
+            self._relative.add(uid)
         if bound.descheduled or bound.descheduled_by_us:
             self.descheduled.add(uid)
         else:
@@ -300,6 +313,7 @@ class Pods:
         self._bound.pop(uid, None)
         self.in_trouble.pop(uid, None)
         self.descheduled.discard(uid)
+        self._relative.discard(uid)
         self._lacks_tiles.discard(uid)
         self._on_gone(uid)
         if (booking := self._ledger.release(uid)) is not None:

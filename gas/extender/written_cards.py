@@ -40,13 +40,14 @@ def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary, node: NodeFac
     who may edit the pod can write such a receipt, and no plugin would. A decision about a card that the node does not
     have is believed: the card may come back.
     """
+    capacity = node.inventory.capacity if node is not None else {}
     doubt = ""
     try:
         receipt = read_receipt(pod, need)
     except MalformedAnnotation as malformed:
         receipt, doubt = None, f"its receipt is ignored: {malformed}"
     if receipt is not None:
-        received = footprint(need, receipt)
+        received = footprint(need, receipt, capacity)
         if not (missing := _missing_cards(received, node)):
             return WrittenCards(received, is_receipt=True)
         doubt = f"its receipt is ignored: node {pod.node_name} does not have {missing}"
@@ -58,7 +59,7 @@ def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary, node: NodeFac
         doubt = doubt or f"its cards are booked, but not its tiles: {malformed}"
     if choice is None:
         return WrittenCards(None, doubt=doubt)
-    decided = footprint(need, choice)
+    decided = footprint(need, choice, capacity)
     if not doubt and (missing := _missing_cards(decided, node)):
         doubt = f"its annotated cards are booked, but node {pod.node_name} does not have {missing}"
     return WrittenCards(decided, lacks_tiles=lacks_tiles, doubt=doubt)

@@ -15,6 +15,7 @@ from gas.placement.inventory import UNUSED, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, CardOrder, FewestContainers, LeastUsed, UsedFirst
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
+from gas.placement.ratio import Ratio
 from gas.placement.refusal import Refusal, SearchLimitHit
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "LeastUsed",
     "Link",
     "PodNeed",
+    "Ratio",
     "Refusal",
     "Role",
     "Scope",

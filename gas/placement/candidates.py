@@ -114,7 +114,8 @@ class Candidates:
             picks=picks,
         )
         if not self.near:
-            return sorted(cards, key=lambda card: (card not in self._affine, *order.key(card, use)))
+            ordered = sorted(cards, key=lambda card: order.key(card, use))
+            return sorted(ordered, key=lambda card: card not in self._affine) if self._affine else ordered
         preferred = preferred_card(self._need, self._inventory)
         keys = {
             card: (card not in self._affine, card != preferred, *order.key(card, use))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from gas.amounts import SortedAmounts, check_sorted, is_whole, sorted_amounts
+from gas.amounts import Amounts, SortedAmounts, check_sorted, is_whole, sorted_amounts
 from gas.cards import Card, check_tiles
 from gas.errors import InvalidValue
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.ratio import Ratio, add_ratios, amounts_on
+
+_UNKNOWN: Mapping[Card, Amounts] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,15 @@ class Footprint:
                 raise InvalidValue(f"{card}: expected a whole number of containers, 0 or more, found {count}")
 
 
-def footprint(need: PodNeed, choice: Choice) -> Footprint:
-    """Return what a pod with this need takes if it gets this choice."""
+def footprint(need: PodNeed, choice: Choice, capacity: Mapping[Card, Amounts] = _UNKNOWN) -> Footprint:
+    """Return what a pod with this need takes if it gets this choice.
+
+    capacity  what each card has; matters only to a need with ratios, which take nothing of a card that is not among it
+    """
     staying: dict[Card, dict[str, int]] = {}
     peak: dict[Card, dict[str, int]] = {}
     tiles: dict[Card, set[int]] = {}
+    staying_ratios: dict[Card, dict[str, Ratio]] = {}
     staying_containers: dict[Card, int] = {}
     containers: dict[Card, int] = {}
     for container, chosen in zip(need.containers, choice.containers, strict=True):
@@ -92,6 +100,12 @@ def footprint(need: PodNeed, choice: Choice) -> Footprint:
             if container.role is not Role.INIT:
                 staying_containers[card] = count
             containers[card] = max(containers.get(card, 0), count)
+            if need.has_ratios:
+                ratios = dict(staying_ratios.setdefault(card, {}))
+                add_ratios(ratios, container.ratios)
+                if container.role is not Role.INIT:
+                    staying_ratios[card] = ratios
+                now = amounts_on(capacity.get(card, {}), now, ratios.values())
             at_most = peak.setdefault(card, {})
             for name, amount in now.items():
                 at_most[name] = max(at_most.get(name, 0), amount)

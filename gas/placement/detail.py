@@ -22,10 +22,6 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
         return ()
     plan = plan_of(need)
     free = FreeCapacity(plan, inventory, usage, inventory.cards, by_tile=need.linked)
-    most: dict[str, int] = {}
-    for request in plan.requests:
-        for name, amount in request.per_card:
-            most[name] = max(most.get(name, 0), amount)
     linked: set[Card] = set()
     if need.linked:
         found = (pairs(request, inventory.cards, inventory.links, free) for request in plan.requests)
@@ -37,8 +33,12 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
         parts = [rule.detail(need, usage) for rule, cards in closed if card in cards]
         if need.linked and card not in linked:
             parts.append("no free link to a card with room")
+        most: dict[str, int] = {}
+        for request in plan.requests:
+            for name, amount in free.takes(request, card).items():
+                most[name] = max(most.get(name, 0), amount)
         for place, name in enumerate(plan.names):
-            left = free.left[card][place]
+            left = free.free(card, place)
             if name not in need.count_resources or left < most[name]:
                 capacity = inventory.capacity[card].get(name, 0)
                 parts.append(_numbers(name, max(left, 0), capacity, most[name]))

@@ -12,6 +12,7 @@ from gas.cards import Card
 from gas.errors import InvalidValue
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.order import NATURAL, CardOrder
+from gas.placement.ratio import Ratio
 
 
 class Role(enum.Enum):
@@ -50,12 +51,14 @@ class ContainerNeed:
     count     how many different cards; 0 for a container that uses none
     per_card  what it takes of each of its cards. A resource that counts cards is included, with the amount 1. The
               amount of ``tiles`` is the number of tiles on each card
+    ratios    what it takes of each of its cards as a part of what the card has, at most one ratio of each resource
     """
 
     name: str
     count: int = 0
     per_card: SortedAmounts = ()
     role: Role = Role.APP
+    ratios: tuple[Ratio, ...] = ()
 
     def __post_init__(self) -> None:
         if not is_whole(self.count):
@@ -64,11 +67,24 @@ class ContainerNeed:
             )
         if self.role not in _ROLES:
             raise InvalidValue(f"container {self.name!r}: expected a Role, found {self.role!r}")
-        if not self.per_card:
+        if not self.per_card and not self.ratios:
             return
         if self.count == 0:
             raise InvalidValue(f"container {self.name!r}: expected no amounts for a container that needs no card")
         check_sorted(self.per_card, f"container {self.name!r}")
+        if self.ratios:
+            self._check_ratios()
+
+    def _check_ratios(self) -> None:
+        names = [ratio.resource for ratio in self.ratios]
+        absolute = {name for name, _ in self.per_card}
+        for ratio in self.ratios:
+            if ratio.resource == TILES:
+                raise InvalidValue(f"container {self.name!r}: expected a number of tiles, found {ratio}")
+            if names.count(ratio.resource) > 1 or ratio.resource in absolute:
+                raise InvalidValue(
+                    f"container {self.name!r}: expected one amount of {ratio.resource}, found {ratio} beside another"
+                )
 
     @property
     def tiles(self) -> int:
@@ -125,6 +141,7 @@ class PodNeed:
                     f"container {container.name!r}: expected at most 1 card, because the pod has only one, found"
                     f" {container.count}"
                 )
+        self._check_wholes()
         if self.named and self.scope is not Scope.CARD:
             raise InvalidValue(f"named card {self.named!r}: expected a pod of one card, found scope {self.scope.value}")
         for position in sorted(self.same_card):
@@ -137,12 +154,28 @@ class PodNeed:
                     " shares its card"
                 )
 
+    def _check_wholes(self) -> None:
+        """Check that each resource is asked for as parts of one whole, since parts of the same card are added."""
+        wholes: dict[str, str] = {}
+        for container in self.containers:
+            for ratio in container.ratios:
+                if wholes.setdefault(ratio.resource, ratio.of) != ratio.of:
+                    raise InvalidValue(
+                        f"container {container.name!r}: expected a ratio of the same form as in other containers, found"
+                        f" {ratio}"
+                    )
+
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
         return hash(_values(self))
+
+    @cached_property
+    def has_ratios(self) -> bool:
+        """True if what the pod takes of a card depends on what the card has."""
+        return any(container.ratios for container in self.containers)
 
     @cached_property
     def wants_cards(self) -> bool:

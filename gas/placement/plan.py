@@ -7,12 +7,13 @@ moment is a *slot*. A request takes its amounts in the slots of all moments at w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from gas.amounts import SortedAmounts, add, sorted_amounts
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.ratio import Ratio, Wanted, add_ratios
 
 END = 0
 """The moment from the end of the init containers until the pod ends."""
@@ -26,7 +27,9 @@ class Request:
     positions  of its containers in the pod's need
     count      how many different cards
     per_card   what it takes of each card
-    takes      the same as (slot, amount)
+    ratios     what it takes of each card as a part of what the card has
+    takes      ``per_card`` as (slot, amount); a lower bound if the plan has ratios
+    parts      (slot, part) of ``ratios``
     moments    at which it holds its cards; the first is the moment whose usage orders the cards for balancing
     """
 
@@ -34,8 +37,10 @@ class Request:
     positions: tuple[int, ...]
     count: int
     per_card: SortedAmounts
+    ratios: tuple[Ratio, ...]
     role: Role
     takes: tuple[tuple[int, int], ...]
+    parts: tuple[tuple[int, int], ...]
     moments: tuple[int, ...]
 
 
@@ -47,6 +52,8 @@ class Plan:
                      init containers
     staying          those that hold their cards to the end: all but the init containers
     names            the resources that any request names; slot = moment * len(names) + index of the name
+    wholes           for each name, None if the pod asks for it only as amounts, else what parts of it are divided by
+                     (`gas.placement.ratio.whole`); empty if the plan has no ratios
     moments          how many moments; END is the first
     in_start_order   (position, request) of every container with cards, in the order in which kubelet starts them
     count_resources  of the need
@@ -55,6 +62,7 @@ class Plan:
     requests: tuple[Request, ...]
     staying: tuple[Request, ...]
     names: tuple[str, ...]
+    wholes: tuple[str | None, ...]
     moments: int
     in_start_order: tuple[tuple[int, Request], ...]
     count_resources: frozenset[str]
@@ -63,13 +71,23 @@ class Plan:
     def has_init_containers(self) -> bool:
         return self.moments > 1
 
-    def totals(self) -> list[int]:
-        """Return, by slot, what all requests together take of all cards."""
-        totals = [0] * (self.moments * len(self.names))
+    def totals(self) -> tuple[Wanted, ...]:
+        """Return what all requests together take of all cards, of each resource at the moment that needs most."""
+        amounts, parts = ([0] * (self.moments * len(self.names)) for _ in range(2))
         for request in self.requests:
             for slot, amount in request.takes:
-                totals[slot] += amount * request.count
-        return totals
+                amounts[slot] += amount * request.count
+            for slot, part in request.parts:
+                parts[slot] += part * request.count
+        totals: list[Wanted] = []
+        for place, name in enumerate(self.names):
+            of = self.wholes[place] if self.wholes else None
+            amount, part = (max(each[place :: len(self.names)]) for each in (amounts, parts))
+            if amount or of is None:
+                totals.append((name, amount))
+            if of is not None:
+                totals.append(Ratio(name, part, of))
+        return tuple(totals)
 
 
 @lru_cache(maxsize=1024)
@@ -77,51 +95,68 @@ def plan_of(need: PodNeed) -> Plan:
     """Return the plan of a need. Cached, because a filter asks thousands of nodes about one need."""
     containers = need.containers
     with_cards = [position for position, container in enumerate(containers) if container.count]
-    names = tuple(sorted({name for position in with_cards for name, _ in containers[position].per_card}))
+    wholes = {ratio.resource: ratio.of for position in with_cards for ratio in containers[position].ratios}
+    names = tuple(
+        sorted({name for position in with_cards for name, _ in containers[position].per_card} | wholes.keys())
+    )
     init_moments = {
         position: moment
         for moment, position in enumerate((p for p in with_cards if containers[p].role is Role.INIT), start=END + 1)
     }
 
-    def request(index: int, positions: tuple[int, ...], per_card: SortedAmounts) -> Request:
+    def request(index: int, positions: tuple[int, ...]) -> Request:
         first = containers[positions[0]]
+        per_card, ratios = shared_need([containers[position] for position in positions])
         moments = _moments(positions[0], first, init_moments)
-        takes = tuple(
-            (moment * len(names) + names.index(name), amount) for moment in moments for name, amount in per_card
-        )
-        return Request(index, positions, first.count, per_card, first.role, takes, moments)
 
-    ordered: list[tuple[tuple[int, ...], SortedAmounts]] = []
-    if need.same_card:
-        together = tuple(sorted(need.same_card))
-        ordered.append((together, shared_need(containers[position] for position in together)))
+        def slots(amounts: Iterable[tuple[str, int]]) -> tuple[tuple[int, int], ...]:
+            return tuple((moment * len(names) + names.index(name), n) for moment in moments for name, n in amounts)
+
+        return Request(
+            index=index,
+            positions=positions,
+            count=first.count,
+            per_card=per_card,
+            ratios=ratios,
+            role=first.role,
+            takes=slots(per_card),
+            parts=slots([(ratio.resource, ratio.part) for ratio in ratios]),
+            moments=moments,
+        )
+
+    ordered = [tuple(sorted(need.same_card))] if need.same_card else []
     for role in (Role.APP, Role.SIDECAR, Role.INIT):
         ordered += [
-            ((position,), containers[position].per_card)
+            (position,)
             for position in with_cards
             if containers[position].role is role and position not in need.same_card
         ]
-    requests = tuple(request(index, *what) for index, what in enumerate(ordered))
+    requests = tuple(request(index, positions) for index, positions in enumerate(ordered))
     by_position = {position: request for request in requests for position in request.positions}
     return Plan(
         requests=requests,
         staying=tuple(request for request in requests if request.role is not Role.INIT),
         names=names,
+        wholes=tuple(wholes.get(name) for name in names) if wholes else (),
         moments=1 + len(init_moments),
         in_start_order=tuple((position, by_position[position]) for position in with_cards),
         count_resources=need.count_resources,
     )
 
 
-def shared_need(containers: Iterable[ContainerNeed]) -> SortedAmounts:
-    """Return what one card must have free for containers that share it (contract E7.3).
+def shared_need(containers: Sequence[ContainerNeed]) -> tuple[SortedAmounts, tuple[Ratio, ...]]:
+    """Return what one card must have free for containers that share it (contract E7.3), as amounts and as ratios.
 
-    It is the sum of their amounts, so the count resource counts once for each container.
+    It is the sum of what they take, so the count resource counts once for each container.
     """
+    if len(containers) == 1:
+        return containers[0].per_card, containers[0].ratios
     total: dict[str, int] = {}
+    ratios: dict[str, Ratio] = {}
     for container in containers:
         add(total, container.per_card)
-    return sorted_amounts(total)
+        add_ratios(ratios, container.ratios)
+    return sorted_amounts(total), tuple(ratios.values())
 
 
 def _moments(position: int, container: ContainerNeed, init_moments: dict[int, int]) -> tuple[int, ...]:

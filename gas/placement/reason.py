@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gas.amounts import TILES, SortedAmounts
+from gas.amounts import TILES
 from gas.cards import Card
 from gas.placement.candidates import card_groups, usable_cards
 from gas.placement.card_rules import CARD_RULES, CardRule, closed_cards
@@ -17,6 +17,7 @@ from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.plan import Plan, Request, plan_of
+from gas.placement.ratio import Wanted, name_of
 from gas.placement.refusal import (
     FewerCardsThanWanted,
     NoCardForAll,
@@ -107,40 +108,38 @@ def _shortage(plan: Plan, request: Request, groups: Sequence[Sequence[Card]], fr
 
     Returns None if the request fits, alone, in one of the groups. This pod must not have taken anything from ``free``.
     """
-    needs = dict(zip(request.per_card, request.takes, strict=False))
+    wanted: tuple[Wanted, ...] = (*request.per_card, *request.ratios)
 
-    def fitting(amounts: SortedAmounts) -> int:
+    def fitting(amounts: Sequence[Wanted]) -> int:
         """Return how many cards of the best group have all these amounts free."""
-        takes = [needs[amount] for amount in amounts]
+        names = [name_of(amount) for amount in amounts]
         return max(
-            (sum(all(free.left[card][slot] >= n for slot, n in takes) for card in cards) for cards in groups),
+            (sum(all(free.has_of(name, request, card) for name in names) for card in cards) for cards in groups),
             default=0,
         )
 
-    def is_short_somewhere(amount: tuple[str, int]) -> bool:
-        slot, needed = needs[amount]
-        return any(free.left[card][slot] < needed for cards in groups for card in cards)
+    def is_short_somewhere(amount: Wanted) -> bool:
+        return any(not free.has_of(name_of(amount), request, card) for cards in groups for card in cards)
 
-    if fitting(request.per_card) >= request.count:
+    if fitting(wanted) >= request.count:
         return None
-    alone = {amount: fitting((amount,)) for amount in request.per_card}
+    alone = {amount: fitting((amount,)) for amount in wanted}
     short = min(
-        request.per_card,
-        key=lambda amount: (alone[amount] >= request.count, amount[0] in plan.count_resources, alone[amount]),
+        wanted,
+        key=lambda amount: (alone[amount] >= request.count, name_of(amount) in plan.count_resources, alone[amount]),
     )
-    amounts: SortedAmounts = (short,)
+    amounts: tuple[Wanted, ...] = (short,)
     if alone[short] >= request.count:
-        somewhere_short = tuple(amount for amount in request.per_card if is_short_somewhere(amount))
-        telling = tuple(amount for amount in somewhere_short if amount[0] not in plan.count_resources)
+        somewhere_short = tuple(amount for amount in wanted if is_short_somewhere(amount))
+        telling = tuple(amount for amount in somewhere_short if name_of(amount) not in plan.count_resources)
         amounts = telling if fitting(telling) < request.count else somewhere_short
     return Shortage(request.count, fitting(amounts), amounts, len(request.positions))
 
 
 def _not_together(plan: Plan) -> NotTogether:
     """Return the refusal for requests that all fit alone, with their sums at the moment that needs most."""
-    totals = plan.totals()
-    amounts = tuple((name, max(totals[place :: len(plan.names)])) for place, name in enumerate(plan.names))
-    telling = tuple(amount for amount in amounts if amount[0] not in plan.count_resources)
+    amounts = plan.totals()
+    telling = tuple(amount for amount in amounts if name_of(amount) not in plan.count_resources)
     return NotTogether(len(plan.in_start_order), telling or amounts)
 
 
@@ -198,7 +197,7 @@ def _no_linked_pairs(question: _Question) -> Refusal:
         if container.count and not replace(question, need=_only(need, position)).fits():
             left_out = need.count_resources | {TILES}
             amounts = tuple(amount for amount in container.per_card if amount[0] not in left_out)
-            return NoLinkedPairs(container.count // 2, amounts)
+            return NoLinkedPairs(container.count // 2, (*amounts, *container.ratios))
     at_once = [
         sum(request.count for request in plan.requests if moment in request.moments) for moment in range(plan.moments)
     ]

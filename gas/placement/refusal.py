@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gas.amounts import SortedAmounts, describe, is_bytes
+from gas.amounts import describe, is_bytes
+from gas.placement.ratio import Ratio, Wanted, name_of
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Shortage:
 
     wanted: int
     fitting: int
-    amounts: SortedAmounts
+    amounts: tuple[Wanted, ...]
     sharing: int = 1
 
     def sentence(self, where: str = "") -> str:
@@ -151,7 +152,7 @@ class NotTogether(Refusal):
     only_per_card: ClassVar[bool] = True
 
     containers: int
-    amounts: SortedAmounts
+    amounts: tuple[Wanted, ...]
 
     def __str__(self) -> str:
         return not_together_sentence(self)
@@ -169,7 +170,7 @@ class NoCardForAll(Refusal):
     only_per_card: ClassVar[bool] = True
 
     containers: int
-    amounts: SortedAmounts
+    amounts: tuple[Wanted, ...]
 
     def __str__(self) -> str:
         return f"no card has room for all {self.containers} containers together ({in_words(self.amounts)} in total)"
@@ -208,7 +209,7 @@ class NoLinkedPairs(Refusal):
     only_per_card: ClassVar[bool] = True
 
     pairs: int
-    amounts: SortedAmounts
+    amounts: tuple[Wanted, ...]
     together: bool = False
 
     def __str__(self) -> str:
@@ -241,9 +242,10 @@ class SearchLimitHit(Refusal):
         return f"the search stopped at its limit of {self.steps} steps; the pod may still fit; raise --search-steps"
 
 
-def in_words(amounts: SortedAmounts) -> str:
+def in_words(amounts: tuple[Wanted, ...]) -> str:
     """List amounts, plain numbers first, then bytes: ``"1 i915, 500 millicores and 5.0 GB of memory.max"``."""
-    words = [describe(name, amount) for name, amount in sorted(amounts, key=lambda pair: (is_bytes(pair[0]), pair[0]))]
+    ordered = sorted(amounts, key=lambda amount: (is_bytes(name_of(amount)), name_of(amount)))
+    words = [str(amount) if isinstance(amount, Ratio) else describe(*amount) for amount in ordered]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 

@@ -37,7 +37,8 @@ class SymmetryClasses:
         self._kinds: list[int] = []
         for request in plan.requests:
             alone = request.index in fixed or len(request.positions) > 1
-            kind = (request.index, request.takes) if alone else request.takes
+            load = request.takes, request.parts
+            kind = (request.index, load) if alone else load
             self._kinds.append(kinds.setdefault(kind, len(kinds)))
         among = None if links is None else links_among(links, cards)
         indexes = sorted({end.index for link in among or () for end in link})

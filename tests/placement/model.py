@@ -6,6 +6,7 @@ They are obviously right for few cards, not fast. They use nothing of the code u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from itertools import combinations, permutations
 
 from gas.cards import Card
@@ -73,13 +74,22 @@ def within_capacity(need: PodNeed, inventory: Inventory, usage: Usage, hands: Se
                 inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset())
             )
             touched: set[str] = set()
+            parts: dict[tuple[str, str], int] = {}
             new_tiles = 0
             for position in together:
                 if card in [held for held, _ in hands[position]]:
                     for name, amount in need.containers[position].per_card:
                         total[name] = total.get(name, 0) + amount
                         touched.add(name)
+                    for ratio in need.containers[position].ratios:
+                        of_card = ratio.resource, ratio.of
+                        parts[of_card] = parts.get(of_card, 0) + ratio.part
+                        touched.add(ratio.resource)
                     new_tiles += need.containers[position].tiles
+            has_of = inventory.capacity[card]
+            for (name, of), part in parts.items():
+                whole = has_of.get(of, 0) if of else 100
+                total[name] = total.get(name, 0) + (int(Fraction(has_of.get(name, 0) * part, whole)) if whole else 0)
             for name in touched:
                 has = inventory.capacity[card].get(name, 0)
                 if has <= 0 or total[name] > has:

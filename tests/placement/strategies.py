@@ -12,6 +12,7 @@ from gas.placement.company import NO_COMPANY, Company
 from gas.placement.inventory import Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, UsedFirst
+from gas.placement.ratio import Ratio
 
 MOST_CARDS = 4
 MOST_CONTAINERS = 3
@@ -106,6 +107,7 @@ def needs(
     same_card: bool = True,
     soft_rules: bool = True,
     company: bool = True,
+    ratios: bool = True,
 ) -> PodNeed:
     roles = sorted(
         draw(
@@ -117,7 +119,8 @@ def needs(
     )
     scope = draw(st.sampled_from([Scope.ANYWHERE, Scope.NUMA] if linked else Scope))
     counts = [0, 2, 2, 4] if linked else [0, 1, 1, 1] if scope is Scope.CARD else [0, 1, 1, 1, 2, 2, 3]
-    containers = tuple(draw(_containers(role, counts, linked=linked)) for role in roles)
+    of = draw(st.sampled_from(["", "i915"])) if ratios and draw(st.booleans()) else None
+    containers = tuple(draw(_containers(role, counts, linked=linked, of=of)) for role in roles)
     single = [at for at, one in enumerate(containers) if one.role is Role.APP and one.count == 1 and not one.tiles]
     share = same_card and not linked and len(single) > 1 and draw(st.booleans())
     all_cards = st.frozensets(st.integers(0, 14).map(Card), max_size=15)
@@ -136,13 +139,18 @@ def needs(
 
 
 @st.composite
-def _containers(draw: st.DrawFn, role: Role, counts: Sequence[int], *, linked: bool) -> ContainerNeed:
+def _containers(draw: st.DrawFn, role: Role, counts: Sequence[int], *, linked: bool, of: str | None) -> ContainerNeed:
+    """Return a container; ``of`` is what parts of millicores are divided by, None if amounts are absolute."""
     count = draw(st.sampled_from(counts))
     if not count:
         return ContainerNeed("c", 0, (), role)
     per_card = {"i915": 1}
-    if draw(st.booleans()):
+    parts: tuple[Ratio, ...] = ()
+    if of is not None and draw(st.booleans()):
+        part = draw(st.sampled_from([0, 25, 34, 50, 75, 100])) if not of else draw(st.integers(0, 2))
+        parts = (Ratio("millicores", part, of),)
+    elif draw(st.booleans()):
         per_card["millicores"] = draw(st.integers(0, 3))
     if linked or draw(st.booleans()):
         per_card["tiles"] = 1 if linked else draw(st.integers(0, 2))
-    return ContainerNeed("c", count, sorted_amounts(per_card), role)
+    return ContainerNeed("c", count, sorted_amounts(per_card), role, parts)

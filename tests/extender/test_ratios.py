@@ -1,0 +1,116 @@
+"""Pods that take a part of a card: booked in amounts, and again when the cards of their node change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gas.cards import Card
+from gas.extender.debug import differences
+from gas.extender.decider import Options
+from gas.intel.vocabulary import INTEL
+from gas.objects import Node, Pod
+from gas.placement.need import PodNeed
+from gas.placement.ratio import Ratio
+from gas.vocabulary import NeedOptions, Vocabularies
+from tests.builders import container, node, pod_json
+from tests.extender.decider import DrivenDecider
+
+GB = 10**9
+PERCENT = "percent"
+
+
+class PercentPods:
+    """Intel's pods, except that the amount of ``gpu.intel.com/percent`` is percent of the card's memory."""
+
+    metadata = INTEL.pods.metadata
+
+    def speaks(self, pod: Pod) -> bool:
+        return INTEL.pods.speaks(pod)
+
+    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        return self._with_ratios(INTEL.pods.need(pod, options))
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        return self._with_ratios(INTEL.pods.booked_need(pod))
+
+    def _with_ratios(self, need: PodNeed) -> PodNeed:
+        def with_ratio(each: Any) -> Any:
+            percent = dict(each.per_card).get(PERCENT)
+            if percent is None:
+                return each
+            others = tuple(amount for amount in each.per_card if amount[0] != PERCENT)
+            return replace(each, per_card=others, ratios=(Ratio("memory.max", percent),))
+
+        return replace(need, containers=tuple(map(with_ratio, need.containers)))
+
+
+OPTIONS = Options(vocabularies=Vocabularies([replace(INTEL, pods=PercentPods())]))
+
+
+def of_memory(memory: int) -> list[Node]:
+    return [node("n1", cards=2, i915=20, memory_max=2 * memory * GB)]
+
+
+def knowing(memory: int = 8) -> DrivenDecider:
+    decider = DrivenDecider(options=OPTIONS)
+    decider.follow(of_memory(memory))
+    return decider
+
+
+def percent(name: str, amount: int) -> dict[str, Any]:
+    return pod_json(container(i915=1, percent=amount), name=name, uid=f"uid-{name}")
+
+
+async def bind(decider: DrivenDecider, pod: dict[str, Any]) -> None:
+    decider.cluster.add(pod)
+    assert (await decider.ask(pod, "n1"))["NodeNames"] == ["n1"]
+    assert await decider.bind(pod, "n1") == ""
+
+
+def memory_of(decider: DrivenDecider, card: int = 0) -> int:
+    return decider.ledger.usage("n1").amounts.get(Card(card), {}).get("memory.max", 0)
+
+
+async def test_a_part_is_booked_in_bytes_and_fills_the_card_with_others() -> None:
+    decider = knowing()
+    await bind(decider, percent("half", 50))
+    assert memory_of(decider) == 4 * GB
+    await bind(decider, percent("quarter", 25))
+    await bind(decider, pod_json(container(i915=1, memory_max=2 * GB), name="bytes", uid="uid-bytes"))
+    assert (memory_of(decider, 0), memory_of(decider, 1)) == (8 * GB, 0)
+    refused = await decider.ask(percent("more", 150), "n1")
+    assert refused["FailedNodes"] == {"n1": "no card has 150 % of memory.max free"}
+    assert not decider.pods.in_trouble
+
+
+async def test_a_change_of_the_cards_changes_what_is_booked() -> None:
+    decider = knowing()
+    await bind(decider, percent("half", 50))
+    decider.nodes.replaced(of_memory(16))
+    assert memory_of(decider) == 8 * GB
+    decider.cluster.annotate("default/half", unrelated="x")
+    assert not decider.pods.in_trouble
+    assert differences(decider.pods, decider.ledger) == []
+    decider.cluster.end("default/half")
+    assert memory_of(decider) == 0
+    decider.nodes.replaced(of_memory(8))
+    assert memory_of(decider) == 0
+
+
+async def test_a_node_that_appears_after_its_pods_completes_their_bookings() -> None:
+    before = knowing()
+    await bind(before, percent("half", 50))
+    after = DrivenDecider(before.cluster, options=OPTIONS)
+    after.follow([])
+    assert memory_of(after) == 0
+    after.nodes.replaced(of_memory(8))
+    assert dict(after.ledger.bookings()) == dict(before.ledger.bookings())
+
+
+async def test_cards_of_edited_annotations_are_not_booked_when_the_node_changes() -> None:
+    decider = knowing()
+    await bind(decider, percent("half", 50))
+    decider.cluster.annotate("default/half", gas_container_cards="card1")
+    decider.nodes.replaced(of_memory(16))
+    assert (memory_of(decider, 0), memory_of(decider, 1)) == (4 * GB, 0)

@@ -1,0 +1,300 @@
+"""Ratios: amounts that are a part of what the card has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gas.amounts import sorted_amounts
+from gas.cards import Card
+from gas.errors import InvalidValue
+from gas.placement.choice import Choice, footprint
+from gas.placement.detail import card_details
+from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
+from gas.placement.order import BestFit, LeastUsed
+from gas.placement.place import place
+from gas.placement.ratio import Ratio
+from tests.placement.builders import GB, amounts, booked, container, link, node, placed, pod
+
+SMALL, LARGE = amounts(i915=10, millicores=1000, memory=8 * GB), amounts(i915=10, millicores=1000, memory=16 * GB)
+HALF, QUARTER = (Ratio("memory.max", percent) for percent in (50, 25))
+
+
+def part(*ratios: Ratio, count: int = 1, role: Role = Role.APP, **of: int) -> ContainerNeed:
+    """Return a container that wants these ratios of each of its cards."""
+    return ContainerNeed("container", count, sorted_amounts(amounts(**{"i915": 1, **of})), role, ratios)
+
+
+def takes(need: PodNeed, inventory: Inventory, usage: Usage = UNUSED, **options: Any) -> dict[int, dict[str, int]]:
+    """Return what the placed pod takes of each card."""
+    choice = place(need, inventory, usage, **options)
+    assert isinstance(choice, Choice), choice
+    held = footprint(need, choice, inventory.capacity)
+    return {int(card): {name: n for name, n in each if name != "i915"} for card, each in held.amounts.items()}
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "usage", "expected"),
+    [
+        pytest.param(pod(part(HALF)), node(SMALL), UNUSED, {0: {"memory.max": 4 * GB}}, id="half-of-8-GB"),
+        pytest.param(pod(part(HALF)), node(LARGE), UNUSED, {0: {"memory.max": 8 * GB}}, id="half-of-16-GB"),
+        pytest.param(
+            pod(part(HALF, count=2)),
+            node(SMALL, LARGE),
+            UNUSED,
+            {0: {"memory.max": 4 * GB}, 1: {"memory.max": 8 * GB}},
+            id="half-of-each-of-two-unlike-cards",
+        ),
+        pytest.param(
+            pod(part(HALF)),
+            node(LARGE, SMALL, LARGE),
+            booked(amounts(memory=8 * GB + 1), amounts(memory=4 * GB + 1)),
+            {2: {"memory.max": 8 * GB}},
+            id="a-card-with-a-larger-remainder-may-be-too-full",
+        ),
+        pytest.param(
+            pod(part(HALF)),
+            node(LARGE, SMALL),
+            booked(amounts(memory=9 * GB)),
+            {1: {"memory.max": 4 * GB}},
+            id="a-smaller-card-may-have-room",
+        ),
+        pytest.param(
+            pod(part(HALF), part(QUARTER), part(Ratio("memory.max", 25))),
+            node(SMALL),
+            UNUSED,
+            {0: {"memory.max": 8 * GB}},
+            id="containers-of-one-card",
+        ),
+        pytest.param(
+            pod(part(HALF), container(memory=4 * GB)),
+            node(SMALL),
+            UNUSED,
+            {0: {"memory.max": 8 * GB}},
+            id="beside-an-absolute-amount",
+        ),
+        pytest.param(
+            pod(part(HALF), part(HALF)),
+            node(amounts(i915=2, memory=7)),
+            UNUSED,
+            {0: {"memory.max": 7}},
+            id="parts-are-added-before-they-are-rounded-down",
+        ),
+        pytest.param(
+            pod(part(Ratio("memory.max", 75), role=Role.INIT), part(HALF)),
+            node(SMALL),
+            UNUSED,
+            {0: {"memory.max": 6 * GB}},
+            id="an-init-container-is-over-before-the-next-one-starts",
+        ),
+        pytest.param(
+            pod(part(QUARTER, role=Role.SIDECAR), part(HALF, role=Role.INIT), part(HALF)),
+            node(SMALL),
+            UNUSED,
+            {0: {"memory.max": 6 * GB}},
+            id="a-sidecar-runs-beside-the-others",
+        ),
+        pytest.param(
+            pod(part(QUARTER), part(HALF), same_card=frozenset({0, 1})),
+            node(SMALL, SMALL),
+            booked(amounts(memory=3 * GB)),
+            {1: {"memory.max": 6 * GB}},
+            id="containers-that-share-a-card",
+        ),
+        pytest.param(
+            pod(part(HALF), order=BestFit("memory.max")),
+            node(LARGE, SMALL, LARGE),
+            booked(amounts(memory=8 * GB)),
+            {0: {"memory.max": 8 * GB}},
+            id="in-an-order-of-cards",
+        ),
+        pytest.param(
+            pod(part(QUARTER), part(QUARTER), order=LeastUsed("memory.max")),
+            node(SMALL, LARGE),
+            UNUSED,
+            {0: {"memory.max": 2 * GB}, 1: {"memory.max": 4 * GB}},
+            id="what-the-pod-has-taken-counts-in-an-order",
+        ),
+        pytest.param(
+            pod(part(HALF, count=2, tiles=1), linked=True),
+            node({**SMALL, "tiles": 1}, {**LARGE, "tiles": 1}, {**SMALL, "tiles": 1}, links=(link((1, 0), (2, 0)),)),
+            UNUSED,
+            {1: {"memory.max": 8 * GB, "tiles": 1}, 2: {"memory.max": 4 * GB, "tiles": 1}},
+            id="of-linked-cards",
+        ),
+    ],
+)
+def test_percent_of_a_card(
+    need: PodNeed, inventory: Inventory, usage: Usage, expected: dict[int, dict[str, int]]
+) -> None:
+    assert takes(need, inventory, usage) == expected
+
+
+def share(memory: int, role: Role = Role.APP) -> ContainerNeed:
+    """Return a container with this much memory, and millicores in proportion."""
+    return part(Ratio("millicores", memory, of="memory.max"), role=role, memory=memory)
+
+
+@pytest.mark.parametrize(
+    ("containers", "card", "millicores"),
+    [
+        pytest.param([share(8138)], amounts(i915=9, millicores=1000, memory=16276), 500, id="half"),
+        pytest.param([share(1)], amounts(i915=9, millicores=1000, memory=3), 333, id="rounded-down"),
+        pytest.param([share(3), share(3)], amounts(i915=9, millicores=1000, memory=7), 857, id="for-the-whole-pod"),
+        pytest.param([share(2)], amounts(i915=9, millicores=500, memory=8), 125, id="of-what-the-card-has"),
+        pytest.param(
+            [share(2, Role.SIDECAR), share(5, Role.INIT), share(1)],
+            amounts(i915=9, millicores=1000, memory=7),
+            1000,
+            id="at-the-moment-that-needs-most",
+        ),
+    ],
+)
+def test_millicores_in_proportion_to_memory(
+    containers: list[ContainerNeed], card: dict[str, int], millicores: int
+) -> None:
+    need = pod(*containers, scope=Scope.CARD)
+    assert takes(need, node(card))[0]["millicores"] == millicores
+    assert takes(need, node(card), booked(amounts(millicores=card["millicores"] - millicores)))
+    full = booked(amounts(millicores=card["millicores"] - millicores + 1))
+    assert "millicores in proportion to" in placed(need, node(card), full)
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "usage", "sentence", "details"),
+    [
+        pytest.param(
+            pod(part(HALF)),
+            node(SMALL, LARGE),
+            booked(amounts(memory=5 * GB), amounts(memory=9 * GB)),
+            "no card has 50 % of memory.max free",
+            (
+                "card0: 3.0 of 8.0 GB of memory.max free, 4.0 needed",
+                "card1: 7.0 of 16.0 GB of memory.max free, 8.0 needed",
+            ),
+            id="percent",
+        ),
+        pytest.param(
+            pod(part(HALF, millicores=500)),
+            node(SMALL, SMALL),
+            booked(amounts(memory=5 * GB), amounts(millicores=900)),
+            "no card has 500 millicores and 50 % of memory.max free together",
+            (
+                "card0: 3.0 of 8.0 GB of memory.max free, 4.0 needed; 1000 of 1000 millicores free, 500 needed",
+                "card1: 8.0 of 8.0 GB of memory.max free, 4.0 needed; 100 of 1000 millicores free, 500 needed",
+            ),
+            id="together-with-an-amount",
+        ),
+        pytest.param(
+            pod(part(HALF), part(Ratio("memory.max", 75))),
+            node(SMALL),
+            UNUSED,
+            "each of 2 containers fits alone, but not all together (125 % of memory.max in total)",
+            ("card0: 8.0 of 8.0 GB of memory.max free, 6.0 needed",),
+            id="not-together",
+        ),
+        pytest.param(
+            pod(part(Ratio("memory.max", 150))),
+            node(SMALL),
+            UNUSED,
+            "no card has 150 % of memory.max free",
+            ("card0: 8.0 of 8.0 GB of memory.max free, 12.0 needed",),
+            id="more-than-a-card",
+        ),
+        pytest.param(
+            pod(part(HALF)),
+            node(amounts(i915=1)),
+            UNUSED,
+            "no card of the node has any memory.max (see the events of the node)",
+            ("card0: has no memory.max",),
+            id="a-card-without-the-resource",
+        ),
+        pytest.param(
+            pod(share(5 * GB)),
+            node(SMALL),
+            booked(amounts(millicores=900)),
+            "no card has millicores in proportion to 5.0 GB of memory.max free",
+            ("card0: 8.0 of 8.0 GB of memory.max free, 5.0 needed; 100 of 1000 millicores free, 625 needed",),
+            id="in-proportion",
+        ),
+        pytest.param(
+            pod(part(HALF, count=2, tiles=1), linked=True),
+            node({**SMALL, "tiles": 1}, {**SMALL, "tiles": 1}, {**SMALL, "tiles": 1}, links=(link((0, 0), (1, 0)),)),
+            booked(amounts(memory=5 * GB)),
+            "no free linked pair of cards with 50 % of memory.max free each",
+            (
+                "card0: no free link to a card with room; 3.0 of 8.0 GB of memory.max free, 4.0 needed;"
+                " 1 of 1 tiles free, 1 needed",
+                "card1: no free link to a card with room; 8.0 of 8.0 GB of memory.max free, 4.0 needed;"
+                " 1 of 1 tiles free, 1 needed",
+                "card2: no free link to a card with room; 8.0 of 8.0 GB of memory.max free, 4.0 needed;"
+                " 1 of 1 tiles free, 1 needed",
+            ),
+            id="links",
+        ),
+    ],
+)
+def test_refusals_name_the_ratio(
+    need: PodNeed, inventory: Inventory, usage: Usage, sentence: str, details: tuple[str, ...]
+) -> None:
+    assert placed(need, inventory, usage) == sentence
+    assert card_details(need, inventory, usage) == details
+
+
+def test_unlike_cards_with_the_same_free_amounts_are_not_interchangeable() -> None:
+    """Both have 4 GB free, but half of the larger one is 8 GB; the search must not take one for the other."""
+    inventory = node(LARGE, SMALL, SMALL)
+    usage = booked(amounts(memory=12 * GB), amounts(memory=4 * GB), amounts(memory=8 * GB))
+    need = pod(container(memory=4 * GB), part(HALF))
+    assert placed(need, inventory, usage) == "0 | 1"
+    assert placed(pod(part(HALF), container(memory=4 * GB), order=BestFit("memory.max")), inventory, usage) == "1 | 0"
+
+
+def test_without_the_capacity_of_a_card_a_ratio_takes_nothing_of_it() -> None:
+    need = pod(part(HALF))
+    choice = place(need, node(SMALL), UNUSED)
+    assert isinstance(choice, Choice)
+    assert footprint(need, choice).amounts == {Card(0): (("i915", 1), ("memory.max", 0))}
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        pytest.param(
+            lambda: Ratio("memory.max", -1),
+            "ratio of memory.max: expected a whole part, 0 or more, found -1",
+            id="negative",
+        ),
+        pytest.param(
+            lambda: part(Ratio("tiles", 50)),
+            "container 'container': expected a number of tiles, found 50 % of tiles",
+            id="tiles",
+        ),
+        pytest.param(
+            lambda: part(HALF, QUARTER),
+            "container 'container': expected one amount of memory.max, found 50 % of memory.max beside another",
+            id="two-ratios-of-one-resource",
+        ),
+        pytest.param(
+            lambda: part(HALF, memory=1),
+            "container 'container': expected one amount of memory.max, found 50 % of memory.max beside another",
+            id="a-ratio-beside-an-amount",
+        ),
+        pytest.param(
+            lambda: ContainerNeed("container", 0, ratios=(HALF,)),
+            "container 'container': expected no amounts for a container that needs no card",
+            id="without-a-card",
+        ),
+        pytest.param(
+            lambda: pod(share(1), part(Ratio("millicores", 50))),
+            "container 'container': expected a ratio of the same form as in other containers, found 50 % of millicores",
+            id="parts-of-different-wholes",
+        ),
+    ],
+)
+def test_ratios_that_cannot_exist(make: Any, sentence: str) -> None:
+    with pytest.raises(InvalidValue) as invalid:
+        make()
+    assert str(invalid.value) == sentence
