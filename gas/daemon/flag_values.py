@@ -42,16 +42,16 @@ def text_or_none(value: str) -> str | None:
 
 
 def whole(value: str) -> int:
-    """Parse a whole number from 0."""
+    """Parse a whole number, 0 or more."""
     if _WHOLE.fullmatch(value) is None:
-        raise ValueError("a whole number from 0")
+        raise ValueError("a whole number, 0 or more")
     return int(value)
 
 
 def positive(value: str) -> int:
-    """Parse a whole number from 1."""
+    """Parse a whole number, 1 or more."""
     if _WHOLE.fullmatch(value) is None or int(value) == 0:
-        raise ValueError("a whole number from 1")
+        raise ValueError("a whole number, 1 or more")
     return int(value)
 
 

@@ -28,9 +28,6 @@ class Role(enum.Enum):
     APP = "app"
 
 
-_ROLES = frozenset(Role)
-
-
 class Scope(enum.Enum):
     """Where all cards of a pod come from.
 
@@ -44,13 +41,17 @@ class Scope(enum.Enum):
     CARD = "card"
 
 
+_ROLES = frozenset(Role)
+_SCOPES = frozenset(Scope)
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerNeed:
     """One container's need. Raises InvalidValue for a negative or fractional number and for amounts without a card.
 
     count     how many different cards; 0 for a container that uses none
-    per_card  what it takes of each of its cards. A resource that counts cards is included, with the amount 1. The
-              amount of ``tiles`` is the number of tiles on each card
+    per_card  what it takes of each of its cards. The amount of its count resource is the number of device ids on each
+              card, mostly 1; the amount of ``tiles`` is the number of tiles on each card
     ratios    what it takes of each of its cards as a part of what the card has, at most one ratio of each resource
     """
 
@@ -126,6 +127,8 @@ class PodNeed:
     count_resources: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
+        if self.scope not in _SCOPES:
+            raise InvalidValue(f"scope: expected a Scope, found {self.scope!r}")
         has_app = False
         for container in self.containers:
             if has_app and container.role is not Role.APP:

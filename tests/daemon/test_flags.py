@@ -113,7 +113,7 @@ def test_help(argument: str) -> None:
         pytest.param(
             ["--older"], "flag --older needs a value, such as --older=VALUE", id="no-value-for-an-ignored-flag"
         ),
-        pytest.param(["--n=x"], "flag -n: expected a whole number from 0, found 'x'", id="an-invalid-value"),
+        pytest.param(["--n=x"], "flag -n: expected a whole number, 0 or more, found 'x'", id="an-invalid-value"),
         pytest.param(["--old=x"], "flag --old: expected true or false, found 'x'", id="an-invalid-ignored-value"),
         pytest.param(["--fiel=a"], "unknown flag '--fiel', did you mean --file?", id="a-typo"),
         pytest.param(["--FILE=a"], "unknown flag '--FILE', did you mean --file?", id="upper-case"),

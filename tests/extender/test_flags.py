@@ -132,20 +132,20 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
         pytest.param(["--port="], "flag --port: expected a port, 0 to 65535, found ''", id="empty-port"),
         pytest.param(["--port=-1"], "flag --port: expected a port, 0 to 65535, found '-1'", id="negative"),
         pytest.param(["--port=٣"], "flag --port: expected a port, 0 to 65535, found '٣'", id="other-digits"),
-        pytest.param(["-v=x"], "flag -v: expected a whole number from 0, found 'x'", id="verbosity"),
+        pytest.param(["-v=x"], "flag -v: expected a whole number, 0 or more, found 'x'", id="verbosity"),
         pytest.param(
             ["--enableAllowlist=yes"], "flag --enableAllowlist: expected true or false, found 'yes'", id="bool"
         ),
         pytest.param(["--qps=0"], "flag --qps: expected a number over 0, found '0'", id="qps-zero"),
         pytest.param(["--qps=nan"], "flag --qps: expected a number over 0, found 'nan'", id="qps-nan"),
-        pytest.param(["--burst=1.5"], "flag --burst: expected a whole number from 1, found '1.5'", id="burst"),
+        pytest.param(["--burst=1.5"], "flag --burst: expected a whole number, 1 or more, found '1.5'", id="burst"),
         pytest.param(
             ["--vocabularies=inlet"],
             "flag --vocabularies: expected vocabularies with commas between them, each once, of these: intel, "
             "found 'inlet'",
             id="an-unknown-vocabulary",
         ),
-        pytest.param(["--search-steps=0"], "flag --search-steps: expected a whole number from 1", id="steps"),
+        pytest.param(["--search-steps=0"], "flag --search-steps: expected a whole number, 1 or more", id="steps"),
         pytest.param(["--log-format=xml"], "flag --log-format: expected text or json, found 'xml'", id="format"),
         pytest.param(["--bind-address=here"], "flag --bind-address: expected an IP address", id="address"),
         pytest.param(["--cert="], "flag --cert: expected the path of a file", id="empty-path"),

@@ -183,6 +183,11 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
             id="a-role-that-is-not-a-role",
         ),
         pytest.param(
+            lambda: PodNeed((need(),), scope="card"),  # type: ignore[arg-type]
+            "scope: expected a Scope, found 'card'",
+            id="a-scope-that-is-not-a-scope",
+        ),
+        pytest.param(
             lambda: Tile(Card(0), -1),
             "card0: expected a tile 0, 1 and so on, found -1",
             id="negative-tile",
