@@ -22,6 +22,7 @@ from gas.extender.nodes import Nodes
 from gas.extender.pending_binds import PendingBinds
 from gas.objects import Node, Pod
 from gas.vocabularies import DEFAULT
+from tests.listed import list_all
 
 ROUNDS = 15
 NODES = (500, 1000, 2000, 5000, 10_000)
@@ -82,12 +83,12 @@ async def _times(size: Size, cards: int) -> Mapping[str, float]:
 
 def _decider(size: Size, cards: int) -> tuple[Filter, Nodes]:
     decider = Decider(Options(vocabularies=DEFAULT))
-    decider.nodes.replaced(msgspec.convert(nodes(size, cards=cards), list[Node]))
+    list_all(decider.nodes, msgspec.convert(nodes(size, cards=cards), list[Node]))
     placed = [
         each | {"metadata": each["metadata"] | {"uid": each["metadata"]["name"]}}
         for each in placed_pods(size, 1, cards=cards)
     ]
-    decider.pods.replaced(msgspec.convert(placed, list[Pod]))
+    list_all(decider.pods, msgspec.convert(placed, list[Pod]))
     filter_nodes = Filter(
         decider,
         PendingBinds(patience=0),

@@ -20,6 +20,7 @@ from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.refusal import SearchLimitHit
 from gas.vocabularies import DEFAULT
+from tests.listed import list_all
 
 ROUNDS = 5
 NODES = 5000
@@ -116,8 +117,8 @@ def _whole_filter() -> Figure:
     need, _, _ = _bins(containers=12)
     decider = Decider(Options(vocabularies=DEFAULT))
     total = sum(dict(container.per_card)["millicores"] for container in need.containers)
-    decider.nodes.replaced(
-        [_node(number, total - 8 * (number % 5) + number // 5 % 8, number) for number in range(NODES)]
+    list_all(
+        decider.nodes, [_node(number, total - 8 * (number % 5) + number // 5 % 8, number) for number in range(NODES)]
     )
     asked = [f"node-{number:05}" for number in range(NODES)]
     started = time.perf_counter()

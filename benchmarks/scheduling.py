@@ -19,7 +19,7 @@ from benchmarks.results import Figure, Goal, Results
 from gas.cluster import paths
 from gas.cluster.connection import connect
 from gas.cluster.watch import Watch
-from gas.objects import Pod
+from gas.objects import ObjectId, Pod
 from tests.e2e.programs import Program
 from tests.e2e.release import pinned_version, selected_release
 
@@ -212,9 +212,12 @@ class _Bound:
     def is_new(pod: Pod) -> bool:
         return pod.metadata.name.startswith(NEW)
 
-    def replaced(self, pods: list[Pod]) -> None:
+    def listed(self, pods: list[Pod]) -> None:
         for each in pods:
             self.changed(each)
+
+    def complete(self, _listed: list[ObjectId]) -> None:
+        """Ignore pods that were deleted between two rounds."""
 
     def changed(self, pod: Pod) -> None:
         name = pod.metadata.name

@@ -15,7 +15,7 @@ write it. Amounts stay as they were written; `gas.amounts` parses them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -36,6 +36,13 @@ class ObjectMeta(_Object, frozen=True):
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+
+
+class ObjectId(NamedTuple):
+    """The part of an object's metadata that says which object it is."""
+
+    name: str
+    uid: str
 
 
 class ResourceRequirements(_Object, frozen=True):

@@ -13,6 +13,7 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 
 T = TypeVar("T")
+K = TypeVar("K")
 logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 500
@@ -32,15 +33,15 @@ class _Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
-    """The objects of a kind at one moment, as far as the lister keeps them.
+class Listing(Generic[K]):
+    """The objects of a kind at one moment, as far as the lister keeps them, or what is remembered of them.
 
     version      resourceVersion from which a watch continues
     undecodable  number of objects left out because they could not be decoded
     """
 
     version: str
-    objects: list[T] = field(repr=False)
+    objects: list[K] = field(repr=False)
     undecodable: int = 0
 
 
@@ -72,10 +73,16 @@ class Lister(Generic[T]):
         self._raw_page = msgspec.json.Decoder(_Page[msgspec.Raw])
         self._object = msgspec.json.Decoder(object_type)
 
-    async def fetch(self, contact: Callable[[], None] = lambda: None) -> Listing[T]:
-        """Return one consistent list. If a page has expired (410), the list starts again.
+    async def fetch(self) -> Listing[T]:
+        """Return one consistent list. Raises ApiRefused, Forbidden, ApiUnavailable."""
+        return await self.fetch_paged(lambda objects: objects)
 
-        contact  called after each response of the API server
+    async def fetch_paged(self, take: Callable[[list[T]], list[K]]) -> Listing[K]:
+        """Hand one consistent list over page by page, and return what is remembered of its objects.
+
+        If a page has expired (410), the list starts again with its first page.
+
+        take  called with the objects of each page; returns what to remember of them
 
         Raises ApiRefused, Forbidden, ApiUnavailable.
         """
@@ -83,25 +90,25 @@ class Lister(Generic[T]):
         while True:
             page_size = self._page_size if expired < _EXPIRED_BEFORE_WHOLE else 0
             try:
-                return await self._fetch_all(page_size, contact)
+                return await self._fetch_all(page_size, take)
             except ApiRefused as error:
                 if error.status != 410 or not page_size:
                     raise
                 expired += 1
                 logger.info("the list of %s expired before its last page; it is requested again", self._path)
 
-    async def _fetch_all(self, page_size: int, contact: Callable[[], None]) -> Listing[T]:
-        objects: list[T] = []
+    async def _fetch_all(self, page_size: int, take: Callable[[list[T]], list[K]]) -> Listing[K]:
+        remembered: list[K] = []
         undecodable = 0
         query = self._query | ({"limit": str(page_size)} if page_size else {})
         while True:
             body = await self._api.request("GET", self._path, query=query, timeout=_PAGE_TIMEOUT)
-            contact()
             metadata, items, unread = self._decode(body)
-            objects += items if self._keep is None else filter(self._keep, items)
+            remembered += take(items if self._keep is None else list(filter(self._keep, items)))
             undecodable += unread
             if not metadata.continue_:
-                return Listing(metadata.resource_version, objects, undecodable)
+                return Listing(metadata.resource_version, remembered, undecodable)
+            del body, items  # the next page takes their memory
             query["continue"] = metadata.continue_
 
     def _decode(self, body: bytes) -> tuple[_ListMeta, list[T], int]:

@@ -14,6 +14,7 @@ from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.cluster.listing import PAGE_SIZE, Lister
 from gas.cluster.watch_events import EndlessLine, EventDecoder, KubernetesObject, LineSplitter, Unreadable
 from gas.errors import GasError
+from gas.objects import ObjectId
 
 T = TypeVar("T", bound=KubernetesObject)
 Object = TypeVar("Object")
@@ -40,8 +41,14 @@ _VERSION_FROM_THE_FUTURE = "Too large resource version"
 class Handler(Protocol[Object]):
     """Receives the objects of a watch, from the event loop, one call at a time."""
 
-    def replaced(self, objects: list[Object], /) -> None:
-        """Take the complete list. Objects that are not in it are gone."""
+    def listed(self, objects: list[Object], /) -> None:
+        """Take a part of a complete list: objects that are newer than anything that came before.
+
+        A list that breaks off is not completed; another one begins with its first part.
+        """
+
+    def complete(self, listed: list[ObjectId], /) -> None:
+        """Forget all objects that are not in the complete list, whose parts have all come."""
 
     def changed(self, obj: Object, /) -> None:
         """Take an object that is new or has changed. The same state may come twice."""
@@ -56,10 +63,15 @@ class Handlers(Generic[Object]):
     def __init__(self, *handlers: Handler[Object]) -> None:
         self._handlers = handlers
 
-    def replaced(self, objects: list[Object], /) -> None:
-        """Pass the complete list on."""
+    def listed(self, objects: list[Object], /) -> None:
+        """Pass a part of a complete list on."""
         for handler in self._handlers:
-            handler.replaced(objects)
+            handler.listed(objects)
+
+    def complete(self, listed: list[ObjectId], /) -> None:
+        """Pass on that a list is complete."""
+        for handler in self._handlers:
+            handler.complete(listed)
 
     def changed(self, obj: Object, /) -> None:
         """Pass an object on that is new or has changed."""
@@ -167,13 +179,18 @@ class Watch(Generic[T]):
             await asyncio.sleep(pause)
 
     async def _list(self) -> None:
-        listing = await self._lister.fetch(self._heard)
+        listing = await self._lister.fetch_paged(self._take_page)
         self.undecodable += listing.undecodable
-        self._handler.replaced(listing.objects)
+        self._handler.complete(listing.objects)
         self._version = listing.version
         if self.synced.is_set():
             self.relists += 1
         self.synced.set()
+
+    def _take_page(self, objects: list[T]) -> list[ObjectId]:
+        self._heard()
+        self._handler.listed(objects)
+        return [ObjectId(obj.metadata.name, obj.metadata.uid or "") for obj in objects]
 
     async def _watch(self) -> None:
         query = self._selector | {

@@ -13,7 +13,17 @@ from typing import NamedTuple
 from cachetools import LRUCache
 
 from gas.amounts import Amounts, MalformedQuantity, SortedAmounts, add, parse_rounded_up, sorted_amounts, take_away
-from gas.objects import Container, ContainerStatus, HostPod, HostPodStatus, Node, Pod, Quantity, ResourceRequirements
+from gas.objects import (
+    Container,
+    ContainerStatus,
+    HostPod,
+    HostPodStatus,
+    Node,
+    ObjectId,
+    Pod,
+    Quantity,
+    ResourceRequirements,
+)
 
 CPU = "cpu"
 """In thousandths of a core, here and everywhere in this module."""
@@ -65,12 +75,14 @@ class HostPods:
         self._shared: LRUCache[SortedAmounts, SortedAmounts] = LRUCache(MOST_SHARED_REQUESTS)
         self._on_change = on_change
 
-    def replaced(self, pods: list[HostPod]) -> None:
-        """Take in the complete set of pods, after a list."""
-        gone = self._assigned.keys() - {pod.uid for pod in pods}
+    def listed(self, pods: list[HostPod]) -> None:
+        """Take in a part of a complete list."""
         for pod in pods:
             self.changed(pod)
-        for uid in gone:
+
+    def complete(self, listed: list[ObjectId]) -> None:
+        """Forget the pods that are not in the complete list."""
+        for uid in self._assigned.keys() - {pod.uid for pod in listed}:
             self._forget(uid)
 
     def changed(self, pod: HostPod) -> None:
@@ -145,12 +157,14 @@ class HostNodes:
         self._shared: LRUCache[SortedAmounts, SortedAmounts] = LRUCache(MOST_SHARED_REQUESTS)
         self._on_change = on_change
 
-    def replaced(self, nodes: list[Node]) -> None:
-        """Take in the complete set of nodes, after a list."""
-        gone = self._allocatable.keys() - {node.name for node in nodes}
+    def listed(self, nodes: list[Node]) -> None:
+        """Take in a part of a complete list."""
         for node in nodes:
             self.changed(node)
-        for name in gone:
+
+    def complete(self, listed: list[ObjectId]) -> None:
+        """Forget the nodes that are not in the complete list."""
+        for name in self._allocatable.keys() - {node.name for node in listed}:
             self._drop(name)
 
     def changed(self, node: Node) -> None:

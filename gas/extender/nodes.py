@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gas.objects import Node
+from gas.objects import Node, ObjectId
 from gas.vocabulary import NodeFacts, Vocabularies
 
 
@@ -38,12 +38,14 @@ class Nodes:
         self._last_number = 0
         self._on_change = on_change
 
-    def replaced(self, nodes: list[Node]) -> None:
-        """Take in the complete set of nodes, after a list."""
-        gone = self._nodes.keys() - {node.name for node in nodes}
+    def listed(self, nodes: list[Node]) -> None:
+        """Take in a part of a complete list."""
         for node in nodes:
             self.changed(node)
-        for name in gone:
+
+    def complete(self, listed: list[ObjectId]) -> None:
+        """Forget the nodes that are not in the complete list."""
+        for name in self._nodes.keys() - {node.name for node in listed}:
             self._drop(name)
 
     def changed(self, node: Node) -> None:

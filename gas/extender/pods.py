@@ -13,15 +13,16 @@ from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCH
 from gas.errors import GasError
 from gas.extender.written_cards import WrittenCards, written_cards
 from gas.ledger import Ledger, State
-from gas.objects import ObjectMeta, Pod, PodSpec
+from gas.objects import ObjectId, ObjectMeta, Pod, PodSpec
 from gas.placement.choice import Footprint
 from gas.placement.need import PodNeed
 from gas.vocabulary import BadNeed, NodeFacts, Vocabularies, Vocabulary
 
 logger = logging.getLogger(__name__)
 
-MOST_SHARED_NEEDS = 4096
-"""Pods of one template share one need object, for as many templates as this."""
+MOST_SHARED = 4096
+"""Pods of one template share one need object, for as many templates as this, and pods that take the same of the same
+cards share one footprint."""
 
 MOST_GONE = 10_000
 """UIDs of pods gone or ended that are remembered: more than go away while one response is on its way to us."""
@@ -128,7 +129,8 @@ class Pods:
         self._relative: set[str] = set()  # UIDs of bound pods whose bookings depend on what their node's cards have
         self._lacks_tiles: set[str] = set()  # UIDs of pods that are booked without their tiles, which were malformed
         self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
-        self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED_NEEDS)
+        self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED)
+        self._footprints: LRUCache[Footprint, Footprint] = LRUCache(MOST_SHARED)
         self._ledger = ledger
         self._vocabularies = vocabularies
         self._kept = vocabularies.metadata | {DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US}
@@ -136,12 +138,15 @@ class Pods:
         self._observer = observer or Observer()
         self._on_gone = on_gone
 
-    def replaced(self, pods: list[Pod]) -> None:
-        """Take in the complete set of pods, newer than any watch event; pods that are missing are released."""
-        there = {pod.uid for pod in pods}
+    def listed(self, pods: list[Pod]) -> None:
+        """Take in a part of a complete list, newer than any watch event."""
         for pod in pods:
             self._gone.pop(pod.uid, None)  # a cluster that was restored from a backup has its pods back
             self.changed(pod)
+
+    def complete(self, listed: list[ObjectId]) -> None:
+        """Release the pods that are not in the complete list."""
+        there = {pod.uid for pod in listed}
         for uid in [*self.waiting.keys() - there, *self._bound.keys() - there]:
             self._forget(uid)
         for uid, booking in list(self._ledger.bookings()):
@@ -279,6 +284,7 @@ class Pods:
         return Trouble(doubt) if doubt else None
 
     def _hold(self, uid: str, pod: Pod, written: WrittenCards, footprint: Footprint) -> None:
+        footprint = self._footprints.setdefault(footprint, footprint)
         self._ledger.hold(uid, pod.key, pod.node_name, footprint)
         if written.lacks_tiles:
             self._lacks_tiles.add(uid)

@@ -69,6 +69,9 @@ class Footprint:
     company: Company = NO_COMPANY
     named: str = ""
 
+    def __hash__(self) -> int:
+        return hash((frozenset(self.amounts.items()), frozenset(self.tiles.items()), self.company))
+
     def __post_init__(self) -> None:
         for card, amounts in self.amounts.items():
             check_sorted(amounts, card)

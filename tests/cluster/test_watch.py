@@ -12,7 +12,7 @@ import pytest
 
 from gas.cluster.backoff import Backoff
 from gas.cluster.watch import Watch
-from gas.objects import Pod
+from gas.objects import ObjectId, Pod
 from tests.cluster.scripted_server import (
     ScriptedServer,
     Step,
@@ -53,17 +53,24 @@ def bookmark(version: int) -> dict[str, object]:
 
 
 class Recorder:
-    """A handler that records its calls, and raises for objects called ``poison``."""
+    """A handler that records its calls, and raises for objects called ``poison``.
+
+    pages  the names in each part of a list
+    """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, ...]] = []
-        self.fail_replaced = 0
+        self.pages: list[list[str]] = []
+        self.fail_complete = 0
 
-    def replaced(self, objects: list[Pod]) -> None:
-        if self.fail_replaced:
-            self.fail_replaced -= 1
+    def listed(self, objects: list[Pod]) -> None:
+        self.pages.append([obj.metadata.name for obj in objects])
+
+    def complete(self, listed: list[ObjectId]) -> None:
+        if self.fail_complete:
+            self.fail_complete -= 1
             raise RuntimeError("cannot take the list")
-        self.calls.append(("replaced", *(obj.metadata.name for obj in objects)))
+        self.calls.append(("complete", *(obj.name for obj in listed)))
 
     def changed(self, obj: Pod) -> None:
         if obj.metadata.name == "poison":
@@ -130,12 +137,13 @@ async def test_the_complete_list_comes_first_then_every_change_in_order(tmp_path
         await until(lambda: len(recorder.calls) == 5)
         assert watch.synced.is_set()
         assert recorder.calls == [
-            ("replaced", "a", "b", "c"),
+            ("complete", "a", "b", "c"),
             ("changed", "d"),
             ("changed", "a"),
             ("deleted", "b"),
             ("deleted", "d"),
         ]
+        assert recorder.pages == [["a", "b"], ["c"]]
         assert (watch.relists, watch.broken, watch.undecodable) == (0, 0, 0)
         assert [seen.query for seen in server.seen[:2]] == [{"limit": "2"}, {"limit": "2", "continue": "p2"}]
         query = server.seen[2].query
@@ -147,7 +155,7 @@ async def test_an_empty_cluster_is_a_complete_list_too(tmp_path: Path) -> None:
     empty = answer(200, {"metadata": {"resourceVersion": "3"}, "items": None})
     async with ScriptedServer(empty) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
-        assert recorder.calls == [("replaced",)]
+        assert recorder.calls == [("complete",)]
 
 
 async def test_objects_that_are_not_kept_are_dropped_but_their_versions_count(
@@ -171,7 +179,7 @@ async def test_objects_that_are_not_kept_are_dropped_but_their_versions_count(
 
     async with ScriptedServer(*steps) as server, watching(server, tmp_path, keep=keep) as (_, recorder):
         await until(lambda: len(server.seen) == 4)
-        assert recorder.calls == [("replaced", "yes-b"), ("changed", "yes-d"), ("deleted", "yes-b")]
+        assert recorder.calls == [("complete", "yes-b"), ("changed", "yes-d"), ("deleted", "yes-b")]
         assert versions(server)[-1] == "11"
 
 
@@ -221,7 +229,7 @@ async def test_an_unknown_version_leads_to_a_new_list(tmp_path: Path, gone: Step
     steps = (page(7, pod("a", 1), pod("b", 2)), gone, page(20, pod("b", 2)), stream(event("ADDED", pod("c", 21))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await until(lambda: ("changed", "c") in recorder.calls)
-        assert recorder.calls == [("replaced", "a", "b"), ("replaced", "b"), ("changed", "c")]
+        assert recorder.calls == [("complete", "a", "b"), ("complete", "b"), ("changed", "c")]
         assert versions(server) == ["list", "7", "list", "20"]
         assert watch.relists == 1
 
@@ -235,7 +243,8 @@ async def test_a_list_that_expires_between_pages_starts_again(tmp_path: Path) ->
     )
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
-        assert recorder.calls == [("replaced", "b", "c")]
+        assert recorder.calls == [("complete", "b", "c")]
+        assert recorder.pages == [["a"], ["b"], ["c"]]
         await until(lambda: len(server.seen) == 5)
         assert versions(server)[-1] == "9"
 
@@ -245,7 +254,7 @@ async def test_a_list_that_always_expires_is_requested_in_one_piece(tmp_path: Pa
     steps = (*again, *again, page(9, pod("a", 1), pod("b", 8)))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
-        assert recorder.calls == [("replaced", "a", "b")]
+        assert recorder.calls == [("complete", "a", "b")]
         assert server.seen[4].query == {}
 
 
@@ -277,7 +286,7 @@ async def test_a_line_that_cannot_be_decoded_is_skipped_and_counted(
     steps = (page(7), stream(line, end="clean"), stream(event("ADDED", pod("a", 9))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await until(lambda: len(recorder.calls) == 2)
-        assert recorder.calls == [("replaced",), ("changed", "a")]
+        assert recorder.calls == [("complete",), ("changed", "a")]
         assert versions(server)[:3] == ["list", "7", goes_on_from]
         assert (watch.undecodable, watch.relists) == (1, 0)
     assert "cannot be decoded" in caplog.text
@@ -288,7 +297,7 @@ async def test_a_deletion_that_cannot_be_decoded_leads_to_a_new_list(tmp_path: P
     steps = (page(7, pod("a", 1)), stream(bad), page(9))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await until(lambda: len(recorder.calls) == 2)
-        assert recorder.calls == [("replaced", "a"), ("replaced",)]
+        assert recorder.calls == [("complete", "a"), ("complete",)]
         assert (watch.undecodable, watch.relists, watch.faults) == (1, 1, 0)
 
 
@@ -296,7 +305,7 @@ async def test_an_object_of_the_list_that_cannot_be_decoded_is_left_out_and_coun
     steps = (page(7, pod("a", 1), pod("bad", 2, labels=[]), pod("c", 3)),)
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
-        assert recorder.calls == [("replaced", "a", "c")]
+        assert recorder.calls == [("complete", "a", "c")]
         assert watch.undecodable == 1
 
 
@@ -304,7 +313,7 @@ async def test_a_response_that_is_not_a_list_is_requested_again(tmp_path: Path) 
     steps = (answer(200, b"<html>"), answer(200, []), page(7, pod("a", 1)))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await watch.synced.wait()
-        assert recorder.calls == [("replaced", "a")]
+        assert recorder.calls == [("complete", "a")]
         assert watch.broken == 2
 
 
@@ -316,7 +325,7 @@ async def test_an_unavailable_api_server_is_tried_until_it_responds(
     steps = (page(7, pod("a", 1)), stream(end="cut"), *away, stream(event("ADDED", pod("b", 8))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await until(lambda: ("changed", "b") in recorder.calls)
-        assert recorder.calls == [("replaced", "a"), ("changed", "b")]
+        assert recorder.calls == [("complete", "a"), ("changed", "b")]
         assert watch.relists == 0
         assert watch.broken >= 4
     assert [record.levelname for record in caplog.records if "is interrupted" in record.message] == ["WARNING"]
@@ -367,7 +376,7 @@ async def test_a_missing_permission_is_logged_once_and_tried_again_slowly(
         assert f'the verb "{forbidden}" on resource "pods" in the whole cluster' in watch.refused
         allowed.set()
         await until(lambda: watch.refused is None)
-        assert recorder.calls == [("replaced", "a")]
+        assert recorder.calls == [("complete", "a")]
     assert caplog.text.count(f'the verb "{forbidden}"') == 1
 
 
@@ -395,20 +404,20 @@ async def test_a_handler_that_fails_for_one_object_gets_the_others(
     steps = (page(7), stream(event("ADDED", pod("poison", 8)), event("ADDED", pod("a", 9))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
         await until(lambda: len(recorder.calls) == 2)
-        assert recorder.calls == [("replaced",), ("changed", "a")]
+        assert recorder.calls == [("complete",), ("changed", "a")]
         assert watch.faults == 1
     assert "RuntimeError: cannot take the object" in caplog.text
 
 
 async def test_a_list_for_which_the_handler_fails_is_not_synced_and_is_repeated(tmp_path: Path) -> None:
     recorder = Recorder()
-    recorder.fail_replaced = 1
+    recorder.fail_complete = 1
     server = ScriptedServer(page(7, pod("a", 1)), page(8, pod("b", 2)))
     async with server, watching(server, tmp_path, handler=recorder) as (watch, _):
         await until(lambda: watch.faults == 1)
         assert not watch.synced.is_set()
         await watch.synced.wait()
-        assert recorder.calls == [("replaced", "b")]
+        assert recorder.calls == [("complete", "b")]
 
 
 async def test_last_contact_is_the_time_of_the_last_response(tmp_path: Path) -> None:

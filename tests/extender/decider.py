@@ -21,6 +21,7 @@ from gas.placement.order import NATURAL, CardOrder
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions
 from tests.extender.cluster import Cluster
+from tests.listed import list_all
 
 OPTIONS = Options(vocabularies=DEFAULT)
 
@@ -111,7 +112,7 @@ class DrivenDecider(Decider):
 
     def list_pods(self, pods: list[Pod]) -> None:
         """Take in a complete list, as the watch does, and what the extender does about pods missing in it."""
-        self.pods.replaced(pods)
+        list_all(self.pods, pods)
         for uid, pod in self.reports.vanished:
             self.binder.settle_vanished(uid, pod)
         self.reports.vanished.clear()
@@ -125,8 +126,8 @@ class DrivenDecider(Decider):
 
     def follow(self, nodes: Iterable[Node]) -> None:
         """List the cluster, and take in all changes at once from now on."""
-        self.nodes.replaced(list(nodes))
-        self.pods.replaced(self.cluster.all())
+        list_all(self.nodes, list(nodes))
+        list_all(self.pods, self.cluster.all())
         self.reports.freed.clear()
         self.cluster.on_change = self.see
 

@@ -18,6 +18,7 @@ from tests.extender.binding import IN_PROGRESS, HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.extender.eventually import turns
+from tests.listed import list_all
 
 
 # contract E3.4, E11.2
@@ -275,7 +276,7 @@ async def test_the_refusal_of_a_pod_is_dropped_when_it_is_bound() -> None:
 
 async def test_after_a_failed_bind_the_next_filter_sees_the_cards_as_free() -> None:
     decider = following(*(gpu_pod(uid=f"u{number}", name=f"pod-{number}") for number in range(3)))
-    decider.nodes.replaced([node("n1", cards=1)])
+    list_all(decider.nodes, [node("n1", cards=1)])
     held = HeldBindings(decider.cluster)
     decider.cluster.outcome = Outcome.REFUSED
     binding = asyncio.create_task(decider.bind(gpu_pod(uid="u0", name="pod-0"), "n1"))

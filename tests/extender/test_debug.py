@@ -10,6 +10,7 @@ import pytest
 from gas.extender.debug import books_json, differences, refusals_json
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider, as_pod
+from tests.listed import list_all
 
 POLICY = "telemetry.aware.scheduling.p/"
 
@@ -21,8 +22,8 @@ def bound(cards: str | None, uid: str = "u1", **fields: Any) -> dict[str, Any]:
 
 def knowing(*pods: dict[str, Any]) -> DrivenDecider:
     decider = DrivenDecider()
-    decider.nodes.replaced([node("n1", labels={POLICY + "gas-disable-card1": "x"})])
-    decider.pods.replaced([as_pod(pod) for pod in pods])
+    list_all(decider.nodes, [node("n1", labels={POLICY + "gas-disable-card1": "x"})])
+    list_all(decider.pods, [as_pod(pod) for pod in pods])
     return decider
 
 
@@ -54,7 +55,7 @@ def test_capacity_and_bookings_are_shown_card_by_card() -> None:
 
 def test_tiles_are_shown_with_the_pods_that_hold_them() -> None:
     decider = DrivenDecider()
-    decider.nodes.replaced([node("n1", i915=2, tiles=4)])
+    list_all(decider.nodes, [node("n1", i915=2, tiles=4)])
     tiled = bound("card1")
     tiled["metadata"]["annotations"]["gas-container-tiles"] = "card1:gt1"
     tiled["spec"]["containers"][0]["resources"]["requests"]["gpu.intel.com/tiles"] = 1
@@ -66,7 +67,7 @@ def test_tiles_are_shown_with_the_pods_that_hold_them() -> None:
 
 def test_cards_held_on_a_node_that_is_gone_or_shrank_are_shown() -> None:
     decider = knowing(bound("card0"), bound("card7", "u2"))
-    decider.nodes.replaced([])
+    list_all(decider.nodes, [])
     shown = books(decider)
     assert shown["nodes"]["n1"]["card0"]["capacity"] == {}
     assert shown["nodes"]["n1"]["card7"]["pods"] == 1

@@ -15,6 +15,7 @@ from gas.objects import Node
 from gas.placement.order import LeastUsed
 from tests.builders import container, node, node_json, pod_json
 from tests.extender.decider import DrivenDecider, as_pod
+from tests.listed import list_all
 
 GB = 10**9
 FULL = "no card has 5.0 GB of memory.max free"
@@ -40,7 +41,7 @@ def wants(gigabytes: int = 5, **fields: Any) -> dict[str, Any]:
 
 def knowing(*nodes: Any, **options: Any) -> DrivenDecider:
     decider = DrivenDecider(**options)
-    decider.nodes.replaced(list(nodes or (gpu_node("n1"), gpu_node("n2"))))
+    list_all(decider.nodes, list(nodes or (gpu_node("n1"), gpu_node("n2"))))
     return decider
 
 

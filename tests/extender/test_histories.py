@@ -28,6 +28,7 @@ from tests.builders import container, node_json, pod_json
 from tests.extender.at_once import at_once
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import DrivenDecider, as_pod
+from tests.listed import list_all
 
 Result = TypeVar("Result")
 
@@ -83,7 +84,7 @@ class Histories(RuleBasedStateMachine):
 
     def _start(self) -> None:
         self.decider = DrivenDecider(self.cluster)
-        self.decider.nodes.replaced(nodes())
+        list_all(self.decider.nodes, nodes())
         self._run(self._list())
 
     async def _list(self) -> None:
@@ -206,7 +207,7 @@ class Histories(RuleBasedStateMachine):
         assert dict(self.decider.pods.rebuilt_ledger().bookings()) == held
         assert differences(self.decider.pods, self.decider.ledger) == []
         fresh = Ledger()
-        Pods(fresh, DEFAULT).replaced(self.cluster.all())
+        list_all(Pods(fresh, DEFAULT), self.cluster.all())
         assert dict(fresh.bookings()) == held
         for name in NODE_NAMES:
             assert fresh.usage(name) == self.decider.ledger.usage(name)
@@ -217,7 +218,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def no_card_is_over_capacity_in_what_the_api_server_holds(self) -> None:
         truth = Ledger()
-        Pods(truth, DEFAULT).replaced(self.cluster.all())
+        list_all(Pods(truth, DEFAULT), self.cluster.all())
         tiles: dict[tuple[str, int, int], str] = {}
         for uid, booking in truth.bookings():
             for card, indexes in booking.footprint.tiles.items():
@@ -232,7 +233,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def no_card_has_pods_that_must_not_share_it(self) -> None:
         truth = Ledger()
-        Pods(truth, DEFAULT).replaced(self.cluster.all())
+        list_all(Pods(truth, DEFAULT), self.cluster.all())
         of_cards: dict[tuple[str, int], list[Company]] = defaultdict(list)
         named: dict[tuple[str, str], set[int]] = defaultdict(set)
         for _, booking in truth.bookings():
@@ -280,6 +281,6 @@ TestHistories = Histories.TestCase
 
 def test_the_nodes_of_the_histories_have_the_intended_capacity() -> None:
     known = Nodes(DEFAULT)
-    known.replaced(nodes())
+    list_all(known, nodes())
     for _, facts in known:
         assert [dict(amounts) for amounts in facts.inventory.capacity.values()] == [CAPACITY] * CARDS

@@ -25,6 +25,7 @@ from gas.vocabularies import DEFAULT
 from tests.builders import node_json, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.extender.eventually import eventually
+from tests.listed import list_all
 
 GI = 2**30
 
@@ -211,8 +212,9 @@ def test_a_pod_requests_the_most_that_its_containers_need_at_any_moment(
 
 def test_free_is_what_is_offered_less_the_requests_of_pods_that_have_not_ended() -> None:
     hosts = HostResources()
-    hosts.nodes.replaced([a_node(cpu="4", memory="8Gi", pods="110", **{"example.com/x": "2"})])
-    hosts.pods.replaced(
+    list_all(hosts.nodes, [a_node(cpu="4", memory="8Gi", pods="110", **{"example.com/x": "2"})])
+    list_all(
+        hosts.pods,
         [
             host_pod(box(cpu=1, memory="1Gi"), node="n", uid="runs"),
             host_pod(box(cpu=1), node="n", uid="being-deleted", deleting=True),
@@ -220,7 +222,7 @@ def test_free_is_what_is_offered_less_the_requests_of_pods_that_have_not_ended()
             host_pod(box(cpu=1), node="n", uid="succeeded", phase="Succeeded"),
             host_pod(box(cpu=1), uid="waits"),
             host_pod(box(cpu=1), node="other", uid="elsewhere"),
-        ]
+        ],
     )
     assert hosts.free("n") == HostFree(cpu=2000, memory=7 * GI, pods=108)
     assert hosts.free_amounts("n") == {"cpu": 2000, "memory": 7 * GI, "pods": 108, "example.com/x": 2}
@@ -274,7 +276,7 @@ def test_a_pod_that_was_seen_on_its_node_is_not_cancelled() -> None:
     hosts.pods.assume(host_pod(box(cpu=1), uid="u"), "n")
     hosts.pods.cancel("u")
     assert hosts.free("n") == HostFree(2000, 0, 9)
-    hosts.pods.replaced([])
+    list_all(hosts.pods, [])
     assert hosts.free("n") == HostFree(4000, 0, 10)
 
 
@@ -292,7 +294,7 @@ EVENTS = st.lists(
 @given(EVENTS)
 def test_the_sums_are_those_of_the_pods_after_any_history(events: list[tuple[str, int, str, int]]) -> None:
     hosts = HostResources()
-    hosts.nodes.replaced([a_node("a", cpu=99, pods=99), a_node("b", cpu=99, pods=99)])
+    list_all(hosts.nodes, [a_node("a", cpu=99, pods=99), a_node("b", cpu=99, pods=99)])
     there: dict[str, tuple[str, int]] = {}
     assumed: set[str] = set()
     for kind, number, node, cpu in events:
@@ -320,8 +322,9 @@ def test_the_sums_are_those_of_the_pods_after_any_history(events: list[tuple[str
             if uid in assumed:
                 there.pop(uid, None)
         else:
-            hosts.pods.replaced(
-                [host_pod(box(cpu=cpu), uid=uid, node=node) for uid, (node, cpu) in there.items() if uid != "u0"]
+            list_all(
+                hosts.pods,
+                [host_pod(box(cpu=cpu), uid=uid, node=node) for uid, (node, cpu) in there.items() if uid != "u0"],
             )
             there.pop("u0", None)
             assumed.clear()
@@ -344,7 +347,7 @@ def test_a_bind_counts_the_pod_on_its_node_and_a_failed_one_takes_it_back() -> N
     node = node_json("n", cards=1)
     node["status"]["allocatable"] |= {"cpu": "4", "pods": "10"}
     for handler in (decider.nodes, decider.hosts.nodes):
-        handler.replaced([msgspec.convert(node, Node)])
+        list_all(handler, [msgspec.convert(node, Node)])
     pod = host_pod(box(cpu=1, **{"gpu.intel.com/i915": 1}), uid="u")
     args = BindingArgs("pod", "default", "u", "n")
     decider.reserve(args, pod, now=1.0)

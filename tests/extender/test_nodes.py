@@ -12,6 +12,7 @@ from gas.extender.nodes import Nodes
 from gas.objects import Node
 from gas.vocabularies import DEFAULT
 from tests.builders import node, node_json
+from tests.listed import list_all
 
 TELEMETRY = "telemetry.aware.scheduling.p/"
 
@@ -48,8 +49,8 @@ def test_a_node_is_known_from_its_first_event_until_it_is_deleted() -> None:
 
 def test_a_list_is_complete() -> None:
     followed = Followed()
-    followed.nodes.replaced([node("n1"), node("n2")])
-    followed.nodes.replaced([node("n2"), node("n3", cards=1)])
+    list_all(followed.nodes, [node("n1"), node("n2")])
+    list_all(followed.nodes, [node("n2"), node("n3", cards=1)])
     assert [name for name, _ in followed.nodes] == ["n2", "n3"]
     assert followed.changes == ["n1", "n2", "n3", "n1"]
 
@@ -132,7 +133,7 @@ def test_descheduling_counts_only_with_cards_in_the_capacity(capacity: object, c
 )
 def test_a_bad_label_does_not_affect_other_nodes(labels: dict[str, str]) -> None:
     followed = Followed()
-    followed.nodes.replaced([node("bad", labels=labels), node("n1")])
+    list_all(followed.nodes, [node("bad", labels=labels), node("n1")])
     assert followed.cards("n1") == (Card(0), Card(1))
     assert followed.nodes.facts("bad") is not None
 
@@ -153,7 +154,7 @@ def test_a_node_that_could_not_be_read_is_read_the_next_time(monkeypatch: pytest
 
 def test_nodes_that_say_the_same_share_what_was_read_and_a_number() -> None:
     nodes = Followed().nodes
-    nodes.replaced([node("n1"), node("n2", labels={"kubernetes.io/hostname": "n2"}), node("n3", cards=1)])
+    list_all(nodes, [node("n1"), node("n2", labels={"kubernetes.io/hostname": "n2"}), node("n3", cards=1)])
     assert nodes.facts("n1") is nodes.facts("n2")
     assert nodes.kind("n1") == nodes.kind("n2") != nodes.kind("n3")
     assert nodes.kind("absent") is None
@@ -175,7 +176,7 @@ def test_facts_are_kept_only_while_a_node_has_them() -> None:
         nodes.changed(node("n1", i915=2, millicores=millicores))
         nodes.changed(node("n2", i915=2, millicores=millicores))
     assert len(nodes._kinds) == 1
-    nodes.replaced([])
+    list_all(nodes, [])
     assert not nodes._kinds
 
 

@@ -10,6 +10,7 @@ import pytest
 from gas.extender.pending_binds import MOST_MISSED, PendingBinds
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider
+from tests.listed import list_all
 
 LONG = 3600.0
 GIVE_UP = 30.0
@@ -158,6 +159,6 @@ async def test_the_next_pod_is_not_promised_the_same_card() -> None:
 )
 async def test_no_bind_is_expected_of_a_pod_that_got_no_promise_of_cards(asking: dict[str, Any]) -> None:
     decider = DrivenDecider(patience=LONG)
-    decider.nodes.replaced([node("n1", cards="")])
+    list_all(decider.nodes, [node("n1", cards="")])
     await decider.ask(asking, "n1")
     await asyncio.wait_for(decider.ask(gpu_pod(2), "n1"), GIVE_UP)

@@ -19,6 +19,7 @@ from gas.placement.inventory import Inventory
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import NodeFacts
 from tests.builders import container, pod
+from tests.listed import list_all
 
 UNREADABLE = "its annotations were changed after binding and cannot be read"
 
@@ -105,7 +106,7 @@ def test_a_pod_waits_then_is_bound_then_ends() -> None:
         pytest.param(lambda pods: pods.deleted(gpu_pod("card0")), id="deleted"),
         pytest.param(lambda pods: pods.changed(gpu_pod("card0", phase="Succeeded")), id="succeeded"),
         pytest.param(lambda pods: pods.changed(gpu_pod("card0", phase="Failed")), id="failed"),
-        pytest.param(lambda pods: pods.replaced([]), id="not-in-the-next-list"),
+        pytest.param(lambda pods: list_all(pods, []), id="not-in-the-next-list"),
     ],
 )
 def test_cards_are_free_once_and_only_once(end: Callable[[Pods], None]) -> None:
@@ -250,7 +251,7 @@ HOSTILE = {str(edit.id): edit.values[0] for edit in EDITS if edit.values[1] == U
 )
 def test_unreadable_annotations_of_a_bound_pod_book_nothing_and_affect_no_other_pod(name: str, text: str) -> None:
     followed = Followed()
-    followed.pods.replaced([gpu_pod(annotations={name: text}), gpu_pod("card1", uid="u2", name="other")])
+    list_all(followed.pods, [gpu_pod(annotations={name: text}), gpu_pod("card1", uid="u2", name="other")])
     assert followed.booked("u1") == "nothing"
     assert followed.booked("u2") == "card1 on n1, held"
     assert "its cards are not booked" in followed.mismatches[0]
@@ -318,7 +319,7 @@ def test_a_recreated_pod_of_the_same_name_is_another_pod() -> None:
 # contract E9.3
 def test_pods_that_have_ended_before_the_start_are_not_booked() -> None:
     followed = Followed()
-    followed.pods.replaced([gpu_pod("card0", phase="Succeeded"), gpu_pod("card0", uid="u2", phase="Failed")])
+    list_all(followed.pods, [gpu_pod("card0", phase="Succeeded"), gpu_pod("card0", uid="u2", phase="Failed")])
     assert not followed.books()
     assert not followed.freed
 
@@ -335,14 +336,14 @@ def test_a_pod_that_is_being_deleted_keeps_its_cards_until_it_is_gone() -> None:
 
 def test_a_pod_found_being_deleted_at_the_start_is_booked() -> None:
     followed = Followed()
-    followed.pods.replaced([gpu_pod("card0", deleting=True)])
+    list_all(followed.pods, [gpu_pod("card0", deleting=True)])
     assert followed.booked() == "card0 on n1, held"
 
 
 def test_a_list_releases_pods_that_vanished_and_keeps_the_others() -> None:
     followed = Followed()
-    followed.pods.replaced([gpu_pod("card0"), gpu_pod("card1", uid="u2", name="other"), waiting_pod(uid="u3")])
-    followed.pods.replaced([gpu_pod("card1", uid="u2", name="other")])
+    list_all(followed.pods, [gpu_pod("card0"), gpu_pod("card1", uid="u2", name="other"), waiting_pod(uid="u3")])
+    list_all(followed.pods, [gpu_pod("card1", uid="u2", name="other")])
     assert followed.booked("u1") == "nothing"
     assert followed.booked("u2") == "card1 on n1, held"
     assert not followed.pods.waiting
@@ -352,13 +353,13 @@ def test_a_list_releases_pods_that_vanished_and_keeps_the_others() -> None:
 
 def test_a_list_hands_reserved_pods_that_it_does_not_have_to_settling() -> None:
     followed = Followed()
-    followed.pods.replaced([waiting_pod()])
+    list_all(followed.pods, [waiting_pod()])
     reserve(followed)
     reserve(followed, card=1, uid="u2")
-    followed.pods.replaced([waiting_pod(uid="u2")])
+    list_all(followed.pods, [waiting_pod(uid="u2")])
     assert followed.booked("u1") == "nothing", "it waited before, so the list says that it is gone"
     reserve(followed, uid="u4")
-    followed.pods.replaced([waiting_pod(uid="u2")])
+    list_all(followed.pods, [waiting_pod(uid="u2")])
     assert followed.vanished == [("u4", "default/pod")]
     assert followed.booked("u4") == "card0 on n1, reserved"
     assert followed.booked("u2") == "card1 on n1, reserved"
@@ -420,7 +421,7 @@ class TestOlderNews:
         followed = Followed()
         followed.pods.changed(gpu_pod("card0"))
         followed.pods.deleted(gpu_pod("card0"))
-        followed.pods.replaced([gpu_pod("card0")])
+        list_all(followed.pods, [gpu_pod("card0")])
         assert followed.booked() == "card0 on n1, held"
 
 
@@ -442,9 +443,18 @@ def test_only_the_part_of_a_bound_pod_that_matters_is_kept() -> None:
     assert bound.object.spec.containers is None
 
 
+def test_pods_that_take_the_same_of_the_same_cards_share_their_footprint() -> None:
+    followed = Followed()
+    for uid, card in (("u1", "card0"), ("u2", "card0"), ("u3", "card1")):
+        followed.pods.changed(gpu_pod(card, uid=uid, name=uid))
+    first, second, other = (booking.footprint for _, booking in followed.ledger.bookings())
+    assert first is second
+    assert first != other
+
+
 def test_pods_of_one_template_share_their_need() -> None:
     followed = Followed()
-    followed.pods.replaced([gpu_pod("card0"), gpu_pod("card1", uid="u2")])
+    list_all(followed.pods, [gpu_pod("card0"), gpu_pod("card1", uid="u2")])
     first, second = (followed.pods.bound_pod(uid) for uid in ("u1", "u2"))
     assert first is not None
     assert second is not None
@@ -567,8 +577,8 @@ class TestMalformedTiles:
     def test_a_pod_that_is_gone_and_comes_back_is_booked_anew(self) -> None:
         followed = Followed()
         followed.pods.changed(self.tiled("card1:gt"))
-        followed.pods.replaced([])
-        followed.pods.replaced([self.tiled("card1:gt0")])
+        list_all(followed.pods, [])
+        list_all(followed.pods, [self.tiled("card1:gt0")])
         followed.pods.changed(self.tiled("card1:gt1"))
         assert followed.ledger.usage("n1").tiles == {Card(1): {0}}
 

@@ -15,6 +15,7 @@ from gas.placement.ratio import Ratio
 from gas.vocabulary import NeedOptions, Vocabularies
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider
+from tests.listed import list_all
 
 GB = 10**9
 PERCENT = "percent"
@@ -87,14 +88,14 @@ async def test_a_part_is_booked_in_bytes_and_fills_the_card_with_others() -> Non
 async def test_a_change_of_the_cards_changes_what_is_booked() -> None:
     decider = knowing()
     await bind(decider, percent("half", 50))
-    decider.nodes.replaced(of_memory(16))
+    list_all(decider.nodes, of_memory(16))
     assert memory_of(decider) == 8 * GB
     decider.cluster.annotate("default/half", unrelated="x")
     assert not decider.pods.in_trouble
     assert differences(decider.pods, decider.ledger) == []
     decider.cluster.end("default/half")
     assert memory_of(decider) == 0
-    decider.nodes.replaced(of_memory(8))
+    list_all(decider.nodes, of_memory(8))
     assert memory_of(decider) == 0
 
 
@@ -104,7 +105,7 @@ async def test_a_node_that_appears_after_its_pods_completes_their_bookings() -> 
     after = DrivenDecider(before.cluster, options=OPTIONS)
     after.follow([])
     assert memory_of(after) == 0
-    after.nodes.replaced(of_memory(8))
+    list_all(after.nodes, of_memory(8))
     assert dict(after.ledger.bookings()) == dict(before.ledger.bookings())
 
 
@@ -112,5 +113,5 @@ async def test_cards_of_edited_annotations_are_not_booked_when_the_node_changes(
     decider = knowing()
     await bind(decider, percent("half", 50))
     decider.cluster.annotate("default/half", gas_container_cards="card1")
-    decider.nodes.replaced(of_memory(16))
+    list_all(decider.nodes, of_memory(16))
     assert (memory_of(decider, 0), memory_of(decider, 1)) == (4 * GB, 0)

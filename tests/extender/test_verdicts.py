@@ -29,6 +29,7 @@ from gas.placement.refusal import NoRoom, NoTimeLeft, Refusal, SearchLimitHit, U
 from gas.vocabularies import DEFAULT
 from tests.builders import node
 from tests.extender.at_once import at_once
+from tests.listed import list_all
 
 TELEMETRY = "telemetry.aware.scheduling.p/"
 
@@ -64,7 +65,7 @@ class Known:
         self.ledger = Ledger(on_change=self.changed)
         self.nodes = Nodes(DEFAULT, on_change=self.changed)
         self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=STEPS, clock=clock)
-        self.nodes.replaced([node("n1"), node("n2", i915=22, millicores=2000)])
+        list_all(self.nodes, [node("n1"), node("n2", i915=22, millicores=2000)])
 
     def changed(self, name: str) -> None:
         self.verdicts.forget(name)
@@ -248,7 +249,7 @@ class TestHardSearches:
 
     def hard(self, allowed: list[int]) -> Known:
         known = Known(clock=lambda: float(len(allowed)))
-        known.nodes.replaced([node(name, i915=22 + number, millicores=2000) for number, name in enumerate(self.NAMES)])
+        list_all(known.nodes, [node(name, i915=22 + number, millicores=2000) for number, name in enumerate(self.NAMES)])
         return known
 
     def test_the_first_search_gets_all_steps_the_next_fewer_and_the_last_none(self, time_goes_by: list[int]) -> None:

@@ -9,6 +9,7 @@ from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.match import Match, Preference
 from gas.plugin.matching.matcher import Matcher
 from gas.vocabularies import DEFAULT
+from tests.listed import list_all
 from tests.plugin.pods_for_plugin import I915, ids
 
 
@@ -19,7 +20,7 @@ class Node:
         self.pods = GpuPods(DEFAULT)
         self.matcher = Matcher(self.pods)
         self.now = 100.0
-        self.pods.replaced(list(pods))
+        list_all(self.pods, list(pods))
 
     def prefer(
         self,

@@ -15,7 +15,7 @@ from gas.amounts import MalformedQuantity, parse_quantity
 from gas.decision.annotations import MalformedTiles, read_choice
 from gas.decision.names import TIMESTAMP
 from gas.decision.text import MalformedAnnotation
-from gas.objects import Container, NodePod, Pod
+from gas.objects import Container, NodePod, ObjectId, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import PodNeed, Role
 from gas.plugin.kubelet.pod_resources import ContainerIds
@@ -148,12 +148,14 @@ class GpuPods:
             return True
         return had_devices and not any(ids for resources in containers.values() for ids in resources.values())
 
-    def replaced(self, pods: list[NodePod]) -> None:
-        there = {pod.uid for pod in pods}
-        for uid in [uid for uid in self._keys if uid not in there]:
-            self._forget(uid)
+    def listed(self, pods: list[NodePod]) -> None:
         for pod in pods:
             self._learn(pod)
+        self._on_change()
+
+    def complete(self, listed: list[ObjectId]) -> None:
+        for uid in self._keys.keys() - {pod.uid for pod in listed}:
+            self._forget(uid)
         self._on_change()
 
     def changed(self, pod: NodePod) -> None:

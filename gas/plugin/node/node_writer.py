@@ -16,7 +16,7 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.errors import Forbidden
 from gas.cluster.objects import get_node, patch_node_status
 from gas.errors import GasError
-from gas.objects import Node, NodeStatus, Quantity
+from gas.objects import Node, NodeStatus, ObjectId, Quantity
 from gas.vocabulary import NodeDescription, Vocabularies
 
 logger = logging.getLogger(__name__)
@@ -79,9 +79,13 @@ class NodeWriter:
         self._held = False
         self._look.set()
 
-    def replaced(self, nodes: list[Node]) -> None:
-        self._node = nodes[0] if nodes else None
-        self._look.set()
+    def listed(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            self.changed(node)
+
+    def complete(self, listed: list[ObjectId]) -> None:
+        if not listed:
+            self._node = None
 
     def changed(self, node: Node) -> None:
         self._node = node

@@ -19,6 +19,7 @@ from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
 from gas.vocabularies import DEFAULT
 from tests.builders import container
+from tests.listed import list_all
 from tests.plugin.gpus import gpu
 from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, decided, ids, node_pod, slots
 
@@ -43,7 +44,7 @@ class Node:
 
     def __init__(self, kubelet: Kubelet, *pods: NodePod) -> None:
         self.pods = GpuPods(DEFAULT)
-        self.pods.replaced(list(pods))
+        list_all(self.pods, list(pods))
         self.metrics = Metrics("1")
         matcher = Matcher(self.pods)
         self.allocator = Allocator(

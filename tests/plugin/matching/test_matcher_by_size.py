@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.vocabularies import DEFAULT
 from tests.builders import container
+from tests.listed import list_all
 from tests.plugin.model_kubelet import Handed, Kubelet, Plugin
 from tests.plugin.pods_for_plugin import I915, decided, node_pod, slots
 
@@ -46,7 +47,7 @@ def test_pods_of_different_sizes_get_their_cards_in_any_order_without_a_listing(
         )
     kubelet = Kubelet({I915: slots(10)}, chance)
     plugin = Plugin(GpuPods(DEFAULT), None)
-    plugin.pods.replaced(pods)
+    list_all(plugin.pods, pods)
 
     handed: list[Handed] = []
     for number in kubelets_order:

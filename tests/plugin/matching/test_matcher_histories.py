@@ -22,6 +22,7 @@ from gas.plugin.matching.gpu_pods import GpuPod, GpuPods, gpu_pod
 from gas.plugin.matching.match import Confidence
 from gas.vocabularies import DEFAULT
 from tests.builders import container
+from tests.listed import list_all
 from tests.plugin.model_kubelet import Handed, Kubelet, Plugin
 from tests.plugin.pods_for_plugin import I915, XE, decided, node_pod, slots
 
@@ -66,7 +67,7 @@ class NodeLife(RuleBasedStateMachine):
         pods = GpuPods(DEFAULT)
         self.plugin = Plugin(pods, self.kubelet if self.has_listing else None, self.policy, self.watch)
         self.watch.clear()
-        pods.replaced(list(self.api.values()))
+        list_all(pods, list(self.api.values()))
 
     def _tell(self, pod: NodePod) -> None:
         self.watch.append(pod)

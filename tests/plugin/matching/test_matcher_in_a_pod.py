@@ -13,6 +13,7 @@ from gas.plugin.matching.match import Confidence
 from gas.plugin.matching.matcher import Matcher
 from gas.vocabularies import DEFAULT
 from tests.builders import container
+from tests.listed import list_all
 from tests.plugin.called_by_hand import Node, named
 from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots
 
@@ -284,7 +285,7 @@ def test_pods_are_iterated_only_after_the_watch_has_shown_something() -> None:
 
     pods = Counted(DEFAULT)
     matcher = Matcher(pods)
-    pods.replaced([TWO])
+    list_all(pods, [TWO])
     request = PreferredRequest(resource=I915, offered=tuple(slots(3)), must_include=NO_IDS, size=1)
     for _ in range(3):
         matcher.prefer(request)

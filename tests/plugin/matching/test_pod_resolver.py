@@ -17,6 +17,7 @@ from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.vocabularies import DEFAULT
 from tests.builders import container
+from tests.listed import list_all
 from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, decided, ids, node_pod, slots
 from tests.plugin.scripted_kubelet import PATIENCE
 
@@ -58,7 +59,7 @@ class Node:
     def __init__(self, kubelet: Kubelet, *pods: NodePod, watches: bool = True) -> None:
         self.pods = GpuPods(DEFAULT, self._pods_changed)
         self.resolver = PodResolver(Matcher(self.pods), kubelet, is_watching=lambda: watches)
-        self.pods.replaced(list(pods))
+        list_all(self.pods, list(pods))
 
     def _pods_changed(self) -> None:
         self.resolver.pods_changed()
@@ -224,9 +225,9 @@ async def test_a_pod_waited_for_in_vain_is_waited_for_again_after_it_was_shown(m
     node = Node(kubelet, A)
     await node.match()
     earlier = node_pod(ONE, name="b", uid="earlier", started=True)
-    node.pods.replaced([A, earlier, node_pod(ONE, name="c")])
+    list_all(node.pods, [A, earlier, node_pod(ONE, name="c")])
     await node.match()
-    node.pods.replaced([A])
+    list_all(node.pods, [A])
     monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 3600.0)
     answering = asyncio.create_task(node.resolved())
     await asyncio.sleep(0.02)

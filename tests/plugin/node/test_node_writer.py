@@ -27,6 +27,7 @@ from gas.sandbox.api.server import ApiServer
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import NodeDescription
 from tests.cluster.scripted_server import until, write_kubeconfig
+from tests.listed import list_all
 
 GPU = "gpu.intel.com/"
 SOON = Backoff(0.001, 0.001)
@@ -244,7 +245,7 @@ async def test_a_write_that_fails_is_retried(failure: GasError) -> None:
 
     writer = NodeWriter(patch, DEFAULT, pause=0.001, forbidden_pause=0.001, backoff=SOON)
     writer.want(WANTED)
-    writer.replaced([decoded(metadata={"name": "n1"})])
+    list_all(writer, [decoded(metadata={"name": "n1"})])
     running = asyncio.create_task(writer.run())
     await until(lambda: writer.writes)
     writer.want(NodeDescription(labels=WANTED.labels, resources=WANTED.resources))

@@ -28,6 +28,7 @@ from gas.plugin.receipts.receipts import Receipt, receipt
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import Vocabularies
 from tests.builders import container
+from tests.listed import list_all
 from tests.made_up import ASSIGNED, MADE_UP, SLICE
 from tests.plugin.gpus import gpu
 from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots
@@ -96,7 +97,7 @@ class Node:
         self.api = Pods()
         self.pods = GpuPods(vocabularies)
         self.node_pods = pods
-        self.pods.replaced(list(pods))
+        list_all(self.pods, list(pods))
         self.matcher = Matcher(self.pods)
         self.environments = IssuedEnvironments(vocabularies)
         self.now = 1000.0
@@ -233,7 +234,7 @@ async def test_a_pod_that_changes_while_kubelet_is_asked_waits_for_the_next_comp
     """Another pod of the same name may have come meanwhile."""
     node = Node(Kubelet(a="card1-0"), A)
     other = node_pod(ONE, name="a", uid="other", started=True, annotations=decided("card1"))
-    node.kubelet.before_answer = lambda: node.pods.replaced([other])
+    node.kubelet.before_answer = lambda: list_all(node.pods, [other])
     await node.writer.compare()
     assert node.reported == []
 
@@ -299,11 +300,11 @@ async def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     node = Node(Kubelet(a="card1-0"), A)
     await node.writer.compare()
     gone = [weakref.ref(pod) for pod in node.pods]
-    node.pods.replaced([])
+    list_all(node.pods, [])
     await node.writer.compare()
     gc.collect()
     assert [pod() for pod in gone] == [None]
-    node.pods.replaced([A])
+    list_all(node.pods, [A])
     await node.writer.compare()
     assert len(node.reported) == 2
 
@@ -344,7 +345,7 @@ class TestEnvironments:
         late.given("card0-0", "1")
         late.now += 60
         await late.writer.compare()
-        late.pods.replaced(list(node.node_pods))
+        list_all(late.pods, list(node.node_pods))
         await late.writer.compare()
         assert [key for key, _ in late.reported_environments] == ["default/a"]
 
