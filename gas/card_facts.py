@@ -28,7 +28,9 @@ class CardFacts:
 
     driver         ``i915`` or ``xe``; it picks the resource
     device_id      PCI device id, ``0x56c0``
+    model          name of the model; empty if it is unknown
     pci_address    ``0000:4d:00.0``; empty if it is unknown
+    uuid           the same wherever the card is plugged in; empty if it is unknown
     numa_node      None if the card belongs to none
     tiles          at least 1
     memory         bytes of the whole card that pods may use; None if it is unknown, shared or if none is left
@@ -45,7 +47,9 @@ class CardFacts:
     card: Card
     driver: str
     device_id: str
+    model: str = ""
     pci_address: str = ""
+    uuid: str = ""
     numa_node: int | None = None
     tiles: int = 1
     memory: int | None = None

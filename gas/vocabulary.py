@@ -13,10 +13,11 @@ the decision and the receipt, is the same for every vocabulary: see `gas.decisio
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
+from gas import card_records
 from gas.amounts import TILES, Amounts
 from gas.card_facts import CardFacts
 from gas.cards import Card, Tile
@@ -258,11 +259,19 @@ class Vocabularies:
 
     def source(self, node: Node) -> Hashable:
         """Return every part of a node's object that `facts` depends on, by value."""
-        return tuple(each.nodes.source(node) for each in self._all)
+        named, problems = _other_names(node)
+        return (*(each.nodes.source(node) for each in self._all), tuple(named.items()), problems)
 
     def facts(self, node: Node) -> NodeFacts:
         """Return what a node says about its cards in all vocabularies together."""
-        return merged_facts([facts for each in self._all if (facts := each.nodes.facts(node)) is not None])
+        facts = merged_facts([facts for each in self._all if (facts := each.nodes.facts(node)) is not None])
+        named, problems = _other_names(node)
+        cards = facts.inventory.capacity.keys()
+        known = {name: of_name for name, of in named.items() if (of_name := of & cards)}
+        if not known and not problems:
+            return facts
+        inventory = replace(facts.inventory, other_names=known)
+        return replace(facts, inventory=inventory, problems=(*facts.problems, *problems))
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
@@ -289,7 +298,10 @@ class Vocabularies:
         described = [each.devices.describe(cards, options) for each in self._all]
         return NodeDescription(
             labels={name: text for each in described for name, text in each.labels.items()},
-            annotations={name: text for each in described for name, text in each.annotations.items()},
+            annotations={
+                **_identities(cards),
+                **{name: text for each in described for name, text in each.annotations.items()},
+            },
             resources={name: amount for each in described for name, amount in each.resources.items()},
         )
 
@@ -299,7 +311,7 @@ class Vocabularies:
 
     def owns_annotation(self, name: str) -> bool:
         """Return the same for a node annotation."""
-        return any(each.devices.owns_annotation(name) for each in self._all)
+        return name == card_records.ANNOTATION or any(each.devices.owns_annotation(name) for each in self._all)
 
     def owns_resource(self, name: str) -> bool:
         """Return the same for a resource in the node's status."""
@@ -321,6 +333,20 @@ class Vocabularies:
             if vocabulary.pods.speaks(pod):
                 return vocabulary
         return None
+
+
+def _other_names(node: Node) -> tuple[Mapping[str, frozenset[Card]], tuple[str, ...]]:
+    """Return the other names of a node's cards, and what is invalid about their records."""
+    if (text := node.annotations.get(card_records.ANNOTATION)) is None:
+        return {}, ()
+    records, problems = card_records.parse_card_records(text)
+    return card_records.cards_by_name(records), problems
+
+
+def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:
+    """Return the annotation with the records of cards; none without cards, or if it would be too long."""
+    text = card_records.format_card_records(card_records.card_records(cards))
+    return {card_records.ANNOTATION: text} if cards and len(text) <= card_records.MOST_BYTES else {}
 
 
 def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:

@@ -10,6 +10,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from configurator.flags import Flags as ConfiguratorFlags
+from gas import card_records
 from gas.daemon.flags import CommandFlags, Flag, flags_of
 from gas.decision import names as decision
 from gas.doctor.flags import Flags as DoctorFlags
@@ -61,13 +62,14 @@ TELEMETRY_LABELS = (
 )
 
 NODE_ANNOTATIONS = (
+    (card_records.ANNOTATION, "the plugin", "what each card is: PCI address, model and more, as JSON"),
     (names.CARD_CAPACITY, "the plugin, you", "the resources of single cards, if the cards differ"),
     (decision.RELEASED, "the extender", "when cards became free while pods waited, in nanoseconds since the epoch"),
 )
 
 POD_ANNOTATIONS = (
-    (names.ALLOW, "you", "card names: only these cards are used, with --enableAllowlist"),
-    (names.DENY, "you", "card names: these cards are not used, with --enableDenylist"),
+    (names.ALLOW, "you", "cards by number, model or PCI address: only these are used, with --enableAllowlist"),
+    (names.DENY, "you", "cards in the same way: these are not used, with --enableDenylist"),
     (names.SAME_GPU, "you", "container names: these containers share one card"),
     (names.ALLOCATE_XELINK, "you", "any text: cards are allocated in linked pairs"),
     (names.ALLOCATE_SINGLE_NUMA, "you", "any text: all cards are from one NUMA node"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gas.card_records import ANNOTATION
 from gas.cards import Card
 from gas.daemon.flags import flags_of
 from gas.decision import names as decision
@@ -176,7 +177,7 @@ def test_the_page_on_nodes_has_the_telemetry_namespace_and_the_value_for_a_pci_g
     assert f"`{names.WHOLE_PCI_GROUP}`" in NODES
 
 
-@pytest.mark.parametrize("annotation", [names.CARD_CAPACITY, decision.RELEASED])
+@pytest.mark.parametrize("annotation", [ANNOTATION, names.CARD_CAPACITY, decision.RELEASED])
 def test_the_page_on_nodes_has_the_annotation(annotation: str) -> None:
     assert f"`{annotation}`" in NODES
 

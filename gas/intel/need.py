@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gas.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
+from gas.card_records import card_name
 from gas.cards import Card
 from gas.errors import InvalidValue
 from gas.intel import names
-from gas.intel.entries import read_card
 from gas.objects import Container, Pod, Quantity
 from gas.placement.company import Company
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
@@ -180,10 +180,9 @@ def _container_need(request: _Request) -> ContainerNeed:
     return ContainerNeed(request.name, request.count, tuple(shares), request.role)
 
 
-def _named_cards(text: str) -> frozenset[Card]:
-    """Return the cards that a list names. Entries that are not card names are ignored."""
-    texts = {text.strip() for text in text.split(",")}
-    return frozenset(card for card in map(read_card, texts) if card is not None)
+def _named_cards(text: str) -> frozenset[Card | str]:
+    """Return the cards, and other names of cards, that a list has. A name that no card has matches nothing."""
+    return frozenset(map(card_name, filter(str.strip, text.split(","))))
 
 
 def _card_order(annotations: Mapping[str, str], default: CardOrder) -> CardOrder:

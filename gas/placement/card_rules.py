@@ -154,14 +154,14 @@ CARD_RULES = (
     ),
     CardRule(
         closed=lambda need, inventory, _usage: (
-            NO_CARDS if need.allowed is None else frozenset(inventory.capacity) - need.allowed
+            NO_CARDS if need.allowed is None else frozenset(inventory.capacity) - inventory.resolve(need.allowed)
         ),
         lifted=lambda need, inventory, usage: (replace(need, allowed=None), inventory, usage),
         detail=lambda _need, _usage: "not in the allow list",
         refusal=lambda _need, _usage, _cards, short: AllowListInTheWay(short, "in the allow list"),
     ),
     CardRule(
-        closed=lambda need, _inventory, _usage: need.denied,
+        closed=lambda need, inventory, _usage: inventory.resolve(need.denied),
         lifted=lambda need, inventory, usage: (replace(need, denied=NO_CARDS), inventory, usage),
         detail=lambda _need, _usage: "in the deny list",
         refusal=lambda _need, _usage, _cards, short: DenyListInTheWay(short, "outside the deny list"),

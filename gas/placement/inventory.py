@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -39,6 +39,7 @@ class Inventory:
     links            in the node's own order. Their tiles are not checked: a card that is not divided into tiles may be
                      linked, too
     boards           the cards that share a board, board by board, each card once
+    other_names      cards by other names that a need may use in place of a card, such as a model or a PCI address
     """
 
     capacity: Mapping[Card, Amounts]
@@ -49,6 +50,7 @@ class Inventory:
     numa_groups: tuple[tuple[Card, ...], ...] | None = None
     links: tuple[Link, ...] = ()
     boards: tuple[tuple[Card, ...], ...] = ()
+    other_names: Mapping[str, frozenset[Card]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for card, amounts in self.capacity.items():
@@ -61,6 +63,9 @@ class Inventory:
             self._check_tiles("preferred", card, preferred)
         self._check_groups("NUMA groups", self.numa_groups or ())
         self._check_groups("boards", self.boards)
+        for name, named in self.other_names.items():
+            if others := sorted(named - self.capacity.keys()):
+                raise InvalidValue(f"named cards, {name!r}: expected cards of the node, found {others[0]}")
         for one, other in self.links:
             if one.card == other.card or one.card not in self.capacity or other.card not in self.capacity:
                 raise InvalidValue(
@@ -86,6 +91,16 @@ class Inventory:
     @property
     def cards(self) -> tuple[Card, ...]:
         return tuple(self.capacity)
+
+    def resolve(self, names: Iterable[Card | str]) -> frozenset[Card]:
+        """Return the cards that are named, by themselves or by one of their other names; they need not all exist."""
+        found: set[Card] = set()
+        for name in names:
+            if isinstance(name, Card):
+                found.add(name)
+            else:
+                found |= self.other_names.get(name, frozenset())
+        return frozenset(found)
 
     def closeness(self, card: Card) -> dict[Card, int]:
         """Return how close other cards are: 3 if linked, 2 on one board, 1 on one NUMA node; all others are missing."""

@@ -100,8 +100,9 @@ class PodNeed:
     Equal needs get equal answers from equal nodes, so a need serves as a key.
 
     containers       in the order in which kubelet starts them: init containers and sidecars, then app containers
-    allowed          the only cards that may be used; None if all may
-    denied           cards that may not be used
+    allowed          the only cards that may be used; None if all may. A text is another name of cards, see
+                     `Inventory.other_names`
+    denied           cards that may not be used, named in the same way
     same_card        positions in ``containers`` of app containers that share one card; each has count 1 and no tiles
     linked           cards are given in pairs joined by a link, one tile of each; every count is even, tiles is 1
     scope            where all cards come from; a pod of one card has containers of at most one card
@@ -115,8 +116,8 @@ class PodNeed:
     """
 
     containers: tuple[ContainerNeed, ...]
-    allowed: frozenset[Card] | None = None
-    denied: frozenset[Card] = frozenset()
+    allowed: frozenset[Card | str] | None = None
+    denied: frozenset[Card | str] = frozenset()
     same_card: frozenset[int] = frozenset()
     linked: bool = False
     scope: Scope = Scope.ANYWHERE

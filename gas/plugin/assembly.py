@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from gas.card_facts import Scan
+from gas.card_records import ANNOTATION
 from gas.cluster.connection import ApiServer
 from gas.plugin.cluster_side import ClusterSide
 from gas.plugin.devices.allocation import (
@@ -168,7 +169,7 @@ class Plugin:
             self.cluster.node_writer.want(description)
         if self._nfd_file is not None:
             self._nfd_file.want(feature_text(description.labels, description.resources))
-            if description.annotations:
+            if any(name != ANNOTATION for name in description.annotations):
                 logger.warning(
                     "the cards of this node differ, which an NFD feature file cannot express: the extender will count "
                     "each as an even share of their sum; use --write-node=patch on this node"

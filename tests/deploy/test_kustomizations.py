@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gas.card_records import ANNOTATION
 from gas.daemon.flags import CommandFlags, Flag, flags_of
 from gas.decision import names as decision
 from gas.extender.flags import Flags as ExtenderFlags
@@ -139,7 +140,13 @@ def test_the_role_of_the_plugin_is_the_one_that_all_its_tests_run_under() -> Non
 
 def test_the_admission_policy_lets_through_what_the_plugin_writes() -> None:
     policy = (BASE / "plugin/own-node-only.yaml").read_text(encoding="utf-8")
-    for name in (names.PREFIX, names.CARD_CAPACITY, decision.ALLOCATED_CARDS, decision.ALLOCATED_INIT_CARDS):
+    for name in (
+        names.PREFIX,
+        ANNOTATION,
+        names.CARD_CAPACITY,
+        decision.ALLOCATED_CARDS,
+        decision.ALLOCATED_INIT_CARDS,
+    ):
         assert f"'{name}'" in policy
 
 

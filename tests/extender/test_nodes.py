@@ -61,6 +61,10 @@ def test_a_list_is_complete() -> None:
         pytest.param(with_status(conditions=[{"type": "Ready", "lastHeartbeatTime": "now"}]), id="status"),
         pytest.param(node("n1", annotations={"gas-released": "1700000000"}), id="our-own-annotation"),
         pytest.param(node("n1", labels={"kubernetes.io/os": "linux"}), id="label-of-others"),
+        pytest.param(
+            node("n1", annotations={"gas-cards": '[{"card":0,"uuid":"abcdefgh","memory":1,"healthy":false}]'}),
+            id="records-without-names",
+        ),
         pytest.param(node("n1", i915=2, millicores=2000, memory_max=16 * 10**9), id="the-same-again"),
         pytest.param(
             with_status(allocatable=node_json()["status"]["allocatable"] | {"cpu": "3"}), id="resource-of-others"
@@ -86,6 +90,8 @@ def test_a_part_that_does_not_count_causes_no_change(heartbeat: Node) -> None:
         ),
         pytest.param(node("n1", labels={"gpu.intel.com/numa-gpu-map": "0-0_1-1"}), id="our-label"),
         pytest.param(node("n1", annotations={"gas-card-capacity": "card0=millicores:5"}), id="card-capacity"),
+        pytest.param(node("n1", annotations={"gas-cards": '[{"card":0,"model":"x"}]'}), id="model-of-a-card"),
+        pytest.param(node("n1", annotations={"gas-cards": "nonsense"}), id="invalid-records-of-cards"),
         pytest.param(with_status(capacity={"gpu.intel.com/i915": "0"}), id="capacity"),
         pytest.param(with_status(allocatable=None), id="no-allocatable"),
         pytest.param(msgspec.convert({"metadata": {"name": "n1"}}, Node), id="nothing-at-all"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -179,9 +179,22 @@ def test_allow_and_deny_lists_count_only_with_their_flags(text: str, cards: set[
     off = need(ONE_CARD, annotations=annotations)
     assert (off.allowed, off.denied) == (None, frozenset())
     allow = need(ONE_CARD, annotations=annotations, allowlist=True)
-    assert (allow.allowed, allow.denied) == (named, frozenset())
+    assert only_cards(allow.allowed) == named
+    assert allow.denied == frozenset()
     deny = need(ONE_CARD, annotations=annotations, denylist=True)
-    assert (deny.allowed, deny.denied) == (None, named)
+    assert deny.allowed is None
+    assert only_cards(deny.denied) == named
+
+
+def only_cards(named: Iterable[Card | str] | None) -> frozenset[Card]:
+    return frozenset(name for name in named or () if isinstance(name, Card))
+
+
+def test_allow_and_deny_lists_name_models_and_pci_addresses_too() -> None:
+    annotations = {"gas-allow": "Data Center GPU Flex 170, 4D:00.0", "gas-deny": "card3,0x56C1,"}
+    read = need(ONE_CARD, annotations=annotations, allowlist=True, denylist=True)
+    assert read.allowed == frozenset[Card | str](["data center gpu flex 170", "0000:4d:00.0"])
+    assert read.denied == {Card(3), "0x56c1"}
 
 
 def test_without_the_annotations_every_card_may_be_used() -> None:

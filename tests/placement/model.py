@@ -27,8 +27,8 @@ def open_tiles(inventory: Inventory, usage: Usage, card: Card) -> set[int]:
 def usable(need: PodNeed, inventory: Inventory, usage: Usage, card: Card) -> bool:
     return (
         card not in inventory.disabled
-        and (need.allowed is None or card in need.allowed)
-        and card not in need.denied
+        and (need.allowed is None or card in inventory.resolve(need.allowed))
+        and card not in inventory.resolve(need.denied)
         and may_join(need.company, others_on(usage, card))
         and (not need.named or card in cards_named(need.named, usage, inventory))
     )

@@ -86,6 +86,7 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
         numa_groups=draw(st.none() | groups(all_cards)),
         links=tuple(draw(links)),
         boards=draw(groups(all_cards)),
+        other_names=draw(st.dictionaries(st.sampled_from(["x", "y"]), some)),
     )
     return inventory, usage
 
@@ -123,11 +124,11 @@ def needs(
     containers = tuple(draw(_containers(role, counts, linked=linked, of=of)) for role in roles)
     single = [at for at, one in enumerate(containers) if one.role is Role.APP and one.count == 1 and not one.tiles]
     share = same_card and not linked and len(single) > 1 and draw(st.booleans())
-    all_cards = st.frozensets(st.integers(0, 14).map(Card), max_size=15)
+    named = st.integers(0, 14).map(Card) | st.sampled_from(["x", "y", "no card"])
     return PodNeed(
         containers,
-        allowed=draw(st.none() | st.none() | all_cards),
-        denied=draw(st.just(frozenset()) | st.frozensets(st.integers(0, 14).map(Card), max_size=3)),
+        allowed=draw(st.none() | st.none() | st.frozensets(named, max_size=15)),
+        denied=draw(st.just(frozenset()) | st.frozensets(named, max_size=3)),
         same_card=frozenset(single[:2]) if share else frozenset(),
         linked=linked,
         scope=scope,

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from gas.card_records import parse_card_records
 from gas.cluster.connection import connect
 from gas.plugin.devices.device_ids import PreferredRequest
 from gas.plugin.environment import Environment
@@ -354,16 +355,22 @@ class TestTheNode:
             assert said["metadata"]["labels"]["gpu.intel.com/gpu-numbers"] == "0.1.2.3"
             assert said["metadata"]["labels"]["gpu.intel.com/pci-groups"] == "0.1_2.3"
             assert node.allocatable().keys() >= {"millicores", "tiles", "memory.max"}
+            records, problems = parse_card_records(said["metadata"]["annotations"]["gas-cards"])
+            assert problems == ()
+            assert [(each.card, each.pci_address, each.model) for each in records] == [
+                (gpu.card, gpu.pci_address, "Data Center GPU Max 1550") for gpu in gpus
+            ]
 
     async def test_uninstalling_removes_what_the_plugin_wrote_and_nothing_else(self, tmp_path: Path) -> None:
         async with sandbox_node(*FLEX) as node:
             async with node.running_plugin():
-                await soon(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
+                await soon(lambda: "gas-cards" in node.node()["metadata"]["annotations"])
             kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", node.server.url, token="plugin")
             api = await connect(str(kubeconfig), explicit=True)
             assert await clear_node(api, NODE, DEFAULT)
             await api.close()
             assert list(node.node()["metadata"]["labels"]) == ["kubernetes.io/hostname"]
+            assert "gas-cards" not in node.node()["metadata"].get("annotations", {})
             assert not {"millicores", "memory.max", "tiles"} & node.allocatable().keys()
 
     async def test_a_feature_file_says_the_same_while_the_plugin_runs(self) -> None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from uuid import UUID, uuid5
 
 from gas.card_facts import CardFacts, Scan
 from gas.cards import Card, MalformedCard
+from gas.plugin.discovery.card_models import model_of
 from gas.plugin.discovery.local_memory import CardPlace, Memory, MemoryReader
 from gas.plugin.discovery.pci_ids import parse_pci_id
 from gas.plugin.discovery.sysfs_files import UnreadableFile, entries, is_there, link_target, read_number, read_text
@@ -24,6 +26,9 @@ DRIVERS = ("i915", "xe")
 _INTEL = "0x8086"
 _MOST_NUMA_NODES = 1024
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_SERIAL = re.compile(r"[0-9a-f]{2}(?:-[0-9a-f]{2}){7}", re.ASCII)
+_SERIAL_NUMBERS = UUID("3f5c1e0a-6f0b-5d6e-9a3e-0d6a5b8b7c11")
+"""Namespace of the UUIDs that are made from PCI serial numbers."""
 _CONTROL_NODE = re.compile(r"controlD[0-9]+", re.ASCII)
 _TILE_OF_CARD = re.compile(r"gt[0-9]+", re.ASCII)
 _TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)
@@ -159,7 +164,9 @@ class _CardReader:
             card=self._card,
             driver=driver,
             device_id=device_id,
+            model=model_of(device_id),
             pci_address=address,
+            uuid=self._uuid(),
             numa_node=self._numa_node(),
             tiles=tiles,
             memory=memory.amount,
@@ -246,6 +253,22 @@ class _CardReader:
             self.report(f"{error}; unless it was read before, the card has no NUMA node", "numa_node")
             return None
         return number if number is not None and number >= 0 else None
+
+    def _uuid(self) -> str:
+        """Return a UUID made from the card's PCI serial number, which Linux shows since 6.18 if the card has one.
+
+        Only administrators may read serial numbers, so the number itself is not published.
+        """
+        try:
+            serial = read_text(self._device / "serial_number", "device/serial_number")
+            if serial is not None and _SERIAL.fullmatch(serial) is None:
+                raise UnreadableFile(f"device/serial_number: expected 8 bytes in hexadecimal, found {quoted(serial)}")
+        except UnreadableFile as error:
+            self.report(f"{error}; unless it was read before, the card has no UUID", "uuid")
+            return ""
+        if serial is None or set(serial) <= set("0-") or set(serial) <= set("f-"):
+            return ""
+        return str(uuid5(_SERIAL_NUMBERS, serial))
 
     def _pci_address(self) -> str:
         target = PurePosixPath(link_target(self._directory) or "")

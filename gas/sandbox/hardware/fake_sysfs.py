@@ -46,6 +46,7 @@ class FakeGpu:
     pci_path           directories from the PCI root to the device, as in ``/sys/devices``
     virtual_functions  number of enabled virtual functions; None if the card does not support any
     mei                number of its management engine; None if it has none
+    serial             PCI serial number, ``11-22-33-44-55-66-77-88``; empty if it has none
     """
 
     card: int
@@ -54,6 +55,7 @@ class FakeGpu:
     numa_node: int = -1
     virtual_functions: int | None = None
     mei: int | None = None
+    serial: str = ""
 
     @property
     def pci_address(self) -> str:
@@ -127,6 +129,8 @@ def add_gpu(root: Path, gpu: FakeGpu, *, character_devices: bool = False) -> Non
         directory.mkdir(parents=True)
     for name, text in (("vendor", "0x8086"), ("device", gpu.model.device_id), ("numa_node", str(gpu.numa_node))):
         (device / name).write_text(f"{text}\n")
+    if gpu.serial:
+        (device / "serial_number").write_text(f"{gpu.serial}\n")
     if gpu.virtual_functions is not None:
         (device / "sriov_numvfs").write_text(f"{gpu.virtual_functions}\n")
     _write_tiles(gpu, device, drm)

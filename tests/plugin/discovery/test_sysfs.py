@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -68,13 +69,16 @@ def test_a_card_with_everything(tmp_path: Path) -> None:
         pci_path=("pci0000:4a", "0000:4a:02.0", "0000:4b:00.0", "0000:4c:01.0", "0000:4d:00.0"),
         numa_node=1,
         mei=7,
+        serial="88-00-1c-ff-ff-12-34-56",
     )
     write_tree(tmp_path, (gpu,))
     assert only(tmp_path) == CardFacts(
         card=Card(3),
         driver="i915",
         device_id="0x56c0",
+        model="Data Center GPU Flex 170",
         pci_address="0000:4d:00.0",
+        uuid="74a02e7d-5418-5234-b1c9-e2be181045bc",
         numa_node=1,
         tiles=1,
         memory=16 * 2**30,
@@ -329,6 +333,36 @@ class TestNumaNode:
         assert [(gpu.numa_node, gpu.healthy) for gpu in scan.gpus] == [(None, True)]
         (problem,) = scan.problems
         assert problem.endswith("; unless it was read before, the card has no NUMA node")
+
+
+class TestUuid:
+    SERIAL = "88-00-1c-ff-ff-12-34-56"
+
+    def test_it_comes_from_the_serial_number_and_moves_with_the_card(self, tmp_path: Path) -> None:
+        for place, (number, address) in enumerate(((0, 1), (1, 0))):
+            (gpu,) = fake_gpus(FLEX_170, 1, first=address)
+            write_tree(tmp_path / str(place), (replace(gpu, card=number, serial=self.SERIAL),))
+        before, after = (only(tmp_path / place) for place in "01")
+        assert before.pci_address != after.pci_address
+        assert before.uuid == after.uuid
+        assert UUID(before.uuid).version == 5
+        assert self.SERIAL.replace("-", "") not in before.uuid.replace("-", "")
+
+    @pytest.mark.parametrize("serial", ["00-00-00-00-00-00-00-00", "ff-ff-ff-ff-ff-ff-ff-ff"])
+    def test_a_serial_number_that_was_never_set_identifies_no_card(
+        self, tmp_path: Path, one: FakeGpu, serial: str
+    ) -> None:
+        (device_directory(tmp_path, one) / "serial_number").write_text(serial)
+        scan = read_gpus(tmp_path)
+        assert ([gpu.uuid for gpu in scan.gpus], scan.problems) == ([""], ())
+
+    @pytest.mark.parametrize("text", ["", "12-34", "88-00-1C-FF-FF-12-34-56", "x" * 23])
+    def test_an_invalid_one_is_reported_and_costs_nothing_else(self, tmp_path: Path, one: FakeGpu, text: str) -> None:
+        (device_directory(tmp_path, one) / "serial_number").write_text(text)
+        scan = read_gpus(tmp_path)
+        assert [(gpu.uuid, gpu.healthy, gpu.unread) for gpu in scan.gpus] == [("", True, frozenset({"uuid"}))]
+        (problem,) = scan.problems
+        assert problem.endswith("; unless it was read before, the card has no UUID")
 
 
 DECIDING = ("device/vendor", "device/device", "device/driver")

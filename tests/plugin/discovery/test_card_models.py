@@ -1,0 +1,72 @@
+"""The names of models: the table in the project, and the script that writes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.card_records import is_model
+from gas.plugin.discovery.card_models import TABLE, model_of
+from gas.plugin.discovery.pci_ids import parse_pci_id
+from scripts.card_models import table
+
+ROWS = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+
+
+def test_every_row_is_a_pci_device_id_and_a_model() -> None:
+    assert len(ROWS) > 300
+    for row in ROWS:
+        device_id, model = row.split("\t")
+        assert parse_pci_id(device_id) == device_id
+        assert is_model(model)
+    assert sorted(ROWS) == ROWS
+    assert len({row.split("\t")[0] for row in ROWS}) == len(ROWS)
+
+
+def test_the_table_states_its_source_and_its_licence() -> None:
+    head = TABLE.read_text(encoding="utf-8").partition("\n0x")[0]
+    assert "pci.ids, version 20" in head
+    assert "Redistribution and use in source and binary forms" in head
+    assert all(line.startswith("#") for line in head.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("device_id", "model"),
+    [
+        ("0x56c0", "Data Center GPU Flex 170"),
+        ("0x0bd5", "Data Center GPU Max 1550"),
+        ("0xe20b", "Arc B580"),
+        ("0x0000", ""),
+    ],
+)
+def test_a_card_has_the_name_under_which_it_is_sold(device_id: str, model: str) -> None:
+    assert model_of(device_id) == model
+
+
+PCI_IDS = """\
+#	Version: 2026.01.02
+1002  AMD
+\t56c0  Not Intel's
+8086  Intel Corporation
+\t0042  Core Processor, Graphics
+\t\t1028 0001  A subsystem
+\t56c0  ATS-M [Data Center GPU Flex 170]
+\t56c9  A network card
+8087  Intel again
+\t56c1  Another vendor's
+"""
+PCIIDS_H = """\
+#define INTEL_PCI_DEVICE(_id, _info) 0x56C9
+#define INTEL_ATS_M150_IDS(MACRO__, ...) \\
+	MACRO__(0x56C0, ## __VA_ARGS__), \\
+	MACRO__(0x0042, ## __VA_ARGS__), \\
+	MACRO__(0x56C1, ## __VA_ARGS__)
+"""
+
+
+def test_the_script_joins_names_with_the_ids_that_the_drivers_support() -> None:
+    written = table(PCI_IDS, PCIIDS_H)
+    assert "pci.ids, version 2026.01.02" in written
+    assert [line for line in written.splitlines() if not line.startswith("#")] == [
+        "0x0042\tCore Processor Graphics",
+        "0x56c0\tData Center GPU Flex 170",
+    ]
