@@ -21,6 +21,7 @@ from benchmarks.real_cluster import ComponentsMissing
 from benchmarks.results import Results
 from benchmarks.scheduling import ordinary, scheduling
 from benchmarks.start_growth import start_growth
+from benchmarks.usage import usage
 
 BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "filter": lambda _full: filter_benchmark.warm(),
@@ -35,6 +36,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "ordinary": lambda _full: ordinary(),
     "cold-start": lambda full: cold_start(full=full),
     "plugin": lambda _full: plugin(),
+    "usage": lambda _full: usage(),
 }
 """Name -> the measurement; its argument is whether it shall have its full size."""
 

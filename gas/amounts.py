@@ -21,6 +21,9 @@ SortedAmounts = tuple[tuple[str, int], ...]
 TILES = "tiles"
 """The resource whose amount is a number of tiles: those of a card, or those wanted of each card."""
 
+MEMORY_MAX = "memory.max"
+"""The resource whose amount is bytes of a card's memory."""
+
 MAX_AMOUNT = 2**63 - 1
 """The largest amount of an extended resource that Kubernetes can hold."""
 

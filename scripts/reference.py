@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from configurator.flags import Flags as ConfiguratorFlags
 from gas import card_records
+from gas.amounts import MEMORY_MAX
 from gas.daemon.flags import CommandFlags, Flag, flags_of
 from gas.decision import names as decision
 from gas.doctor.flags import Flags as DoctorFlags
@@ -18,7 +19,7 @@ from gas.extender.card_summaries import CardSummary, card_series
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.intel import names
-from gas.intel.node_description import MEMORY_MAX, MILLICORES
+from gas.intel.node_description import MILLICORES
 from gas.placement.order import CARD_ORDERS
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.metrics import Metrics as PluginMetrics

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from gas.amounts import MEMORY_MAX
 from gas.card_facts import CardFacts
 from gas.intel import names
 from gas.intel.card_capacity import format_card_capacity
 from gas.intel.split_label import split_value
 
 MILLICORES = "millicores"
-MEMORY_MAX = "memory.max"
 SUMMED_RESOURCES = tuple(names.PREFIX + name for name in (MILLICORES, MEMORY_MAX, names.TILES))
 """Full names of all resources that `node_resources` writes."""
 

@@ -30,6 +30,8 @@ from gas.plugin.node.node_writer import NodeWriter
 from gas.plugin.receipts.pod_writes import PodWrites
 from gas.plugin.receipts.receipt_writer import Pace, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind
+from gas.plugin.usage.usage_monitor import UsageMonitor
+from gas.plugin.usage.usage_report import usage_figures
 from gas.vocabulary import Vocabularies
 
 logger = logging.getLogger(__name__)
@@ -100,11 +102,14 @@ class ClusterSide:
             self._node_watch = Watch(
                 api, paths.nodes(), Node, self.node_writer, field_selector=f"metadata.name={flags.node_name}"
             )
+        self.usage: UsageMonitor | None = None
+        if flags.usage:
+            self.usage = UsageMonitor(self.pods, gpus, flags.prefix / "proc", self._report_use)
         self._show_metrics()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Start to watch, compare and write, until cancelled."""
-        for loop in (self.pod_watch, self.receipts, self.events, self._node_watch, self.node_writer):
+        for loop in (self.pod_watch, self.receipts, self.events, self._node_watch, self.node_writer, self.usage):
             if loop is not None:
                 tasks.create_task(loop.run())
 
@@ -152,6 +157,11 @@ class ClusterSide:
         logger.warning("%s", sentence, extra={"pod": pod.key})
         self._post_on_pod(pod, "Warning", "GPUEnvironmentMismatch", sentence)
 
+    def _report_use(self, pod: GpuPod, sentence: str) -> None:
+        """Log that a pod uses more memory than it requested, and post an event on it."""
+        logger.warning("%s", sentence, extra={"pod": pod.key})
+        self._post_on_pod(pod, "Warning", "GPUMemoryOverRequest", sentence)
+
     def _post_on_pod(self, pod: GpuPod, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         namespace, _, name = pod.key.partition("/")
         involved = Involved(kind="Pod", name=name, uid=pod.uid, namespace=namespace)
@@ -162,6 +172,8 @@ class ClusterSide:
         metrics.watches.follow("pods", self.pod_watch)
         if self._node_watch is not None:
             metrics.watches.follow("nodes", self._node_watch)
+        if (usage := self.usage) is not None:
+            metrics.usage.figures = lambda: usage_figures(usage)
         metrics.totals.receipts_written = lambda: self.receipts.written
         if (writer := self.node_writer) is not None:
             metrics.totals.node_writes = lambda: writer.writes

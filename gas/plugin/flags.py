@@ -137,7 +137,7 @@ class Flags(DaemonFlags):
         root_directory,
         "/",
         "DIR",
-        "Directory under which the plugin finds /sys and /dev; containers never see it.",
+        "Directory under which the plugin finds /sys, /dev and, with --usage, /proc; containers never see it.",
         group="Finding cards",
     )
     allow_ids: frozenset[str] = flag(
@@ -150,6 +150,13 @@ class Flags(DaemonFlags):
         "0xhhhh,…",
         "Leave out cards with these PCI device ids. Cannot be combined with --allow-ids.",
         unset="none",
+    )
+
+    usage: bool = switch(
+        "usage",
+        "Measure how much memory and engine time of the cards the pods of this node really use, and show it beside "
+        "what they requested. The plugin must see the node's processes.",
+        group="Use of the cards",
     )
 
     node_name: str = flag(
@@ -213,6 +220,8 @@ def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ,
         warnings.append("ignored: --split-monitoring; it needs --enable-monitoring")
     write_node = flags.write_node
     if not flags.resource_manager:
+        if flags.usage:
+            warnings.append("ignored: --usage; with --resource-manager=false the plugin does not know the pods")
         if "write-node" in flags.given and write_node is not WriteNode.NONE:
             warnings.append(f"ignored: --write-node={write_node}; with --resource-manager=false nothing is written")
         write_node = WriteNode.NONE
@@ -220,6 +229,7 @@ def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ,
         flags,
         node_name=flags.node_name or _own_node_name(environ, host_name or socket.gethostname()),
         write_node=write_node,
+        usage=flags.usage and flags.resource_manager,
         warnings=tuple(warnings),
     )
 

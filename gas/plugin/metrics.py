@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -72,12 +73,105 @@ class Totals(Collector):
         return ()
 
 
+class PodFigures(NamedTuple):
+    """One pod's use of one card.
+
+    memory     bytes
+    requested  bytes; None if the pod was not given the card
+    seconds    engine time by class
+    """
+
+    namespace: str
+    pod: str
+    card: str
+    memory: int
+    requested: int | None
+    seconds: Mapping[str, float]
+
+
+class UsageFigures(NamedTuple):
+    """The use of the cards.
+
+    over_request  pods that use more memory of a card than they requested
+    walks         completed readings of the processes of pods
+    cpu_seconds   their processor time
+    problems      kinds of failures in the last one
+    """
+
+    pods: Sequence[PodFigures] = ()
+    over_request: int = 0
+    walks: int = 0
+    cpu_seconds: float = 0.0
+    problems: int = 0
+
+
+class UsageCollector(Collector):
+    """Metrics of the use of the cards, read at each scrape.
+
+    figures  returns them; without --usage, none
+    """
+
+    def __init__(self) -> None:
+        self.figures: Callable[[], UsageFigures] = UsageFigures
+
+    def collect(self) -> Iterable[Metric]:
+        labels = ["namespace", "pod", "card"]
+        used = GaugeMetricFamily(
+            "gas_plugin_pod_memory_used_bytes",
+            "Memory of a card that the processes of a pod use, with --usage.",
+            labels=labels,
+        )
+        requested = GaugeMetricFamily(
+            "gas_plugin_pod_memory_requested_bytes",
+            "Memory of a card that a pod requested, with --usage. There is none for a card that the pod was not given.",
+            labels=labels,
+        )
+        engines = CounterMetricFamily(
+            "gas_plugin_pod_engine_seconds",
+            "Seconds for which a pod kept the engines of a class busy, with --usage. Classes have the driver's names, "
+            "such as render (i915) or rcs (xe).",
+            labels=[*labels, "engine"],
+        )
+        figures = self.figures()
+        for each in figures.pods:
+            place = [each.namespace, each.pod, each.card]
+            used.add_metric(place, each.memory)
+            if each.requested is not None:
+                requested.add_metric(place, each.requested)
+            for engine, seconds in each.seconds.items():
+                engines.add_metric([*place, engine], seconds)
+        yield from (used, requested, engines)
+        yield GaugeMetricFamily(
+            "gas_plugin_pods_over_memory_request",
+            "Pods that use more memory of a card than they requested of it, with --usage.",
+            value=figures.over_request,
+        )
+        yield CounterMetricFamily(
+            "gas_plugin_usage_walks",
+            "Completed readings of the processes of pods, with --usage. If it does not rise, see the log.",
+            value=figures.walks,
+        )
+        yield CounterMetricFamily(
+            "gas_plugin_usage_cpu_seconds", "Processor time of these readings.", value=figures.cpu_seconds
+        )
+        yield GaugeMetricFamily(
+            "gas_plugin_usage_problems",
+            "Kinds of failures in the last of these readings; the log describes each.",
+            value=figures.problems,
+        )
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the names never clash."""
+        return ()
+
+
 class Metrics:
     """The plugin's metrics as attributes; whoever sees something happen counts it.
 
     registry   what `/metrics` shows
     watches    takes each watch, see `WatchCollector.follow`
     totals     takes what is counted elsewhere
+    usage      takes the figures of `gas.plugin.usage`
     """
 
     def __init__(self, version: str) -> None:
@@ -159,6 +253,8 @@ class Metrics:
         )
         self.totals = Totals()
         registry.register(self.totals)
+        self.usage = UsageCollector()
+        registry.register(self.usage)
         self.watches = WatchCollector("gas_plugin")
         registry.register(self.watches)
         self.ready = Gauge(

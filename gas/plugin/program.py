@@ -17,6 +17,7 @@ from gas.plugin.flags import Flags
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import remove_feature_file
 from gas.plugin.node.node_writer import clear_node
+from gas.plugin.usage.usage_report import usage_json
 from gas.vocabularies import KNOWN
 from gas.vocabulary import Vocabularies
 
@@ -47,7 +48,11 @@ async def run_plugin(flags: Flags, environment: Environment, version: str) -> No
 
         stopping = stop_on_signals(stop)
         port = Port(
-            app=plain_app(why_not_ready=plugin.readiness.why_not, registry=metrics.registry),
+            app=plain_app(
+                why_not_ready=plugin.readiness.why_not,
+                registry=metrics.registry,
+                documents={"/usage": lambda: usage_json(plugin.cluster.usage if plugin.cluster is not None else None)},
+            ),
             socket=plain_socket,
             tls=None,
             keep_alive=PLAIN_KEEP_ALIVE,

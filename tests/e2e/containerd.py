@@ -77,7 +77,7 @@ class Containerd:
         Raises ProgramError if the command fails. ``ctr tasks exec`` is not used, because containerd 1.6 sometimes loses
         the output of a short command.
         """
-        pid = self._pid(container_id)
+        pid = self.pid(container_id)
         cgroups = [line.split(":", 2) for line in self._cell.run("cat", f"/proc/{pid}/cgroup").splitlines()]
         # The rules for devices are those of a hierarchy of their own, or, with version 2 alone, of the only one.
         path = next((path for _, names, path in cgroups if names == "devices"), None)
@@ -90,9 +90,9 @@ class Containerd:
 
     def kill(self, container_id: str) -> None:
         """Send SIGKILL to the first process of a running container. Raises ProgramError if it does not run."""
-        self._cell.run("kill", "-9", str(self._pid(container_id)))
+        self._cell.run("kill", "-9", str(self.pid(container_id)))
 
-    def _pid(self, container_id: str) -> int:
+    def pid(self, container_id: str) -> int:
         """Return the process id, in the cell, of a running container. Raises ProgramError if it does not run."""
         for line in self._ctr("tasks", "list").splitlines()[1:]:
             found, pid, state = line.split()[:3]

@@ -107,6 +107,14 @@ class NodeCell:
         """Return the output of a command in a running container. Raises ProgramError if it fails."""
         return self.containerd.execute(container_id(pod, container), *command)
 
+    def pid(self, pod: Object, container: str) -> int:
+        """Return the process id, in the cell, of a running container."""
+        return self.containerd.pid(container_id(pod, container))
+
+    def run(self, *command: str) -> str:
+        """Run a command in the cell and return its output. Raises ProgramError if it fails."""
+        return self._cell.run(*command)
+
     def kill(self, pod: Object, container: str) -> None:
         """Kill a running container. kubelet starts it again if its pod's restart policy says so."""
         self.containerd.kill(container_id(pod, container))

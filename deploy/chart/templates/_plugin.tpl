@@ -1,4 +1,4 @@
-{{- /* Root, because kubelet's sockets belong to root, but without any capability unless it opens render nodes. */ -}}
+{{- /* Root, because kubelet's sockets belong to root, but without any capability unless it opens render nodes or reads processes. */ -}}
 {{- define "gas.plugin.securityContext" -}}
 runAsUser: 0
 runAsGroup: 0
@@ -7,6 +7,9 @@ privileged: true
 readOnlyRootFilesystem: true
 {{- else }}
 {{ include "gas.restricted" . }}
+{{- if .Values.plugin.flags.usage }}
+  add: [SYS_PTRACE]
+{{- end }}
 seccompProfile:
   type: RuntimeDefault
 {{- with .Values.plugin.seLinuxOptions }}

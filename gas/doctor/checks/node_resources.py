@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from configurator.scheduler_configuration import CARD_RESOURCES
+from gas.amounts import MEMORY_MAX
 from gas.cards import Card
 from gas.doctor.findings import Finding, kubectl, kubectl_pods_on, ok, problem, warning
 from gas.doctor.gpus import gpu_amounts, gpu_nodes
@@ -18,7 +19,6 @@ from gas.vocabularies import DEFAULT
 CHECK = "node-resources"
 MILLICORES = "millicores"
 MILLICORES_OF_A_CARD = 1000
-MEMORY_MAX = "memory.max"
 
 
 def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:

@@ -11,12 +11,14 @@ from functools import cached_property
 
 from cachetools import TTLCache
 
-from gas.amounts import MalformedQuantity, parse_quantity
-from gas.decision.annotations import MalformedTiles, read_choice
+from gas.amounts import MEMORY_MAX, TILES, MalformedQuantity, parse_quantity
+from gas.card_facts import CardFacts
+from gas.cards import Card
+from gas.decision.annotations import MalformedTiles, read_choice, read_receipt
 from gas.decision.names import TIMESTAMP
 from gas.decision.text import MalformedAnnotation
 from gas.objects import Container, NodePod, ObjectId, Pod
-from gas.placement.choice import Choice, ContainerChoice
+from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import PodNeed, Role
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.vocabulary import BadNeed, Vocabularies
@@ -81,6 +83,27 @@ class GpuPod:
     def key(self) -> str:
         """``namespace/name``."""
         return self.raw.key
+
+    @cached_property
+    def given(self) -> Choice | None:
+        """The cards of each container by its receipt, or else by its decision; None while neither is known."""
+        if self.need is None:
+            return None
+        try:
+            return read_receipt(self.raw, self.need) or self.decided
+        except MalformedAnnotation:
+            return self.decided
+
+    def requested_memory(self, gpus: Iterable[CardFacts]) -> dict[Card, int]:
+        """Return the most bytes of memory that the pod may use of each of its cards at a time, 0 if it requests none.
+
+        gpus  of this node, for requests that are a part of a card
+        """
+        if self.need is None or self.given is None:
+            return {}
+        capacity = {gpu.card: {MEMORY_MAX: gpu.memory or 0, TILES: gpu.tiles} for gpu in gpus}
+        amounts = footprint(self.need, self.given, capacity).amounts
+        return {card: dict(each).get(MEMORY_MAX, 0) for card, each in amounts.items()}
 
     def decided_for(self, index: int) -> ContainerChoice | None:
         """Return the cards and tiles decided for a container; None when no decision is known."""

@@ -1,0 +1,194 @@
+"""Derive what each pod uses of each card from walks over the processes, without counting anything twice.
+
+Memory is a level: it is what the last walk found. Engine time is a counter that never falls: it grows by what each
+client has used since the plugin saw it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gas.cards import Card
+from gas.plugin.usage.fdinfo import Client, EngineTime
+from gas.plugin.usage.process_walk import SeenClient
+
+FORGET_AFTER = 300.0
+"""Seconds for which a client that was not seen is remembered: its process may only have been unreadable."""
+
+_TOLERANCE = 2.0
+"""How much more engine time than possible is accepted, because clients are not read at the same moment of each walk."""
+
+ClientKey = tuple[str, int]
+"""PCI address of the card and id of the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineUse:
+    """The use of the engines of one class.
+
+    seconds  of one engine's time, since the plugin has seen the pod
+    busy     share of all engines of the class between the last two walks, 0 to 1
+    """
+
+    seconds: float
+    busy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CardUse:
+    """The use of one card by one pod.
+
+    memory   bytes of the card's own memory, at most what the card has
+    clients  how many clients of the card the pod's processes have open
+    engines  by the driver's name of the class
+    """
+
+    memory: int = 0
+    clients: int = 0
+    engines: Mapping[str, EngineUse] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCard:
+    """A card of this node. ``memory`` is in bytes, None if it is unknown."""
+
+    card: Card
+    memory: int | None
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The last reading of a client's engine that was not below an earlier one."""
+
+    time: EngineTime
+    at: float
+
+
+@dataclass(slots=True)
+class _Record:
+    """A client: its pod, when it was last seen, and how far its engines have come."""
+
+    pod: str
+    seen: float
+    engines: dict[str, _Progress] = field(default_factory=dict)
+
+
+class PodUsages:
+    """The use of every pod, updated by each walk.
+
+    A client counts for one pod, even if processes of several have it open: for the pod that was seen with it first, and
+    of several at once for the one with the smallest UID.
+    """
+
+    def __init__(self) -> None:
+        self.pods: Mapping[str, Mapping[Card, CardUse]] = {}
+        """By UID and card, as of the last update. A pod without any client is left out."""
+        self._records: dict[ClientKey, _Record] = {}
+        self._seconds: dict[tuple[str, Card, str], float] = {}
+
+    def update(
+        self, seen: Iterable[SeenClient], *, pods: Collection[str], cards: Mapping[str, KnownCard], now: float
+    ) -> None:
+        """Take over one walk.
+
+        pods   UIDs of the pods that exist; others are forgotten
+        cards  of this node, by PCI address; clients of others are ignored
+        now    seconds of a monotonic clock
+        """
+        self._forget(pods, now)
+        clients: dict[ClientKey, list[Client]] = {}
+        owners: dict[ClientKey, set[str]] = {}
+        for process, client in seen:
+            if process.pod in pods and client.pci_address in cards:
+                key = (client.pci_address, client.id)
+                clients.setdefault(key, []).append(client)
+                owners.setdefault(key, set()).add(process.pod)
+        memory: dict[tuple[str, Card], int] = {}
+        count: dict[tuple[str, Card], int] = {}
+        busy: dict[tuple[str, Card, str], float] = {}
+        for key, readings in clients.items():
+            card = cards[key[0]].card
+            record = self._record(key, owners[key], now)
+            place = (record.pod, card)
+            memory[place] = memory.get(place, 0) + max(reading.memory for reading in readings)
+            count[place] = count.get(place, 0) + 1
+            for name, time in _latest(readings).items():
+                seconds, share = _advance(record.engines, name, time, now)
+                engine = (record.pod, card, name)
+                self._seconds[engine] = self._seconds.get(engine, 0.0) + seconds
+                busy[engine] = min(busy.get(engine, 0.0) + share, 1.0)
+        self.pods = self._summary(memory, count, busy, {known.card: known.memory for known in cards.values()})
+
+    def _forget(self, pods: Collection[str], now: float) -> None:
+        """Forget pods that are gone, and clients of them or not seen for long."""
+        self._seconds = {engine: seconds for engine, seconds in self._seconds.items() if engine[0] in pods}
+        self._records = {
+            key: record
+            for key, record in self._records.items()
+            if record.pod in pods and now - record.seen < FORGET_AFTER
+        }
+
+    def _record(self, key: ClientKey, owners: Collection[str], now: float) -> _Record:
+        """Return the record of a client that was seen, a new one if the client is new or its pod has lost it."""
+        record = self._records.get(key)
+        if record is None or record.pod not in owners:
+            record = self._records[key] = _Record(min(owners), now)
+        record.seen = now
+        return record
+
+    def _summary(
+        self,
+        memory: Mapping[tuple[str, Card], int],
+        count: Mapping[tuple[str, Card], int],
+        busy: Mapping[tuple[str, Card, str], float],
+        sizes: Mapping[Card, int | None],
+    ) -> dict[str, dict[Card, CardUse]]:
+        engines: dict[tuple[str, Card], dict[str, EngineUse]] = {}
+        for (pod, card, name), seconds in sorted(self._seconds.items()):
+            engines.setdefault((pod, card), {})[name] = EngineUse(seconds, busy.get((pod, card, name), 0.0))
+        pods: dict[str, dict[Card, CardUse]] = {}
+        for pod, card in sorted({*memory, *engines}):
+            used = memory.get((pod, card), 0)
+            size = sizes.get(card)
+            pods.setdefault(pod, {})[card] = CardUse(
+                memory=used if size is None else min(used, size),
+                clients=count.get((pod, card), 0),
+                engines=engines.get((pod, card), {}),
+            )
+        return pods
+
+
+def _latest(readings: Iterable[Client]) -> dict[str, EngineTime]:
+    """Return the largest reading of each engine: the same client may be read several times in one walk."""
+    latest: dict[str, EngineTime] = {}
+    for reading in readings:
+        for name, time in reading.engines.items():
+            if name not in latest or time.busy > latest[name].busy:
+                latest[name] = time
+    return latest
+
+
+def _advance(engines: dict[str, _Progress], name: str, time: EngineTime, now: float) -> tuple[float, float]:
+    """Note a reading. Return the engine seconds since the one before, and their share of what was possible.
+
+    A reading below an earlier one is ignored until the counter has caught up, as the kernel's specification asks for.
+    A jump that no engine can have made counts for nothing.
+    """
+    before = engines.get(name)
+    if before is None or (before.time.total is None) != (time.total is None):
+        engines[name] = _Progress(time, now)
+        return 0.0, 0.0
+    elapsed = now - before.at
+    used = time.busy - before.time.busy
+    if used < 0 or elapsed <= 0:
+        return 0.0, 0.0
+    if time.total is None or before.time.total is None:
+        seconds = used / 1e9
+    elif (passed := time.total - before.time.total) > 0:
+        seconds = min(used / passed, time.capacity) * elapsed
+    else:
+        return 0.0, 0.0
+    engines[name] = _Progress(time, now)
+    possible = elapsed * time.capacity
+    return (seconds, min(seconds / possible, 1.0)) if seconds <= _TOLERANCE * possible else (0.0, 0.0)

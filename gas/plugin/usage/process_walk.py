@@ -1,0 +1,240 @@
+"""Walk the processes of a node for the cards' clients that belong to given pods.
+
+Of a process of any other pod, or of the node itself, only ``/proc/PID/cgroup`` is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from gas.errors import GasError
+from gas.plugin.usage.fdinfo import LARGEST, Client, MalformedFdinfo, is_drm, parse_fdinfo
+from gas.plugin.usage.process_cgroup import PodProcess, pod_process
+
+RECHECK = 6
+"""In so many walks after it was found, and then in every so many walks if it has opened or closed files, a process is
+read completely. In the others only the files are read that were clients of cards."""
+
+RECHECK_ALL = 5 * RECHECK
+"""In every so many walks a process is read completely in any case. Linux before 6.2 does not say how many files a
+process has open, so there it is the only way to notice."""
+
+MOST_FILES = 4096
+"""Files of one process that are looked at, lowest descriptors first. A program opens its card early."""
+
+SLICE = 64
+"""Processes and files between two pauses: about a millisecond of work."""
+
+_CGROUP_SIZE = 16 * 1024
+
+
+class CannotWalk(GasError):
+    """The processes of the node cannot be listed."""
+
+
+class SeenClient(NamedTuple):
+    """A client of a card, as one process has it open. Several processes, even of several pods, may have the same."""
+
+    process: PodProcess
+    client: Client
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The result of one walk.
+
+    processes  how many belong to the pods
+    problems   what could not be read, one sentence each, the same for the same cause
+    """
+
+    clients: tuple[SeenClient, ...] = ()
+    processes: int = 0
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Known:
+    """A process as it was last read completely.
+
+    inode     of its entry in /proc, which the kernel makes anew for another process with the same id
+    turn      processes are read completely in turns: its own comes when this is a multiple of `RECHECK`
+    walks     how many walks have found it
+    identity  of its directory, through which it was read
+    opened    how many files it had open then; None if the kernel does not say
+    files     the descriptors that were clients; None while it does not belong to a pod that matters
+    """
+
+    inode: int
+    turn: int
+    walks: int = 0
+    identity: tuple[int, int] | None = None
+    process: PodProcess | None = None
+    opened: int | None = None
+    files: list[str] | None = None
+
+    @property
+    def may_be_due(self) -> bool:
+        """True if it is to be read completely in this walk, should its files have changed."""
+        return self.walks <= RECHECK or self.turn % RECHECK == 0
+
+    def is_due(self, opened: int | None) -> bool:
+        """Return whether its files may have changed. ``opened`` is how many it has now, as far as the kernel says."""
+        is_unknown = opened is None or self.walks <= RECHECK or self.turn % RECHECK_ALL == 0
+        return is_unknown or opened != self.opened
+
+
+@dataclass(slots=True)
+class _Findings:
+    clients: list[SeenClient] = field(default_factory=list)
+    processes: int = 0
+    problems: dict[str, None] = field(default_factory=dict)
+
+
+class ProcessWalker:
+    """Walks as often as wanted, in one thread at a time, and remembers which files are clients of cards.
+
+    A process is opened once, by its directory, and everything is read through that handle: as soon as the process has
+    ended, reading fails, even if its id is in use again. So no number can come from a process of another pod.
+
+    proc   normally ``/proc``
+    pause  called regularly, so that other threads can work
+    """
+
+    def __init__(self, proc: Path, *, pause: Callable[[], None] = lambda: None) -> None:
+        self._proc = proc
+        self._pause = pause
+        self._before: dict[str, _Known] = {}
+        self._known: dict[str, _Known] = {}
+        self._steps = 0
+
+    def walk(self, pods: Collection[str]) -> Walk:
+        """Read the processes of the pods with these UIDs. Raises CannotWalk.
+
+        A process that ends meanwhile, or cannot be read, is left out of this walk.
+        """
+        found = _Findings()
+        self._before, self._known = self._known, {}
+        try:
+            with _directory(str(self._proc), None, os.O_RDONLY) as root, os.scandir(root) as entries:
+                for entry in entries:
+                    if not (entry.name.isascii() and entry.name.isdigit()):
+                        continue
+                    try:
+                        self._visit(root, entry, pods, found)
+                    except (FileNotFoundError, ProcessLookupError, NotADirectoryError):
+                        continue  # it has ended
+                    except OSError as error:
+                        found.problems.setdefault(_sentence(error))
+        except OSError as error:
+            raise CannotWalk(f"cannot list the processes of this node: {self._proc}: {error.strerror}") from error
+        return Walk(tuple(found.clients), found.processes, tuple(found.problems))
+
+    def _visit(self, root: int, entry: os.DirEntry[str], pods: Collection[str], found: _Findings) -> None:
+        """Read what is due of one process."""
+        self._step()
+        known = self._before.get(entry.name)
+        if known is None or known.inode != entry.inode():
+            known = _Known(entry.inode(), turn=int(entry.name))
+        self._known[entry.name] = known
+        known.turn += 1
+        known.walks += 1
+        is_of_pod = known.process is not None and known.process.pod in pods
+        if known.files or known.may_be_due or (is_of_pod and known.files is None):
+            with _directory(entry.name, root) as directory:
+                self._read(directory, known, pods, found)
+        elif is_of_pod:
+            found.processes += 1
+
+    def _read(self, directory: int, known: _Known, pods: Collection[str], found: _Findings) -> None:
+        """Read a process through the handle of its directory: completely, or only the clients that are known."""
+        status = os.fstat(directory)
+        identity = (status.st_ino, status.st_mtime_ns)
+        is_due = identity != known.identity or (known.may_be_due and known.is_due(_open_files(directory)))
+        if is_due:
+            known.identity = identity
+            known.process = pod_process(self._content("cgroup", directory, _CGROUP_SIZE))
+        if known.process is None or known.process.pod not in pods:
+            known.files = None
+            return
+        if is_due or known.files is None:
+            known.opened = _open_files(directory)
+            names = _descriptors(directory)
+        else:
+            names = known.files
+        known.files = [name for name in names if self._is_client(directory, name, known.process, found)]
+        found.processes += 1
+
+    def _is_client(self, directory: int, name: str, process: PodProcess, found: _Findings) -> bool:
+        """Read one open file of a process. Return whether it is a DRM file, and so worth reading in the next walk."""
+        try:
+            content = self._content(f"fdinfo/{name}", directory, LARGEST)
+        except FileNotFoundError:
+            return False  # it was closed
+        except (ProcessLookupError, PermissionError):
+            raise  # so will be every other file of the process
+        except OSError as error:
+            found.problems.setdefault(_sentence(error))
+            return True
+        if not is_drm(content):
+            return False
+        try:
+            client = parse_fdinfo(content)
+        except MalformedFdinfo as malformed:
+            found.problems.setdefault(f"a client of a card in pod {process.pod} is left out: {malformed}")
+        else:
+            if client is not None:
+                found.clients.append(SeenClient(process, client))
+        return True
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps % SLICE == 0:
+            self._pause()
+
+    def _content(self, name: str, directory: int, size: int) -> bytes:
+        """Return at most ``size`` bytes of a file. A pipe in place of a file reads as an empty file."""
+        self._step()
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            return os.read(descriptor, size)
+        finally:
+            os.close(descriptor)
+
+
+def _open_files(directory: int) -> int | None:
+    """Return how many files a process has open; None if the kernel does not say."""
+    try:
+        return os.stat("fd", dir_fd=directory).st_size
+    except OSError:
+        return None
+
+
+def _descriptors(directory: int) -> list[str]:
+    """Return the open files of a process, as many as are looked at."""
+    with _directory("fdinfo", directory, os.O_RDONLY) as files, os.scandir(files) as entries:
+        names = [entry.name for entry in entries if entry.name.isascii() and entry.name.isdigit()]
+    return names if len(names) <= MOST_FILES else sorted(names, key=int)[:MOST_FILES]
+
+
+def _sentence(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return (
+            "the files of processes of pods cannot be read: Permission denied; give the plugin the capability "
+            "SYS_PTRACE, and let AppArmor or SELinux permit it to read other processes"
+        )
+    return f"some processes of pods cannot be read: {error.strerror}"
+
+
+@contextmanager
+def _directory(name: str, parent: int | None, flags: int = os.O_PATH) -> Iterator[int]:
+    """Open a directory; links are not followed."""
+    descriptor = os.open(name, flags | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

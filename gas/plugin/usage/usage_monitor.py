@@ -1,0 +1,209 @@
+"""Measure the use of the cards by the pods of this node every few seconds, and report pods that use too much memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from gas.amounts import MEMORY_MAX
+from gas.card_facts import CardFacts
+from gas.cards import Card
+from gas.errors import GasError
+from gas.plugin.daemon_thread import in_a_daemon_thread
+from gas.plugin.matching.gpu_pods import GpuPod
+from gas.plugin.usage.pod_usage import CardUse, KnownCard, PodUsages
+from gas.plugin.usage.process_walk import ProcessWalker, Walk
+
+logger = logging.getLogger(__name__)
+
+INTERVAL = 10.0
+"""Seconds between two walks."""
+
+SLOW = 10.0
+"""Seconds after which a walk is reported as stuck: a driver that does not respond may block a reader without end."""
+
+OUTDATED = 60.0
+"""Seconds after which results are no longer shown if no newer walk has ended."""
+
+PAUSE = 0.002
+"""Seconds for which the walk regularly lets kubelet's calls go first."""
+
+REPORT_AGAIN = 600.0
+"""Seconds between two events about the same pod."""
+
+
+class PodCardUse(NamedTuple):
+    """One pod's use of one card, and what it requested.
+
+    use        empty if the pod does not use the card
+    requested  bytes of memory; None if the pod was not given the card
+    """
+
+    pod: GpuPod
+    card: Card
+    use: CardUse
+    requested: int | None
+
+    @property
+    def is_over(self) -> bool:
+        """True if the pod requested memory of the card, and uses more. A pod that requested none is not judged."""
+        return bool(self.requested) and self.use.memory > (self.requested or 0)
+
+
+class UsageMonitor:
+    """Walks over the processes of the node's GPU pods in a thread of its own, at each interval.
+
+    pods     the GPU pods of this node, as the watch shows them now
+    gpus     returns the cards of this node
+    proc     normally ``/proc``
+    on_over  called with a pod that uses more memory than it requested, and with a sentence about it; for one pod at
+             most every `REPORT_AGAIN` seconds
+
+    walks        how many walks have ended
+    walked       when the last one ended, RFC 3339; empty before the first
+    cpu_seconds  processor time of all walks
+    problems     what could not be read in the last walk, one sentence each
+    trouble      why there are no current results, as a sentence; None if there are
+    """
+
+    def __init__(
+        self,
+        pods: Iterable[GpuPod],
+        gpus: Callable[[], Collection[CardFacts]],
+        proc: Path,
+        on_over: Callable[[GpuPod, str], None],
+        *,
+        interval: float = INTERVAL,
+        slow: float = SLOW,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.walks = 0
+        self.walked = ""
+        self.cpu_seconds = 0.0
+        self.problems: tuple[str, ...] = ()
+        self.trouble: str | None = "the processes of this node have not been read yet"
+        self._pods = pods
+        self._gpus = gpus
+        self._walker = ProcessWalker(proc, pause=lambda: time.sleep(PAUSE))
+        self._usages = PodUsages()
+        self._on_over = on_over
+        self._interval = interval
+        self._slow = slow
+        self._clock = clock
+        self._walked_at = float("-inf")
+        self._without_processes = 0
+        self._reported: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Walk at each interval until cancelled."""
+        while True:
+            started = self._clock()
+            try:
+                await self.walk_once()
+            except Exception:
+                logger.exception("the use of the cards could not be measured")
+            await asyncio.sleep(max(self._interval - (self._clock() - started), self._interval / 10))
+
+    async def walk_once(self) -> None:
+        """Walk, and report pods that use more memory than they requested."""
+        pods = {pod.uid: pod for pod in self._pods}
+        started = self._clock()
+        walking = asyncio.ensure_future(in_a_daemon_thread(partial(self._timed, frozenset(pods)), name="usage"))
+        try:
+            walk = await self._finish(walking)
+        except GasError as error:
+            self._note_trouble(str(error))
+            return
+        self.walks += 1
+        self._walked_at, self.walked = self._clock(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._note_problems(walk, pods.values())
+        cards = {gpu.pci_address: KnownCard(gpu.card, gpu.memory) for gpu in self._gpus() if gpu.pci_address}
+        self._usages.update(walk.clients, pods=pods.keys(), cards=cards, now=started)
+        self._report_pods()
+
+    @property
+    def uses(self) -> Iterator[PodCardUse]:
+        """The use and the requests of every pod, by card; nothing while the results are outdated."""
+        if self._clock() - self._walked_at > OUTDATED:
+            return
+        gpus = self._gpus()
+        for pod in sorted(self._pods, key=lambda each: each.key):
+            used, requested = self._usages.pods.get(pod.uid, {}), pod.requested_memory(gpus)
+            for card in sorted({*used, *requested}):
+                yield PodCardUse(pod, card, used.get(card, CardUse()), requested.get(card))
+
+    async def _finish(self, walking: asyncio.Future[Walk]) -> Walk:
+        """Wait for a walk, and report it while it is stuck. Raises the walk's error."""
+        try:
+            await asyncio.wait((walking,), timeout=self._slow)
+            if not walking.done():
+                self._note_trouble(
+                    f"reading the processes of this node has taken over {self._slow:g} s; a driver does not respond"
+                )
+            return await walking
+        finally:
+            walking.cancel()
+
+    def _timed(self, pods: Collection[str]) -> Walk:
+        started = time.thread_time()
+        try:
+            return self._walker.walk(pods)
+        finally:
+            self.cpu_seconds += time.thread_time() - started
+
+    def _note_trouble(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            logger.error("%s", trouble)
+        self.trouble = trouble
+
+    def _note_problems(self, walk: Walk, pods: Iterable[GpuPod]) -> None:
+        """Log problems that the walk before did not have. One is a node on which no running pod has any process."""
+        runs = any(pod.raw.status is not None and pod.raw.status.phase == "Running" for pod in pods)
+        self._without_processes = self._without_processes + 1 if runs and not walk.processes else 0
+        problems = walk.problems
+        if self._without_processes > 1:
+            problems = (
+                *problems,
+                "no process of the running pods with cards is visible; the plugin needs hostPID: true, or must run "
+                "outside of containers",
+            )
+        for problem in problems:
+            if problem not in self.problems:
+                logger.warning("%s", problem)
+        self.problems = problems
+        self.trouble = None
+
+    def _report_pods(self) -> None:
+        """Call ``on_over`` for pods that use more memory than they requested, if it was not called for them lately."""
+        now = self._clock()
+        self._reported = {uid: at for uid, at in self._reported.items() if now - at < REPORT_AGAIN}
+        over: dict[str, list[PodCardUse]] = {}
+        for use in self.uses:
+            if use.is_over and use.pod.uid not in self._reported:
+                over.setdefault(use.pod.uid, []).append(use)
+        for uid, uses in over.items():
+            self._reported[uid] = now
+            self._on_over(uses[0].pod, _over_sentence(uses))
+
+
+def _over_sentence(uses: Iterable[PodCardUse]) -> str:
+    amounts = ", ".join(
+        f"{_mib(use.use.memory, up=True)} of {use.card} but requested {_mib(use.requested)}" for use in uses
+    )
+    return (
+        f"the pod uses {amounts} of {MEMORY_MAX}; other pods on the card may find less memory than they requested: "
+        "request what the pod needs, or make it use less"
+    )
+
+
+def _mib(amount: int | None, *, up: bool = False) -> str:
+    """Format bytes as MiB; rounded so that more than requested never reads as the same amount."""
+    mib = (amount or 0) / 2**20
+    return f"{math.ceil(mib) if up else math.floor(mib)} MiB"
