@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -56,8 +56,11 @@ _NO_COMPANIES: Mapping[Card, frozenset[Company]] = MappingProxyType({})
 _NO_NAMES: Mapping[Card, frozenset[str]] = MappingProxyType({})
 
 
-class _NodeSums:
-    """Sums over the bookings of one node, kept so that `usage` does not walk over pods."""
+class NodeSums:
+    """Sums over the bookings of one node, kept so that `usage` does not walk over pods.
+
+    Whoever needs to know what would be if pods left or came makes sums of their own: `Ledger.sums`.
+    """
 
     __slots__ = ("amounts", "companies", "containers", "holders", "names", "tiles", "uids")
 
@@ -104,6 +107,32 @@ class _NodeSums:
             for card in footprint.amounts:
                 _discount(self.names, card, footprint.named)
 
+    def usage(self) -> Usage:
+        """Return the sums: a view of the present state, to be read at once and not kept."""
+        return Usage(
+            amounts=self.amounts,
+            tiles={card: frozenset(counts) for card, counts in self.tiles.items()},
+            containers=self.containers,
+            company=self.company(),
+            names={card: frozenset(counts) for card, counts in self.names.items()} if self.names else _NO_NAMES,
+        )
+
+    def state(self) -> LedgerState:
+        """Return the value of `usage`: equal for equal sums, whichever pods hold them."""
+        row: list[object] = []
+        company = self.company()
+        for card in sorted(self.amounts):
+            row.append(card)
+            for name_and_amount in sorted(self.amounts[card].items()):
+                row += name_and_amount
+            row.append(tuple(sorted(self.tiles[card])) if card in self.tiles else ())
+            row.append(self.containers[card])
+            if card in company:
+                row.append(company[card])
+            if card in self.names:
+                row.append(frozenset(self.names[card]))
+        return tuple(row)
+
     def company(self) -> Mapping[Card, frozenset[Company]]:
         """Return the different labels of the pods on each card that has a pod with labels."""
         if not self.companies:
@@ -143,7 +172,7 @@ class Ledger:
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
         self._bookings: dict[str, Booking] = {}
-        self._nodes: dict[str, _NodeSums] = {}
+        self._nodes: dict[str, NodeSums] = {}
         self._on_change = on_change
 
     def reserve(self, uid: str, pod: str, node: str, footprint: Footprint) -> None:
@@ -201,34 +230,21 @@ class Ledger:
     def usage(self, node: str) -> Usage:
         """Return the sums of the bookings of a node: a view of the present state, to be read at once and not kept."""
         sums = self._nodes.get(node)
-        if sums is None:
-            return UNUSED
-        return Usage(
-            amounts=sums.amounts,
-            tiles={card: frozenset(counts) for card, counts in sums.tiles.items()},
-            containers=sums.containers,
-            company=sums.company(),
-            names={card: frozenset(counts) for card, counts in sums.names.items()} if sums.names else _NO_NAMES,
-        )
+        return UNUSED if sums is None else sums.usage()
 
     def state(self, node: str) -> LedgerState:
         """Return the value of `usage`: equal for nodes with equal sums, whichever pods hold them."""
         sums = self._nodes.get(node)
-        if sums is None:
-            return ()
-        row: list[object] = []
-        company = sums.company()
-        for card in sorted(sums.amounts):
-            row.append(card)
-            for name_and_amount in sorted(sums.amounts[card].items()):
-                row += name_and_amount
-            row.append(tuple(sorted(sums.tiles[card])) if card in sums.tiles else ())
-            row.append(sums.containers[card])
-            if card in company:
-                row.append(company[card])
-            if card in sums.names:
-                row.append(frozenset(sums.names[card]))
-        return tuple(row)
+        return () if sums is None else sums.state()
+
+    def sums(self, node: str, also: Iterable[Footprint] = ()) -> NodeSums:
+        """Return new sums of the bookings of a node, and of footprints beside them, that may be changed freely."""
+        sums = NodeSums()
+        for uid, booking in self.on_node(node).items():
+            sums.put(uid, booking.footprint)
+        for number, footprint in enumerate(also):
+            sums.put(f"also {number}", footprint)
+        return sums
 
     def holders(self, node: str) -> Mapping[Card, int]:
         """Return how many pods hold each card of a node."""
@@ -241,7 +257,7 @@ class Ledger:
 
     def _put(self, uid: str, booking: Booking) -> None:
         self._bookings[uid] = booking
-        self._nodes.setdefault(booking.node, _NodeSums()).put(uid, booking.footprint)
+        self._nodes.setdefault(booking.node, NodeSums()).put(uid, booking.footprint)
         self._on_change(booking.node)
 
     def _take(self, uid: str) -> Booking:

@@ -59,15 +59,20 @@ class Container(_Object, frozen=True):
 
 class PodSpec(_Object, frozen=True):
     node_name: str | None = None
+    priority: int | None = None
     containers: Sequence[Container] | None = None
     init_containers: Sequence[Container] | None = None
 
 
 class PodStatus(_Object, frozen=True):
-    """A pod's status. Kubelet writes ``start_time`` once it has admitted or refused the pod."""
+    """A pod's status. Kubelet writes ``start_time`` once it has admitted or refused the pod.
+
+    nominated_node_name  the node on which kube-scheduler makes room for the pod
+    """
 
     phase: str | None = None
     start_time: str | None = None
+    nominated_node_name: str | None = None
 
 
 class Pod(_Object, frozen=True):
@@ -94,6 +99,16 @@ class Pod(_Object, frozen=True):
     def node_name(self) -> str:
         """The node that the pod is bound to, or an empty text."""
         return self.spec.node_name or ""
+
+    @property
+    def priority(self) -> int:
+        """The priority, 0 where it is absent: the API server writes it into every new pod."""
+        return self.spec.priority or 0
+
+    @property
+    def nominated_node(self) -> str:
+        """The node on which kube-scheduler makes room for the pod, or an empty text."""
+        return (self.status.nominated_node_name if self.status is not None else None) or ""
 
     @property
     def is_over(self) -> bool:
@@ -246,6 +261,38 @@ class Node(_Object, frozen=True):
     @property
     def annotations(self) -> dict[str, str]:
         return self.metadata.annotations or {}
+
+
+class Requirement(_Object, frozen=True):
+    """One expression of a label selector; ``operator`` is In, NotIn, Exists or DoesNotExist."""
+
+    key: str = ""
+    operator: str = ""
+    values: Sequence[str] | None = None
+
+
+class LabelSelector(_Object, frozen=True):
+    match_labels: dict[str, str] | None = None
+    match_expressions: Sequence[Requirement] | None = None
+
+
+class DisruptionBudgetSpec(_Object, frozen=True):
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(_Object, frozen=True):
+    """The state of a budget; ``disrupted_pods`` has the names of the pods whose eviction was counted already."""
+
+    disruptions_allowed: int | None = None
+    disrupted_pods: dict[str, str | None] | None = None
+
+
+class DisruptionBudget(_Object, frozen=True):
+    """A PodDisruptionBudget."""
+
+    metadata: ObjectMeta
+    spec: DisruptionBudgetSpec | None = None
+    status: DisruptionBudgetStatus | None = None
 
 
 class ManagedFields(_Object, frozen=True):

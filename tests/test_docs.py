@@ -222,12 +222,12 @@ def test_the_roles_of_the_pages_are_those_that_the_end_to_end_tests_and_the_mani
     (by_hand,) = (each["rules"] for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
     deployed = (ROOT / "deploy" / "base" / "extender" / "role.yaml").read_text(encoding="utf-8")
     assert by_hand == next(yaml.safe_load_all(deployed))["rules"]
-    for_leases = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
-    assert [rule["resources"] for rule in for_leases] == [["leases"]]
+    for_flags = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
+    assert [rule["resources"] for rule in for_flags] == [["poddisruptionbudgets"], ["leases"]]
     allowed = {
         (*rule["apiGroups"], resource): set(rule["verbs"]) for rule in FULL_RULES for resource in rule["resources"]
     }
-    for rule in (*by_hand, *for_leases):
+    for rule in (*by_hand, *for_flags):
         for resource in rule["resources"]:
             assert set(rule["verbs"]) <= allowed[(*rule["apiGroups"], resource)]
 

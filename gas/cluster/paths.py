@@ -24,6 +24,11 @@ def nodes() -> str:
     return "/api/v1/nodes"
 
 
+def disruption_budgets() -> str:
+    """Return the path of all PodDisruptionBudgets of the cluster."""
+    return "/apis/policy/v1/poddisruptionbudgets"
+
+
 def pod(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
 

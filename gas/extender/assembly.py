@@ -22,10 +22,11 @@ from gas.extender.flags import Flags
 from gas.extender.leadership import Leadership
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
+from gas.extender.preempt import Preempt
 from gas.extender.readiness import Readiness
 from gas.extender.reports import Reports
 from gas.extender.requeuer import Requeuer
-from gas.objects import HostPod, Node, Pod
+from gas.objects import DisruptionBudget, HostPod, Node, Pod
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabulary import NeedOptions, Vocabularies
 
@@ -38,7 +39,8 @@ LEADERS_WRITE_TIMEOUT = 4.0
 class Extender:
     """The decider, with its watches and writes on one API server. Nothing runs before `run`.
 
-    filter, binder  the verbs
+    filter, binder, preempt  the verbs; ``preempt`` is None unless it is switched on
+    budget_watch             None likewise
     """
 
     def __init__(self, api: ApiServer, flags: Flags, metrics: Metrics) -> None:
@@ -46,12 +48,14 @@ class Extender:
             vocabularies=Vocabularies(flags.vocabularies),
             need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
             step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
+            preemption=flags.preemption,
         )
         speaks = options.vocabularies.speaks
         reports = Reports(metrics)
         self.decider = decider = Decider(options, reports)
         self.pod_watch = watch_pods(api, decider, speaks)
         self.node_watch = watch_nodes(api, decider)
+        self.budget_watch = watch_disruption_budgets(api, decider)
         self.leadership = (
             Leadership(
                 api,
@@ -94,6 +98,11 @@ class Extender:
             vanished=reports.vanished_pods,
             write_timeout=LEADERS_WRITE_TIMEOUT if flags.leader_elect else None,
         )
+        self.preempt = (
+            Preempt(decider, pending_binds, metrics, why_not_ready=self._why_not_preempting)
+            if decider.preemption is not None
+            else None
+        )
         self._show_metrics(metrics)
 
     async def run(self) -> None:
@@ -108,6 +117,8 @@ class Extender:
                 self._events,
             ):
                 tasks.create_task(loop.run())
+            if self.budget_watch is not None:
+                tasks.create_task(self.budget_watch.run())
             tasks.create_task(self._watch_pods())
             tasks.create_task(self._look_ahead())
             tasks.create_task(self.readiness.report(self._begin_to_act))
@@ -138,6 +149,15 @@ class Extender:
         await self.pod_watch.synced.wait()
         await in_turns(self.decider.verdicts.look_ahead())
 
+    def _why_not_preempting(self) -> str | None:
+        """Return why pods cannot be evicted now, None if they can; filter and bind do not need disruption budgets."""
+        watch = self.budget_watch
+        if watch is not None and watch.refused is not None:
+            return f"PodDisruptionBudgets cannot be watched: {watch.refused}"
+        if watch is not None and not watch.synced.is_set():
+            return "the first list of PodDisruptionBudgets is still being read"
+        return self.readiness.why_not()
+
     def _begin_to_act(self) -> None:
         self._announcer.announce_all()
         self._requeuer.requeue_all()
@@ -151,6 +171,8 @@ class Extender:
         metrics.descheduled_pods.set_function(lambda: len(pods.descheduled))
         metrics.watches.follow("nodes", self.node_watch)
         metrics.watches.follow("pods", self.pod_watch)
+        if self.budget_watch is not None:
+            metrics.watches.follow("poddisruptionbudgets", self.budget_watch)
 
 
 def watch_pods(api: ApiServer, decider: Decider, speaks: Callable[[Pod], bool]) -> Watch[Any]:
@@ -158,24 +180,21 @@ def watch_pods(api: ApiServer, decider: Decider, speaks: Callable[[Pod], bool]) 
 
     Otherwise it decodes no more than it needs: a large cluster has many pods without cards.
     """
-    hosts = decider.hosts
-    if hosts is None:
+    if decider.hosts is None:
         return Watch(api, paths.pods(), Pod, decider.pods, keep=speaks)
-    knows = hosts.pods.knows
-    return Watch(
-        api,
-        paths.pods(),
-        HostPod,
-        Handlers(decider.pods, hosts.pods),
-        keep=lambda pod: bool(pod.node_name) or speaks(pod) or knows(pod.uid),
-    )
+    return Watch(api, paths.pods(), HostPod, Handlers(*decider.pod_handlers), keep=decider.needs_pod)
 
 
 def watch_nodes(api: ApiServer, decider: Decider) -> Watch[Node]:
     """Return the watch of the nodes."""
-    if decider.hosts is None:
-        return Watch(api, paths.nodes(), Node, decider.nodes)
-    return Watch(api, paths.nodes(), Node, Handlers(decider.nodes, decider.hosts.nodes))
+    return Watch(api, paths.nodes(), Node, Handlers(*decider.node_handlers))
+
+
+def watch_disruption_budgets(api: ApiServer, decider: Decider) -> Watch[DisruptionBudget] | None:
+    """Return the watch of the disruption budgets, None unless pods may be evicted."""
+    if decider.preemption is None:
+        return None
+    return Watch(api, paths.disruption_budgets(), DisruptionBudget, decider.preemption.budgets)
 
 
 def _count_troubles(decider: Decider, *, unannotated: bool) -> int:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from gas.decision.names import TIMESTAMP
 from gas.errors import GasError
 from gas.extender.host_resources import HostResources
 from gas.extender.nodes import Nodes
 from gas.extender.pods import Observer, Pods
+from gas.extender.preemption import Preemption
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
-from gas.extender.verdicts import FITS, FITS_PREFERRED, Turns, Verdict, Verdicts
-from gas.extender.wire import BindingArgs, FilterArgs
+from gas.extender.verdicts import FITS, FITS_PREFERRED, NOTHING_KEPT, KeptCards, Turns, Verdict, Verdicts
+from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
 from gas.ledger import Ledger
-from gas.objects import Pod
+from gas.objects import HostPod, ObjectId, Pod
 from gas.placement.choice import footprint
 from gas.placement.detail import card_details
 from gas.placement.need import PodNeed
@@ -46,6 +48,15 @@ class CannotBind(GasError):
         self.refusal = refusal
 
 
+class Handler(Protocol):
+    """Takes in what a watch shows of one kind of object."""
+
+    def listed(self, objects: list[Any], /) -> None: ...
+    def complete(self, listed: list[ObjectId], /) -> None: ...
+    def changed(self, obj: Any, /) -> None: ...
+    def deleted(self, obj: Any, /) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The administrator's choices that decisions depend on.
@@ -54,12 +65,14 @@ class Options:
     need          what pods may ask for
     step_limit    most steps of one search for cards
     count_hosts   whether free CPU, memory and pod slots of nodes are counted as well
+    preemption    whether pods may be evicted for others; includes ``count_hosts``
     """
 
     vocabularies: Vocabularies
     need: NeedOptions = field(default_factory=NeedOptions)
     step_limit: int = DEFAULT_STEP_LIMIT
     count_hosts: bool = False
+    preemption: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,7 @@ class FilterDecision:
 
     passing    names of the nodes that pass, in the order in which they were asked about
     failed     the other nodes, with the reason
+    hopeless   those of ``failed`` that could not hold the pod even if nothing were booked; empty without preemption
     gets_cards whether a bind of the pod will book cards
     refusals   how many nodes were refused, by kind of refusal
     refusal    what is remembered of the pod if no node passes, else None
@@ -75,6 +89,7 @@ class FilterDecision:
 
     passing: Sequence[str]
     failed: Mapping[str, str] = field(default_factory=dict)
+    hopeless: Collection[str] = ()
     gets_cards: bool = False
     refusals: Mapping[str, int] = field(default_factory=dict)
     refusal: PodRefusal | None = None
@@ -85,7 +100,8 @@ class Decider:
 
     Watches feed `nodes`, `pods` and `hosts`. What follows from that for others goes to the observer.
 
-    hosts  None unless ``count_hosts`` is chosen
+    hosts       None unless ``count_hosts`` is chosen
+    preemption  None unless it is chosen
     clock  returns seconds, for the time that one filter may take
     """
 
@@ -110,8 +126,48 @@ class Decider:
             observer=self._observer,
             on_gone=self.refusals.drop,
         )
-        self.hosts = HostResources() if options.count_hosts else None
+        self.hosts = HostResources() if options.count_hosts or options.preemption else None
+        self.preemption = (
+            Preemption(
+                self.nodes,
+                self.ledger,
+                self.pods,
+                self.hosts,
+                read_need=self._need,
+                step_limit=options.step_limit,
+                clock=clock,
+                on_given_up=self._observer.cards_freed,
+            )
+            if options.preemption and self.hosts is not None
+            else None
+        )
         self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=options.step_limit, clock=clock)
+
+    @property
+    def pod_handlers(self) -> tuple[Handler, ...]:
+        """The handlers that the watch of the pods feeds, in the order in which they depend on each other."""
+        handlers: list[Handler] = [self.pods]
+        if self.hosts is not None:
+            handlers.insert(0, self.hosts.pods)
+        if self.preemption is not None:
+            handlers = [self.preemption.assigned, *handlers, self.preemption.nominations]
+        return tuple(handlers)
+
+    @property
+    def node_handlers(self) -> tuple[Handler, ...]:
+        """The handlers that the watch of the nodes feeds."""
+        return (self.nodes,) if self.hosts is None else (self.hosts.nodes, self.nodes)
+
+    def needs_pod(self, pod: HostPod) -> bool:
+        """Return whether the handlers need a pod, which only they can tell if host resources are counted.
+
+        A pod that any of them knows is needed until its end.
+        """
+        if pod.node_name or self._vocabularies.speaks(pod):
+            return True
+        if self.preemption is not None and (pod.nominated_node or self.preemption.nominations.knows(pod.uid)):
+            return True
+        return self.hosts is not None and self.hosts.pods.knows(pod.uid)
 
     def filter(self, args: FilterArgs, *, now: float) -> Turns[FilterDecision]:
         """Decide which of the named nodes have room for a pod, card by card. Books nothing.
@@ -120,18 +176,19 @@ class Decider:
         """
         names = args.node_names or [] if args.nodes is None else [sent.node.name for sent in args.nodes]
         try:
-            need = self._vocabularies.need(args.pod, self._options.need)
+            need = self._need(args.pod)
         except BadNeed as bad:
             return self._refuse_everywhere(args.pod, names, str(bad), now)
         if not need.wants_cards:
             return FilterDecision(names)
+        kept = self._kept_from(args.pod)
         if args.nodes is None:
-            verdicts = yield from self.verdicts.of(need, names)
+            verdicts = yield from self.verdicts.of(need, names, kept)
             facts: Callable[[str], NodeFacts | None] = self.nodes.facts
         else:
             # Believed as sent: an autoscaler asks about nodes that do not exist yet.
             sent = self.nodes.as_sent(each.node for each in args.nodes)
-            verdicts = yield from self.verdicts.as_sent(need, sent)
+            verdicts = yield from self.verdicts.as_sent(need, sent, kept)
             names = list(sent)
             facts = sent.get
         different = set(verdicts)
@@ -140,17 +197,36 @@ class Decider:
         by_name = dict(zip(names, verdicts, strict=True))
         failed = {name: verdict.sentence for name, verdict in by_name.items() if verdict.refusal is not None}
         refusals = _kinds(verdicts) if failed else {}
+        hopeless: Collection[str] = ()
+        if self.preemption is not None and failed:
+            hopeless = yield from self.verdicts.hopeless(need, failed, facts)
         if len(failed) == len(by_name):
-            refusal = self._pod_refusal(args.pod, need, by_name, facts, now)
+            refusal = self._pod_refusal(args.pod, need, by_name, facts, kept=kept, now=now)
             self.refusals.keep(args.pod.uid, refusal)
-            return FilterDecision([], failed, refusals=refusals, refusal=refusal)
+            return FilterDecision([], failed, hopeless, refusals=refusals, refusal=refusal)
         if FITS_PREFERRED not in different:
             passing = [name for name, verdict in by_name.items() if verdict.refusal is None]
         else:
             passing = [name for name, verdict in by_name.items() if verdict.preferred]
             elsewhere = str(PreferredElsewhere())
             failed.update((name, elsewhere) for name, verdict in by_name.items() if verdict is FITS)
-        return FilterDecision(passing, failed, gets_cards=True, refusals=refusals)
+        return FilterDecision(passing, failed, hopeless, gets_cards=True, refusals=refusals)
+
+    def preempt(self, args: PreemptArgs) -> Turns[dict[str, Proposal]]:
+        """Return which pods to evict from which nodes, so that a pod gets its cards. Evicts and books nothing.
+
+        A proposal for a pod that needs no cards is returned unchanged. A pod whose need cannot be read, or that is
+        booked already, gets no node.
+        """
+        if self.preemption is None or self.ledger.booking(args.pod.uid) is not None:
+            return {}
+        try:
+            need = self._need(args.pod)
+        except BadNeed:
+            return {}
+        if not need.wants_cards:
+            return dict(args.proposals)
+        return (yield from self.preemption.victims(args.pod, need, args.proposals))
 
     def reserve(self, args: BindingArgs, pod: Pod | None, *, now: float) -> dict[str, str]:
         """Choose cards for a pod from what is booked now, reserve them, and return the annotations to bind it with.
@@ -163,8 +239,8 @@ class Decider:
         Raises CannotBind, and BadNeed if the pod's need cannot be read.
         """
         pod = self._bindable(args, pod)
-        need = self._vocabularies.need(pod, self._options.need)
-        choice = self.verdicts.choose(need, args.node)
+        need = self._need(pod)
+        choice = self.verdicts.choose(need, args.node, self._kept_from(pod).get(args.node, ()))
         if isinstance(choice, UnknownNode):
             raise CannotBind(f"node {args.node} is not known, so pod {args.key} cannot be bound to it")
         if isinstance(choice, Refusal):
@@ -188,8 +264,17 @@ class Decider:
         if booking is not None and self.ledger.cancel(uid):
             self._observer.cards_freed(booking.node)
 
+    def _need(self, pod: Pod) -> PodNeed:
+        return self._vocabularies.need(pod, self._options.need)
+
+    def _kept_from(self, pod: Pod) -> KeptCards:
+        """Return the cards that are kept from a pod for others, by node."""
+        return NOTHING_KEPT if self.preemption is None else self.preemption.nominations.kept_from(pod)
+
     def _changed(self, node: str) -> None:
         self.verdicts.forget(node)
+        if self.preemption is not None:
+            self.preemption.nominations.forget(node)
         if self.nodes.facts(node) is None and not self.ledger.on_node(node):
             self._last_moment.pop(node, None)
         self._observer.node_changed(node)
@@ -206,7 +291,8 @@ class Decider:
         failed = dict.fromkeys(names, sentence)
         refusal = PodRefusal(pod.key, now, {sentence: len(failed)}, {}, is_final=True)
         self.refusals.keep(pod.uid, refusal)
-        return FilterDecision([], failed, refusals={UnreadableNeed.kind: 1}, refusal=refusal)
+        hopeless = [] if self.preemption is None else list(failed)
+        return FilterDecision([], failed, hopeless, refusals={UnreadableNeed.kind: 1}, refusal=refusal)
 
     def _pod_refusal(
         self,
@@ -214,6 +300,8 @@ class Decider:
         need: PodNeed,
         verdicts: Mapping[str, Verdict],
         facts: Callable[[str], NodeFacts | None],
+        *,
+        kept: KeptCards,
         now: float,
     ) -> PodRefusal:
         seen_by_cards = [
@@ -222,7 +310,8 @@ class Decider:
         details: dict[str, tuple[str, ...]] = {}
         for name in seen_by_cards[:MOST_NODES]:
             known = facts(name)
-            details[name] = card_details(need, known.inventory, self.ledger.usage(name)) if known is not None else ()
+            usage = self.ledger.sums(name, kept.get(name, ())).usage()
+            details[name] = card_details(need, known.inventory, usage) if known is not None else ()
         return PodRefusal(
             pod=pod.key,
             time=now,

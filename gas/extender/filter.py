@@ -77,11 +77,15 @@ class Filter:
 
 
 def _response(args: FilterArgs, decision: FilterDecision) -> bytes:
+    failed, hopeless = decision.failed, decision.hopeless
+    unresolvable = {name: failed[name] for name in hopeless}
+    if unresolvable:
+        failed = {name: sentence for name, sentence in failed.items() if name not in unresolvable}
     if args.nodes is None:
-        return encode_filter_result(node_names=decision.passing, failed=decision.failed)
+        return encode_filter_result(node_names=decision.passing, failed=failed, unresolvable=unresolvable)
     passing = set(decision.passing)
     kept = [sent for sent in args.nodes if sent.node.name in passing]
-    return encode_filter_result(node_names=decision.passing, nodes=kept, failed=decision.failed)
+    return encode_filter_result(node_names=decision.passing, nodes=kept, failed=failed, unresolvable=unresolvable)
 
 
 async def in_turns(work: Turns[T]) -> T:

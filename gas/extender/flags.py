@@ -146,6 +146,13 @@ class Flags(DaemonFlags):
         unset=str(DEFAULT_STEP_LIMIT),
     )
 
+    preemption: bool = switch(
+        "preemption",
+        "Serve the verb preempt, by which kube-scheduler evicts the pods that hold the cards of a pod of higher "
+        "priority. Also counts the CPU, memory and pod slots of nodes, and watches all pods and PodDisruptionBudgets.",
+        group="Preemption",
+    )
+
     qps: float | None = flag(
         "qps",
         values.rate,

@@ -46,6 +46,7 @@ async def run_extender(flags: Flags, version: str) -> None:
                 app=extender_app(
                     filter_nodes=extender.filter,
                     bind_pod=extender.binder,
+                    preempt=extender.preempt,
                     metrics=metrics,
                     max_body=flags.max_request_bytes,
                     body_timeout=BODY_TIMEOUT,

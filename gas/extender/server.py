@@ -16,7 +16,7 @@ from gas.daemon.early_responses import EarlyResponses
 from gas.errors import GasError
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
-from gas.extender.wire import BadRequest, Unreadable, encode_error
+from gas.extender.wire import BadRequest, Unreadable, encode_error, encode_preempt_result
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ def extender_app(
     *,
     filter_nodes: Verb,
     bind_pod: Verb,
+    preempt: Verb | None = None,
     metrics: Metrics,
     max_body: int,
     body_timeout: float,
@@ -57,23 +58,32 @@ def extender_app(
     """Return the application that kube-scheduler calls.
 
     filter_nodes, bind_pod  the verbs; each counts the results of its requests
+    preempt                 likewise; None if it is not served
     max_body                bytes of the largest body that is read
     body_timeout            seconds from a request's headers to the end of its body
 
     The status is 404 for an unknown path (prioritize is one), for a content type other than JSON and for a body that
     is not JSON, 405 for another method, and 200 for everything else (contract E10.6 to E10.10).
 
+    The response of preempt has no field for an error. While nothing can be decided it is one without victims, since
+    with ``ignorable: true`` kube-scheduler would take an error as leave to evict by the sums of the node. An invalid
+    request gets the status 400.
+
     A verb that is not ready ends its connection with the response (``Connection: close``): a Service chooses among the
     replicas for each new connection only, so the next request can reach the replica that leads. No other connection
     is touched, since a request may be in progress on it.
     """
 
-    def route(name: str, verb: Verb) -> Route:
-        return Route(f"/scheduler/{name}", _VerbEndpoint(name, verb, metrics, max_body, body_timeout))
+    def route(name: str, verb: Verb, *, undecided: bytes | None = None) -> Route:
+        endpoint = _VerbEndpoint(name, verb, metrics, max_body=max_body, body_timeout=body_timeout, undecided=undecided)
+        return Route(f"/scheduler/{name}", endpoint)
 
+    routes = [route("filter", filter_nodes), route("bind", _to_its_end(bind_pod))]
+    if preempt is not None:
+        routes.append(route("preempt", preempt, undecided=encode_preempt_result({})))
     return EarlyResponses(
         Router(
-            [route("filter", filter_nodes), route("bind", _to_its_end(bind_pod))],
+            routes,
             redirect_slashes=False,
             default=_unknown_path,
         ),
@@ -86,14 +96,27 @@ class _Json(Response):
 
 
 class _VerbEndpoint:
-    """Turns a request into a body for the verb, and its result or error into a response."""
+    """Turns a request into a body for the verb, and its result or error into a response.
 
-    def __init__(self, name: str, verb: Verb, metrics: Metrics, max_body: int, body_timeout: float) -> None:
+    undecided  the body of a response to a valid request that cannot be decided, if the verb's has no field for an error
+    """
+
+    def __init__(
+        self,
+        name: str,
+        verb: Verb,
+        metrics: Metrics,
+        *,
+        max_body: int,
+        body_timeout: float,
+        undecided: bytes | None,
+    ) -> None:
         self._name = name
         self._verb = verb
         self._metrics = metrics
         self._max_body = max_body
         self._body_timeout = body_timeout
+        self._undecided = undecided
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = perf_counter()
@@ -130,7 +153,7 @@ class _VerbEndpoint:
         except Unreadable as error:
             return self._problem(404, "unreadable", str(error))
         except BadRequest as error:
-            return self._problem(200, "bad-request", str(error))
+            return self._problem(200 if self._undecided is None else 400, "bad-request", str(error))
         except NotReady as error:
             response = self._problem(200, "not-ready", str(error))
             if scope["http_version"] != "2":  # HTTP/2 has no such header, and is not offered
@@ -144,6 +167,9 @@ class _VerbEndpoint:
 
     def _problem(self, status: int, result: str, sentence: str) -> Response:
         self._count(result)
+        if status == 200 and self._undecided is not None:
+            logger.warning("%s: nothing was decided: %s", self._name, sentence)
+            return _Json(self._undecided)
         return _Json(encode_error(sentence), status)
 
     def _count(self, result: str) -> None:

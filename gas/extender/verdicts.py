@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TypeVar, cast
 
 from gas.extender.nodes import Nodes
 from gas.ledger import Ledger, LedgerState
-from gas.placement.choice import Choice
+from gas.placement.choice import Choice, Footprint
+from gas.placement.inventory import UNUSED
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import NoTimeLeft, Refusal, SearchLimitHit, UnknownNode
@@ -25,6 +27,11 @@ MOST_NEEDS = 1024
 MOST_VERDICTS = 500_000
 """Different needs remembered, and verdicts of all of them, about 100 bytes each; beyond that the need that was asked
 about longest ago is forgotten."""
+
+KeptCards = Mapping[str, Sequence[Footprint]]
+"""By node, cards that are kept for other pods and count as booked."""
+
+NOTHING_KEPT: KeptCards = MappingProxyType({})
 
 NODES_A_TURN = 500
 """Nodes whose state is looked up before other work gets its turn: some milliseconds."""
@@ -120,15 +127,25 @@ class NodeStates:
         """Forget the state of a node that has changed, or whose bookings have."""
         self._of_node.pop(node, None)
 
-    def of(self, node: str) -> int:
-        """Return the number of the state that a node is in now, or UNKNOWN."""
-        if (number := self._of_node.get(node)) is not None:
+    def of(self, node: str, kept: Sequence[Footprint] = ()) -> int:
+        """Return the number of the state that a node is in now, or UNKNOWN.
+
+        kept  cards that count as booked as well
+        """
+        if not kept and (number := self._of_node.get(node)) is not None:
             return number
         if (kind := self._nodes.kind(node)) is None:
             return UNKNOWN
+        if kept:
+            return self._number(kind, self._ledger.sums(node, kept).state())
         number = self._number(kind, self._ledger.state(node))
         self._of_node[node] = number
         return number
+
+    def empty(self, node: str) -> int:
+        """Return the number of the state that a node would be in without any booking, or UNKNOWN."""
+        kind = self._nodes.kind(node)
+        return UNKNOWN if kind is None else self._number(kind, ())
 
     def look_up(self, names: Sequence[str], results: Mapping[int, T]) -> list[T | None]:
         """Return for each name the result of its state; None if that or the state is not known yet.
@@ -180,25 +197,62 @@ class Verdicts:
             if at % NODES_A_TURN == 0:
                 yield
 
-    def of(self, need: PodNeed, names: Sequence[str]) -> Turns[list[Verdict]]:
-        """Return the verdict of each named node, in their order."""
+    def of(self, need: PodNeed, names: Sequence[str], kept: KeptCards = NOTHING_KEPT) -> Turns[list[Verdict]]:
+        """Return the verdict of each named node, in their order.
+
+        kept  by node, cards that are kept for other pods, so they count as booked
+        """
         known = self._known(need)
         verdicts = self._states.look_up(names, known)
+        if kept:
+            verdicts = [None if name in kept else verdict for name, verdict in zip(names, verdicts, strict=True)]
         if None in set(verdicts):
             budget = TimeBudget(self._step_limit, self._clock)
             for at, name in enumerate(names):
                 if verdicts[at] is None:
-                    verdicts[at] = known.get(self._states.of(name))
+                    verdicts[at] = known.get(self._states.of(name, kept.get(name, ())))
                 if verdicts[at] is None:
-                    verdicts[at] = self._judge(known, need, name, budget.steps())
+                    verdicts[at] = self._judge(known, need, name, budget.steps(), kept.get(name, ()))
                     if budget.turn_is_over():
                         yield
                         budget.begin_turn()
             self._forget_the_oldest()
         return cast(list[Verdict], verdicts)
 
-    def as_sent(self, need: PodNeed, nodes: Mapping[str, NodeFacts]) -> Turns[list[Verdict]]:
-        """Return the verdicts of nodes that a request describes, with what is booked under their names.
+    def hopeless(
+        self, need: PodNeed, names: Iterable[str], facts: Callable[[str], NodeFacts | None]
+    ) -> Turns[set[str]]:
+        """Return the named nodes on which the pod would not fit even if nothing were booked there.
+
+        facts  returns what is known of a node, which may be what a request says of it
+        """
+        known = self._known(need)
+        budget = TimeBudget(self._step_limit, self._clock)
+        alike: dict[int, bool] = {}
+        found = set()
+        for name in names:
+            if (node := facts(name)) is None:
+                continue
+            if (never := alike.get(id(node))) is None:
+                state = self._states.empty(name) if self._nodes.facts(name) is node else UNKNOWN
+                if (verdict := known.get(state)) is None and (steps := budget.steps()):
+                    verdict = as_verdict(place(need, node.inventory, UNUSED, step_limit=steps))
+                    if state != UNKNOWN and not isinstance(verdict.refusal, SearchLimitHit):
+                        known[state] = verdict
+                    if budget.turn_is_over():
+                        yield
+                        budget.begin_turn()
+                refusal = verdict.refusal if verdict is not None else None
+                never = alike[id(node)] = refusal is not None and not isinstance(refusal, SearchLimitHit)
+            if never:
+                found.add(name)
+        self._forget_the_oldest()
+        return found
+
+    def as_sent(
+        self, need: PodNeed, nodes: Mapping[str, NodeFacts], kept: KeptCards = NOTHING_KEPT
+    ) -> Turns[list[Verdict]]:
+        """Return the verdicts of nodes that a request describes, with what is booked and kept under their names.
 
         Nodes described alike, with the same booked, share a verdict, but nothing is remembered for the next question.
         """
@@ -206,9 +260,11 @@ class Verdicts:
         alike: dict[tuple[int, LedgerState], Verdict] = {}
         verdicts = []
         for name, facts in nodes.items():
-            state = (id(facts), self._ledger.state(name))  # all facts live as long as this question
+            of_others = kept.get(name, ())
+            booked = self._ledger.sums(name, of_others).state() if of_others else self._ledger.state(name)
+            state = (id(facts), booked)  # all facts live as long as this question
             if (verdict := alike.get(state)) is None:
-                verdict = self._judge_as_sent(need, name, facts, budget.steps())
+                verdict = self._judge_as_sent(need, name, facts, budget.steps(), of_others)
                 if not isinstance(verdict.refusal, SearchLimitHit | NoTimeLeft):
                     alike[state] = verdict
                 if budget.turn_is_over():
@@ -217,10 +273,13 @@ class Verdicts:
             verdicts.append(verdict)
         return verdicts
 
-    def choose(self, need: PodNeed, node: str) -> Choice | Refusal:
-        """Return the cards that the pod would get on a node now, or why it gets none."""
+    def choose(self, need: PodNeed, node: str, kept: Sequence[Footprint] = ()) -> Choice | Refusal:
+        """Return the cards that the pod would get on a node now, or why it gets none.
+
+        kept  cards that are kept for other pods
+        """
         facts = self._nodes.facts(node)
-        return UnknownNode() if facts is None else self._place(need, node, facts, self._step_limit)
+        return UnknownNode() if facts is None else self._place(need, node, facts, self._step_limit, kept)
 
     def _known(self, need: PodNeed) -> dict[int, Verdict]:
         """Return what is remembered of a need, by state; drop states that no node is in any more now and then."""
@@ -236,25 +295,32 @@ class Verdicts:
         while len(self._remembered) > MOST_NEEDS or sum(map(len, self._remembered.values())) > MOST_VERDICTS:
             self._remembered.popitem(last=False)
 
-    def _judge(self, known: dict[int, Verdict], need: PodNeed, node: str, steps: int) -> Verdict:
+    def _judge(
+        self, known: dict[int, Verdict], need: PodNeed, node: str, steps: int, kept: Sequence[Footprint]
+    ) -> Verdict:
         """Ask placement, and remember final results: not an unknown node, and not a search that was cut short."""
         facts = self._nodes.facts(node)
         if facts is None:
             return as_verdict(UnknownNode())
         if steps == 0:
             return as_verdict(NoTimeLeft())
-        verdict = as_verdict(self._place(need, node, facts, steps))
+        verdict = as_verdict(self._place(need, node, facts, steps, kept))
         if steps == self._step_limit or not isinstance(verdict.refusal, SearchLimitHit):
-            known[self._states.of(node)] = verdict
+            known[self._states.of(node, kept)] = verdict
         return verdict
 
-    def _judge_as_sent(self, need: PodNeed, node: str, facts: NodeFacts, steps: int) -> Verdict:
+    def _judge_as_sent(
+        self, need: PodNeed, node: str, facts: NodeFacts, steps: int, kept: Sequence[Footprint]
+    ) -> Verdict:
         if steps == 0:
             return as_verdict(NoTimeLeft())
-        return as_verdict(self._place(need, node, facts, steps))
+        return as_verdict(self._place(need, node, facts, steps, kept))
 
-    def _place(self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int) -> Choice | Refusal:
-        return place(need, facts.inventory, self._ledger.usage(node), step_limit=step_limit)
+    def _place(
+        self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int, kept: Sequence[Footprint]
+    ) -> Choice | Refusal:
+        usage = self._ledger.sums(node, kept).usage() if kept else self._ledger.usage(node)
+        return place(need, facts.inventory, usage, step_limit=step_limit)
 
 
 def as_verdict(result: Choice | Refusal) -> Verdict:

@@ -68,6 +68,25 @@ class BindingArgs:
         return f"{self.pod_namespace}/{self.pod_name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The pods that kube-scheduler would evict from a node.
+
+    violations  how many of them violate a disruption budget
+    """
+
+    uids: tuple[str, ...]
+    violations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptArgs:
+    """One preempt request: a pod, and the proposal for each node."""
+
+    pod: Pod
+    proposals: Mapping[str, Proposal]
+
+
 class _NodeList(msgspec.Struct, gc=False):
     items: list[msgspec.Raw] | None = None
 
@@ -76,6 +95,38 @@ class _FilterWire(msgspec.Struct, rename="pascal", gc=False):
     pod: Pod | None = None
     nodes: _NodeList | None = None
     node_names: list[str] | None = None
+
+
+class _MetaPod(msgspec.Struct, gc=False):
+    uid: str = msgspec.field(name="UID", default="")
+
+
+class _MetaVictims(msgspec.Struct, gc=False):
+    pods: Sequence[_MetaPod | None] | None = msgspec.field(name="Pods", default=None)
+    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class _WholeMeta(msgspec.Struct, gc=False):
+    uid: str = ""
+
+
+class _WholePod(msgspec.Struct, gc=False):
+    metadata: _WholeMeta = msgspec.field(default_factory=_WholeMeta)
+
+
+class _WholeVictims(msgspec.Struct, gc=False):
+    pods: Sequence[_WholePod | None] | None = msgspec.field(name="Pods", default=None)
+    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class _PreemptWire(msgspec.Struct, rename="pascal", gc=False):
+    pod: Pod | None = None
+    node_name_to_victims: dict[str, _WholeVictims | None] | None = None
+    node_name_to_meta_victims: dict[str, _MetaVictims | None] | None = None
+
+
+class _PreemptResultWire(msgspec.Struct, gc=False):
+    victims: Mapping[str, _MetaVictims] = msgspec.field(name="NodeNameToMetaVictims")
 
 
 class _BindingWire(msgspec.Struct, gc=False):
@@ -97,10 +148,11 @@ class _FilterResultWire(msgspec.Struct, gc=False):
     error: str = msgspec.field(name="Error")
 
 
-_Wire = TypeVar("_Wire", _FilterWire, _BindingWire)
+_Wire = TypeVar("_Wire", _FilterWire, _BindingWire, _PreemptWire)
 
 _filter_decoder = msgspec.json.Decoder(_FilterWire)
 _binding_decoder = msgspec.json.Decoder(_BindingWire)
+_preempt_decoder = msgspec.json.Decoder(_PreemptWire)
 _node_decoder = msgspec.json.Decoder(Node)
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
@@ -137,6 +189,35 @@ def decode_binding(body: bytes) -> BindingArgs:
     return BindingArgs(pod_name=args.pod_name, pod_namespace=namespace, pod_uid=args.pod_uid, node=args.node)
 
 
+def decode_preempt(body: bytes) -> PreemptArgs:
+    """Decode ExtenderPreemptionArgs, with victims as UIDs or as whole pods.
+
+    Raises Unreadable, or BadRequest if there is no pod, or no map of victims.
+    """
+    args = _decoded(_preempt_decoder, body, "ExtenderPreemptionArgs")
+    if args.pod is None or (args.node_name_to_meta_victims is None and args.node_name_to_victims is None):
+        args = _decoded(_preempt_decoder, _in_exact_case(body, _PreemptWire), "ExtenderPreemptionArgs")
+    if args.pod is None:
+        raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
+    if (meta := args.node_name_to_meta_victims) is not None:
+        proposals = {
+            node: Proposal(tuple(pod.uid for pod in victims.pods or () if pod), victims.violations)
+            for node, victims in meta.items()
+            if victims is not None
+        }
+    elif (whole := args.node_name_to_victims) is not None:
+        proposals = {
+            node: Proposal(tuple(pod.metadata.uid for pod in victims.pods or () if pod), victims.violations)
+            for node, victims in whole.items()
+            if victims is not None
+        }
+    else:
+        raise BadRequest(
+            "the request names no victims: expected an object in NodeNameToMetaVictims or NodeNameToVictims"
+        )
+    return PreemptArgs(args.pod, proposals)
+
+
 def encode_filter_result(
     *,
     node_names: Sequence[str] | None = None,
@@ -157,13 +238,25 @@ def encode_filter_result(
     return _encoder.encode(_FilterResultWire(sent, node_names, failed or {}, unresolvable or {}, error))
 
 
+def encode_preempt_result(victims: Mapping[str, Proposal]) -> bytes:
+    """Encode ExtenderPreemptionResult, which has UIDs in either form of the request.
+
+    A node that is missing drops out. The most important pod of each node must come first.
+    """
+    wire = {
+        node: _MetaVictims([_MetaPod(uid) for uid in proposal.uids], proposal.violations)
+        for node, proposal in victims.items()
+    }
+    return _encoder.encode(_PreemptResultWire(wire))
+
+
 def encode_binding_result(*, error: str = "") -> bytes:
     """Encode ExtenderBindingResult; an empty ``error`` means that the pod is bound."""
     return _encoder.encode({"Error": error})
 
 
 def encode_error(error: str) -> bytes:
-    """Encode a response of either verb that contains only an error."""
+    """Encode a response of filter or bind that contains only an error."""
     return _encoder.encode({"Error": error})
 
 

@@ -60,6 +60,7 @@ OWN = {
     "urlPrefix": URL,
     "filterVerb": "scheduler/filter",
     "bindVerb": "scheduler/bind",
+    "preemptVerb": "scheduler/preempt",
     "weight": 1,
     "enableHTTPS": True,
     "managedResources": [
@@ -140,7 +141,9 @@ def test_version_is_what_the_release_reads(template: str, minor: int, version: s
 
 def test_file_of_the_original_gets_what_it_lacks_and_keeps_the_rest() -> None:
     found = new(ORIGINAL_WITH_ANOTHER)
-    assert found.extenders[1] == {**OWN, "ignorable": True}
+    assert found.extenders[1] == {name: value for name, value in OWN.items() if name != "preemptVerb"} | {
+        "ignorable": True
+    }
     assert found.extenders[0] == configuration(ORIGINAL_WITH_ANOTHER).extenders[0]
     assert same_certificate_elsewhere(found) == ["https://other-service.default.svc.cluster.local:9001"]
 
@@ -203,7 +206,7 @@ def test_settings_of_an_existing_entry_are_kept() -> None:
     text = text.replace(URL, "https://127.0.0.1:9001")
     found = merged(text)
     assert found.extenders[1] == {**OWN, "ignorable": True, "weight": 5, "urlPrefix": "https://127.0.0.1:9001"}
-    assert len(added(text, found.document.text)) == 3  # the second resource, and who is believed
+    assert len(added(text, found.document.text)) == 4  # the second resource, who is believed, and the verb preempt
     assert merged(text, url=URL).extenders[1]["urlPrefix"] == URL
 
 

@@ -55,7 +55,7 @@ def test_every_file_beside_a_kustomization_is_part_of_it(directory: Path) -> Non
 def test_the_arguments_are_flags_of_the_program(workload: Manifest, program: type[CommandFlags]) -> None:
     for argument in container(workload)["args"]:
         name, _, value = argument.removeprefix("--").partition("=")
-        flags_by_name(program)[name].parse(value)
+        flags_by_name(program)[name].parse(value if "=" in argument else "true")
 
 
 def test_the_arguments_that_components_add_are_flags_of_the_programs() -> None:

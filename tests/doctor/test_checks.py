@@ -60,7 +60,7 @@ def test_a_healthy_cluster_has_only_findings_that_are_ok() -> None:
         pytest.param({"bindVerb": ""}, "problem", "bindVerb", id="no-bind-verb-means-no-cards"),
         pytest.param({"filterVerb": "filter"}, "problem", "scheduler/filter", id="another-filter-verb"),
         pytest.param({"prioritizeVerb": "scheduler/prioritize"}, "problem", "no prioritizeVerb", id="prioritize"),
-        pytest.param({"preemptVerb": "preempt"}, "problem", "no preemptVerb", id="preempt"),
+        pytest.param({"preemptVerb": "preempt"}, "problem", "scheduler/preempt", id="another-preempt-verb"),
         pytest.param({"ignorable": True}, "warning", "ignorable: false", id="ignorable"),
         pytest.param({"nodeCacheCapable": False}, "warning", "nodeCacheCapable: true", id="whole-nodes"),
         pytest.param({"enableHTTPS": False}, "problem", "serves TLS only", id="no-https"),
@@ -102,6 +102,29 @@ def test_a_wrong_setting_of_the_extenders_entry_is_reported(changes: dict[str, A
     ((found, text),) = faults("scheduler-configuration", schedulers=(scheduler(configuration(entry(**changes))),))
     assert found == level
     assert words in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "verb", "level", "words"),
+    [
+        (("--preemption",), "scheduler/preempt", None, ""),
+        ((), "", None, ""),
+        ((), "scheduler/preempt", "problem", "--preemption of gas-extender"),
+        (("--preemption=false",), "/scheduler/preempt", "problem", "does not serve preemptVerb"),
+        (("--preemption",), "", "warning", "preemptVerb: scheduler/preempt"),
+    ],
+)
+def test_the_preempt_verb_is_listed_if_the_extender_serves_it(
+    flags: tuple[str, ...], verb: str, level: str | None, words: str
+) -> None:
+    changes = {"preemptVerb": verb} if verb else {}
+    found = faults(
+        "scheduler-configuration",
+        schedulers=(scheduler(configuration(entry(**changes))),),
+        pods=(program_pod("extender", "localhost/gas:1", "gas-extender", *flags),),
+    )
+    assert [each for each, _ in found] == ([level] if level else [])
+    assert all(words in text for _, text in found)
 
 
 @pytest.mark.parametrize(

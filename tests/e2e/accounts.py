@@ -20,13 +20,15 @@ ORIGINAL_RULES: tuple[Rule, ...] = (
 FULL_RULES: tuple[Rule, ...] = (
     *ORIGINAL_RULES,
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list", "watch"]},
     {
         "apiGroups": ["coordination.k8s.io"],
         "resources": ["leases"],
         "verbs": ["get", "create", "update", "patch"],
     },
 )
-"""All rules of the extender: also to write events and, with --leader-elect, its Lease."""
+"""All rules of the extender: also to write events, with --preemption to watch PodDisruptionBudgets, and with
+--leader-elect to hold its Lease."""
 
 
 def add_account(api: KubeApi, name: str, role: str, rules: tuple[Rule, ...]) -> KubeApi:

@@ -21,8 +21,8 @@ from gas.extender.metrics import Metrics
 from gas.extender.readiness import REPORT_PERIOD, NotReady
 from gas.ledger import State
 from gas.sandbox.api.failure import ApiFailure
-from gas.sandbox.api.kinds import EVENTS, LEASES, NODES, PODS
-from gas.sandbox.api.routes import Access
+from gas.sandbox.api.kinds import DISRUPTION_BUDGETS, EVENTS, LEASES, NODES, PODS
+from gas.sandbox.api.routes import Access, forbidden
 from gas.sandbox.api.server import ApiServer
 from tests.builders import container, node_json, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
@@ -73,9 +73,13 @@ def add_node(server: ApiServer, name: str = "n1", **fields: Any) -> None:
     server.api.create(NODES, None, node_json(name, **fields))
 
 
-def add_pod(server: ApiServer, name: str, *, cards: int = 1, **fields: Any) -> dict[str, Any]:
+def add_pod(
+    server: ApiServer, name: str, *, cards: int = 1, priority: int | None = None, **fields: Any
+) -> dict[str, Any]:
     """Create a pod that needs so many whole cards, and return it with its UID."""
     sent = pod_json(container(i915=cards) | {"image": "example/main:1"}, name=name, **fields)
+    if priority is not None:
+        sent["spec"]["priority"] = priority
     del sent["metadata"]["uid"]
     return dict(server.api.create(PODS, "default", sent).value)
 
@@ -415,3 +419,52 @@ def reasons(server: ApiServer) -> list[str]:
 
 def holder(server: ApiServer) -> str:
     return str(server.api.get(LEASES, "default", "gas-extender").value["spec"].get("holderIdentity") or "")
+
+
+def nominate(server: ApiServer, name: str, node: str) -> None:
+    patch = json.dumps({"status": {"nominatedNodeName": node}}).encode()
+    server.api.patch(PODS, "default", name, ("application/merge-patch+json", patch), "status")
+
+
+async def test_from_a_full_node_to_the_room_of_the_victim(server: ApiServer, tmp_path: Path) -> None:
+    node = node_json("n1", cards=1)
+    for amounts in node["status"].values():
+        amounts.update(cpu="64", memory="256Gi", pods="110")
+    server.api.create(NODES, None, node)
+    async with extender(server, tmp_path, "--preemption") as running:
+        low = add_pod(server, "low", priority=1)
+        high = add_pod(server, "high", priority=9)
+        equal = add_pod(server, "equal", priority=9)
+        assert await passing(running, low, "n1") == ["n1"]
+        assert await bind(running, low) == ""
+        await eventually(lambda: running.decider.hosts.pods.knows(low["metadata"]["uid"]))  # type: ignore[union-attr]
+        await eventually(lambda: running.preempt is not None and running._why_not_preempting() is None)
+        assert await passing(running, high, "n1") == []
+        proposal = {"n1": {"Pods": [{"UID": low["metadata"]["uid"]}], "NumPDBViolations": 0}}
+        assert running.preempt is not None
+        body = json.dumps({"Pod": high, "NodeNameToMetaVictims": proposal}).encode()
+        assert json.loads(await running.preempt(body)) == {"NodeNameToMetaVictims": proposal}
+        nominate(server, "high", "n1")
+        server.api.delete(PODS, "default", "low", {"gracePeriodSeconds": 0})
+        await eventually(lambda: not running.decider.ledger.on_node("n1"))
+        await eventually(lambda: running.decider.preemption.nominations.on("n1"))  # type: ignore[union-attr]
+        assert await passing(running, equal, "n1") == []
+        assert await passing(running, high, "n1") == ["n1"]
+        assert await bind(running, high) == ""
+
+
+async def test_without_disruption_budgets_no_pod_is_evicted_but_pods_are_placed(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    async def refuse(access: Access) -> ApiFailure | None:
+        return forbidden(access) if access.kind is DISRUPTION_BUDGETS else None
+
+    server.settings.intercept = refuse
+    server.api.create(NODES, None, node_json("n1", cards=1))
+    async with extender(server, tmp_path, "--preemption") as running:
+        assert running.preempt is not None
+        await eventually(lambda: running.budget_watch is not None and running.budget_watch.refused is not None)
+        with pytest.raises(NotReady, match="PodDisruptionBudgets cannot be watched"):
+            await running.preempt(b"{}")
+        pod = add_pod(server, "a")
+        assert await passing(running, pod, "n1") == ["n1"]

@@ -15,7 +15,7 @@ from starlette.types import Message
 from gas.errors import GasError
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
-from gas.extender.server import INTERNAL_ERROR, extender_app
+from gas.extender.server import INTERNAL_ERROR, Verb, extender_app
 from gas.extender.tls import CertificateFiles, ServingCertificates
 from gas.extender.wire import BadRequest, Unreadable
 from tests.extender.authority import Authority
@@ -79,11 +79,18 @@ def serving_certificates(
 
 
 @contextmanager
-def serving(authority: Authority, *, body_timeout: float = 10.0, keep_alive: float = 60.0) -> Iterator[Extender]:
+def serving(
+    authority: Authority, *, body_timeout: float = 10.0, keep_alive: float = 60.0, preempt: Verb | None = None
+) -> Iterator[Extender]:
     metrics = Metrics("test")
     certificates = serving_certificates(authority, metrics)
     app = extender_app(
-        filter_nodes=echo, bind_pod=echo_later, metrics=metrics, max_body=MAX_BODY, body_timeout=body_timeout
+        filter_nodes=echo,
+        bind_pod=echo_later,
+        preempt=preempt,
+        metrics=metrics,
+        max_body=MAX_BODY,
+        body_timeout=body_timeout,
     )
     client = client_context(authority, authority.issue("scheduler"))
     with running(app, tls=certificates.context, client=client, keep_alive=keep_alive) as served:
@@ -214,12 +221,52 @@ def read_to_end(client: socket.socket) -> bytes:
 
 # contract E10.6
 @pytest.mark.parametrize(
-    "path", ["/scheduler/prioritize", "/", "/scheduler", "/scheduler/filter/", "/scheduler/filter2", "/metrics"]
+    "path",
+    [
+        "/scheduler/prioritize",
+        "/scheduler/preempt",
+        "/",
+        "/scheduler",
+        "/scheduler/filter/",
+        "/scheduler/filter2",
+        "/metrics",
+    ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_unknown_paths_are_404_with_a_sentence(extender: Extender, path: str, method: str) -> None:
     status, content, _ = extender.running.ask(method, path, b"{}" if method == "POST" else None, JSON)
     assert (status, content) == (404, {"Error": "unknown path: expected /scheduler/filter or /scheduler/bind"})
+
+
+@pytest.fixture
+def preempting(authority: Authority) -> Iterator[Extender]:
+    with serving(authority, preempt=echo) as served:
+        yield served
+
+
+NO_VICTIMS: dict[str, object] = {"NodeNameToMetaVictims": {}}
+
+
+@pytest.mark.parametrize(
+    ("body", "response", "result"),
+    [
+        (b"unreadable", (404, {"Error": "no JSON here"}), "unreadable"),
+        (b"bad", (400, {"Error": "nothing to decide here"}), "bad-request"),
+        (b"not-ready", (200, NO_VICTIMS), "not-ready"),
+        (b"bug", (200, NO_VICTIMS), "internal-error"),
+    ],
+)
+def test_preempt_evicts_no_pod_when_nothing_was_decided(
+    preempting: Extender, caplog: pytest.LogCaptureFixture, body: bytes, response: object, result: str
+) -> None:
+    assert preempting.post("/scheduler/preempt", body) == response
+    assert preempting.counted("preempt", result) == 1
+    assert ("nothing was decided" in caplog.text) == (response == (200, NO_VICTIMS))
+
+
+def test_preempt_closes_its_connection_while_it_is_not_ready(preempting: Extender) -> None:
+    _, _, headers = preempting.running.ask("POST", "/scheduler/preempt", b"not-ready", JSON)
+    assert headers["connection"] == "close"
 
 
 def test_a_websocket_is_refused(extender: Extender) -> None:

@@ -12,6 +12,11 @@
 {{- printf "kubescheduler.config.k8s.io/%s" $version -}}
 {{- end -}}
 
+{{- /* Whether the extender serves preempt: it does, unless extender.flags.preemption is false. */ -}}
+{{- define "gas.preemption" -}}
+{{- if hasKey .Values.extender.flags "preemption" }}{{ .Values.extender.flags.preemption }}{{ else }}true{{ end -}}
+{{- end -}}
+
 {{- define "gas.schedulerConfiguration" -}}
 {{- $names := include "gas.names" . | fromJson -}}
 {{- $scheduler := .Values.scheduler -}}
@@ -30,6 +35,7 @@
   "nodeCacheCapable" true
   "tlsConfig" (dict "insecure" false "certFile" "/gas/client/tls.crt" "keyFile" "/gas/client/tls.key" "caFile" "/gas/client/ca.crt")
 -}}
+{{- if eq (include "gas.preemption" .) "true" }}{{ $_ := set $ours "preemptVerb" "scheduler/preempt" }}{{ end -}}
 {{- $configuration := dict
   "leaderElection" (dict "leaderElect" true "resourceName" $names.scheduler "resourceNamespace" .Release.Namespace)
 -}}

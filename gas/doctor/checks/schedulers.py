@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from configurator.scheduler_configuration import CARD_RESOURCES, ExtenderEntry
 from gas.doctor.findings import Finding, command, kubectl, kubectl_pod, ok, problem, unknown, warning
 from gas.doctor.probe import Unseen
-from gas.doctor.programs import Program
+from gas.doctor.programs import Program, is_on
 from gas.doctor.snapshot import Scheduler, Snapshot
+from gas.extender.flags import Flags
 
 CHECK = "scheduler-configuration"
+PREEMPT = "scheduler/preempt"
 CONFIGURE = "sudo gas-configurator   # on the control-plane node"
 
 
@@ -95,6 +97,7 @@ def _entries(scheduler: Scheduler, entries: list[ExtenderEntry], snapshot: Snaps
         )
     for entry in entries:
         faults = [*_resources(scheduler, entry, snapshot), *_verbs(scheduler, entry), *_settings(scheduler, entry)]
+        faults += _preemption(scheduler, entry, snapshot)
         faults += _tls(scheduler, entry)
         yield from faults
         if not faults:
@@ -137,7 +140,7 @@ def _verbs(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
         ("filterVerb", "scheduler/filter", entry.filter_verb),
         ("bindVerb", "scheduler/bind", entry.bind_verb),
         ("prioritizeVerb", "", entry.prioritize_verb),
-        ("preemptVerb", "", entry.preempt_verb),
+        ("preemptVerb", PREEMPT if entry.preempt_verb else "", entry.preempt_verb),
     ):
         if found.strip("/") != expected:
             yield problem(
@@ -149,6 +152,32 @@ def _verbs(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
                 expected=expected or f"no {key}",
                 found=found or f"no {key}",
             )
+
+
+def _preemption(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
+    serves = [
+        is_on(container, "preemption", default=Flags().preemption)
+        for _, container in snapshot.running(Program.EXTENDER)
+    ]
+    if entry.preempt_verb.strip("/") == PREEMPT and serves and not all(serves):
+        yield problem(
+            CHECK,
+            scheduler.file,
+            "the extender does not serve preemptVerb, so no GPU pod can make room for itself by its priority",
+            _edit(scheduler, "no preemptVerb, or start gas-extender with --preemption"),
+            expected="--preemption of gas-extender",
+            found="it is not set",
+        )
+    elif not entry.preempt_verb and any(serves):
+        yield warning(
+            CHECK,
+            scheduler.file,
+            "kube-scheduler chooses by the sums of nodes which pods it evicts for a GPU pod of higher priority, so that"
+            " pod may still find no card",
+            _edit(scheduler, f"preemptVerb: {PREEMPT}"),
+            expected=f"preemptVerb: {PREEMPT}, because the extender serves it",
+            found="no preemptVerb",
+        )
 
 
 def _settings(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:

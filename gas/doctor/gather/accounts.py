@@ -61,6 +61,8 @@ def permissions(program: Program, container: DetailedContainer, namespace: str) 
     if program is Program.EXTENDER:
         needed = {*_each("pods", "get", "list", "watch", "patch"), *_each("nodes", "list", "watch", "patch")}
         needed |= {Permission("create", "pods/binding"), *events}
+        if is_on(container, "preemption", default=ExtenderFlags().preemption):
+            needed |= {Permission(verb, "poddisruptionbudgets", "policy") for verb in ("list", "watch")}
         if is_on(container, "leader-elect", default=False):
             lease_namespace = flag_value(container, "lease-namespace") or namespace
             lease = flag_value(container, "lease-name") or ExtenderFlags().lease_name

@@ -57,9 +57,12 @@ EVENTS = Kind(
     | {f"involvedObject.{field}" for field in ("kind", "namespace", "name", "uid", "apiVersion")},
 )
 LEASES = Kind("Lease", "leases", group="coordination.k8s.io", blind_update=False)
+DISRUPTION_BUDGETS = Kind(
+    "PodDisruptionBudget", "poddisruptionbudgets", group="policy", has_status=True, blind_update=False
+)
 NAMESPACES = Kind("Namespace", "namespaces", namespaced=False, fields=_META_FIELDS | {"status.phase"})
 
-KINDS = (PODS, NODES, EVENTS, LEASES, NAMESPACES)
+KINDS = (PODS, NODES, EVENTS, LEASES, DISRUPTION_BUDGETS, NAMESPACES)
 
 
 def timestamp(moment: datetime) -> str:

@@ -1,0 +1,209 @@
+"""Room that is kept for pods for which kube-scheduler has made room: the nominated pods. No I/O.
+
+kube-scheduler writes ``status.nominatedNodeName`` on a pod when it evicts others for it. Until the pod is bound,
+deleted or nominated for another node, its cards there are kept from pods of lower or equal priority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from cachetools import LRUCache
+
+from gas.amounts import SortedAmounts
+from gas.extender.disruption import AssignedPods
+from gas.extender.host_resources import pod_requests
+from gas.extender.nodes import Nodes
+from gas.ledger import Ledger, NodeSums
+from gas.objects import HostPod, ObjectId, Pod
+from gas.placement.choice import Choice, Footprint, footprint
+from gas.placement.inventory import NOTHING, Inventory
+from gas.placement.need import PodNeed
+from gas.placement.place import place
+from gas.vocabulary import BadNeed
+
+MOST_REMEMBERED = 1024
+"""Pods whose cards on the nodes of the last preempt response are remembered."""
+
+
+class Nominated(NamedTuple):
+    """A pod that is nominated for a node.
+
+    pod       ``namespace/name``, for messages
+    need      None if it cannot be read
+    requests  what it requests of the node beside its cards
+    """
+
+    uid: str
+    pod: str
+    node: str
+    priority: int
+    need: PodNeed | None
+    requests: SortedAmounts
+
+
+class Kept(NamedTuple):
+    """The cards that are kept for a nominated pod; no cards if it needs none or has no room even then."""
+
+    nominated: Nominated
+    footprint: Footprint
+
+
+class Nominations:
+    """The nominated pods, and the cards that are kept for each. Fed by a watch.
+
+    The cards are those that the preempt response was based on. After a restart, or if another program nominated the
+    pod, they are those that the pod would get on its node without the pods of lower priority that are leaving.
+
+    read_need   returns the need of a pod; raises BadNeed
+    on_given_up is called with the name of a node on which room is not kept any more
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        ledger: Ledger,
+        assigned: AssignedPods,
+        *,
+        read_need: Callable[[Pod], PodNeed],
+        step_limit: int,
+        on_given_up: Callable[[str], None] = lambda _node: None,
+    ) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._assigned = assigned
+        self._read_need = read_need
+        self._step_limit = step_limit
+        self._on_given_up = on_given_up
+        self._nominated: dict[str, Nominated] = {}
+        self._on_node: dict[str, set[str]] = {}
+        self._kept: dict[str, list[Kept]] = {}
+        self._chosen: LRUCache[str, Mapping[str, Footprint]] = LRUCache(MOST_REMEMBERED)
+
+    def listed(self, pods: list[HostPod]) -> None:
+        """Take in a part of a complete list."""
+        for pod in pods:
+            self.changed(pod)
+
+    def complete(self, listed: list[ObjectId]) -> None:
+        """Forget the pods that are not in the complete list."""
+        for uid in self._nominated.keys() - {pod.uid for pod in listed}:
+            self._drop(uid)
+        self._kept.clear()
+
+    def changed(self, pod: HostPod) -> None:
+        """Take in a pod that is new or was updated."""
+        if pod.node_name:
+            self.forget(pod.node_name)  # it may be leaving now
+        is_out = pod.node_name or pod.is_over or pod.metadata.deletion_timestamp is not None
+        node = "" if is_out else pod.nominated_node
+        known = self._nominated.get(pod.uid)
+        if known is not None and (known.node, known.priority) != (node, pod.priority):
+            self._drop(pod.uid)
+            known = None
+        if known is None and node:
+            self._add(pod, node)
+
+    def deleted(self, pod: HostPod) -> None:
+        """Forget a pod."""
+        self.forget(pod.node_name)
+        self._drop(pod.uid)
+        self._chosen.pop(pod.uid, None)
+
+    def forget(self, node: str) -> None:
+        """Find out anew which cards are kept on a node: the node, its pods or its bookings have changed."""
+        self._kept.pop(node, None)
+
+    def knows(self, uid: str) -> bool:
+        """Return whether a pod is nominated, so that its end must not be missed."""
+        return uid in self._nominated
+
+    def chosen(self, uid: str, footprints: Mapping[str, Footprint]) -> None:
+        """Remember the cards that a pod will get, by the node that kube-scheduler may nominate it for."""
+        self._chosen[uid] = footprints
+        for node in footprints:
+            self.forget(node)
+
+    def kept_from(self, pod: Pod) -> dict[str, tuple[Footprint, ...]]:
+        """Return the cards that are kept from a pod, by node: those of other pods of its priority or a higher one."""
+        return {
+            node: tuple(kept.footprint for kept in found)
+            for node in self._on_node
+            if (found := [kept for kept in self.kept_on(node, pod) if kept.footprint.amounts])
+        }
+
+    def kept_on(self, node: str, pod: Pod) -> list[Kept]:
+        """Return the nominated pods for which room of a node is kept from a pod."""
+        return [
+            kept for kept in self.on(node) if kept.nominated.priority >= pod.priority and kept.nominated.uid != pod.uid
+        ]
+
+    def on(self, node: str) -> list[Kept]:
+        """Return the pods that are nominated for a node and not booked anywhere yet, the most important first."""
+        if node not in self._on_node:
+            return []
+        if (kept := self._kept.get(node)) is None:
+            kept = self._kept[node] = self._find(node)
+        return kept
+
+    def __iter__(self) -> Iterator[Kept]:
+        return (kept for node in self._on_node for kept in self.on(node))
+
+    def _add(self, pod: HostPod, node: str) -> None:
+        try:
+            need = self._read_need(pod)
+        except BadNeed:
+            need = None
+        self._nominated[pod.uid] = Nominated(pod.uid, pod.key, node, pod.priority, need, pod_requests(pod))
+        self._on_node.setdefault(node, set()).add(pod.uid)
+        self.forget(node)
+
+    def _drop(self, uid: str) -> None:
+        if (nominated := self._nominated.pop(uid, None)) is None:
+            return
+        uids = self._on_node[nominated.node]
+        uids.discard(uid)
+        if not uids:
+            del self._on_node[nominated.node]
+        self.forget(nominated.node)
+        self._on_given_up(nominated.node)
+
+    def _find(self, node: str) -> list[Kept]:
+        """Return the cards of each nominated pod of a node, so that those of none are in the way of another's."""
+        facts = self._nodes.facts(node)
+        nominated = (self._nominated[uid] for uid in self._on_node[node])
+        found: list[Kept] = []
+        for each in sorted(nominated, key=lambda each: (-each.priority, each.uid)):
+            if self._ledger.booking(each.uid) is None:
+                cards = self._cards_of(each, facts.inventory, found) if facts is not None else Footprint()
+                found.append(Kept(each, cards))
+        return found
+
+    def _cards_of(self, nominated: Nominated, inventory: Inventory, before: list[Kept]) -> Footprint:
+        if nominated.need is None or not nominated.need.wants_cards:
+            return Footprint()
+        chosen = self._chosen.get(nominated.uid, {}).get(nominated.node)
+        if chosen is not None and _go_together([chosen, *(kept.footprint for kept in before)], inventory):
+            return chosen
+        sums = self._ledger.sums(nominated.node, [kept.footprint for kept in before])
+        for uid in self._assigned.leaving(nominated.node):
+            pod, booking = self._assigned.get(uid), self._ledger.booking(uid)
+            if pod is not None and booking is not None and pod.priority < nominated.priority and uid in sums.uids:
+                sums.take(uid, booking.footprint)
+        result = place(nominated.need, inventory, sums.usage(), step_limit=self._step_limit)
+        if not isinstance(result, Choice):
+            return Footprint()
+        return footprint(nominated.need, result, inventory.capacity)
+
+
+def _go_together(footprints: list[Footprint], inventory: Inventory) -> bool:
+    """Return whether the cards of a node have room for all of these footprints at once."""
+    sums = NodeSums()
+    for number, each in enumerate(footprints):
+        sums.put(str(number), each)
+    return all(
+        amount <= inventory.capacity.get(card, NOTHING).get(name, 0)
+        for card, amounts in sums.amounts.items()
+        for name, amount in amounts.items()
+    ) and all(count == 1 for counts in sums.tiles.values() for count in counts.values())
