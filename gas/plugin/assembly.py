@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
 from gas.card_facts import Scan
 from gas.card_records import ANNOTATION
+from gas.cards import Card
 from gas.cluster.connection import ApiServer
 from gas.plugin.cluster_side import ClusterSide
 from gas.plugin.devices.allocation import (
@@ -37,6 +38,7 @@ from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.kubelet.registration import Registration, State
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import feature_text, remove_feature_file, write_feature_file
+from gas.plugin.node.renumbering import Renumbering
 from gas.plugin.readiness import Readiness
 from gas.vocabulary import DeviceOptions, Vocabularies
 
@@ -70,6 +72,7 @@ class Plugin:
         self._flags = flags
         self._sources = sources
         self._memory_faults: tuple[str, ...] = ()
+        self._renumbering: Renumbering | None = Renumbering() if api is None else None
         self._vocabularies = vocabularies = Vocabularies(flags.vocabularies)
         self._options = DeviceOptions(
             shared_dev_num=flags.shared_dev_num, pci_grouping_level=environment.pci_grouping_level
@@ -93,6 +96,7 @@ class Plugin:
                 vocabularies,
                 gpus=lambda: self.scanner.scan.gpus,
                 presentation=self._presentation,
+                on_pods=self._pods_changed,
             )
             if api is not None
             else None
@@ -129,6 +133,9 @@ class Plugin:
                         tasks.create_task(kept.run())
                 if self.cluster is not None:
                     self.cluster.start(tasks)
+                    await self.cluster.first_lists()
+                    self._renumbering = Renumbering(self.cluster.recorded_cards())
+                    self._publish()
                     await self.cluster.catch_up()
                 if self._cdi_file is not None:
                     await self._cdi_file.first_check(CDI_FILE_WITHIN)
@@ -141,19 +148,15 @@ class Plugin:
             if self._nfd_file is not None:
                 await self._nfd_file.end(remove_feature_file)
 
+    @property
+    def withheld(self) -> frozenset[Card]:
+        """The cards that no container gets until the pods that had another card of that number have ended."""
+        return frozenset(self._renumbering.withheld if self._renumbering is not None else ())
+
     def _scanned(self, scan: Scan) -> None:
-        """Publish the cards, which have changed: to kubelet, the node, the CDI file and the NFD file."""
+        """Report the cards, which have changed, and publish them."""
         if self._cdi_file is not None:
             self._cdi_file.want(cdi_text(scan.gpus, self._presentation))
-        lists = device_lists(
-            scan.gpus,
-            self._vocabularies,
-            self._options,
-            self._flags.monitoring,
-            topology_hints=self._flags.topology_hints,
-        )
-        for server in self.registrations:
-            server.show(lists.get(server.resource, ()))
         logger.info(
             "this node has %d card(s)",
             len(scan.gpus),
@@ -164,7 +167,37 @@ class Plugin:
             },
         )
         self._report_unknown_memory(scan)
-        description = self._vocabularies.describe(scan.gpus, self._options)
+        self._publish()
+
+    def _pods_changed(self) -> None:
+        """Publish cards again that were withheld for pods that have ended now."""
+        if self.withheld:
+            self._publish()
+
+    def _publish(self) -> None:
+        """Show the cards to kubelet, on the node and in the NFD file, those as unhealthy that are withheld.
+
+        The node is described once its pods are known, as far as they can be; kubelet asks for devices later still.
+        """
+        if not self.scanner.finished:
+            return
+        gpus = self.scanner.scan.gpus
+        if self._renumbering is not None:
+            before = self._renumbering.withheld
+            gpus = self._renumbering.update(gpus, self.cluster.card_users() if self.cluster is not None else {})
+            self._report_withheld(before, self._renumbering.withheld)
+        lists = device_lists(
+            gpus,
+            self._vocabularies,
+            self._options,
+            self._flags.monitoring,
+            topology_hints=self._flags.topology_hints,
+        )
+        for server in self.registrations:
+            server.show(lists.get(server.resource, ()))
+        if self._renumbering is None:
+            return
+        description = self._vocabularies.describe(gpus, self._options)
         if self.cluster is not None and self.cluster.node_writer is not None:
             self.cluster.node_writer.want(description)
         if self._nfd_file is not None:
@@ -174,6 +207,19 @@ class Plugin:
                     "the cards of this node differ, which an NFD feature file cannot express: the extender will count "
                     "each as an even share of their sum; use --write-node=patch on this node"
                 )
+
+    def _report_withheld(self, before: Mapping[Card, object], now: Mapping[Card, object]) -> None:
+        """Log the cards that begin or end to be withheld, and post an event for the former."""
+        if begun := sorted(now.keys() - before.keys()):
+            sentence = (
+                f"{', '.join(map(str, begun))}: the number means another card than before; no container gets it until"
+                " the pods that have it have ended"
+            )
+            logger.warning("%s", sentence)
+            if self.cluster is not None:
+                self.cluster.post_on_node("GPUCardsRenumbered", sentence)
+        if ended := sorted(before.keys() - now.keys()):
+            logger.info("%s: the pods of before have ended", ", ".join(map(str, ended)))
 
     def _report_unknown_memory(self, scan: Scan) -> None:
         """Post an event on the node for cards whose memory is unknown, unless the last one said the same."""

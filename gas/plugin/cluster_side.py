@@ -11,6 +11,8 @@ from functools import partial
 from typing import Literal
 
 from gas.card_facts import CardFacts
+from gas.card_records import ANNOTATION, CardRecord, parse_card_records
+from gas.cards import Card
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events, Involved
@@ -47,6 +49,7 @@ class ClusterSide:
     resources     kubelet's PodResources, closed by the caller
     gpus          returns the cards that this node has now
     presentation  how containers see the cards
+    on_pods       called after each change of the pods of this node
     """
 
     def __init__(
@@ -59,7 +62,9 @@ class ClusterSide:
         *,
         gpus: Callable[[], Collection[CardFacts]],
         presentation: Presentation,
+        on_pods: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_pods = on_pods
         self._metrics = metrics
         self._node = flags.node_name
         self._resources = resources
@@ -113,11 +118,31 @@ class ClusterSide:
             if loop is not None:
                 tasks.create_task(loop.run())
 
-    async def catch_up(self) -> None:
-        """Learn, before kubelet calls, which pods wait and which of their containers an earlier run has served."""
+    async def first_lists(self) -> None:
+        """Wait until the pods of this node are known, and the node itself as it was before; `FIRST_LIST` at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_LIST):
                 await self.pod_watch.synced.wait()
+                if self._node_watch is not None:
+                    await self._node_watch.synced.wait()
+
+    def recorded_cards(self) -> tuple[CardRecord, ...]:
+        """Return what the node said about its cards before this plugin wrote it; empty if that is unknown."""
+        node = self.node_writer.first_seen if self.node_writer is not None else None
+        text = node.annotations.get(ANNOTATION) if node is not None else None
+        return parse_card_records(text)[0] if text is not None else ()
+
+    def card_users(self) -> dict[Card, set[str]]:
+        """Return by card the UIDs of the pods that kubelet has admitted with it and that have not ended."""
+        users: dict[Card, set[str]] = {}
+        for pod in self.pods:
+            if pod.is_admitted and pod.given is not None:
+                for card in {card for container in pod.given.containers for card in container.cards}:
+                    users.setdefault(card, set()).add(pod.uid)
+        return users
+
+    async def catch_up(self) -> None:
+        """Learn, before kubelet calls, which pods wait and which of their containers an earlier run has served."""
         if not self.pod_watch.synced.is_set():
             logger.warning("the pods of this node are not known yet; its cards are offered anyway")
         asked = time.monotonic()
@@ -132,6 +157,7 @@ class ClusterSide:
 
     def _pods_changed(self) -> None:
         self._resolver.pods_changed()
+        self._on_pods()
 
     def _allocated(self) -> None:
         self.receipts.compare_soon()

@@ -72,6 +72,7 @@ class Cell:
     def start(self) -> None:
         """Create the namespaces and mounts. Raises ProgramError if that fails."""
         self._script.write_text(self._lines())
+        self._ready.unlink(missing_ok=True)
         self._holder.start()
         wait_for("the cell", lambda: self._ready.exists() or not self._holder.is_running, seconds=10, every=0.02)
         if not self._ready.exists():
@@ -108,7 +109,7 @@ class Cell:
         }
         lines = ["set -e"]
         for source, target in binds.items():
-            source.mkdir(parents=True)
+            source.mkdir(parents=True, exist_ok=True)
             # Outside of the cell these stay empty: they are only there to be mounted on.
             lines += [f"mkdir -p {target}", f"mount --bind {shlex.quote(str(source))} {target}"]
         lines += ["mkdir -p /run/containerd", "mount -t tmpfs tmpfs /run/containerd"]

@@ -47,7 +47,7 @@ class Containerd:
         configuration = cell.directory / "containerd.toml"
         configuration.write_text(_CONFIGURATION.format(directory=cell.directory, socket=SOCKET, pause=PAUSE.name))
         networks = cell.directory / "cni"
-        networks.mkdir()
+        networks.mkdir(exist_ok=True)
         (networks / "10-e2e.conflist").write_text(json.dumps(_NETWORK))
         self.program = cell.program("containerd", ["containerd", "--config", str(configuration)])
 

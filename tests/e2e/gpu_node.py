@@ -54,10 +54,14 @@ class GpuNode:
     def start_plugin(self, gpus: tuple[FakeGpu, ...], *flags: str, account: KubeApi | None = None) -> None:
         """Start the plugin, in place of the running one, with new cards, and return when kubelet watches them."""
         self.stop_plugin()
+        self.new_plugin(gpus, *flags, account=account)
+        self.plugin.start()
+
+    def new_plugin(self, gpus: tuple[FakeGpu, ...], *flags: str, account: KubeApi | None = None) -> None:
+        """Put the cards in place of those of before, with a plugin for them that is not started yet."""
         shutil.rmtree(self.node.directory / "tree", ignore_errors=True)
         self.gpus = gpus
         self.plugin = Plugin(self.node, account or self.plugin_account, gpus, *flags)
-        self.plugin.start()
 
     def stop_plugin(self) -> None:
         if hasattr(self, "plugin") and self.plugin.program.is_running:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +49,37 @@ class NodeCell:
     def start(self) -> None:
         """Start, and return when the node is ready."""
         self.cgroups.make()
+        self._boot()
+
+    def reboot(self, before_kubelet: Callable[[], None] = lambda: None) -> None:
+        """Kill all processes of the node, start it again with the same files, and return when the node is ready.
+
+        before_kubelet  called when programs of the node can start, before kubelet does
+        """
+        self._end()
+        self._started.clear()
+        self._cell = Cell(self.directory)
+        self._boot(before_kubelet)
+
+    def _boot(self, before_kubelet: Callable[[], None] = lambda: None) -> None:
         self._cell.start()
         self.containerd = Containerd(self._cell)
         self._started.append(self.containerd.program)
         self.containerd.start()
         self.kubelet = Kubelet(self._cell, self._binaries, self._api, self.cgroups, node=self.name)
         self._started.append(self.kubelet.program)
+        before_kubelet()
         self.kubelet.start()
 
     def stop(self) -> None:
         """Kill the node with all its containers."""
+        self._end()
+        self.cgroups.remove()
+
+    def _end(self) -> None:
         for program in reversed(self._started):
             program.kill()
         self._cell.stop()
-        self.cgroups.remove()
 
     def restart_kubelet(self) -> None:
         """Kill kubelet and start it again; the containers keep running. Return when plugins can register."""

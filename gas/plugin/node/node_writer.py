@@ -40,8 +40,9 @@ class NodeWriter:
     It is the handler of a `gas.cluster.watch.Watch` of this one node (``metadata.name=NAME``). Cards are handed out
     whether the node can be written or not.
 
-    writes   how many patches were applied
-    trouble  why the node cannot be written, as a sentence; None when it can
+    writes      how many patches were applied
+    trouble     why the node cannot be written, as a sentence; None when it can
+    first_seen  the node as it was before this writer changed it; None while it is not known
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class NodeWriter:
     ) -> None:
         self.writes = 0
         self.trouble: str | None = None
+        self.first_seen: Node | None = None
         self._patch_node = patch_node
         self._vocabularies = vocabularies
         self._pause = pause
@@ -89,6 +91,7 @@ class NodeWriter:
 
     def changed(self, node: Node) -> None:
         self._node = node
+        self.first_seen = self.first_seen or node
         self._look.set()
 
     def deleted(self, _node: Node) -> None:

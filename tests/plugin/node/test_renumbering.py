@@ -1,0 +1,97 @@
+"""Card numbers that mean another card than before are withheld until the pods of before have ended."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.card_facts import CardFacts
+from gas.card_records import CardRecord
+from gas.cards import Card
+from gas.plugin.node.renumbering import Renumbering
+from tests.plugin.gpus import gpu
+
+HERE, THERE = "0000:10:00.0", "0000:20:00.0"
+
+
+def card(number: int, address: str, uuid: str = "") -> CardFacts:
+    return gpu(number, pci_address=address, uuid=uuid)
+
+
+def record(number: int, address: str, uuid: str = "") -> CardRecord:
+    return CardRecord(card=Card(number), pci_address=address, uuid=uuid)
+
+
+def unhealthy(cards: tuple[CardFacts, ...]) -> list[int]:
+    return [int(each.card) for each in cards if not each.healthy]
+
+
+def test_after_a_reboot_a_number_of_another_card_waits_for_the_pods_of_before() -> None:
+    renumbering = Renumbering([record(0, HERE), record(1, THERE)])
+    turned = [card(0, THERE), card(1, HERE)]
+    users = {Card(0): {"a", "b"}, Card(1): {"b"}}
+    assert unhealthy(renumbering.update(turned, users)) == [0, 1]
+    assert unhealthy(renumbering.update(turned, {Card(0): {"a"}})) == [0]
+    assert unhealthy(renumbering.update(turned, {})) == []
+    assert unhealthy(renumbering.update(turned, {Card(0): {"new"}})) == []
+
+
+def test_a_new_pod_does_not_prolong_the_wait() -> None:
+    renumbering = Renumbering([record(0, HERE)])
+    assert unhealthy(renumbering.update([card(0, THERE)], {Card(0): {"old"}})) == [0]
+    assert unhealthy(renumbering.update([card(0, THERE)], {Card(0): {"new"}})) == []
+
+
+def test_a_number_that_no_pod_uses_is_given_out_at_once() -> None:
+    renumbering = Renumbering([record(0, HERE)])
+    assert unhealthy(renumbering.update([card(0, THERE)], {Card(1): {"a"}})) == []
+
+
+def test_cards_that_change_places_while_the_plugin_runs_are_withheld_too() -> None:
+    renumbering = Renumbering()
+    assert unhealthy(renumbering.update([card(0, HERE)], {Card(0): {"a"}})) == []
+    assert unhealthy(renumbering.update([], {Card(0): {"a"}})) == []
+    assert unhealthy(renumbering.update([card(0, THERE)], {Card(0): {"a"}})) == [0]
+    assert unhealthy(renumbering.update([card(0, HERE)], {Card(0): {"a"}})) == [0], "it went through another card"
+    assert renumbering.withheld == {Card(0): {"a"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "withheld"),
+    [
+        pytest.param(("", ""), (HERE, ""), False, id="address-was-not-known"),
+        pytest.param((HERE, ""), ("", ""), False, id="address-is-not-known"),
+        pytest.param((HERE, "uuid-of-one"), (THERE, "uuid-of-one"), False, id="plugged-in-elsewhere"),
+        pytest.param((HERE, "uuid-of-one"), (HERE, "uuid-of-other"), True, id="replaced-in-its-place"),
+        pytest.param((HERE, ""), (HERE, "uuid-of-one"), False, id="uuid-was-not-known"),
+        pytest.param((HERE, ""), (THERE, "uuid-of-one"), True, id="another-address-and-uuid-was-not-known"),
+    ],
+)
+def test_a_card_is_known_by_its_uuid_and_else_by_its_address(
+    before: tuple[str, str], now: tuple[str, str], *, withheld: bool
+) -> None:
+    renumbering = Renumbering([record(0, *before)])
+    assert unhealthy(renumbering.update([card(0, *now)], {Card(0): {"a"}})) == ([0] if withheld else [])
+
+
+def test_a_card_that_is_unhealthy_anyway_stays_so() -> None:
+    assert unhealthy(Renumbering().update([gpu(0, healthy=False)], {})) == [0]
+
+
+orders = st.permutations([HERE, THERE, "0000:30:00.0"])
+
+
+@given(orders, st.lists(orders, max_size=4), st.dictionaries(st.sampled_from([0, 1, 2]), st.just({"pod"})))
+def test_a_pod_never_shares_a_number_with_another_card_that_is_healthy(
+    first: list[str], later: list[list[str]], used: dict[int, set[str]]
+) -> None:
+    """Law: while a pod lives, its number is healthy only as long as it has always meant the card the pod was given."""
+    renumbering = Renumbering(record(number, address) for number, address in enumerate(first))
+    users = {Card(number): pods for number, pods in used.items()}
+    moved: set[int] = set()
+    for order in later:
+        moved |= {number for number in used if order[number] != first[number]}
+        cards = renumbering.update([card(number, address) for number, address in enumerate(order)], users)
+        assert set(unhealthy(cards)) == moved
+    assert unhealthy(renumbering.update([card(0, HERE)], {})) == []
