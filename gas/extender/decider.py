@@ -19,7 +19,7 @@ from gas.extender.nodes import Nodes
 from gas.extender.pods import Observer, Pods
 from gas.extender.preemption import Preemption
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
-from gas.extender.verdicts import FITS, FITS_PREFERRED, NOTHING_KEPT, KeptCards, Turns, Verdict, Verdicts
+from gas.extender.verdicts import FITS, FITS_PREFERRED, NOTHING_KEPT, KeptCards, Turns, Verdict, Verdicts, all_fit
 from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
 from gas.ledger import Ledger
 from gas.objects import HostPod, ObjectId, Pod
@@ -191,9 +191,9 @@ class Decider:
             verdicts = yield from self.verdicts.as_sent(need, sent, kept)
             names = list(sent)
             facts = sent.get
-        different = set(verdicts)
-        if different == {FITS}:
+        if all_fit(verdicts):
             return FilterDecision(names, gets_cards=True)
+        different = set(verdicts)
         by_name = dict(zip(names, verdicts, strict=True))
         failed = {name: verdict.sentence for name, verdict in by_name.items() if verdict.refusal is not None}
         refusals = _kinds(verdicts) if failed else {}

@@ -33,6 +33,9 @@ KeptCards = Mapping[str, Sequence[Footprint]]
 
 NOTHING_KEPT: KeptCards = MappingProxyType({})
 
+NEEDS_BY_NAME = 16
+"""Needs whose verdicts are remembered by the names of nodes as well: those that were asked about last."""
+
 NODES_A_TURN = 500
 """Nodes whose state is looked up before other work gets its turn: some milliseconds."""
 
@@ -172,7 +175,8 @@ class NodeStates:
 class Verdicts:
     """The results of `place` for named nodes. Pods of one template share a need, and most nodes are alike.
 
-    The verdict of a state is remembered, not that of a node: a node that changes only gets another state.
+    The verdict of a state is remembered, not that of a node: a node that changes only gets another state. A need that
+    is asked about again and again also remembers verdicts by the names of nodes, which saves one of two look-ups.
 
     step_limit  of one search for cards
     clock       returns seconds, for the time that one question may take
@@ -185,10 +189,13 @@ class Verdicts:
         self._clock = clock
         self._states = NodeStates(nodes, ledger)
         self._remembered: OrderedDict[PodNeed, dict[int, Verdict]] = OrderedDict()
+        self._by_name: OrderedDict[PodNeed, dict[str, Verdict]] = OrderedDict()
 
     def forget(self, node: str) -> None:
         """Forget the state of a node that has changed, or whose bookings have."""
         self._states.forget(node)
+        for by_name in self._by_name.values():
+            by_name.pop(node, None)
 
     def look_ahead(self) -> Turns[None]:
         """Find out the state of every node."""
@@ -203,19 +210,33 @@ class Verdicts:
         kept  by node, cards that are kept for other pods, so they count as booked
         """
         known = self._known(need)
-        verdicts = self._states.look_up(names, known)
+        by_name = self._known_by_name(need)
+        if by_name:
+            verdicts = list(map(by_name.get, names))
+        else:
+            verdicts = self._states.look_up(names, known)
+            if by_name is not None:
+                by_name.update((name, verdict) for name, verdict in zip(names, verdicts, strict=True) if verdict)
         if kept:
             verdicts = [None if name in kept else verdict for name, verdict in zip(names, verdicts, strict=True)]
-        if None in set(verdicts):
-            budget = TimeBudget(self._step_limit, self._clock)
-            for at, name in enumerate(names):
-                if verdicts[at] is None:
-                    verdicts[at] = known.get(self._states.of(name, kept.get(name, ())))
-                if verdicts[at] is None:
-                    verdicts[at] = self._judge(known, need, name, budget.steps(), kept.get(name, ()))
-                    if budget.turn_is_over():
-                        yield
-                        budget.begin_turn()
+        if all_fit(verdicts):
+            return cast(list[Verdict], verdicts)
+        budget = TimeBudget(self._step_limit, self._clock)
+        judged = False
+        for at in [at for at, verdict in enumerate(verdicts) if verdict is None]:
+            name = names[at]
+            kept_here = kept.get(name, ())
+            if (verdict := known.get(self._states.of(name, kept_here))) is not None:
+                if by_name is not None and not kept_here:
+                    by_name[name] = verdict
+            else:
+                verdict = self._judge(known, need, name, budget.steps(), kept_here)
+                judged = True
+                if budget.turn_is_over():
+                    yield
+                    budget.begin_turn()
+            verdicts[at] = verdict
+        if judged:
             self._forget_the_oldest()
         return cast(list[Verdict], verdicts)
 
@@ -290,6 +311,17 @@ class Verdicts:
         self._remembered[need] = known
         return known
 
+    def _known_by_name(self, need: PodNeed) -> dict[str, Verdict] | None:
+        """Return what is remembered of a need by name; None if it is long ago that the need was asked about.
+
+        It holds only what is remembered by state, and only of nodes that are known and have not changed since.
+        """
+        by_name = self._by_name.pop(need, None)
+        self._by_name[need] = {} if by_name is None else by_name
+        if len(self._by_name) > NEEDS_BY_NAME:
+            self._by_name.popitem(last=False)
+        return by_name
+
     def _forget_the_oldest(self) -> None:
         """Keep within the limits; due after every question that added something, since needs gather more and more."""
         while len(self._remembered) > MOST_NEEDS or sum(map(len, self._remembered.values())) > MOST_VERDICTS:
@@ -321,6 +353,11 @@ class Verdicts:
     ) -> Choice | Refusal:
         usage = self._ledger.sums(node, kept).usage() if kept else self._ledger.usage(node)
         return place(need, facts.inventory, usage, step_limit=step_limit)
+
+
+def all_fit(verdicts: Sequence[Verdict | None]) -> bool:
+    """Return whether every node fits, in one pass without a line of Python for each verdict."""
+    return verdicts.count(FITS) == len(verdicts)
 
 
 def as_verdict(result: Choice | Refusal) -> Verdict:

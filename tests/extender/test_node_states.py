@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from gas.amounts import sorted_amounts
 from gas.cards import Card
 from gas.extender.nodes import Nodes
-from gas.extender.verdicts import SPARE_STATES, UNKNOWN, NodeStates, Verdicts, as_verdict
+from gas.extender.verdicts import NOTHING_KEPT, SPARE_STATES, UNKNOWN, NodeStates, Verdicts, as_verdict
 from gas.intel.inventory import read_node
 from gas.ledger import Ledger
 from gas.objects import Node
@@ -74,6 +74,9 @@ HELD = st.builds(
 )
 
 
+KEPT = {"n2": (Footprint(amounts={Card(1): sorted_amounts({"i915": 1, "millicores": 700})}),)}
+
+
 class RememberedVerdicts(RuleBasedStateMachine):
     """Any history of nodes and bookings, with filters in between."""
 
@@ -106,14 +109,16 @@ class RememberedVerdicts(RuleBasedStateMachine):
         self.ledger.release(uid)
 
     @invariant()
-    def answers_are_those_of_placement(self) -> None:
+    def verdicts_are_those_of_placement(self) -> None:
         for need in NEEDS:
-            for name, verdict in zip(NAMES, at_once(self.verdicts.of(need, NAMES)), strict=True):
-                assert verdict is as_verdict(
-                    place(need, read_node(self.objects[name]).inventory, self.ledger.usage(name), step_limit=1000)
-                    if name in self.objects
-                    else UnknownNode()
-                )
+            for kept in (NOTHING_KEPT, KEPT):
+                for name, verdict in zip(NAMES, at_once(self.verdicts.of(need, NAMES, kept)), strict=True):
+                    usage = self.ledger.sums(name, kept.get(name, ())).usage()
+                    assert verdict is as_verdict(
+                        place(need, read_node(self.objects[name]).inventory, usage, step_limit=1000)
+                        if name in self.objects
+                        else UnknownNode()
+                    )
 
 
 TestRememberedVerdicts = RememberedVerdicts.TestCase

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,9 @@ from gas.extender.verdicts import (
     FITS,
     FITS_PREFERRED,
     MOST_NEEDS,
+    NEEDS_BY_NAME,
     TURN,
+    NodeStates,
     Verdict,
     Verdicts,
 )
@@ -125,6 +127,59 @@ def test_after_looking_ahead_a_question_reads_no_bookings(monkeypatch: pytest.Mo
     assert looked_into == ["n1", "n2"]
     assert at_once(known.verdicts.of(wanting(), ["n1", "n2"])) == [FITS, FITS]
     assert looked_into == ["n1", "n2"]
+
+
+class TestByName:
+    """A need that is asked about again and again has its verdicts by name."""
+
+    @pytest.fixture
+    def looked_up(self, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+        """Return the names of every look-up by state."""
+        looked_up: list[Sequence[str]] = []
+        look_up = NodeStates.look_up
+
+        def counting(states: NodeStates, names: Sequence[str], results: Mapping[int, Verdict]) -> list[Verdict | None]:
+            looked_up.append(names)
+            return look_up(states, names, results)
+
+        monkeypatch.setattr(NodeStates, "look_up", counting)
+        return looked_up
+
+    def test_the_third_question_looks_up_no_state(self, looked_up: list[Sequence[str]]) -> None:
+        known = Known()
+        for _ in range(5):
+            assert known.judge("n1", "n2", "n1") == [FITS, FITS, FITS]
+        assert len(looked_up) == 2
+
+    def test_a_need_that_is_asked_about_now_and_then_is_looked_up_by_state(
+        self, looked_up: list[Sequence[str]], asked: list[str]
+    ) -> None:
+        known = Known()
+        for millicores in [*range(1, NEEDS_BY_NAME + 2)] * 3:
+            known.judge("n1", millicores=millicores)
+        assert len(looked_up) == 3 * (NEEDS_BY_NAME + 1)
+        assert len(asked) == NEEDS_BY_NAME + 1
+        assert not any(known.verdicts._by_name.values())
+
+    def test_only_the_node_that_changed_is_judged_again(self, looked_up: list[Sequence[str]], asked: list[str]) -> None:
+        known = Known()
+        for _ in range(3):
+            known.judge("n1", "n2")
+        asked.clear()
+        looked_up.clear()
+        known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
+        for _ in range(2):
+            assert [verdict.refusal is None for verdict in known.judge("n1", "n2")] == [False, True]
+        assert len(asked) == 1
+        assert not looked_up
+
+    def test_names_without_a_node_are_not_kept(self) -> None:
+        known = Known()
+        for number in range(10):
+            known.judge("n1", f"absent-{number}")
+        known.nodes.deleted(node("n1"))
+        known.judge("n1")
+        assert known.verdicts._by_name == {wanting(): {}}
 
 
 def test_a_confirmed_reservation_changes_no_verdict(asked: list[str]) -> None:
