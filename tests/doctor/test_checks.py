@@ -640,6 +640,18 @@ DAMAGED_RECEIPT = {"gas-allocated-cards": "nonsense"}
             id="two-on-one-card",
         ),
         pytest.param(
+            (gpu_pod("a", cards="card0", annotations={"gas-card-exclusion": "x"}), gpu_pod("b", cards="card0")),
+            "warning",
+            "the exclusion or anti-affinity of the pods default/a and default/b forbids that they share it",
+            id="an-exclusion-that-is-broken",
+        ),
+        pytest.param(
+            tuple(gpu_pod(name, cards="card0", annotations={"gas-card-anti-affinity": "x"}) for name in "ab"),
+            "warning",
+            "the exclusion or anti-affinity of the pods default/a and default/b forbids that they share it",
+            id="an-anti-affinity-that-is-broken",
+        ),
+        pytest.param(
             (gpu_pod(node=None, message='Post "https://127.0.0.1:9001/scheduler/filter": EOF'),),
             "problem",
             "could not decide",

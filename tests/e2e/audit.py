@@ -42,6 +42,7 @@ def audit(api: KubeApi) -> list[str]:
             other = tiles.setdefault((node, card, tile), name)
             if other != name:
                 found.append(f"{node} {card} {tile} is given to {other} and to {name}")
+    found += _unwanted_company(readable)
     for node, cards in _sums_of(readable).items():
         capacity = card_capacity(nodes[node])
         found += [
@@ -51,6 +52,25 @@ def audit(api: KubeApi) -> list[str]:
             if taken > capacity.get(resource, 0)
         ]
     return found
+
+
+def _unwanted_company(pods: list[Object]) -> list[str]:
+    """Return sentences about pods that share a card although their exclusion or anti-affinity forbids it."""
+    found = []
+    for one, other in combinations(pods, 2):
+        if one["spec"]["nodeName"] != other["spec"]["nodeName"]:
+            continue
+        ours, theirs = (pod["metadata"].get("annotations", {}) for pod in (one, other))
+        apart = ours.get("gas-card-exclusion", "") != theirs.get("gas-card-exclusion", "")
+        green = ours.get("gas-card-anti-affinity")
+        apart = apart or (bool(green) and green == theirs.get("gas-card-anti-affinity"))
+        if apart and (shared := _cards_of(one) & _cards_of(other)):
+            found.append(f"{one['metadata']['name']} and {other['metadata']['name']} must not share {sorted(shared)}")
+    return found
+
+
+def _cards_of(pod: Object) -> set[str]:
+    return {card for container in written_containers(pod) for card in container.cards}
 
 
 def live_holders(api: KubeApi) -> list[Object]:

@@ -111,6 +111,12 @@ def _sidecar(name: str, rng: Random) -> Object:
     return pod(name, container(xe=1, tiles=1, millicores=700), init=init)
 
 
+def _company(name: str, rng: Random) -> Object:
+    label, text = rng.choice((("affinity", "red"), ("anti-affinity", "green"), ("exclusion", "blue"), ("name", "mine")))
+    needs = container(i915=1, millicores=200)
+    return pod(name, needs, annotations={f"gas-card-{label}": text})
+
+
 def _no_gpu(name: str, _: Random) -> Object:
     return pod(name)
 
@@ -126,6 +132,7 @@ _SHAPES: dict[Callable[[str, Random], Object], int] = {
     _linked: 3,
     _init: 3,
     _sidecar: 2,
+    _company: 3,
     _no_gpu: 3,
 }
 """Shapes and how often each comes, relative to the others."""

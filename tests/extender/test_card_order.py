@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
+from gas.cards import Card
 from gas.objects import Node
 from gas.placement.order import BestFit, CardOrder, FewestContainers
 from tests.builders import container, node, pod_json
@@ -61,6 +63,38 @@ async def test_containers_are_counted_not_their_amounts() -> None:
     assert await bound(decider, container(i915=1), annotations={"gas-allow": "card1"}) == "card1"
     assert await bound(decider, container(i915=1), annotations={"gas-allow": "card1"}) == "card1"
     assert await bound(decider, container(i915=1, millicores=100)) == "card0"
+
+
+async def test_the_card_with_the_fewest_containers_gets_the_next_one() -> None:
+    """Loads 2, 0, 1 and 1: the second card, which then has 1."""
+    decider = knowing(node("n1", cards=4, i915=40), card_order=FewestContainers())
+    for card, load in enumerate((2, 0, 1, 1)):
+        for _ in range(load):
+            await bound(decider, container(i915=1), annotations={"gas-allow": f"card{card}"})
+    assert await bound(decider, container(i915=1)) == "card1"
+    assert decider.ledger.usage("n1").containers == {Card(0): 2, Card(1): 1, Card(2): 1, Card(3): 1}
+
+
+async def test_under_any_churn_each_container_goes_to_a_card_with_the_fewest() -> None:
+    for seed in range(5):
+        rng = Random(seed)
+        decider = knowing(node("n1", cards=4, i915=400), card_order=FewestContainers())
+        running: list[str] = []
+        for _ in range(60):
+            if running and rng.random() < 0.4:
+                await ended(decider, running.pop(rng.randrange(len(running))))
+            loads = {card: decider.ledger.usage("n1").containers.get(Card(card), 0) for card in range(4)}
+            card = await bound(decider, container(i915=1))
+            assert loads[int(card.removeprefix("card"))] == min(loads.values())
+            running.append(f"pod-{len(decider.cluster.pods) - 1}")
+
+
+async def test_with_creates_only_no_two_cards_differ_by_more_than_one_container() -> None:
+    decider = knowing(node("n1", cards=3, i915=300), card_order=FewestContainers())
+    for count in (1, 2, 3, 1, 1, 2, 2, 3):
+        await bound(decider, container(i915=count))
+        loads = [decider.ledger.usage("n1").containers.get(Card(card), 0) for card in range(3)]
+        assert max(loads) - min(loads) <= 1
 
 
 async def test_under_churn_each_container_goes_to_a_card_with_the_fewest() -> None:
@@ -121,6 +155,31 @@ async def test_nearness_and_balance_can_each_be_had_alone() -> None:
 
 async def test_a_node_without_such_labels_is_served_by_load_alone() -> None:
     assert await bound(await loaded({}), container(i915=2), annotations=NEAR) == "card4,card1"
+
+
+async def test_of_equally_loaded_cards_a_linked_pair_is_preferred_to_an_unlinked_one() -> None:
+    labels = {"gpu.intel.com/xe-links": "2.0-3.0"}
+    for load in (0, 1):
+        decider = knowing(node("n1", cards=4, labels=labels, i915=40, tiles=8))
+        for _ in range(load):
+            await bound(decider, container(i915=4))
+        assert await bound(decider, container(i915=2), annotations=NEAR) == "card2,card3"
+        assert await bound(decider, container(i915=2)) == "card0,card1"
+
+
+async def test_natural_on_a_pod_overrides_the_default_order() -> None:
+    decider = knowing(node("n1", cards=2, i915=20), card_order=FewestContainers())
+    assert await bound(decider, container(i915=1)) == "card0"
+    assert await bound(decider, container(i915=1), annotations={"gas-card-order": "natural"}) == "card0"
+    assert await bound(decider, container(i915=1)) == "card1"
+
+
+async def test_without_any_of_this_the_first_card_with_room_is_taken() -> None:
+    decider = knowing(node("n1", cards=3, labels=CHANNELS, i915=30, millicores=3000))
+    assert await bound(decider, container(i915=1, millicores=600)) == "card0"
+    assert await bound(decider, container(i915=1, millicores=600)) == "card1"
+    assert await bound(decider, container(i915=1, millicores=100)) == "card0"
+    assert await bound(decider, container(i915=2, millicores=200)) == "card0,card1"
 
 
 async def test_a_wrong_value_is_refused_with_a_sentence() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from gas.doctor.checks.books import Books, Fault, make_books
 from gas.doctor.findings import Finding, kubectl_pod, ok, problem, unknown, warning
@@ -39,6 +40,7 @@ def check_pods(snapshot: Snapshot) -> Iterator[Finding]:
     faults = [fault for fault in books.faults if _is_checked(snapshot, fault.pod)]
     yield from _faults(faults)
     yield from _overbooked(snapshot, books)
+    yield from _wrong_company(snapshot, books)
     if not faults:
         yield ok(CHECK, "bound pods", f"the annotations of all {len(bound)} with GPUs are valid")
     yield from _waiting(snapshot, [pod for pod in wanted if not pod.node_name])
@@ -83,6 +85,28 @@ def _overbooked(snapshot: Snapshot, books: Books) -> Iterator[Finding]:
                     *(kubectl_pod(pod, "delete", "pod", note="one of them") for pod in books.holders.get(node, ())[:3]),
                     expected=", ".join(f"at most {has.get(name, 0)} {name}" for name in over),
                     found=", ".join(f"{amount} {name}" for name, amount in over.items()),
+                )
+
+
+def _wrong_company(snapshot: Snapshot, books: Books) -> Iterator[Finding]:
+    """Report pods on one card that must not share it: kubelet gave other cards, or annotations were edited."""
+    for node in books.nodes:
+        if (snapshot.only_node and node != snapshot.only_node) or not books.ledger.usage(node).company:
+            continue
+        bookings = sorted(books.ledger.on_node(node).values(), key=lambda booking: booking.pod)
+        for one, other in combinations(bookings, 2):
+            shared = sorted(one.footprint.amounts.keys() & other.footprint.amounts.keys())
+            ours, theirs = one.footprint.company, [other.footprint.company]
+            if shared and not (ours.has_same_exclusion(theirs) and ours.has_no_anti_affinity(theirs)):
+                yield warning(
+                    CHECK,
+                    f"{shared[0]} of node {node}",
+                    f"the exclusion or anti-affinity of the pods {one.pod} and {other.pod} forbids that they share it",
+                    *(
+                        kubectl_pod(pod, "delete", "pod", note="one of them")
+                        for pod in books.holders[node]
+                        if pod.key in (one.pod, other.pod)
+                    ),
                 )
 
 
