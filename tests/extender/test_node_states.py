@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -151,6 +155,47 @@ def test_nodes_that_differ_in_the_containers_of_a_card_alone_are_in_different_st
         ledger.hold(name, f"default/{name}", name, booked)
     assert states.of("n1") != states.of("n2")
     assert states.of("n2") == states.of("n3")
+
+
+@pytest.mark.parametrize(
+    "different",
+    [
+        {"company": Company(affinity="a")},
+        {"company": Company(anti_affinity="a")},
+        {"company": Company(exclusion="a")},
+        {"company": Company(exclusion="b")},
+        {"named": "a"},
+        {"named": "b"},
+        {"company": Company(affinity="a"), "named": "a"},
+    ],
+    ids=str,
+)
+def test_nodes_whose_pods_differ_in_their_company_or_names_are_in_different_states(different: dict[str, Any]) -> None:
+    ledger = Ledger()
+    nodes = Nodes(DEFAULT)
+    states = NodeStates(nodes, ledger)
+    booked = Footprint(amounts={Card(0): sorted_amounts({"millicores": 100})}, containers={Card(0): 1})
+    unlike = [booked, replace(booked, company=Company(affinity="b")), replace(booked, named="c")]
+    for number, each in enumerate([*unlike, replace(booked, **different), replace(booked, **different)]):
+        nodes.changed(node(f"n{number}"))
+        ledger.hold(f"u{number}", f"default/u{number}", f"n{number}", each)
+    numbers = [states.of(f"n{number}") for number in range(5)]
+    assert len(set(numbers)) == 4
+    assert numbers[3] == numbers[4]
+
+
+def test_a_card_with_a_pod_without_labels_is_in_another_state_than_one_without_such_a_pod() -> None:
+    ledger = Ledger()
+    nodes = Nodes(DEFAULT)
+    states = NodeStates(nodes, ledger)
+    plain = Footprint(amounts={Card(0): sorted_amounts({"millicores": 100})}, containers={Card(0): 1})
+    labelled = replace(plain, company=Company(exclusion="a"))
+    for name, other in (("n1", plain), ("n2", labelled)):
+        nodes.changed(node(name))
+        ledger.hold(f"{name}-1", f"default/{name}-1", name, labelled)
+        ledger.hold(f"{name}-2", f"default/{name}-2", name, other)
+    assert ledger.usage("n1").amounts == ledger.usage("n2").amounts
+    assert states.of("n1") != states.of("n2")
 
 
 def test_verdicts_of_states_that_no_node_is_in_any_more_are_dropped_in_time() -> None:

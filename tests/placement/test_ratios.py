@@ -245,11 +245,16 @@ def test_refusals_name_the_ratio(
 
 def test_unlike_cards_with_the_same_free_amounts_are_not_interchangeable() -> None:
     """Both have 4 GB free, but half of the larger one is 8 GB; the search must not take one for the other."""
-    inventory = node(LARGE, SMALL, SMALL)
-    usage = booked(amounts(memory=12 * GB), amounts(memory=4 * GB), amounts(memory=8 * GB))
-    need = pod(container(memory=4 * GB), part(HALF))
-    assert placed(need, inventory, usage) == "0 | 1"
-    assert placed(pod(part(HALF), container(memory=4 * GB), order=BestFit("memory.max")), inventory, usage) == "1 | 0"
+    inventory = node(SMALL, LARGE)
+    usage = booked(amounts(memory=4 * GB), amounts(memory=12 * GB))
+    assert placed(pod(container(memory=4 * GB), part(HALF)), inventory, usage) == "1 | 0"
+
+
+def test_containers_with_unlike_ratios_are_not_interchangeable() -> None:
+    """75 and 50 percent cannot both be on card0; the search must not take one order of them for the other."""
+    inventory = node(amounts(i915=2, memory=4), amounts(i915=1, memory=8))
+    need = pod(part(Ratio("memory.max", 75)), part(HALF), part(QUARTER))
+    assert placed(need, inventory, booked(amounts(memory=1))) == "1 | 0 | 0"
 
 
 def test_without_the_capacity_of_a_card_a_ratio_takes_nothing_of_it() -> None:
