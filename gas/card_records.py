@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
 
 import msgspec
+from msgspec.structs import replace
 
 from gas.amounts import is_whole
 from gas.card_facts import MOST_MEMORY, CardFacts
@@ -43,8 +42,11 @@ _FULL_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.A
 _UUID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_.:-]{7,79}", re.ASCII)
 
 
-@dataclass(frozen=True)
-class CardRecord:
+_WRITTEN_NAMES = {"device_id": "id", "pci_address": "pci", "numa_node": "numa"}
+"""Field of `CardRecord` -> its name in the annotation, if that is another one."""
+
+
+class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_WRITTEN_NAMES):
     """The description of one card. Raises InvalidValue for a value that no card has.
 
     driver       kernel driver; empty if it is unknown, as every text here
@@ -71,69 +73,36 @@ class CardRecord:
     def __post_init__(self) -> None:
         if self.card > _LAST_CARD:
             raise InvalidValue(f"expected a card number up to {int(_LAST_CARD)}, found {quoted(int(self.card))}")
-        for name, form, expected in (
-            ("driver", _DRIVER, "a name such as i915"),
-            ("device_id", _DEVICE_ID, "a PCI device id such as 0x56c0"),
-            ("pci_address", _FULL_ADDRESS, "a PCI address such as 0000:4d:00.0"),
-            ("uuid", _UUID, "8 to 80 letters, digits and hyphens"),
-        ):
-            text = getattr(self, name)
-            if text and form.fullmatch(text) is None:
-                raise InvalidValue(f"{self.card}, {_WRITTEN_NAMES[name]}: expected {expected}, found {quoted(text)}")
+        self._check_text("driver", self.driver, _DRIVER, "a name such as i915")
+        self._check_text("id", self.device_id, _DEVICE_ID, "a PCI device id such as 0x56c0")
+        self._check_text("pci", self.pci_address, _FULL_ADDRESS, "a PCI address such as 0000:4d:00.0")
+        self._check_text("uuid", self.uuid, _UUID, "8 to 80 letters, digits and hyphens")
         if self.model and not is_model(self.model):
             raise InvalidValue(
                 f"{self.card}, model: expected at most {_LONGEST_MODEL} printable characters without a comma, found"
                 f" {quoted(self.model)}"
             )
-        for name, least, most in (
-            ("memory", 1, MOST_MEMORY),
-            ("numa_node", 0, _MOST_NUMA_NODES - 1),
-            ("tiles", 1, _MOST_TILES),
-        ):
-            number = getattr(self, name)
-            if number is not None and not (is_whole(number) and least <= number <= most):
-                raise InvalidValue(
-                    f"{self.card}, {_WRITTEN_NAMES[name]}: expected a whole number from {least} to {most}, found"
-                    f" {quoted(number)}"
-                )
+        self._check_number("memory", self.memory, 1, MOST_MEMORY)
+        self._check_number("numa", self.numa_node, 0, _MOST_NUMA_NODES - 1)
+        self._check_number("tiles", self.tiles, 1, _MOST_TILES)
 
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """The names by which lists of cards may name the card, besides ``cardN``, in lower case.
+    def _check_text(self, name: str, text: str, form: re.Pattern[str], expected: str) -> None:
+        if text and form.fullmatch(text) is None:
+            raise InvalidValue(f"{self.card}, {name}: expected {expected}, found {quoted(text)}")
+
+    def _check_number(self, name: str, number: int | None, least: int, most: int) -> None:
+        if number is not None and not (is_whole(number) and least <= number <= most):
+            raise InvalidValue(
+                f"{self.card}, {name}: expected a whole number from {least} to {most}, found {quoted(number)}"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which lists of cards may name the card, besides ``cardN``, in lower case; some may be empty.
 
         UUIDs are not among them: with these no two nodes would be alike, and verdicts are remembered for nodes alike.
         """
-        return frozenset(filter(None, (self.pci_address, self.device_id, self.model.lower())))
-
-
-_WRITTEN_NAMES = {
-    "card": "card",
-    "driver": "driver",
-    "device_id": "id",
-    "model": "model",
-    "pci_address": "pci",
-    "uuid": "uuid",
-    "memory": "memory",
-    "numa_node": "numa",
-    "tiles": "tiles",
-    "healthy": "healthy",
-}
-"""Field of `CardRecord` -> its name in the annotation."""
-
-_DEFAULTS = {field.name: field.default for field in fields(CardRecord)}
-
-
-class _Written(msgspec.Struct, rename=_WRITTEN_NAMES, kw_only=True):
-    card: int
-    driver: str = ""
-    device_id: str = ""
-    model: str = ""
-    pci_address: str = ""
-    uuid: str = ""
-    memory: int | None = None
-    numa_node: int | None = None
-    tiles: int = 1
-    healthy: bool = True
+        return self.pci_address, self.device_id, self.model.lower()
 
 
 def is_model(text: str) -> bool:
@@ -165,24 +134,28 @@ def card_records(cards: Iterable[CardFacts]) -> tuple[CardRecord, ...]:
 
 
 def _record(gpu: CardFacts) -> CardRecord:
-    values = {name: getattr(gpu, name) for name in _DEFAULTS}
     try:
-        return CardRecord(**values)
+        return CardRecord(**{name: getattr(gpu, name) for name in CardRecord.__struct_fields__})
     except InvalidValue:
         return CardRecord(card=gpu.card, healthy=gpu.healthy)
 
 
 def format_card_records(records: Sequence[CardRecord]) -> str:
     """Return the annotation for `parse_card_records`."""
-    written = [
-        {
-            _WRITTEN_NAMES[name]: int(value) if isinstance(value, Card) else value
-            for name, default in _DEFAULTS.items()
-            if (value := getattr(record, name)) != default
-        }
-        for record in records
-    ]
-    return msgspec.json.encode(written).decode()
+    return _ENCODER.encode(records).decode()
+
+
+def _card_of(kind: type[Card], number: object) -> Card:
+    """Return the card of a decoded number. Raises InvalidValue, which msgspec reports as its own error."""
+    if kind is not Card or type(number) is not int:
+        raise InvalidValue(f"expected a card number 0, 1 and so on, found {quoted(number)}")
+    return Card(number)
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=int)  # of all values only a Card needs a hook
+_RECORD = msgspec.json.Decoder(CardRecord, dec_hook=_card_of)
+_RECORDS = msgspec.json.Decoder(list[CardRecord], dec_hook=_card_of)
+_ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def parse_card_records(text: str) -> tuple[tuple[CardRecord, ...], tuple[str, ...]]:
@@ -191,48 +164,55 @@ def parse_card_records(text: str) -> tuple[tuple[CardRecord, ...], tuple[str, ..
     An invalid record is left out. Of two records of one card the first counts, and of two cards with one PCI address
     or UUID only the first has it.
     """
-    try:
-        entries = msgspec.json.decode(text, type=list[msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError):
-        return (), (f"{_PLACE}: expected a JSON list of cards, found {quoted(text)}; it is ignored",)
     faults: list[str] = []
-    if len(entries) > MOST_RECORDS:
-        faults.append(f"{_PLACE}: expected at most {MOST_RECORDS} cards, found {len(entries)}; the others are ignored")
+    try:
+        records = _RECORDS.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        records = _valid_records(text, faults)
+    if len(records) > MOST_RECORDS:
+        faults.append(f"{_PLACE}: expected at most {MOST_RECORDS} cards, found {len(records)}; the others are ignored")
     found: dict[Card, CardRecord] = {}
     owners: dict[str, Card] = {}
-    for number, entry in enumerate(entries[:MOST_RECORDS], 1):
-        record = _read(entry)
-        if isinstance(record, str):
-            faults.append(f"{_PLACE}: record {number}: {record}; it is ignored")
-        elif record.card in found:
+    for record in records[:MOST_RECORDS]:
+        if record.card in found:
             faults.append(f"{_PLACE}: {record.card} is listed more than once; the first one is used")
         else:
             found[record.card] = _without_taken(record, owners, faults)
     return tuple(found[card] for card in sorted(found)), tuple(_first(faults))
 
 
-def _read(entry: msgspec.Raw) -> CardRecord | str:
-    """Return a record, or why it is invalid."""
+def _valid_records(text: str, faults: list[str]) -> list[CardRecord]:
+    """Return the valid records of a text that has invalid ones, and add what is wrong to ``faults``."""
     try:
-        written = msgspec.json.decode(entry, type=_Written)
-        values = {name: getattr(written, name) for name in _DEFAULTS}
-        return CardRecord(**{**values, "card": Card(written.card)})
-    except msgspec.ValidationError as error:
-        return str(error)
+        entries = _ENTRIES.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return "it cannot be read"
-    except InvalidValue as error:
-        return str(error)
+        faults.append(f"{_PLACE}: expected a JSON list of cards, found {quoted(text)}; it is ignored")
+        return []
+    records: list[CardRecord] = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            records.append(_RECORD.decode(entry))
+        except msgspec.ValidationError as error:
+            faults.append(f"{_PLACE}: record {number}: {error}; it is ignored")
+        except (msgspec.DecodeError, RecursionError):
+            faults.append(f"{_PLACE}: record {number}: it cannot be read; it is ignored")
+    return records
 
 
 def _without_taken(record: CardRecord, owners: dict[str, Card], faults: list[str]) -> CardRecord:
-    """Return the record without an identity that another card has already."""
-    for words, text in (("PCI address", record.pci_address), ("UUID", record.uuid)):
-        owner = owners.setdefault(f"{words} {text.lower()}", record.card) if text else record.card
-        if owner != record.card:
-            faults.append(f"{_PLACE}: {owner} and {record.card} have the same {words} {text}; only {owner} counts")
-            record = replace(record, pci_address="") if text == record.pci_address else replace(record, uuid="")
+    """Return the record without an identity that another card has already. No address is another card's UUID."""
+    address, uuid = record.pci_address, record.uuid
+    if address and owners.setdefault(address, record.card) != record.card:
+        faults.append(_same(owners[address], record.card, f"PCI address {address}"))
+        record = replace(record, pci_address="")
+    if uuid and owners.setdefault(uuid.lower(), record.card) != record.card:
+        faults.append(_same(owners[uuid.lower()], record.card, f"UUID {uuid}"))
+        record = replace(record, uuid="")
     return record
+
+
+def _same(first: Card, second: Card, what: str) -> str:
+    return f"{_PLACE}: {first} and {second} have the same {what}; only {first} counts"
 
 
 _MOST_FAULTS = 5
@@ -249,6 +229,6 @@ def cards_by_name(records: Iterable[CardRecord]) -> Mapping[str, frozenset[Card]
     """Return other name -> the cards that it names: one for a PCI address, any number for a model."""
     found: dict[str, set[Card]] = {}
     for record in records:
-        for name in record.names:
+        for name in filter(None, record.names):
             found.setdefault(name, set()).add(record.card)
     return {name: frozenset(found[name]) for name in sorted(found)}

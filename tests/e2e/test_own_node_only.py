@@ -157,6 +157,13 @@ def test_of_a_pod_the_plugin_may_change_only_the_receipt(
     stolen.merge(f"{PODS}/placed", metadata(annotations={"gas-allocated-cards": "card0"}))
 
 
+def test_of_its_node_the_plugin_may_change_its_own_annotations(deployed: DeployedCluster, stolen: KubeApi) -> None:
+    for annotation in ("gas-cards", "gas-card-capacity"):
+        stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(annotations={annotation: "[]"}))
+        assert deployed.api.get(f"/api/v1/nodes/{NODE}")["metadata"]["annotations"][annotation] == "[]"
+        stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(annotations={annotation: None}))
+
+
 def test_others_are_not_concerned(deployed: DeployedCluster, stolen: KubeApi) -> None:
     deployed.api.merge(f"/api/v1/nodes/{NODE}/status", metadata(labels={"anything": "goes"}))
     with pytest.raises(RefusedError):
