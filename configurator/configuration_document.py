@@ -24,7 +24,7 @@ _TLS = {
 }
 """Without ``caFile`` kube-scheduler does not verify the extender's certificate."""
 
-_LEFT_AS_IT_IS = ("ignorable", "weight", "managedResources", "tlsConfig", "urlPrefix")
+_LEFT_AS_IT_IS = ("ignorable", "weight", "managedResources", "tlsConfig", "urlPrefix", "prioritizeVerb")
 """Keys of an existing entry that are kept, even if absent, or merged member by member."""
 
 

@@ -1,10 +1,11 @@
 """The fields of Kubernetes objects that gas reads, as typed structs decoded straight from JSON.
 
-A pod is modelled once, in four views: msgspec decodes only the fields that a struct names, so a program chooses the
+A pod is modelled once, in five views: msgspec decodes only the fields that a struct names, so a program chooses the
 smallest view that has what it reads.
 
 Pod          for the extender, which watches every pod of the cluster
 HostPod      for the extender while it also counts the CPU, memory and pod slots of nodes
+AskedPod     for the extender, when a filter asks about one pod
 NodePod      for the device plugin, which watches the pods of its node
 DetailedPod  for the doctor, which also reads how a pod is started and how it fares
 
@@ -14,7 +15,7 @@ write it. Amounts stay as they were written; `gas.amounts` parses them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -149,6 +150,38 @@ class HostPod(Pod, frozen=True):
 
     spec: HostPodSpec = HostPodSpec()
     status: HostPodStatus | None = None
+
+
+class NodeAffinity(_Object, frozen=True):
+    required: msgspec.Raw = msgspec.field(
+        default_factory=msgspec.Raw, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(_Object, frozen=True):
+    node_affinity: NodeAffinity | None = None
+
+
+class AskedPodSpec(HostPodSpec, frozen=True):
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+
+
+class AskedPod(HostPod, frozen=True):
+    """A pod as a filter asks about it, with the rules that limit it to some of the nodes."""
+
+    spec: AskedPodSpec = AskedPodSpec()
+
+    @property
+    def node_restriction(self) -> Hashable:
+        """A value that is equal for pods that are limited to nodes in the same words; None if the pod is not limited.
+
+        Only equality matters, so required affinity stays as it is written.
+        """
+        selector, affinity = self.spec.node_selector, self.spec.affinity
+        nodes = affinity.node_affinity if affinity is not None else None
+        required = bytes(nodes.required) if nodes is not None else b""
+        return (frozenset((selector or {}).items()), required) if selector or required not in (b"", b"null") else None
 
 
 class EnvVar(_Object, frozen=True):

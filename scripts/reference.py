@@ -20,6 +20,7 @@ from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.intel import names
 from gas.intel.node_description import MILLICORES
+from gas.placement.node_score import NODE_SCORES
 from gas.placement.order import CARD_ORDERS
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.metrics import Metrics as PluginMetrics
@@ -80,6 +81,7 @@ POD_ANNOTATIONS = (
     (names.CARD_ANTI_AFFINITY, "you", "a label: only cards without a pod with the same label"),
     (names.CARD_EXCLUSION, "you", "a label: all pods of a card have the same one, or all have none"),
     (names.CARD_NAME, "you", "a label: the node's pods with the same one share a card"),
+    (names.NODE_SCORE, "you", f"how nodes are scored, with --node-score: `{NODE_SCORES.replace('|', '`, `')}`"),
     (decision.TIMESTAMP, "the extender", "when the cards were decided, in nanoseconds since the epoch"),
     (decision.CONTAINER_CARDS, "the extender", "the cards of each container: `card0||card1,card2`"),
     (decision.CONTAINER_TILES, "the extender", "their tiles: `card0:gt0+gt1||card1:gt0`"),

@@ -23,10 +23,12 @@ from gas.extender.leadership import Leadership
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
 from gas.extender.preempt import Preempt
+from gas.extender.prioritize import Prioritize
 from gas.extender.readiness import Readiness
 from gas.extender.reports import Reports
 from gas.extender.requeuer import Requeuer
 from gas.objects import DisruptionBudget, HostPod, Node, Pod
+from gas.placement.node_score import NodeScore
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabulary import NeedOptions, Vocabularies
 
@@ -39,8 +41,8 @@ LEADERS_WRITE_TIMEOUT = 4.0
 class Extender:
     """The decider, with its watches and writes on one API server. Nothing runs before `run`.
 
-    filter, binder, preempt  the verbs; ``preempt`` is None unless it is switched on
-    budget_watch             None likewise
+    filter, binder, preempt, prioritize  the verbs; the last two are None unless they are switched on
+    budget_watch                         None unless ``preempt`` is switched on
     """
 
     def __init__(self, api: ApiServer, flags: Flags, metrics: Metrics) -> None:
@@ -49,6 +51,8 @@ class Extender:
             need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
             step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
             preemption=flags.preemption,
+            count_hosts=flags.node_score is not NodeScore.NONE,
+            node_score=flags.node_score,
         )
         speaks = options.vocabularies.speaks
         reports = Reports(metrics)
@@ -87,6 +91,11 @@ class Extender:
             metrics,
             why_not_ready=self.readiness.why_not,
             on_refused=self._announcer.pod_refused,
+        )
+        self.prioritize = (
+            Prioritize(decider, metrics, why_not_ready=self.readiness.why_not)
+            if flags.node_score is not NodeScore.NONE
+            else None
         )
         self.binder = Binder(
             decider,

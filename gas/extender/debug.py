@@ -75,6 +75,48 @@ def refusals_json(refusals: Refusals) -> bytes:
     )
 
 
+def demand_json(decider: Decider) -> bytes:
+    """Return the body of ``/debug/demand``; an empty object if nodes are not scored.
+
+    arrivals  how many pods were learned from
+    pods      the shapes that the costs in use are made from: cards, amounts of each card, their number (older pods
+              count for less than one), and what they request beside cards
+    cards     by kind of card: what pods request beside a whole card, and by hundredths of a card that are left how many
+              thousandths will stay unused
+    pressure  how much pods that are limited to some nodes ask for cards of a kind of node; 1 is all of them
+    """
+    if decider.scores is None:
+        return b"{}"
+    mix, pressures = decider.scores.mix()
+    kinds = {tuple(capacity.items()) for _, facts in decider.nodes for capacity in facts.inventory.capacity.values()}
+    return msgspec.json.encode(
+        {
+            "arrivals": decider.scores.demand.arrivals,
+            "pods": [
+                {
+                    "containers": [
+                        {"cards": part.cards, "of_each": dict(part.per_card), "ratios": list(map(str, part.ratios))}
+                        for part in each.shape
+                    ],
+                    "restricted": each.restriction is not None,
+                    "number": each.weight,
+                    "host": dict(each.host),
+                }
+                for each in mix.asked
+            ],
+            "cards": [
+                {"card": dict(kind), "per_card": seen.per_card, "unused": seen.waste}
+                for kind in sorted(kinds)
+                for seen in (mix.on(dict(kind)),)
+            ],
+            "pressure": [
+                {"cards": len(pool.cards), "cpu": pool.cpu, "pressure": pressure}
+                for pool, pressure in pressures.items()
+            ],
+        }
+    )
+
+
 def differences(pods: Pods, ledger: Ledger) -> list[str]:
     """Return a sentence for each held booking that a ledger made anew from the pods' objects would not have."""
     held = {uid: booking for uid, booking in ledger.bookings() if booking.state is State.HELD}

@@ -14,18 +14,20 @@ from typing import Any, Protocol
 
 from gas.decision.names import TIMESTAMP
 from gas.errors import GasError
-from gas.extender.host_resources import HostResources
+from gas.extender.host_resources import HostFree, HostResources, pod_requests
 from gas.extender.nodes import Nodes
 from gas.extender.pods import Observer, Pods
 from gas.extender.preemption import Preemption
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
+from gas.extender.scores import Scores, as_scores
 from gas.extender.verdicts import FITS, FITS_PREFERRED, NOTHING_KEPT, KeptCards, Turns, Verdict, Verdicts, all_fit
 from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
 from gas.ledger import Ledger
-from gas.objects import HostPod, ObjectId, Pod
+from gas.objects import AskedPod, HostPod, Node, ObjectId, Pod
 from gas.placement.choice import footprint
 from gas.placement.detail import card_details
 from gas.placement.need import PodNeed
+from gas.placement.node_score import NodeScore
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.placement.refusal import PreferredElsewhere, Refusal, UnknownNode, UnreadableNeed
 from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies
@@ -66,6 +68,7 @@ class Options:
     step_limit    most steps of one search for cards
     count_hosts   whether free CPU, memory and pod slots of nodes are counted as well
     preemption    whether pods may be evicted for others; includes ``count_hosts``
+    node_score    how nodes are scored for pods that do not choose; NONE: no node is scored for any pod
     """
 
     vocabularies: Vocabularies
@@ -73,6 +76,7 @@ class Options:
     step_limit: int = DEFAULT_STEP_LIMIT
     count_hosts: bool = False
     preemption: bool = False
+    node_score: NodeScore = NodeScore.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ class Decider:
             observer=self._observer,
             on_gone=self.refusals.drop,
         )
-        self.hosts = HostResources() if options.count_hosts or options.preemption else None
+        self.hosts = HostResources(self._host_changed) if options.count_hosts or options.preemption else None
         self.preemption = (
             Preemption(
                 self.nodes,
@@ -142,6 +146,20 @@ class Decider:
             else None
         )
         self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=options.step_limit, clock=clock)
+        self.scores = (
+            Scores(
+                options.node_score,
+                self.nodes,
+                self.ledger,
+                self.verdicts.states,
+                self.hosts,
+                step_limit=options.step_limit,
+                clock=clock,
+            )
+            if options.node_score is not NodeScore.NONE
+            else None
+        )
+        self._has_learned = False
 
     @property
     def pod_handlers(self) -> tuple[Handler, ...]:
@@ -182,6 +200,8 @@ class Decider:
         if not need.wants_cards:
             return FilterDecision(names)
         kept = self._kept_from(args.pod)
+        if self.scores is not None:
+            self._learn(self.scores, args.pod, need, names)
         if args.nodes is None:
             verdicts = yield from self.verdicts.of(need, names, kept)
             facts: Callable[[str], NodeFacts | None] = self.nodes.facts
@@ -228,6 +248,30 @@ class Decider:
             return dict(args.proposals)
         return (yield from self.preemption.victims(args.pod, need, args.proposals))
 
+    def prioritize(self, args: FilterArgs) -> Turns[list[tuple[str, int]]]:
+        """Score nodes for a pod: (name, score) in the order in which they were asked about, the highest score best.
+
+        All are 0 if no node is to be preferred, also for a pod whose need cannot be read. Books nothing.
+        """
+        names = args.node_names or [] if args.nodes is None else [sent.node.name for sent in args.nodes]
+        try:
+            need = self._need(args.pod)
+        except BadNeed:
+            return [(name, 0) for name in names]
+        scores = self.scores
+        if scores is None or scores.policy(need) is NodeScore.NONE:
+            return [(name, 0) for name in names]
+        requests, kept = pod_requests(args.pod), self._kept_from(args.pod)
+        if args.nodes is None:
+            costs = yield from scores.of(args.pod.uid, need, requests, names, kept)
+        else:
+            facts = self.nodes.as_sent(each.node for each in args.nodes)
+            free = {each.node.name: self._free_as_sent(each.node) for each in args.nodes}
+            names = list(facts)
+            sent = {name: (facts[name], free[name]) for name in names}
+            costs = yield from scores.as_sent(args.pod.uid, need, requests, sent, kept)
+        return list(as_scores(names, costs))
+
     def reserve(self, args: BindingArgs, pod: Pod | None, *, now: float) -> dict[str, str]:
         """Choose cards for a pod from what is booked now, reserve them, and return the annotations to bind it with.
 
@@ -240,7 +284,8 @@ class Decider:
         """
         pod = self._bindable(args, pod)
         need = self._need(pod)
-        choice = self.verdicts.choose(need, args.node, self._kept_from(pod).get(args.node, ()))
+        kept = self._kept_from(pod).get(args.node, ())
+        choice = self.verdicts.choose(self._need_to_choose(args, need), args.node, kept)
         if isinstance(choice, UnknownNode):
             raise CannotBind(f"node {args.node} is not known, so pod {args.key} cannot be bound to it")
         if isinstance(choice, Refusal):
@@ -271,16 +316,44 @@ class Decider:
         """Return the cards that are kept from a pod for others, by node."""
         return NOTHING_KEPT if self.preemption is None else self.preemption.nominations.kept_from(pod)
 
+    def _learn(self, scores: Scores, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
+        """Learn from a pod that has arrived; before the first one, from those that are bound already."""
+        if not self._has_learned:
+            self._has_learned = True
+            for uid, bound in self.pods.bound():
+                requests = self.hosts.pods.requested(uid) if self.hosts is not None else None
+                scores.learn(uid, bound.need, requests or ())
+        restriction = pod.node_restriction if isinstance(pod, AskedPod) else None
+        scores.learn(pod.uid, need, pod_requests(pod), restriction, names)
+
+    def _need_to_choose(self, args: BindingArgs, need: PodNeed) -> PodNeed:
+        """Return the need with which the cards are chosen on a node: those that its score assumed."""
+        if self.scores is None or not need.wants_cards:
+            return need
+        facts = self.nodes.facts(args.node)
+        return self.scores.chosen_need(args.pod_uid, need, None if facts is None else facts.inventory)
+
+    def _free_as_sent(self, node: Node) -> HostFree | None:
+        return None if self.hosts is None else self.hosts.free_of(node)
+
+    def _host_changed(self, node: str) -> None:
+        if self.scores is not None:
+            self.scores.forget_pool(node)
+
     def _changed(self, node: str) -> None:
         self.verdicts.forget(node)
         if self.preemption is not None:
             self.preemption.nominations.forget(node)
+        if self.scores is not None:
+            self.scores.forget(node)
         if self.nodes.facts(node) is None and not self.ledger.on_node(node):
             self._last_moment.pop(node, None)
         self._observer.node_changed(node)
 
     def _node_changed(self, node: str) -> None:
         self.pods.node_changed(node)
+        if self.scores is not None:
+            self.scores.forget_pool(node)
         self._changed(node)
         self._observer.cards_freed(node)  # a label that is gone or a larger resource makes room, too
         facts = self.nodes.facts(node)

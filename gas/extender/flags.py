@@ -11,6 +11,7 @@ from typing import ClassVar
 from gas.daemon import flag_values as values
 from gas.daemon.flags import DaemonFlags, flag, read_flags, switch
 from gas.errors import InvalidValue
+from gas.placement.node_score import NODE_SCORES, NodeScore, parse_node_score
 from gas.placement.order import CARD_ORDERS, NATURAL, CardOrder, LeastUsed, parse_card_order
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
@@ -35,6 +36,13 @@ def _card_order(text: str) -> CardOrder | None:
         return parse_card_order(text)
     except InvalidValue:
         raise ValueError(CARD_ORDERS) from None
+
+
+def _node_score(text: str) -> NodeScore:
+    try:
+        return parse_node_score(text)
+    except InvalidValue:
+        raise ValueError(NODE_SCORES) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +159,15 @@ class Flags(DaemonFlags):
         "Serve the verb preempt, by which kube-scheduler evicts the pods that hold the cards of a pod of higher "
         "priority. Also counts the CPU, memory and pod slots of nodes, and watches all pods and PodDisruptionBudgets.",
         group="Preemption",
+    )
+    node_score: NodeScore = flag(
+        "node-score",
+        _node_score,
+        "none",
+        "POLICY",
+        f"How nodes are scored for kube-scheduler, one of {NODE_SCORES}. With none there is no prioritize verb; "
+        "otherwise the pod annotation gas-node-score overrides the policy.",
+        group="Scoring nodes",
     )
 
     qps: float | None = flag(

@@ -206,6 +206,11 @@ class HostResources:
         there, taken = dict(offered), self.pods.sums(node)
         return HostFree(*(there.get(name, 0) - taken.get(name, 0) for name in (CPU, MEMORY, PODS)))
 
+    def free_of(self, node: Node) -> HostFree:
+        """Return the same for a node as a request describes it, known or not."""
+        there, taken = node_allocatable(node), self.pods.sums(node.name)
+        return HostFree(*(there.get(name, 0) - taken.get(name, 0) for name in (CPU, MEMORY, PODS)))
+
     def free_amounts(self, node: str) -> dict[str, int] | None:
         """Return what is free of every resource that a node offers, None if it is not known."""
         offered = self.nodes.allocatable(node)

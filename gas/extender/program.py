@@ -11,7 +11,7 @@ from gas.daemon.plain_port import plain_app
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, SCHEDULER_KEEP_ALIVE, Port, listen, serve_with
 from gas.extender.assembly import Extender
 from gas.extender.card_summaries import card_series, card_summaries
-from gas.extender.debug import books_json, refusals_json
+from gas.extender.debug import books_json, demand_json, refusals_json
 from gas.extender.flags import Flags
 from gas.extender.metrics import Metrics
 from gas.extender.server import extender_app
@@ -47,6 +47,7 @@ async def run_extender(flags: Flags, version: str) -> None:
                     filter_nodes=extender.filter,
                     bind_pod=extender.binder,
                     preempt=extender.preempt,
+                    prioritize=extender.prioritize,
                     metrics=metrics,
                     max_body=flags.max_request_bytes,
                     body_timeout=BODY_TIMEOUT,
@@ -63,6 +64,7 @@ async def run_extender(flags: Flags, version: str) -> None:
                     documents={
                         "/debug/books": lambda: books_json(extender.decider),
                         "/debug/refusals": lambda: refusals_json(extender.decider.refusals),
+                        "/debug/demand": lambda: demand_json(extender.decider),
                     },
                 ),
                 socket=plain_socket,

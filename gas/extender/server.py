@@ -51,6 +51,7 @@ def extender_app(
     filter_nodes: Verb,
     bind_pod: Verb,
     preempt: Verb | None = None,
+    prioritize: Verb | None = None,
     metrics: Metrics,
     max_body: int,
     body_timeout: float,
@@ -59,11 +60,13 @@ def extender_app(
 
     filter_nodes, bind_pod  the verbs; each counts the results of its requests
     preempt                 likewise; None if it is not served
+    prioritize              likewise; None if nodes are not scored
     max_body                bytes of the largest body that is read
     body_timeout            seconds from a request's headers to the end of its body
 
-    The status is 404 for an unknown path (prioritize is one), for a content type other than JSON and for a body that
-    is not JSON, 405 for another method, and 200 for everything else (contract E10.6 to E10.10).
+    The status is 404 for an unknown path (prioritize is one, unless nodes are scored), for a content type other than
+    JSON and for a body that is not JSON, 405 for another method, and 200 for everything else (contract E10.6 to
+    E10.10).
 
     The response of preempt has no field for an error. While nothing can be decided it is one without victims, since
     with ``ignorable: true`` kube-scheduler would take an error as leave to evict by the sums of the node. An invalid
@@ -81,6 +84,8 @@ def extender_app(
     routes = [route("filter", filter_nodes), route("bind", _to_its_end(bind_pod))]
     if preempt is not None:
         routes.append(route("preempt", preempt, undecided=encode_preempt_result({})))
+    if prioritize is not None:
+        routes.append(route("prioritize", prioritize))
     return EarlyResponses(
         Router(
             routes,

@@ -180,6 +180,7 @@ class Verdicts:
 
     step_limit  of one search for cards
     clock       returns seconds, for the time that one question may take
+    states      of the nodes
     """
 
     def __init__(self, nodes: Nodes, ledger: Ledger, *, step_limit: int, clock: Callable[[], float]) -> None:
@@ -187,20 +188,20 @@ class Verdicts:
         self._ledger = ledger
         self._step_limit = step_limit
         self._clock = clock
-        self._states = NodeStates(nodes, ledger)
+        self.states = NodeStates(nodes, ledger)
         self._remembered: OrderedDict[PodNeed, dict[int, Verdict]] = OrderedDict()
         self._by_name: OrderedDict[PodNeed, dict[str, Verdict]] = OrderedDict()
 
     def forget(self, node: str) -> None:
         """Forget the state of a node that has changed, or whose bookings have."""
-        self._states.forget(node)
+        self.states.forget(node)
         for by_name in self._by_name.values():
             by_name.pop(node, None)
 
     def look_ahead(self) -> Turns[None]:
         """Find out the state of every node."""
         for at, (name, _) in enumerate(list(self._nodes)):
-            self._states.of(name)
+            self.states.of(name)
             if at % NODES_A_TURN == 0:
                 yield
 
@@ -214,7 +215,7 @@ class Verdicts:
         if by_name:
             verdicts = list(map(by_name.get, names))
         else:
-            verdicts = self._states.look_up(names, known)
+            verdicts = self.states.look_up(names, known)
             if by_name is not None:
                 by_name.update((name, verdict) for name, verdict in zip(names, verdicts, strict=True) if verdict)
         if kept:
@@ -226,7 +227,7 @@ class Verdicts:
         for at in [at for at, verdict in enumerate(verdicts) if verdict is None]:
             name = names[at]
             kept_here = kept.get(name, ())
-            if (verdict := known.get(self._states.of(name, kept_here))) is not None:
+            if (verdict := known.get(self.states.of(name, kept_here))) is not None:
                 if by_name is not None and not kept_here:
                     by_name[name] = verdict
             else:
@@ -255,7 +256,7 @@ class Verdicts:
             if (node := facts(name)) is None:
                 continue
             if (never := alike.get(id(node))) is None:
-                state = self._states.empty(name) if self._nodes.facts(name) is node else UNKNOWN
+                state = self.states.empty(name) if self._nodes.facts(name) is node else UNKNOWN
                 if (verdict := known.get(state)) is None and (steps := budget.steps()):
                     verdict = as_verdict(place(need, node.inventory, UNUSED, step_limit=steps))
                     if state != UNKNOWN and not isinstance(verdict.refusal, SearchLimitHit):
@@ -305,8 +306,8 @@ class Verdicts:
     def _known(self, need: PodNeed) -> dict[int, Verdict]:
         """Return what is remembered of a need, by state; drop states that no node is in any more now and then."""
         known = self._remembered.pop(need, {})
-        if len(known) > self._states.most:
-            in_use = self._states.in_use()
+        if len(known) > self.states.most:
+            in_use = self.states.in_use()
             known = {state: verdict for state, verdict in known.items() if state in in_use}
         self._remembered[need] = known
         return known
@@ -338,7 +339,7 @@ class Verdicts:
             return as_verdict(NoTimeLeft())
         verdict = as_verdict(self._place(need, node, facts, steps, kept))
         if steps == self._step_limit or not isinstance(verdict.refusal, SearchLimitHit):
-            known[self._states.of(node, kept)] = verdict
+            known[self.states.of(node, kept)] = verdict
         return verdict
 
     def _judge_as_sent(

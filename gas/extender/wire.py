@@ -6,14 +6,14 @@ Unknown fields are skipped while decoding. Source: contract E10.2, E10.3 and E10
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
 from gas.errors import GasError
-from gas.objects import Node, Pod
+from gas.objects import AskedPod, Node, Pod
 
 LONGEST_NAME = 253
 """Characters of the longest name of a Kubernetes object."""
@@ -92,7 +92,7 @@ class _NodeList(msgspec.Struct, gc=False):
 
 
 class _FilterWire(msgspec.Struct, rename="pascal", gc=False):
-    pod: Pod | None = None
+    pod: AskedPod | None = None
     nodes: _NodeList | None = None
     node_names: list[str] | None = None
 
@@ -149,6 +149,12 @@ class _FilterResultWire(msgspec.Struct, gc=False):
 
 
 _Wire = TypeVar("_Wire", _FilterWire, _BindingWire, _PreemptWire)
+
+
+class _HostPriority(msgspec.Struct, rename="pascal", gc=False):
+    host: str
+    score: int
+
 
 _filter_decoder = msgspec.json.Decoder(_FilterWire)
 _binding_decoder = msgspec.json.Decoder(_BindingWire)
@@ -248,6 +254,11 @@ def encode_preempt_result(victims: Mapping[str, Proposal]) -> bytes:
         for node, proposal in victims.items()
     }
     return _encoder.encode(_PreemptResultWire(wire))
+
+
+def encode_scores(scores: Iterable[tuple[str, int]]) -> bytes:
+    """Encode HostPriorityList: the score of each node, a whole number."""
+    return _encoder.encode([_HostPriority(name, score) for name, score in scores])
 
 
 def encode_binding_result(*, error: str = "") -> bytes:

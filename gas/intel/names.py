@@ -52,6 +52,7 @@ CARD_AFFINITY = "gas-card-affinity"
 CARD_ANTI_AFFINITY = "gas-card-anti-affinity"
 CARD_EXCLUSION = "gas-card-exclusion"
 CARD_NAME = "gas-card-name"
+NODE_SCORE = "gas-node-score"
 
 BOOKED_ANNOTATIONS = (CARD_AFFINITY, CARD_ANTI_AFFINITY, CARD_EXCLUSION, CARD_NAME)
 """Those that still count once the pod is bound, because other pods depend on them."""

@@ -14,6 +14,7 @@ from gas.intel import names
 from gas.objects import Container, Pod, Quantity
 from gas.placement.company import Company
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
+from gas.placement.node_score import NodeScore, parse_node_score
 from gas.placement.order import CardOrder, parse_card_order
 from gas.quoted import listed, quoted
 from gas.vocabulary import BadNeed, NeedOptions
@@ -65,6 +66,7 @@ def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
         scope=_scope(annotations),
         order=_card_order(annotations, options.card_order),
         near=_is_near(annotations),
+        node_score=_node_score(annotations),
         company=_company(annotations),
         named=named,
         count_resources=_COUNT_RESOURCES,
@@ -192,6 +194,15 @@ def _card_order(annotations: Mapping[str, str], default: CardOrder) -> CardOrder
         return parse_card_order(text)
     except InvalidValue as invalid:
         raise BadNeed(f"{names.CARD_ORDER}: {invalid}") from None
+
+
+def _node_score(annotations: Mapping[str, str]) -> NodeScore | None:
+    if (text := annotations.get(names.NODE_SCORE)) is None:
+        return None
+    try:
+        return parse_node_score(text)
+    except InvalidValue as invalid:
+        raise BadNeed(f"{names.NODE_SCORE}: {invalid}") from None
 
 
 def _is_near(annotations: Mapping[str, str]) -> bool:

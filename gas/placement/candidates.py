@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gas.amounts import Amounts
 from gas.cards import Card
 from gas.placement.card_rules import NO_CARDS, closed_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
-from gas.placement.inventory import Inventory, Usage, free_amount
+from gas.placement.inventory import Inventory, Usage, free_amount, free_amounts
 from gas.placement.need import PodNeed, Scope
 from gas.placement.order import Natural
 from gas.placement.plan import Plan, Request
@@ -110,7 +111,7 @@ class Candidates:
             self._usage,
             plan=self._plan,
             free=self._free,
-            moment=request.moments[0],
+            request=request,
             picks=picks,
         )
         if not self.near:
@@ -151,16 +152,17 @@ class Candidates:
 class _Use:
     """The use of cards at the start of a request, see `gas.placement.order.CardUse`."""
 
-    __slots__ = ("_free", "_inventory", "_moment", "_picks", "_plan", "_usage")
+    __slots__ = ("_free", "_inventory", "_moment", "_picks", "_plan", "_request", "_usage")
 
     def __init__(
-        self, inventory: Inventory, usage: Usage, *, plan: Plan, free: FreeCapacity, moment: int, picks: Picks
+        self, inventory: Inventory, usage: Usage, *, plan: Plan, free: FreeCapacity, request: Request, picks: Picks
     ) -> None:
         self._inventory = inventory
         self._usage = usage
         self._plan = plan
         self._free = free
-        self._moment = moment
+        self._request = request
+        self._moment = request.moments[0]
         self._picks = picks
 
     def used(self, card: Card, name: str) -> int:
@@ -181,3 +183,18 @@ class _Use:
             if card in pick.cards
         )
         return self._usage.containers.get(card, 0) + of_pod
+
+    def capacity(self, card: Card) -> Amounts:
+        return self._inventory.capacity[card]
+
+    def all_left(self, card: Card) -> dict[str, int]:
+        left = free_amounts(self._inventory, self._usage, card)
+        if self._picks:
+            start = self._moment * len(self._plan.names)
+            for slot, name in enumerate(self._plan.names, start):
+                if name in left:
+                    left[name] -= self._free.taken(card, slot)
+        return left
+
+    def wanted(self, card: Card) -> Amounts:
+        return self._free.takes(self._request, card)

@@ -162,6 +162,16 @@ def free_amount(inventory: Inventory, usage: Usage, card: Card, name: str) -> in
     return left
 
 
+def free_amounts(inventory: Inventory, usage: Usage, card: Card) -> dict[str, int]:
+    """Return `free_amount` of every resource that a card has."""
+    booked = usage.amounts.get(card)
+    free = inventory.capacity[card]
+    free = {name: has - booked.get(name, 0) for name, has in free.items()} if booked else dict(free)
+    if card in inventory.closed_tiles and TILES in free:
+        free[TILES] = free_amount(inventory, usage, card, TILES)
+    return free
+
+
 def free_tiles(inventory: Inventory, usage: Usage, card: Card) -> tuple[int, ...]:
     """Return the tiles of a card that may be given out: preferred ones first, then the others in ascending order."""
     shut = inventory.closed_tiles.get(card, frozenset()) | usage.tiles.get(card, frozenset())

@@ -11,6 +11,7 @@ from gas.amounts import TILES, SortedAmounts, check_sorted, is_whole
 from gas.cards import Card
 from gas.errors import InvalidValue
 from gas.placement.company import NO_COMPANY, Company
+from gas.placement.node_score import NodeScore
 from gas.placement.order import NATURAL, CardOrder
 from gas.placement.ratio import Ratio
 
@@ -108,6 +109,7 @@ class PodNeed:
     scope            where all cards come from; a pod of one card has containers of at most one card
     order            the order in which cards are tried
     near             after the first card, the closest ones are tried first (`Inventory.closeness`)
+    node_score       how nodes are scored for the pod; None leaves that to the cluster
     company          labels that decide with which other pods the pod shares a card
     named            a name for the pod's one card, empty if it needs none: the card whose pods have this name, or an
                      idle card if there is none
@@ -123,6 +125,7 @@ class PodNeed:
     scope: Scope = Scope.ANYWHERE
     order: CardOrder = NATURAL
     near: bool = False
+    node_score: NodeScore | None = None
     company: Company = NO_COMPANY
     named: str = ""
     count_resources: frozenset[str] = frozenset()

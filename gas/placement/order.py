@@ -9,8 +9,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from gas.amounts import Amounts
 from gas.cards import Card
 from gas.errors import InvalidValue
+from gas.placement.waste import Mix, share_left
 from gas.quoted import quoted
 
 
@@ -25,6 +27,15 @@ class CardUse(Protocol):
 
     def containers(self, card: Card) -> int:
         """Return how many containers have a card."""
+
+    def capacity(self, card: Card) -> Amounts:
+        """Return what a card has."""
+
+    def all_left(self, card: Card) -> dict[str, int]:
+        """Return `left` of every resource that the card has."""
+
+    def wanted(self, card: Card) -> Amounts:
+        """Return what the container that is placed takes of a card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,27 @@ class UsedFirst(CardOrder):
 
     def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
         return (0 if use.containers(card) else 1,)
+
+
+@dataclass(frozen=True, slots=True)
+class LeastWaste(CardOrder):
+    """The card on which least more will stay unused by the pods of a mix, then the fullest.
+
+    It is chosen for pods whose node was scored by the same mix, so it has no text form to parse.
+    """
+
+    name: ClassVar[str] = "least-waste"
+
+    mix: Mix
+
+    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+        capacity = use.capacity(card)
+        free = use.all_left(card)
+        before = share_left(capacity, free)
+        for name, amount in use.wanted(card).items():
+            free[name] = free.get(name, 0) - amount
+        seen = self.mix.on(capacity)
+        return (seen.wasted(share_left(capacity, free)) - seen.wasted(before), before)
 
 
 NATURAL = Natural()

@@ -59,6 +59,7 @@ extenders:
 OWN = {
     "urlPrefix": URL,
     "filterVerb": "scheduler/filter",
+    "prioritizeVerb": "scheduler/prioritize",
     "bindVerb": "scheduler/bind",
     "preemptVerb": "scheduler/preempt",
     "weight": 1,
@@ -76,6 +77,9 @@ OWN = {
         "caFile": "/host/certs/ca.crt",
     },
 }
+WITHOUT_SCORES = {key: value for key, value in OWN.items() if key != "prioritizeVerb"}
+"""An entry that exists is completed, but scores are not switched on in it."""
+
 IN_USE = """\
 # ours since 2021
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -141,7 +145,7 @@ def test_version_is_what_the_release_reads(template: str, minor: int, version: s
 
 def test_file_of_the_original_gets_what_it_lacks_and_keeps_the_rest() -> None:
     found = new(ORIGINAL_WITH_ANOTHER)
-    assert found.extenders[1] == {name: value for name, value in OWN.items() if name != "preemptVerb"} | {
+    assert found.extenders[1] == {name: value for name, value in WITHOUT_SCORES.items() if name != "preemptVerb"} | {
         "ignorable": True
     }
     assert found.extenders[0] == configuration(ORIGINAL_WITH_ANOTHER).extenders[0]
@@ -205,7 +209,12 @@ def test_settings_of_an_existing_entry_are_kept() -> None:
     text = ORIGINAL_WITH_ANOTHER.replace("XVERSIONX", "v1").replace("weight: 1", "weight: 5")
     text = text.replace(URL, "https://127.0.0.1:9001")
     found = merged(text)
-    assert found.extenders[1] == {**OWN, "ignorable": True, "weight": 5, "urlPrefix": "https://127.0.0.1:9001"}
+    assert found.extenders[1] == {
+        **WITHOUT_SCORES,
+        "ignorable": True,
+        "weight": 5,
+        "urlPrefix": "https://127.0.0.1:9001",
+    }
     assert len(added(text, found.document.text)) == 4  # the second resource, who is believed, and the verb preempt
     assert merged(text, url=URL).extenders[1]["urlPrefix"] == URL
 

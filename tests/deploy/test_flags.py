@@ -12,6 +12,8 @@ import yaml
 
 from gas.daemon.flags import CommandFlags, flags_of
 from gas.extender.flags import Flags as ExtenderFlags
+from gas.extender.flags import parse_flags
+from gas.placement.node_score import NodeScore
 from gas.plugin.flags import Flags as PluginFlags
 from gas.vocabularies import KNOWN
 from tests.deploy.manifests import COMPONENTS, DEPLOY, ROOT
@@ -46,6 +48,17 @@ def test_the_charts_templates_pass_only_flags_that_exist(template: Path, program
 def test_the_chart_accepts_every_known_vocabulary() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
     assert schema["definitions"]["vocabularies"]["items"]["enum"] == [each.name for each in KNOWN]
+
+
+def test_manifests_and_chart_switch_balance_on() -> None:
+    deployment = yaml.safe_load((DEPLOY / "base/extender/deployment.yaml").read_text(encoding="utf-8"))
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert parse_flags(container["args"]).node_score is NodeScore.BALANCE
+    assert "- --node-score=balance" in EXTENDER_TEMPLATE.read_text(encoding="utf-8")
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert schema["properties"]["extender"]["properties"]["flags"]["properties"]["node-score"] == {
+        "enum": list(NodeScore)
+    }
 
 
 def test_the_charts_values_are_the_defaults_of_the_flags() -> None:

@@ -59,8 +59,8 @@ def test_a_healthy_cluster_has_only_findings_that_are_ok() -> None:
     [
         pytest.param({"bindVerb": ""}, "problem", "bindVerb", id="no-bind-verb-means-no-cards"),
         pytest.param({"filterVerb": "filter"}, "problem", "scheduler/filter", id="another-filter-verb"),
-        pytest.param({"prioritizeVerb": "scheduler/prioritize"}, "problem", "no prioritizeVerb", id="prioritize"),
         pytest.param({"preemptVerb": "preempt"}, "problem", "scheduler/preempt", id="another-preempt-verb"),
+        pytest.param({"prioritizeVerb": "prioritize"}, "problem", "scheduler/prioritize", id="prioritize"),
         pytest.param({"ignorable": True}, "warning", "ignorable: false", id="ignorable"),
         pytest.param({"nodeCacheCapable": False}, "warning", "nodeCacheCapable: true", id="whole-nodes"),
         pytest.param({"enableHTTPS": False}, "problem", "serves TLS only", id="no-https"),
@@ -102,6 +102,11 @@ def test_a_wrong_setting_of_the_extenders_entry_is_reported(changes: dict[str, A
     ((found, text),) = faults("scheduler-configuration", schedulers=(scheduler(configuration(entry(**changes))),))
     assert found == level
     assert words in text
+
+
+@pytest.mark.parametrize("verb", ["", "scheduler/prioritize", "/scheduler/prioritize"])
+def test_an_entry_with_and_without_scores_is_right(verb: str) -> None:
+    assert faults("scheduler-configuration", schedulers=(scheduler(configuration(entry(prioritizeVerb=verb))),)) == []
 
 
 @pytest.mark.parametrize(

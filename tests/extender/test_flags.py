@@ -9,6 +9,7 @@ import pytest
 from gas.daemon.flags import UsageError
 from gas.extender.flags import Flags, parse_flags
 from gas.intel.vocabulary import INTEL
+from gas.placement.node_score import NodeScore
 from gas.placement.order import NATURAL, BestFit, CardOrder, LeastUsed, UsedFirst
 
 NOWHERE = Path("/nonexistent/namespace")
@@ -37,6 +38,7 @@ def test_defaults() -> None:
         denylist=False,
         balanced_resource=None,
         card_order=None,
+        node_score=NodeScore.NONE,
         search_steps=None,
         qps=None,
         burst=None,
@@ -70,6 +72,7 @@ def test_defaults() -> None:
         pytest.param(["--card-order=used-first"], "card_order", UsedFirst(), id="card-order"),
         pytest.param(["--card-order=best-fit=tiles"], "card_order", BestFit("tiles"), id="card-order-by-resource"),
         pytest.param(["--card-order="], "card_order", None, id="card-order-empty"),
+        pytest.param(["--node-score=balance"], "node_score", NodeScore.BALANCE, id="node-score"),
         pytest.param(["--search-steps=5000"], "search_steps", 5000, id="search-steps"),
         pytest.param(["--metrics-port=0"], "metrics_port", 0, id="any-free-port"),
         pytest.param(["--metrics-address=::1"], "metrics_address", "::1", id="ipv6"),
@@ -122,6 +125,11 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
             "flag --card-order: expected natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first,"
             " found 'spread'",
             id="unknown-order",
+        ),
+        pytest.param(
+            ["--node-score=fair"],
+            "flag --node-score: expected balance|best-fit|spread|least-loaded|none, found 'fair'",
+            id="unknown-policy",
         ),
         pytest.param(["--prot=1"], "unknown flag '--prot', did you mean --port?", id="unknown-near"),
         pytest.param(["--kubeconfig=x"], "unknown flag '--kubeconfig', did you mean --kubeConfig?", id="case"),

@@ -269,6 +269,16 @@ def test_preempt_closes_its_connection_while_it_is_not_ready(preempting: Extende
     assert headers["connection"] == "close"
 
 
+def test_nodes_are_scored_on_a_path_of_its_own_if_there_is_a_verb(authority: Authority) -> None:
+    metrics = Metrics("test")
+    app = extender_app(
+        filter_nodes=echo, bind_pod=echo_later, prioritize=echo, metrics=metrics, max_body=MAX_BODY, body_timeout=5
+    )
+    client = client_context(authority, authority.issue("scheduler"))
+    with running(app, tls=serving_certificates(authority, metrics).context, client=client) as served:
+        assert served.ask("POST", "/scheduler/prioritize", b'{"a": 1}', JSON)[0] == 200
+
+
 def test_a_websocket_is_refused(extender: Extender) -> None:
     headers = {
         "Upgrade": "websocket",

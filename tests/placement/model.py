@@ -14,6 +14,7 @@ from gas.placement.choice import Choice
 from gas.placement.company import Company
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed, Role, Scope
+from gas.placement.order import LeastWaste
 
 # What one container gets: (card, tile) pairs; the tile is None unless cards are linked.
 Hand = tuple[tuple[Card, int | None], ...]
@@ -206,11 +207,20 @@ class FirstFit:
             groups = self.inventory.numa_groups
         if self.need.scope is Scope.CARD:
             self.start(groups[0])
-            groups = [[card] for card in self.in_order()]
+            groups = [[card] for card in self.in_order(self.first_wants())]
         for group in groups:
             if (found := self.in_group(group)) is not None:
                 return found
         return None
+
+    def first_wants(self) -> dict[str, int]:
+        """Return what the pod's first container with a card takes of it, or all that share one card."""
+        total: dict[str, int] = {}
+        with_cards = [at for at, one in enumerate(self.need.containers) if one.count]
+        for at in sorted(self.need.same_card) or with_cards[:1]:
+            for name, amount in self.need.containers[at].per_card:
+                total[name] = total.get(name, 0) + amount
+        return total
 
     def start(self, group: Sequence[Card]) -> None:
         """Forget what the pod has taken, and go on with the cards of one group."""
@@ -256,14 +266,14 @@ class FirstFit:
                     result[at].append((chosen, None))
         return self.with_tiles(result)
 
-    def in_order(self) -> list[Card]:
+    def in_order(self, wants: dict[str, int]) -> list[Card]:
         cards = list(self.inventory.capacity)
         if str(self.need.order) == "natural":
             cards = original_order(cards, self.inventory.preferred_card)
-        return sorted(cards, key=lambda card: (not self.is_affine(card), self.load(card)))
+        return sorted(cards, key=lambda card: (not self.is_affine(card), self.load(card, wants)))
 
     def candidates(self, wants: dict[str, int], held: list[Card]) -> list[Card]:
-        cards = [card for card in self.in_order() if self.has_room(card, wants, held)]
+        cards = [card for card in self.in_order(wants) if self.has_room(card, wants, held)]
         if not self.need.near:
             return cards
         first = self.first
@@ -274,10 +284,10 @@ class FirstFit:
         shared = len(self.need.same_card) - 1 if self.need.same_card else 0
         more = sum(one.count for one in self.need.containers) - shared - 1
 
-        def own_key(card: Card) -> tuple[bool, bool, int]:
-            return not self.is_affine(card), not self.is_preferred(card), self.load(card)
+        def own_key(card: Card) -> tuple[bool, bool, tuple[int, ...]]:
+            return not self.is_affine(card), not self.is_preferred(card), self.load(card, wants)
 
-        def best_neighbours(card: Card) -> list[tuple[int, tuple[bool, bool, int]]]:
+        def best_neighbours(card: Card) -> list[tuple[int, tuple[bool, bool, tuple[int, ...]]]]:
             others = [other for other in cards if other != card]
             return sorted((-closeness(self.inventory, card, other), own_key(other)) for other in others)[:more]
 
@@ -290,17 +300,31 @@ class FirstFit:
     def is_preferred(self, card: Card) -> bool:
         return str(self.need.order) == "natural" and card == self.inventory.preferred_card
 
-    def load(self, card: Card) -> int:
-        """Return the number by which the need's order puts cards: smaller ones first."""
+    def load(self, card: Card, wants: dict[str, int]) -> tuple[int, ...]:
+        """Return the numbers by which the need's order puts cards: smaller ones first."""
+        if isinstance(self.need.order, LeastWaste):
+            before, after = (self.share(card, more) for more in ({}, wants))
+            waste = self.need.order.mix.on(self.inventory.capacity[card]).waste
+            return waste[after // 10] - waste[before // 10], before
         kind, _, resource = str(self.need.order).partition("=")
         used = self.used[card].get(resource, 0)
-        return {
+        number = {
             "natural": 0,
             "least-used": used,
             "best-fit": self.inventory.capacity[card].get(resource, 0) - used,
             "fewest-containers": self.containers[card],
             "used-first": 0 if self.containers[card] else 1,
         }[kind]
+        return (number,)
+
+    def share(self, card: Card, more: dict[str, int]) -> int:
+        """Return how many thousandths of a card are left of its scarcest resource."""
+        left = [
+            (has - self.used[card].get(name, 0) - more.get(name, 0)) * 1000 // has
+            for name, has in self.inventory.capacity[card].items()
+            if has
+        ]
+        return max(min([1000, *left]), 0)
 
     def has_room(self, card: Card, wants: dict[str, int], held: list[Card]) -> bool:
         has = self.inventory.capacity[card]

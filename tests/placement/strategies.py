@@ -11,20 +11,34 @@ from gas.cards import Card, Tile
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.inventory import Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
-from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, UsedFirst
+from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, LeastWaste, UsedFirst
 from gas.placement.ratio import Ratio
+from gas.placement.waste import Asked, Mix, Part
 
 MOST_CARDS = 4
 MOST_CONTAINERS = 3
 NAMES = ("i915", "millicores", "tiles")
 
 resources = st.sampled_from([*NAMES, "unknown-resource"])
+mixes = st.sampled_from(
+    [
+        Mix(),
+        Mix((Asked((Part(1, (("i915", 1), ("millicores", 1))),), None, 9.0, (("cpu", 36.0),)),)),
+        Mix(
+            (
+                Asked((Part(1, (("i915", 1), ("millicores", 2))), Part(2, (("i915", 1),))), None, 0.5, (("cpu", 3.0),)),
+                Asked((Part(1, (("i915", 1), ("tiles", 1))),), None, 30.0, (("cpu", 90.0), ("memory", 60.0))),
+            )
+        ),
+    ]
+)
 orders = st.one_of(
     st.just(NATURAL),
     st.just(FewestContainers()),
     st.just(UsedFirst()),
     st.builds(LeastUsed, resources),
     st.builds(BestFit, resources),
+    st.builds(LeastWaste, mixes),
 )
 
 labels = st.sampled_from(["", "", "a", "b"])

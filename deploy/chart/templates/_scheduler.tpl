@@ -36,6 +36,9 @@
   "tlsConfig" (dict "insecure" false "certFile" "/gas/client/tls.crt" "keyFile" "/gas/client/tls.key" "caFile" "/gas/client/ca.crt")
 -}}
 {{- if eq (include "gas.preemption" .) "true" }}{{ $_ := set $ours "preemptVerb" "scheduler/preempt" }}{{ end -}}
+{{- if ne (get .Values.extender.flags "node-score" | default "balance") "none" -}}
+{{- $_ := set $ours "prioritizeVerb" "scheduler/prioritize" -}}
+{{- end -}}
 {{- $configuration := dict
   "leaderElection" (dict "leaderElect" true "resourceName" $names.scheduler "resourceNamespace" .Release.Namespace)
 -}}

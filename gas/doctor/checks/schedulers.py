@@ -139,7 +139,7 @@ def _verbs(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
     for key, expected, found in (
         ("filterVerb", "scheduler/filter", entry.filter_verb),
         ("bindVerb", "scheduler/bind", entry.bind_verb),
-        ("prioritizeVerb", "", entry.prioritize_verb),
+        ("prioritizeVerb", "scheduler/prioritize" if entry.prioritize_verb else "", entry.prioritize_verb),
         ("preemptVerb", PREEMPT if entry.preempt_verb else "", entry.preempt_verb),
     ):
         if found.strip("/") != expected:

@@ -1,0 +1,38 @@
+"""The prioritize verb: from a request's body to scores of nodes and a response."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from gas.extender.decider import Decider
+from gas.extender.filter import in_turns
+from gas.extender.metrics import Metrics
+from gas.extender.readiness import NotReady
+from gas.extender.wire import decode_filter, encode_scores
+
+logger = logging.getLogger(__name__)
+
+
+class Prioritize:
+    """Called with the body of a request, returns the body of the response.
+
+    Raises Unreadable if the body is not JSON, BadRequest if it is not a valid request, and NotReady while this replica
+    may not decide: the response has no field for an error, and kube-scheduler then goes on without these scores.
+
+    why_not_ready  returns the reason while this replica may not decide, else None
+    """
+
+    def __init__(self, decider: Decider, metrics: Metrics, *, why_not_ready: Callable[[], str | None]) -> None:
+        self._decider = decider
+        self._metrics = metrics
+        self._why_not_ready = why_not_ready
+
+    async def __call__(self, body: bytes) -> bytes:
+        if (why_not := self._why_not_ready()) is not None:
+            raise NotReady(why_not)
+        args = decode_filter(body)
+        scores = await in_turns(self._decider.prioritize(args))
+        self._metrics.requests.labels("prioritize", "scored").inc()
+        logger.debug("%d nodes scored", len(scores), extra={"pod": args.pod.key})
+        return encode_scores(scores)

@@ -1,0 +1,172 @@
+"""The value of what is left on a card: how much of it pods will not be able to use.
+
+All shares are thousandths of a card. A card on which only a fifth of one resource is left has a fifth left, however
+much there is of its other resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from gas.amounts import Amounts, SortedAmounts
+from gas.placement.ratio import Ratio, amounts_on
+
+WHOLE = 1000
+"""A whole card."""
+
+_STEP = 10
+"""Wastes are kept for every hundredth of a card."""
+
+_STEPS = WHOLE // _STEP
+
+DRAWS = 20
+"""Pods that are imagined to come to a card, one after the other. A pod that does not fit goes elsewhere. With fewer,
+remainders that only a rare pod fills look worse than they are; with many more, nothing looks wasted."""
+
+PRIOR = 10.0
+"""Imagined pods of all sizes alike that are added to those that were seen, so that a few pods do not decide alone."""
+
+
+class Part(NamedTuple):
+    """The cards that one container holds to the end of its pod, or several containers that share a card.
+
+    cards     how many different ones
+    per_card  what is taken of each
+    ratios    the same as parts of what the card has
+    """
+
+    cards: int
+    per_card: SortedAmounts
+    ratios: tuple[Ratio, ...] = ()
+
+
+Shape = tuple[Part, ...]
+"""The cards that one pod holds to its end."""
+
+
+class Asked(NamedTuple):
+    """Equal pods that the cluster was asked for.
+
+    restriction  names the rule by which they may use some of the nodes only, None if they may use all
+    weight       their number; older pods count for less than one
+    host         what they request together beside cards
+    """
+
+    shape: Shape
+    restriction: Hashable
+    weight: float
+    host: tuple[tuple[str, float], ...]
+
+
+class CardMix(NamedTuple):
+    """The same pods as seen by cards of one kind.
+
+    waste     by hundredths of a card that are left: the thousandths that will stay unused
+    per_card  what pods request of each resource beside a whole card
+    """
+
+    waste: tuple[int, ...]
+    per_card: Mapping[str, float]
+
+    def wasted(self, share: int) -> int:
+        """Return how much of this share, left on a card, will stay unused."""
+        return self.waste[share // _STEP]
+
+
+@dataclass(frozen=True)
+class Mix:
+    """The pods that the cluster was asked for at one time."""
+
+    asked: tuple[Asked, ...] = ()
+    _by_capacity: dict[tuple[tuple[str, int], ...], CardMix] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.asked)
+
+    def on(self, capacity: Amounts) -> CardMix:
+        """Return the mix as seen by a card of this capacity."""
+        key = tuple(capacity.items())
+        if (mix := self._by_capacity.get(key)) is None:
+            mix = self._by_capacity[key] = self._seen_by(capacity)
+        return mix
+
+    def _seen_by(self, capacity: Amounts) -> CardMix:
+        sizes: dict[int, float] = {}
+        cards = 0.0
+        host: dict[str, float] = {}
+        for each in self.asked:
+            taken = [(part.cards, share_taken(capacity, part)) for part in each.shape]
+            if any(share > WHOLE for _, share in taken):
+                continue
+            cards += each.weight * sum(count * share for count, share in taken) / WHOLE
+            for name, amount in each.host:
+                host[name] = host.get(name, 0.0) + amount
+            for count, share in taken:
+                if 0 < share < WHOLE:
+                    sizes[share] = sizes.get(share, 0.0) + each.weight * count
+        per_card = {name: amount / cards for name, amount in host.items() if amount > 0} if cards > 0 else {}
+        return CardMix(waste_table(sizes), per_card)
+
+
+def share_left(capacity: Amounts, free: Amounts) -> int:
+    """Return which share of a card is left: that of its scarcest resource."""
+    share = WHOLE
+    for name, has in capacity.items():
+        if has > 0 and (left := free[name] * WHOLE // has) < share:
+            share = left
+    return max(share, 0)
+
+
+def share_taken(capacity: Amounts, part: Part) -> int:
+    """Return which share of a card a part takes, rounded up; more than WHOLE if it does not fit on it."""
+    takes = amounts_on(capacity, dict(part.per_card), part.ratios) if part.ratios else dict(part.per_card)
+    share = 0
+    for name, amount in takes.items():
+        has = capacity.get(name, 0)
+        if has <= 0:
+            return WHOLE + 1
+        share = max(share, -(-amount * WHOLE // has))
+    return share
+
+
+def waste_table(sizes: Mapping[int, float]) -> tuple[int, ...]:
+    """Return, by hundredths of a card that are left, the thousandths that will stay unused.
+
+    It is the mean of what is left after DRAWS pods, drawn by their weights, have taken their share wherever it fits.
+
+    sizes  share of a card, below WHOLE -> weight
+    """
+    weights: dict[int, float] = {}
+    for share, weight in sizes.items():
+        steps = -(-share // _STEP)
+        if steps < _STEPS:
+            weights[steps] = weights.get(steps, 0.0) + weight
+    total = (PRIOR + sum(weights.values())) or 1.0
+    chances = sorted((steps, weight / total) for steps, weight in weights.items())
+    of_any_size = PRIOR / (_STEPS - 1) / total
+    left = [float(steps * _STEP) for steps in range(_STEPS + 1)]
+    for _ in range(DRAWS):
+        after = []
+        smaller = 0.0  # the sum of `left` below this number of steps
+        for steps, rest in enumerate(left):
+            fitting = min(steps, _STEPS - 1)  # imagined sizes; one of _STEPS would be a whole card
+            taken = of_any_size * fitting
+            expected = of_any_size * (smaller - (left[0] if fitting < steps else 0.0))
+            for size, chance in chances:
+                if size > steps:
+                    break
+                taken += chance
+                expected += chance * left[steps - size]
+            after.append(expected + (1.0 - taken) * rest)
+            smaller += rest
+        left = after
+    return tuple(round(each) for each in left)
