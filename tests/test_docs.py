@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from gas.daemon.flags import flags_of
 from gas.decision import names as decision
 from gas.intel import names
 from gas.placement import card_rules, refusal
+from gas.placement.need import PodNeed
 from gas.plugin.kubelet.device_server import Outcome
-from scripts.reference import NODE_LABELS, PROGRAMS, metrics
+from scripts.reference import NODE_ANNOTATIONS, NODE_LABELS, POD_ANNOTATIONS, PROGRAMS, metrics
 from tests.e2e.accounts import FULL_RULES
 from tests.e2e.plugin import PLUGIN_RULES
 
@@ -53,7 +55,6 @@ COMMAND = re.compile(rf"(?:sudo )?(?:/\S*/)?({'|'.join(OWN_FLAGS)})(?![\w.-])([^
 """A command of this project, with or without sudo and path: ``sudo gas doctor -o=json``."""
 SOURCES = "\n".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "gas").rglob("*.py")))
 
-RULES_OF_PODS = (names.ALLOW, names.DENY, names.SAME_GPU, names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
 LABELS_OF_CARDS = tuple(
     label for label in vars(names).values() if isinstance(label, str) and re.match(f"{re.escape(names.PREFIX)}.", label)
 )
@@ -66,6 +67,12 @@ CLOSED_PLACES = {
     names.PREFER_TILE: "cardN",
 }
 """Telemetry labels, and the text that follows the name of each."""
+RULES_OF_PODS = sorted(
+    {name for name in vars(names).values() if isinstance(name, str) and name.startswith("gas-")}
+    - CLOSED_PLACES.keys()
+    - {row[0] for row in NODE_ANNOTATIONS}
+)
+"""Annotations that users write on pods: every other name of the vocabulary that begins with gas-."""
 
 
 METRICS = {row[0] for rows in metrics().values() for row in rows}
@@ -153,8 +160,15 @@ def test_the_page_on_pods_has_the_resource(resource: str) -> None:
 
 
 @pytest.mark.parametrize("annotation", [*RULES_OF_PODS, *decision.WRITTEN_ANNOTATIONS])
-def test_the_page_on_pods_has_the_annotation(annotation: str) -> None:
+def test_the_pages_on_pods_and_names_have_the_annotation(annotation: str) -> None:
     assert f"`{annotation}`" in PODS
+    assert annotation in {row[0] for row in POD_ANNOTATIONS}
+
+
+@pytest.mark.parametrize("field", [each.name for each in fields(PodNeed)])
+def test_the_page_on_placement_has_the_field_of_a_need(field: str) -> None:
+    spans = {span.removeprefix("PodNeed.") for span in code_spans(PAGES["placement.md"])}
+    assert field in spans
 
 
 def test_the_page_on_pods_has_the_label() -> None:

@@ -65,8 +65,8 @@ def extender_app(
     body_timeout            seconds from a request's headers to the end of its body
 
     The status is 404 for an unknown path (prioritize is one, unless nodes are scored), for a content type other than
-    JSON and for a body that is not JSON, 405 for another method, and 200 for everything else (contract E10.6 to
-    E10.10).
+    JSON and for a body that is not JSON, 405 for another method, 408 for a body that is not complete in time, 413 for
+    one that is too large, and 200 for everything else (contract E10.6 to E10.10).
 
     The response of preempt has no field for an error. While nothing can be decided it is one without victims, since
     with ``ignorable: true`` kube-scheduler would take an error as leave to evict by the sums of the node. An invalid

@@ -1,6 +1,6 @@
 """The cards that a pod may use, the order in which they are tried, and the groups that must not be mixed.
 
-The rules are E6.1 to E6.6 and E7.8 of the contract. The original makes the list of candidates anew for every single
+The rules: contract E6.1 to E6.6 and E7.8. The original makes the list of candidates anew for every single
 card. While one container is placed, only the cards that it already has change their place in that list, so one list for
 each container gives the same result. Only nearness needs a new list after the first card.
 """
