@@ -28,7 +28,7 @@ from gas.objects import Node, Pod
 from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
-from gas.placement.order import NATURAL, CardOrder
+from gas.placement.order import DEFAULT_ORDER, CardOrder
 
 
 class BadNeed(GasError):
@@ -45,7 +45,7 @@ class NeedOptions:
 
     allowlist: bool = False
     denylist: bool = False
-    card_order: CardOrder = NATURAL
+    card_order: CardOrder = DEFAULT_ORDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

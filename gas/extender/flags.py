@@ -12,7 +12,7 @@ from gas.daemon import flag_values as values
 from gas.daemon.flags import DaemonFlags, flag, read_flags, switch
 from gas.errors import InvalidValue
 from gas.placement.node_score import NODE_SCORES, NodeScore, parse_node_score
-from gas.placement.order import CARD_ORDERS, NATURAL, CardOrder, LeastUsed, parse_card_order
+from gas.placement.order import CARD_ORDERS, DEFAULT_ORDER, CardOrder, LeastUsed, parse_card_order
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
 from gas.vocabulary import Vocabulary
@@ -205,7 +205,7 @@ class Flags(DaemonFlags):
         """The order for pods that do not choose one."""
         if self.card_order is not None:
             return self.card_order
-        return LeastUsed(self.balanced_resource) if self.balanced_resource else NATURAL
+        return LeastUsed(self.balanced_resource) if self.balanced_resource else DEFAULT_ORDER
 
 
 def parse_flags(

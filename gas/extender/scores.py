@@ -24,7 +24,7 @@ from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
 from gas.placement.node_cost import Effect, effect, placement_cost
 from gas.placement.node_score import NodeScore
-from gas.placement.order import NATURAL, LeastWaste
+from gas.placement.order import DEFAULT_ORDER, LeastWaste
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
 from gas.placement.waste import Mix
@@ -233,7 +233,7 @@ class Scores:
         """
         if not self._mix.asked:
             return need
-        if self.policy(need) is NodeScore.BALANCE and need.order == NATURAL and need.wants_cards:
+        if self.policy(need) is NodeScore.BALANCE and need.order == DEFAULT_ORDER and need.wants_cards:
             return replace(need, order=LeastWaste(self._mix))
         return need
 
@@ -284,7 +284,7 @@ class Scores:
     ) -> Effect | None:
         usage = self._ledger.sums(node, kept).usage() if kept else self._ledger.usage(node)
         if inventory.preferred_card is not None and isinstance(need.order, LeastWaste):
-            need = replace(need, order=NATURAL)
+            need = replace(need, order=DEFAULT_ORDER)
         choice = place(need, inventory, usage, step_limit=steps)
         if isinstance(choice, Refusal):
             return None

@@ -12,7 +12,7 @@ from gas.cards import Card
 from gas.errors import InvalidValue
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.node_score import NodeScore
-from gas.placement.order import NATURAL, CardOrder
+from gas.placement.order import DEFAULT_ORDER, CardOrder
 from gas.placement.ratio import Ratio
 
 
@@ -123,7 +123,7 @@ class PodNeed:
     same_card: frozenset[int] = frozenset()
     linked: bool = False
     scope: Scope = Scope.ANYWHERE
-    order: CardOrder = NATURAL
+    order: CardOrder = DEFAULT_ORDER
     near: bool = False
     node_score: NodeScore | None = None
     company: Company = NO_COMPANY

@@ -54,9 +54,14 @@ class CardOrder(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Natural(CardOrder):
-    """``card2`` before ``card10``. The card that the node prefers comes first; every other order ignores it."""
+    """``card2`` before ``card10``. The card that the node prefers comes first; every other order ignores it.
+
+    chosen  False if neither the pod nor the administrator has chosen an order, so that another may take its place
+    """
 
     name: ClassVar[str] = "natural"
+
+    chosen: bool = True
 
     def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
         return ()
@@ -138,6 +143,9 @@ class LeastWaste(CardOrder):
 
 
 NATURAL = Natural()
+
+DEFAULT_ORDER = Natural(chosen=False)
+"""The order if neither the pod nor the administrator has chosen one."""
 
 _PLAIN: tuple[CardOrder, ...] = (NATURAL, FewestContainers(), UsedFirst())
 _BY_RESOURCE: tuple[type[_ByResource], ...] = (LeastUsed, BestFit)

@@ -17,7 +17,7 @@ from gas.extender.pending_binds import PendingBinds
 from gas.extender.pods import Observer
 from gas.extender.refusals import PodRefusal
 from gas.objects import Node, Pod
-from gas.placement.order import NATURAL, CardOrder
+from gas.placement.order import DEFAULT_ORDER, CardOrder
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions
 from tests.extender.cluster import Cluster
@@ -67,7 +67,7 @@ class DrivenDecider(Decider):
         self,
         cluster: Cluster | None = None,
         *,
-        card_order: CardOrder = NATURAL,
+        card_order: CardOrder = DEFAULT_ORDER,
         lists: bool = True,
         options: Options | None = None,
         patience: float = 0.0,

@@ -10,7 +10,7 @@ from gas.daemon.flags import UsageError
 from gas.extender.flags import Flags, parse_flags
 from gas.intel.vocabulary import INTEL
 from gas.placement.node_score import NodeScore
-from gas.placement.order import NATURAL, BestFit, CardOrder, LeastUsed, UsedFirst
+from gas.placement.order import DEFAULT_ORDER, NATURAL, BestFit, CardOrder, LeastUsed, UsedFirst
 
 NOWHERE = Path("/nonexistent/namespace")
 
@@ -100,7 +100,8 @@ def test_flag(argv: list[str], field: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("argv", "order", "warnings"),
     [
-        pytest.param([], NATURAL, (), id="natural-by-default"),
+        pytest.param([], DEFAULT_ORDER, (), id="natural-by-default"),
+        pytest.param(["--card-order=natural"], NATURAL, (), id="natural-by-choice"),
         pytest.param(["--balancedResource=tiles"], LeastUsed("tiles"), (), id="balanced-is-least-used"),
         pytest.param(["--balancedResource=tiles", "--card-order=least-used=tiles"], LeastUsed("tiles"), (), id="both"),
         pytest.param(

@@ -289,6 +289,20 @@ async def test_an_order_of_cards_that_the_pod_chose_is_kept() -> None:
     assert await decider.run(pod, "n1") == "card1"
 
 
+@pytest.mark.parametrize(
+    ("annotations", "card"), [({}, "card1"), ({"gas-card-order": "natural"}, "card0")], ids=["by-default", "by-choice"]
+)
+async def test_natural_order_that_the_pod_chose_is_kept(annotations: dict[str, str], card: str) -> None:
+    decider = Scored(gpu_node("n1", cards=3))
+    for number in range(60):
+        await decider.ask(gpu_pod((810, 190, 470)[number % 3]), "n1")
+    spread = {"gas-card-order": "fewest-containers"}
+    assert [await decider.run(gpu_pod(size, annotations=spread), "n1") for size in (470, 810)] == ["card0", "card1"]
+    pod = gpu_pod(190, annotations=annotations)
+    await decider.score(pod, "n1")
+    assert await decider.run(pod, "n1") == card
+
+
 async def test_the_card_that_a_node_prefers_is_kept() -> None:
     decider = Scored(gpu_node("n1", cards=3, labels={"telemetry.aware.scheduling.p/gas-prefer-gpu": "card2"}))
     for number in range(60):

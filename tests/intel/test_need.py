@@ -15,7 +15,7 @@ from gas.intel.need import read_booked_need, read_need
 from gas.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
-from gas.placement.order import NATURAL, BestFit, LeastUsed
+from gas.placement.order import DEFAULT_ORDER, NATURAL, BestFit, LeastUsed
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import BadNeed, NeedOptions
 from tests.builders import container, pod
@@ -328,7 +328,7 @@ def test_linked_cards_are_refused(requests: Mapping[str, int], sentence: str) ->
 
 def test_the_order_of_cards_is_the_administrators_unless_the_pod_states_one() -> None:
     spread = NeedOptions(card_order=LeastUsed("millicores"))
-    assert need(ONE_CARD).order == NATURAL
+    assert need(ONE_CARD).order == DEFAULT_ORDER != NATURAL
     assert read_need(pod(ONE_CARD), spread).order == LeastUsed("millicores")
     assert need(ONE_CARD, annotations={"gas-card-order": "best-fit=memory.max"}).order == BestFit("memory.max")
     assert read_need(pod(ONE_CARD, annotations={"gas-card-order": "natural"}), spread).order == NATURAL
