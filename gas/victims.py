@@ -160,6 +160,7 @@ class _Search:
         self._levels = sorted({pod.priority for pod in pods}, reverse=True)
         self._out: list[Evictable] = []
         self._best: tuple[Cost, tuple[Evictable, ...]] | None = None
+        self._found_here = False
 
     def run(self) -> Victims | None:
         optional = sorted((pod for pod in self._pods if not pod.must_go), key=self._expense, reverse=True)
@@ -197,6 +198,7 @@ class _Search:
         inventory = replace(
             self._inventory, disabled=self._inventory.disabled | (self._inventory.capacity.keys() - cards)
         )
+        self._found_here = False
         takes_all = self._has_ties or self._is_short()  # pods on other cards may be in the way, too
         pods = [pod for pod in optional if takes_all or _uses(pod, cards)]
         for pod in pods:
@@ -220,9 +222,20 @@ class _Search:
             self._decide(inventory, pods, at + 1, has_left=False)
             self._take(pod)
         self._out.append(pod)
-        if self._best is None or self._cost(self._out) < self._best[0]:
+        if self._may_be_better():
             self._decide(inventory, pods, at + 1, has_left=True)
         self._out.pop()
+
+    def _may_be_better(self) -> bool:
+        """Return whether the best set may be one that contains the pods that are out.
+
+        On each set of cards one set of pods is looked at that costs as much as the best: the best of equal ones is
+        that of the less important pods.
+        """
+        if self._best is None:
+            return True
+        cost = self._cost(self._out)
+        return cost < self._best[0] or (cost == self._best[0] and not self._found_here)
 
     def _is_exhausted(self) -> bool:
         """Return whether to stop; without any set yet the search goes on, since the first one takes few steps."""
@@ -251,9 +264,14 @@ class _Search:
 
     def _note(self) -> None:
         """Remember what is out as the best set, if it is cheaper than the best so far."""
-        cost = self._cost(self._out)
-        if self._best is None or cost < self._best[0]:
-            self._best = cost, tuple(self._out)
+        self._found_here = True
+        found = self._cost(self._out), self._importance(self._out)
+        if self._best is None or found < (self._best[0], self._importance(self._best[1])):
+            self._best = found[0], tuple(self._out)
+
+    def _importance(self, pods: Sequence[Evictable]) -> list[int]:
+        """Return a key of a set of pods: the lower, the less important is its most important pod, and so on."""
+        return sorted(-self._rank[pod.uid] for pod in pods)[::-1]
 
     def _result(self) -> Victims | None:
         """Return the best set, and put all pods back."""

@@ -104,6 +104,12 @@ def names(victims: Victims | None) -> str:
         ),
         pytest.param(
             wants(400),
+            [evictable("older", 0, 800), evictable("high", 1, 100, priority=9), evictable("younger", 1, 800)],
+            "younger",
+            id="also-if-its-card-has-more-important-pods",
+        ),
+        pytest.param(
+            wants(400),
             [evictable("a", 0, 800, priority=-5), evictable("b", 1, 800, leaving=True)],
             "b",
             id="a-pod-that-is-leaving-already",

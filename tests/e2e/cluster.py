@@ -65,10 +65,13 @@ class Cluster:
             program.kill()
         self.service.stop()
 
-    def restart_scheduler(self, *, ignorable: bool = True) -> None:
-        """Restart kube-scheduler. With `ignorable`, the original's setting, it skips an extender that fails."""
+    def restart_scheduler(self, *, ignorable: bool = True, preempts: bool = False) -> None:
+        """Restart kube-scheduler. With `ignorable`, the original's setting, it skips an extender that fails.
+
+        preempts  whether it asks the extender before it evicts pods
+        """
         self.scheduler.stop()
-        self.scheduler.start(ignorable=ignorable)
+        self.scheduler.start(ignorable=ignorable, preempts=preempts)
 
     def extender(self, name: str, *flags: str, account: KubeApi | None = None) -> Extender:
         """Return a replica behind the address that kube-scheduler calls. It is not started yet.
@@ -130,5 +133,5 @@ class Cluster:
             self.api.delete(pods, gracePeriodSeconds="0")
         for collection in _LEFT_BY_TESTS:
             self.api.delete(collection)
-        if not self.scheduler.program.is_running or not self.scheduler.ignorable:
+        if not self.scheduler.program.is_running or not self.scheduler.ignorable or self.scheduler.preempts:
             self.restart_scheduler()

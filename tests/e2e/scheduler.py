@@ -19,6 +19,7 @@ class KubeScheduler:
 
     def __init__(self, directory: Path, binaries: Path, authority: Authority, api: KubeApi, extender_port: int) -> None:
         self.ignorable = True
+        self.preempts = False
         self._authority = authority
         self._port = free_port()
         self._extender_port = extender_port
@@ -41,10 +42,15 @@ class KubeScheduler:
         ]
         self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log")
 
-    def start(self, *, ignorable: bool = True) -> None:
-        """Start. With `ignorable`, the original's setting, an extender that fails is skipped."""
-        self.ignorable = ignorable
+    def start(self, *, ignorable: bool = True, preempts: bool = False) -> None:
+        """Start. With `ignorable`, the original's setting, an extender that fails is skipped.
+
+        preempts  whether the extender is asked before pods are evicted
+        """
+        self.ignorable, self.preempts = ignorable, preempts
         entry = extender_entry(self._extender_port, self._authority, self._client, ignorable=ignorable)
+        if preempts:
+            entry["preemptVerb"] = "scheduler/preempt"
         configuration = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",

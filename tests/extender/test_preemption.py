@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -11,14 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gas.extender.filter import Filter
 from gas.extender.host_resources import pod_requests
+from gas.extender.metrics import Metrics
+from gas.extender.pending_binds import PendingBinds
 from gas.extender.wire import BindingArgs, Proposal
 from gas.objects import DisruptionBudget, HostPod
 from gas.placement.choice import Choice
 from gas.placement.place import place
 from gas.victims import violating
-from tests.builders import container
-from tests.extender.preemption import PreemptingCluster, budget, priority_pod, with_requests
+from tests.builders import container, node_json
+from tests.extender.preemption import PREEMPTING, PreemptingCluster, budget, priority_pod, with_requests
 from tests.listed import list_all
 
 MEMORY = 8_000_000_000
@@ -194,6 +199,59 @@ def test_a_node_without_priorities_has_no_pod_to_evict(cluster: PreemptingCluste
     sent = priority_pod("b", container(i915=20))
     del sent["spec"]["priority"]
     assert cluster.victims(sent, "a") == "dropped"
+
+
+@pytest.mark.parametrize(
+    ("pod", "hopeless"),
+    [
+        pytest.param(priority_pod("p", share(1000)), False, id="it-would-fit-on-an-empty-card"),
+        pytest.param(priority_pod("p", share(1001)), True, id="no-card-is-large-enough"),
+        pytest.param(priority_pod("p", container(i915=3)), True, id="not-enough-cards"),
+        pytest.param(priority_pod("p", share(500), annotations={"gas-deny": "card0,card1"}), True, id="lists"),
+        pytest.param(priority_pod("p", share(500), annotations={"gas-card-order": "x"}), True, id="an-invalid-need"),
+    ],
+)
+async def test_a_node_that_could_never_hold_the_pod_is_unresolvable(
+    full: PreemptingCluster, pod: dict[str, Any], hopeless: bool
+) -> None:
+    for _ in range(2):  # the second response comes from what is remembered
+        response = await filtered(full, {"Pod": pod, "NodeNames": ["n", "unknown"]})
+        assert response["NodeNames"] == []
+        has_need = "gas-card-order" not in pod["metadata"].get("annotations", {})
+        assert set(response["FailedAndUnresolvableNodes"]) == ({"n"} if hopeless else set()) | (
+            set() if has_need else {"unknown"}
+        )
+        assert response["FailedNodes"].keys() | response["FailedAndUnresolvableNodes"].keys() == {"n", "unknown"}
+        assert not response["FailedNodes"].keys() & response["FailedAndUnresolvableNodes"].keys()
+    described = node_json("n", cards=2, i915=20, millicores=2000, memory_max=2 * MEMORY)
+    response = await filtered(full, {"Pod": pod, "Nodes": {"items": [described]}})
+    assert set(response["FailedAndUnresolvableNodes"]) == ({"n"} if hopeless else set())
+
+
+async def test_a_hopeless_node_is_named_beside_one_that_passes(full: PreemptingCluster) -> None:
+    full.add_node("m", cards=2, i915=20, millicores=4000, memory_max=2 * MEMORY)
+    response = await filtered(full, {"Pod": priority_pod("p", share(1500)), "NodeNames": ["n", "m"]})
+    assert response["NodeNames"] == ["m"]
+    assert list(response["FailedAndUnresolvableNodes"]) == ["n"]
+
+
+async def test_without_preemption_every_refused_node_is_in_failed_nodes() -> None:
+    cluster = PreemptingCluster(replace(PREEMPTING, preemption=False))
+    cluster.add_node()
+    response = await filtered(cluster, {"Pod": priority_pod("p", share(1001)), "NodeNames": ["n"]})
+    assert (list(response["FailedNodes"]), response["FailedAndUnresolvableNodes"]) == (["n"], {})
+
+
+async def filtered(cluster: PreemptingCluster, request: dict[str, Any]) -> dict[str, Any]:
+    verb = Filter(
+        cluster.decider,
+        PendingBinds(patience=0.0),
+        Metrics("1"),
+        why_not_ready=lambda: None,
+        on_refused=lambda _pod, _refusal: None,
+    )
+    response: dict[str, Any] = json.loads(await verb(json.dumps(request).encode()))
+    return response
 
 
 @pytest.mark.parametrize(

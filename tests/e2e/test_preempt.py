@@ -1,0 +1,139 @@
+"""Pods of higher priority make room for themselves under the real kube-scheduler, card by card."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.extender import Extender
+from tests.e2e.kube_api import KubeApi, Object
+from tests.e2e.pod_runner import ENDS_IN, PodRunner
+from tests.e2e.pods import PODS, cards_by_pod, container, event_messages, get_pod, is_refused, pod
+from tests.e2e.waiting import wait_for
+
+CARDS = {"gpu.intel.com/i915": "20", "gpu.intel.com/millicores": "2000"}
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+CLASSES = {"low": 10, "middle": 15, "high": 20, "highest": 100, "patient": 100}
+
+FIVE = (
+    # name, millicores, priority class, card, when it started
+    ("b", 800, "high", "card0", "2026-01-01T00:00:00Z"),
+    ("x", 200, "low", "card0", "2026-01-03T00:00:00Z"),
+    ("d", 400, "high", "card1", "2026-01-01T12:00:00Z"),
+    ("z", 400, "low", "card1", "2026-01-02T00:00:00Z"),
+    ("y", 200, "low", "card1", "2026-01-04T00:00:00Z"),
+)
+"""By the sums of the node, 400 millicores are free without the two youngest pods of low priority, x and y. But these
+are on different cards: the one right pod is z."""
+
+
+@pytest.fixture
+def extender(cluster: Cluster) -> Iterator[Extender]:
+    """Provide an extender, and a node whose two cards are full of five pods."""
+    api = cluster.api
+    for name, value in CLASSES.items():
+        policy = "Never" if name == "patient" else "PreemptLowerPriority"
+        api.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy})
+    cluster.restart_scheduler(ignorable=False, preempts=True)
+    cluster.add_node("n1", labels={"gpu.intel.com/gpu-numbers": "0.1"}, resources=CARDS)
+    extender = cluster.extender("gas", "-v=4", "--preemption", account=cluster.full_account)
+    extender.start_and_wait_until_ready()
+    for name, millicores, priority, card, started in FIVE:
+        add(api, name, millicores, priority, labels={"app": name, ENDS_IN: "2"})
+        assert wait_for(f"{name} is bound", partial(bound_card, api, name)) == card
+        api.merge(f"{PODS}/{name}/status", {"status": {"phase": "Running", "startTime": started}})
+    try:
+        with PodRunner(api):
+            yield extender
+    finally:
+        for name in CLASSES:
+            api.delete(f"{PRIORITY_CLASSES}/{name}")
+        api.delete(BUDGETS)
+
+
+def add(api: KubeApi, name: str, millicores: int, priority: str, labels: dict[str, str] | None = None) -> Object:
+    written = pod(name, container(i915=1, millicores=millicores), labels=labels)
+    written["spec"]["priorityClassName"] = priority
+    return api.create(PODS, written)
+
+
+def bound_card(api: KubeApi, name: str) -> str | None:
+    return cards_by_pod(api).get(name)
+
+
+def responses(extender: Extender, result: str) -> float:
+    """Return how many requests of the verb preempt had this result."""
+    try:
+        return extender.metric(f'gas_extender_requests_total{{result="{result}",verb="preempt"}}')
+    except KeyError:  # none so far
+        return 0
+
+
+def evicted(api: KubeApi) -> set[str]:
+    """Return the pods of the five that are gone or leave."""
+    staying = {each["metadata"]["name"] for each in api.items(PODS) if "deletionTimestamp" not in each["metadata"]}
+    return {name for name, *_ in FIVE} - staying
+
+
+def test_the_one_right_pod_of_five_is_evicted_and_its_card_is_kept(cluster: Cluster, extender: Extender) -> None:
+    api = cluster.api
+    add(api, "important", 400, "highest")
+    wait_for("a node is nominated", lambda: get_pod(api, "important")["status"].get("nominatedNodeName") == "n1")
+    add(api, "equal", 400, "patient")  # z has not ended yet, and this one evicts no pod itself
+    wait_for("the important pod is bound", lambda: "important" in cards_by_pod(api), seconds=20)
+    assert cards_by_pod(api)["important"] == "card1"
+    assert evicted(api) == {"z"}
+    assert "equal" not in cards_by_pod(api)
+    assert event_messages(api, "z", "Preempted")
+    assert responses(extender, "victims")
+    assert extender.books()["differences"] == []
+
+
+def test_a_pod_that_a_budget_covers_is_evicted_last(cluster: Cluster, extender: Extender) -> None:
+    api = cluster.api
+    budget = api.create(
+        BUDGETS,
+        {
+            "metadata": {"name": "guard"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "z"}}},
+        },
+    )
+    status = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+    api.merge(f"{BUDGETS}/{budget['metadata']['name']}/status", {"status": status})
+    time.sleep(1)  # until every watch has shown the budget
+    add(api, "important", 400, "highest")
+    wait_for("the important pod is bound", lambda: "important" in cards_by_pod(api), seconds=20)
+    assert evicted(api) == {"d"}
+    assert cards_by_pod(api)["important"] == "card1"
+
+
+def test_without_anything_to_gain_no_pod_is_evicted(cluster: Cluster, extender: Extender) -> None:
+    """Without the pods of low priority 800 millicores are free on the node, but at most 600 on one card."""
+    api = cluster.api
+    add(api, "greedy", 700, "middle")
+    wait_for("kube-scheduler asks the extender", lambda: responses(extender, "no-victims"))
+    wait_for("the pod waits", lambda: is_refused(api, "greedy"))
+    assert evicted(api) == set()
+    assert "nominatedNodeName" not in get_pod(api, "greedy")["status"]
+
+
+def test_no_pod_is_evicted_for_one_that_no_card_could_hold(cluster: Cluster, extender: Extender) -> None:
+    api = cluster.api
+    add(api, "too-large", 1001, "highest")
+    wait_for("the pod waits", lambda: is_refused(api, "too-large"))
+    assert evicted(api) == set()
+
+
+def test_a_pod_without_cards_evicts_by_the_sums_as_before(cluster: Cluster, extender: Extender) -> None:
+    """The extender is not even asked: kube-scheduler calls it for pods with managed resources only."""
+    api = cluster.api
+    written = pod("plain", {"name": "main", "image": "none", "resources": {"requests": {"cpu": "999"}}})
+    written["spec"]["priorityClassName"] = "highest"
+    api.create(PODS, written)
+    wait_for("the pod is bound", lambda: "plain" in cards_by_pod(api))
+    assert evicted(api) == set()
