@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gas.card_records import ANNOTATION, card_records, parse_card_records
 from gas.cards import Card, Tile
 from gas.decision.annotations import read_choice, read_receipt
 from gas.errors import InvalidEntry
@@ -19,9 +20,10 @@ from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import UNUSED, Inventory, Link
 from gas.placement.place import place
 from gas.vocabularies import DEFAULT, KNOWN, parse_vocabularies
-from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies, merged_facts
+from gas.vocabulary import BadNeed, DeviceOptions, NeedOptions, NodeFacts, Vocabularies, merged_facts
 from tests.builders import container, node_json, pod
 from tests.made_up import CARD, CARDS, MADE_UP, SLICE
+from tests.plugin.gpus import gpu
 
 BOTH = Vocabularies([INTEL, MADE_UP])
 ONE_I915 = container(i915=1, millicores=600)
@@ -197,6 +199,49 @@ FACTS = st.builds(
     deschedule_cards=st.frozensets(CARD_NAMES),
     problems=st.just(()) | st.just(("label x is wrong",)),
 )
+
+
+class TestRecordsOfCards:
+    """The annotation ``gas-cards``, which belongs to no vocabulary."""
+
+    def test_every_vocabulary_writes_the_same_records(self) -> None:
+        cards = [gpu(0, model="Arc A770"), gpu(1)]
+        written = {
+            vocabularies.describe(cards, DeviceOptions()).annotations[ANNOTATION]
+            for vocabularies in (DEFAULT, Vocabularies([MADE_UP]), BOTH)
+        }
+        (text,) = written
+        assert parse_card_records(text) == (card_records(cards), ())
+        assert DEFAULT.owns_annotation(ANNOTATION)
+
+    def test_a_node_without_cards_has_no_records(self) -> None:
+        assert ANNOTATION not in BOTH.describe([], DeviceOptions()).annotations
+
+    def test_records_that_are_too_long_for_an_annotation_are_left_out(self) -> None:
+        cards = [gpu(number, model="a long name " * 6 + "x", pci_address="") for number in range(900)]
+        description = DEFAULT.describe(cards, DeviceOptions())
+        assert ANNOTATION not in description.annotations
+        assert description.labels
+
+    def test_nodes_with_the_same_names_of_cards_are_alike_whatever_else_the_records_state(self) -> None:
+        records = [f'[{{"card":0,"model":"A","uuid":"abcdefg{each}","memory":{each}}}]' for each in (1, 2)]
+        one, other = (node(annotations={ANNOTATION: text}) for text in records)
+        assert BOTH.source(one) == BOTH.source(other)
+        assert BOTH.facts(one) == BOTH.facts(other)
+        assert BOTH.facts(one).inventory.other_names == {"a": {Card(0)}}
+
+    @given(st.lists(st.sampled_from(["A", "B"]), max_size=4), st.lists(st.sampled_from(["A", "B"]), max_size=4))
+    def test_equal_sources_have_equal_facts(self, one: list[str], other: list[str]) -> None:
+        first, second = (
+            node(cards=2, annotations={ANNOTATION: msgspec.json.encode(written).decode()})
+            for models in (one, other)
+            for written in [[{"card": card, "model": model} for card, model in enumerate(models)]]
+        )
+        if BOTH.source(first) == BOTH.source(second):
+            assert BOTH.facts(first) == BOTH.facts(second)
+        assert BOTH.facts(first).inventory.resolve(["a"]) == {
+            card for card, model in enumerate(one) if model == "A" and card < 2
+        }
 
 
 class TestMergedFacts:
