@@ -97,7 +97,7 @@ class Flags(CommandFlags):
         "Configures a kube-scheduler that runs as a static pod on this machine to call the extender, and makes the "
         "certificates for both."
     )
-    ignored: ClassVar[IgnoredFlags] = DEPLOYMENT_FLAGS
+    ignored: ClassVar[tuple[IgnoredFlags, ...]] = (DEPLOYMENT_FLAGS,)
 
     dry_run: bool = switch(
         "dry-run",

@@ -12,8 +12,9 @@ OVERLAY = ROOT / "deploy/overlays/both"
 MANIFEST = ROOT / "deploy/gas.yaml"
 
 _HEADER = """\
-# Extender and device plugin in one file. First create the Secret extender-secret and make the image available:
-# docs/deploy.md. Then install with `kubectl apply -f deploy/gas.yaml`.
+# Extender and device plugin in one file: `kubectl apply -f deploy/gas.yaml`. First make the image available to the
+# nodes: docs/deploy.md. The extender's pod waits for the Secret extender-secret. `gas-configurator --apply-secret`
+# creates it; create it yourself if you have certificates of your own.
 # Written from deploy/overlays/both by `make manifest`: change the files there, not this one.
 """
 

@@ -177,8 +177,7 @@ def _flags(program: type[CommandFlags]) -> Iterator[str]:
         yield from ("| environment variable | meaning |", "|---|---|")
         yield from (f"| `{name}` | {_escaped(description)} |" for name, description in program.variables.items())
         yield ""
-    ignored = program.ignored
-    if names := [f"`--{name}`" for name in (*ignored.switches, *ignored.with_value)]:
+    if names := [f"`{each.dashed}`" for group in program.ignored for each in group.flags]:
         yield from (f"Accepted without effect, with a warning: {', '.join(names)}.", "")
 
 

@@ -34,7 +34,7 @@ EXTENDER, PODS, NODES = PAGES["extender.md"], PAGES["pods.md"], PAGES["nodes.md"
 TROUBLESHOOTING, PLUGIN = PAGES["troubleshooting.md"], PAGES["plugin.md"]
 
 OWN_FLAGS = {program.program: {flag.name for flag in flags_of(program)} for program in PROGRAMS}
-IGNORED_FLAGS = {flag.name for program in PROGRAMS for flag in program.ignored.flags}
+IGNORED_FLAGS = {flag.name for program in PROGRAMS for group in program.ignored for flag in group.flags}
 OTHERS_FLAGS = {
     "kube-scheduler": {
         "config",
@@ -48,7 +48,6 @@ OTHERS_FLAGS = {
     },
     "kubelet": {"root-dir"},
     "kubectl": {"grace-period"},
-    "Intel's plugin": {"health-management", "wsl"},
 }
 """Flags of other programs that the pages name, by program."""
 COMMAND = re.compile(rf"(?:sudo )?(?:/\S*/)?({'|'.join(OWN_FLAGS)})(?![\w.-])([^#|;]*)")

@@ -98,6 +98,11 @@ class IgnoredFlags:
         yield from (Flag(name, values.boolean, None, "", "") for name in self.switches)
         yield from (Flag(name, values.text, None, "VALUE", "") for name in self.with_value)
 
+    def warning(self, given: Collection[str]) -> str:
+        """Return the warning about those of these names that are among the flags; empty if none is."""
+        names = [each.dashed for each in self.flags if each.name in given]
+        return f"ignored: {', '.join(names)}; {self.reason}" if names else ""
+
 
 KLOG_FLAGS = IgnoredFlags(
     switches=("logtostderr", "alsologtostderr", "one_output", "add_dir_header", "skip_headers", "skip_log_headers"),
@@ -162,7 +167,7 @@ class CommandFlags:
 
     program, summary  class attributes: the name of the program, and what it does
     variables         class attribute: environment variables and their descriptions
-    ignored           class attribute: flags that are accepted without effect
+    ignored           class attribute: flags that are accepted without effect, by the reason for it
     given             names of the flags on the command line, without those that are ignored
     warnings          sentences about flags on the command line that have no effect
     """
@@ -170,7 +175,7 @@ class CommandFlags:
     program: ClassVar[str]
     summary: ClassVar[str]
     variables: ClassVar[Mapping[str, str]] = {}
-    ignored: ClassVar[IgnoredFlags] = IgnoredFlags()
+    ignored: ClassVar[tuple[IgnoredFlags, ...]] = ()
 
     show_version: bool = switch("version", "Print the version and exit.", group="Help")
     show_help: bool = switch("help", "Print this text and exit; -h does the same.")
@@ -182,7 +187,7 @@ class CommandFlags:
 class DaemonFlags(CommandFlags):
     """The flags that every long-running program has."""
 
-    ignored: ClassVar[IgnoredFlags] = KLOG_FLAGS
+    ignored: ClassVar[tuple[IgnoredFlags, ...]] = (KLOG_FLAGS,)
 
     kube_config: str | None = flag(
         "kubeConfig",
@@ -240,11 +245,12 @@ def read_flags(flags_class: type[F], argv: Sequence[str]) -> F:
     Raises UsageError for an unknown flag, a missing or invalid value, and an argument that is not a flag.
     """
     declared = flags_of(flags_class)
-    known = {each.name: each for each in (*flags_class.ignored.flags, *declared)}
+    without_effect = {each.name: each for group in flags_class.ignored for each in group.flags}
+    known = without_effect | {each.name: each for each in declared}
     known["h"] = known["help"]
     found: dict[str, Any] = {}
     given: list[str] = []
-    ignored: list[str] = []
+    ignored: set[str] = set()
     previous: Flag | None = None
     arguments = iter(argv)
     for argument in arguments:
@@ -264,10 +270,10 @@ def read_flags(flags_class: type[F], argv: Sequence[str]) -> F:
             found[read.attribute] = value
             given.append(read.name)
         else:
-            ignored.append(read.dashed)
+            ignored.add(read.name)
         previous = read if read.is_boolean and not equals else None
-    warning = f"ignored: {', '.join(dict.fromkeys(ignored))}; {flags_class.ignored.reason}"
-    return flags_class(**found, given=frozenset(given), warnings=(warning,) if ignored else ())
+    warnings = (group.warning(ignored) for group in flags_class.ignored)
+    return flags_class(**found, given=frozenset(given), warnings=tuple(filter(None, warnings)))
 
 
 def help_text(flags_class: type[CommandFlags], width: int = 100) -> str:

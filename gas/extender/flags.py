@@ -28,6 +28,9 @@ MOST_REQUESTS = 1000
 DEFAULT_LEASE_NAME = "gas-extender"
 
 
+_PREFIX_HINT = ", with a RESOURCE named without its prefix, such as millicores"
+
+
 def _card_order(text: str) -> CardOrder | None:
     """Parse an order of cards; the empty text gives None, as if the flag were not given."""
     if not text:
@@ -35,7 +38,7 @@ def _card_order(text: str) -> CardOrder | None:
     try:
         return parse_card_order(text)
     except InvalidValue:
-        raise ValueError(CARD_ORDERS) from None
+        raise ValueError(f"{CARD_ORDERS}{_PREFIX_HINT if '/' in text else ''}") from None
 
 
 def _node_score(text: str) -> NodeScore:
@@ -220,8 +223,15 @@ def parse_flags(
     """
     flags = read_flags(Flags, argv)
     qps, burst, warnings = _request_limit(flags.qps, flags.burst)
-    if flags.balanced_resource and flags.order_of_cards != LeastUsed(flags.balanced_resource):
-        warnings.append("flag --balancedResource: ignored, because --card-order is given as well")
+    if balanced := flags.balanced_resource:
+        if flags.order_of_cards != LeastUsed(balanced):
+            warnings.append("flag --balancedResource: ignored, because --card-order is given as well")
+        elif "/" in balanced:
+            name = balanced.rpartition("/")[2] or "millicores"
+            warnings.append(
+                f"flag --balancedResource: no card has a resource named {balanced[:80]!r}, so all cards count as"
+                f" equally used; leave the prefix out, as in --balancedResource={name[:80]}"
+            )
     return replace(
         flags,
         qps=qps,

@@ -163,4 +163,5 @@ def parse_card_order(text: str) -> CardOrder:
     for kind in _BY_RESOURCE:
         if name == kind.name and resource and "/" not in resource:
             return kind(resource)
-    raise InvalidValue(f"expected {CARD_ORDERS}, with a RESOURCE such as millicores, found {quoted(text)}")
+    without = " without its prefix" if "/" in resource else ""
+    raise InvalidValue(f"expected {CARD_ORDERS}, with a RESOURCE such as millicores{without}, found {quoted(text)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gas.daemon import flag_values as values
-from gas.daemon.flags import DaemonFlags, UsageError, flag, read_flags, switch
+from gas.daemon.flags import KLOG_FLAGS, DaemonFlags, IgnoredFlags, UsageError, flag, read_flags, switch
 from gas.plugin.devices.allocation import ByPath, Cdi
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.cdi_file import DEFAULT_PATH as CDI_FILE
@@ -34,6 +34,14 @@ class WriteNode(StrEnum):
 MOST_IDS = 1000
 """Most devices that one card can be. Kubelet accepts lists of up to 4 MiB, which is about 127,000 devices of a driver:
 over a hundred cards with this many devices each. No kubelet runs this many containers on a card."""
+
+
+LEVEL_ZERO_FLAGS = IgnoredFlags(
+    switches=("health-management", "wsl"),
+    with_value=("temp-limit", "gpu-temp-limit", "memory-temp-limit"),
+    reason="there is no Level-Zero sidecar, and a card is healthy if the kernel shows it completely",
+)
+"""The flags of Intel's plugin that need its Level-Zero sidecar."""
 
 
 def ids_per_card(value: str) -> int:
@@ -68,6 +76,7 @@ class Flags(DaemonFlags):
         "NODE_NAME": "Name of the node, unless --node-name is given.",
         **VARIABLES,
     }
+    ignored: ClassVar[tuple[IgnoredFlags, ...]] = (KLOG_FLAGS, LEVEL_ZERO_FLAGS)
 
     shared_dev_num: int = flag(
         "shared-dev-num",

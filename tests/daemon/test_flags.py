@@ -36,8 +36,9 @@ class Flags(CommandFlags):
 
     program: ClassVar[str] = "gas-example"
     summary: ClassVar[str] = "Does nothing."
-    ignored: ClassVar[IgnoredFlags] = IgnoredFlags(
-        switches=("old",), with_value=("older",), reason="nothing needs them"
+    ignored: ClassVar[tuple[IgnoredFlags, ...]] = (
+        IgnoredFlags(switches=("old",), with_value=("older",), reason="nothing needs them"),
+        IgnoredFlags(switches=("odd",), reason="it never worked"),
     )
 
     loud: bool = switch("loud", "Whether it is loud.", default=True, group="Sounds")
@@ -126,9 +127,9 @@ def test_invalid_command_lines(argv: list[str], sentence: str) -> None:
     assert (str(refused.value), refused.value.exit_code) == (f"{sentence}; see --help", 2)
 
 
-def test_ignored_flags_give_one_warning() -> None:
-    flags = read_flags(Flags, ["-old", "--older=x", "-old=false", "-n=1"])
-    assert flags.warnings == ("ignored: --old, --older; nothing needs them",)
+def test_ignored_flags_give_one_warning_for_each_reason() -> None:
+    flags = read_flags(Flags, ["-old", "--odd", "--older=x", "-old=false", "-n=1"])
+    assert flags.warnings == ("ignored: --old, --older; nothing needs them", "ignored: --odd; it never worked")
     assert flags.volume == 1
     assert flags.given == {"n"}
 
@@ -187,4 +188,4 @@ def test_the_help_of_every_program_has_every_flag_and_fits_a_terminal(program: t
 def test_daemons_accept_the_flags_of_klog() -> None:
     for program in (ExtenderFlags, PluginFlags):
         assert issubclass(program, DaemonFlags)
-        assert {each.name for each in program.ignored.flags} >= {"logtostderr", "vmodule"}
+        assert {each.name for group in program.ignored for each in group.flags} >= {"logtostderr", "vmodule"}

@@ -110,6 +110,15 @@ def test_flag(argv: list[str], field: str, value: Any) -> None:
             ("flag --balancedResource: ignored, because --card-order is given as well",),
             id="the-new-flag-wins",
         ),
+        pytest.param(
+            ["--balancedResource=gpu.intel.com/millicores"],
+            LeastUsed("gpu.intel.com/millicores"),
+            (
+                "flag --balancedResource: no card has a resource named 'gpu.intel.com/millicores', so all cards count"
+                " as equally used; leave the prefix out, as in --balancedResource=millicores",
+            ),
+            id="a-prefix-as-the-original-takes-it",
+        ),
     ],
 )
 def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[str, ...]) -> None:
@@ -126,6 +135,13 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
             "flag --card-order: expected natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first,"
             " found 'spread'",
             id="unknown-order",
+        ),
+        pytest.param(
+            ["--card-order=least-used=gpu.intel.com/millicores"],
+            "flag --card-order: expected natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first,"
+            " with a RESOURCE named without its prefix, such as millicores, found"
+            " 'least-used=gpu.intel.com/millicores'",
+            id="resource-with-a-prefix",
         ),
         pytest.param(
             ["--node-score=fair"],

@@ -124,6 +124,12 @@ def test_without_the_resource_manager_nothing_is_written_on_the_node() -> None:
             id="splitting-no-monitoring",
         ),
         pytest.param(["-logtostderr"], "ignored: --logtostderr; logs go to stderr, see -v and --log-format", id="klog"),
+        pytest.param(
+            ["-health-management", "-wsl", "-temp-limit", "90", "-gpu-temp-limit=90", "-memory-temp-limit=90"],
+            "ignored: --health-management, --wsl, --temp-limit, --gpu-temp-limit, --memory-temp-limit; there is no"
+            " Level-Zero sidecar, and a card is healthy if the kernel shows it completely",
+            id="the-level-zero-sidecar",
+        ),
     ],
 )
 def test_flags_without_effect_give_a_warning(argv: list[str], warning: str) -> None:
