@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from gas.errors import GasError
 from gas.extender.metrics import Metrics
@@ -64,11 +64,24 @@ class CertificateFiles:
 class LiveContext(ssl.SSLContext):
     """A server context whose every new connection gets the newest certificates.
 
-    It is never used for a connection itself; ``current`` is, which may be replaced at any time. So an authority that
-    was withdrawn is gone with the next connection; to a context in use, authorities can only be added.
+    It is never used for a connection itself; another context is, which `use` may replace at any time. So an authority
+    that was withdrawn is gone with the next connection; to a context in use, authorities can only be added.
     """
 
-    current: ssl.SSLContext
+    def __new__(cls, current: ssl.SSLContext) -> Self:
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(self, current: ssl.SSLContext) -> None:
+        self._current = current
+
+    @property
+    def current(self) -> ssl.SSLContext:
+        """The context that new connections are made with."""
+        return self._current
+
+    def use(self, current: ssl.SSLContext) -> None:
+        """Make new connections with this context from now on."""
+        self._current = current
 
     def wrap_bio(
         self,
@@ -78,7 +91,7 @@ class LiveContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        return self._current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 class ServingCertificates:
@@ -104,8 +117,7 @@ class ServingCertificates:
         self._alpn = list(alpn)
         self._problem = ""
         self._used = self._found = files.read()
-        self.context = LiveContext(ssl.PROTOCOL_TLS_SERVER)
-        self._use(self._found)
+        self.context = LiveContext(self._checked(self._found))
 
     def reload(self) -> bool:
         """Use files that changed. Return whether other certificates are in use now than before.
@@ -121,10 +133,11 @@ class ServingCertificates:
                 return False
             if not settled:
                 return False
-            self._use(found)
+            self.context.use(self._checked(found))
         except BadCertificate as bad:
             self._report(str(bad))
             return False
+        self._used = found
         self._problem = ""
         self._metrics.certificate_reloads.labels("used").inc()
         logger.info("serving with changed certificates", extra={"cert": self._files.cert})
@@ -136,17 +149,18 @@ class ServingCertificates:
             await asyncio.sleep(period)
             self.reload()
 
-    def _use(self, contents: tuple[str, str, str]) -> None:
+    def _checked(self, contents: tuple[str, str, str]) -> CheckingContext:
+        """Return a context with the present files, and show when they end. Raises BadCertificate."""
         cert, key, cacert = contents
         cert_end = _end("cert", self._files.cert, cert)
         cacert_end = _end("cacert", self._files.cacert, cacert)
-        self.context.current = self._load(key)
-        self._used = contents
+        context = self._load(key)
         self._metrics.certificate_expiry.labels("cert").set(cert_end)
         self._metrics.certificate_expiry.labels("cacert").set(cacert_end)
+        return context
 
     def _load(self, key: str) -> CheckingContext:
-        context = CheckingContext(ssl.PROTOCOL_TLS_SERVER)
+        context = CheckingContext(allowed=self._allowed_names, on_refused=self._count_refused)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)
         context.set_alpn_protocols(self._alpn)
@@ -155,8 +169,6 @@ class ServingCertificates:
         context.verify_mode = ssl.CERT_REQUIRED
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # every one in --cacert is trusted, as Go does
         context.sslobject_class = SchedulerConnection
-        context.allowed = self._allowed_names
-        context.on_refused = self._count_refused
         self._load_authorities(context)
         self._load_pair(context, key)
         return context

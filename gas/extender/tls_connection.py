@@ -6,7 +6,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -19,13 +19,20 @@ _NO_BODY = b"content-length: 0\r\n"
 
 
 class CheckingContext(ssl.SSLContext):
-    """A context whose connections also check the names of clients that TLS has verified. Use with `ClientCheck`."""
+    """A server context whose connections also check the names of clients that TLS has verified.
 
-    allowed: frozenset[str] = frozenset()
-    """Common names and DNS names that may call; if empty, every client with a verified certificate may."""
+    Use it with `ClientCheck`.
 
-    on_refused: Callable[[str], None] = staticmethod(lambda _reason: None)
-    """Called with a short reason: ``no-certificate``, ``unverified``, ``name`` or ``handshake``."""
+    allowed     common names and DNS names that may call; if empty, every client with a verified certificate may
+    on_refused  is called with a short reason: ``no-certificate``, ``unverified``, ``name`` or ``handshake``
+    """
+
+    def __new__(cls, *, allowed: frozenset[str], on_refused: Callable[[str], None]) -> Self:
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(self, *, allowed: frozenset[str], on_refused: Callable[[str], None]) -> None:
+        self.allowed = allowed
+        self.on_refused = on_refused
 
 
 class ClientCheck(ssl.SSLObject):

@@ -298,12 +298,14 @@ class Plugin:
         metrics, scanner = self._metrics, self.scanner
         metrics.ready.set_function(lambda: self.readiness.why_not() is None)
         metrics.scan_problems.set_function(lambda: len(scanner.scan.problems))
-        metrics.totals.scans = lambda: scanner.finished
-        metrics.totals.registrations = lambda: {
-            short_name(server.resource): registration.registrations
-            for server, registration in self.registrations.items()
-        }
-        metrics.totals.cards = lambda: scanner.scan.gpus
+        metrics.totals.follow_devices(
+            cards=lambda: scanner.scan.gpus,
+            scans=lambda: scanner.finished,
+            registrations=lambda: {
+                short_name(server.resource): registration.registrations
+                for server, registration in self.registrations.items()
+            },
+        )
         for driver in (driver for source in self._sources for driver in source.drivers):
             for state, healthy in (("healthy", True), ("unhealthy", False)):
                 metrics.cards.labels(driver, state).set_function(partial(self._count, driver, healthy=healthy))

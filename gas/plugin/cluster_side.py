@@ -199,10 +199,12 @@ class ClusterSide:
         if self._node_watch is not None:
             metrics.watches.follow("nodes", self._node_watch)
         if (usage := self.usage) is not None:
-            metrics.usage.figures = lambda: usage_figures(usage)
-        metrics.totals.receipts_written = lambda: self.receipts.written
-        if (writer := self.node_writer) is not None:
-            metrics.totals.node_writes = lambda: writer.writes
+            metrics.usage.follow(lambda: usage_figures(usage))
+        writer = self.node_writer
+        metrics.totals.follow_writes(
+            receipts_written=lambda: self.receipts.written,
+            node_writes=None if writer is None else lambda: writer.writes,
+        )
 
 
 _REASONS = {

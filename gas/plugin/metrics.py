@@ -19,6 +19,8 @@ ANSWER_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 class Totals(Collector):
     """Counters that the parts of the plugin keep themselves, read at each scrape.
 
+    Until a part is followed, its counters are zero.
+
     cards             the cards of this node, as the last scan found them
     scans             completed scans of the cards
     receipts_written  receipts written on pods
@@ -27,11 +29,28 @@ class Totals(Collector):
     """
 
     def __init__(self) -> None:
-        self.cards: Callable[[], Collection[CardFacts]] = tuple
-        self.scans: Callable[[], int] = lambda: 0
-        self.receipts_written: Callable[[], int] = lambda: 0
-        self.node_writes: Callable[[], int] = lambda: 0
-        self.registrations: Callable[[], Mapping[str, int]] = dict
+        self._cards: Callable[[], Collection[CardFacts]] = tuple
+        self._scans: Callable[[], int] = lambda: 0
+        self._receipts_written: Callable[[], int] = lambda: 0
+        self._node_writes: Callable[[], int] = lambda: 0
+        self._registrations: Callable[[], Mapping[str, int]] = dict
+
+    def follow_devices(
+        self,
+        *,
+        cards: Callable[[], Collection[CardFacts]],
+        scans: Callable[[], int],
+        registrations: Callable[[], Mapping[str, int]],
+    ) -> None:
+        """Report what the parts that serve kubelet count."""
+        self._cards, self._scans, self._registrations = cards, scans, registrations
+
+    def follow_writes(
+        self, *, receipts_written: Callable[[], int], node_writes: Callable[[], int] | None = None
+    ) -> None:
+        """Report what is written on pods, and on the node if the plugin writes it itself."""
+        self._receipts_written = receipts_written
+        self._node_writes = node_writes or self._node_writes
 
     def collect(self) -> Iterable[Metric]:
         memory = GaugeMetricFamily(
@@ -41,22 +60,22 @@ class Totals(Collector):
             "which has no memory of its own) or unknown.",
             labels=["card", "source"],
         )
-        for gpu in self.cards():
+        for gpu in self._cards():
             memory.add_metric([str(gpu.card), gpu.memory_source], gpu.memory or 0)
         yield memory
         yield CounterMetricFamily(
             "gas_plugin_scans",
             "Completed scans of the cards. If it does not rise, a card does not respond.",
-            value=self.scans(),
+            value=self._scans(),
         )
         yield CounterMetricFamily(
-            "gas_plugin_receipts_written", "Receipts written on pods.", value=self.receipts_written()
+            "gas_plugin_receipts_written", "Receipts written on pods.", value=self._receipts_written()
         )
         yield CounterMetricFamily(
             "gas_plugin_node_writes",
             "Times that the description of the cards was written on the node. If it rises all the time, another "
             "program writes the same names.",
-            value=self.node_writes(),
+            value=self._node_writes(),
         )
         registrations = CounterMetricFamily(
             "gas_plugin_registrations",
@@ -64,7 +83,7 @@ class Totals(Collector):
             "another plugin registers the same resource.",
             labels=["resource"],
         )
-        for resource, count in self.registrations().items():
+        for resource, count in self._registrations().items():
             registrations.add_metric([resource], count)
         yield registrations
 
@@ -106,13 +125,14 @@ class UsageFigures(NamedTuple):
 
 
 class UsageCollector(Collector):
-    """Metrics of the use of the cards, read at each scrape.
-
-    figures  returns them; without --usage, none
-    """
+    """Metrics of the use of the cards, read at each scrape. There are none before `follow`, so none without --usage."""
 
     def __init__(self) -> None:
-        self.figures: Callable[[], UsageFigures] = UsageFigures
+        self._figures: Callable[[], UsageFigures] = UsageFigures
+
+    def follow(self, figures: Callable[[], UsageFigures]) -> None:
+        """Report these figures."""
+        self._figures = figures
 
     def collect(self) -> Iterable[Metric]:
         labels = ["namespace", "pod", "card"]
@@ -132,7 +152,7 @@ class UsageCollector(Collector):
             "such as render (i915) or rcs (xe).",
             labels=[*labels, "engine"],
         )
-        figures = self.figures()
+        figures = self._figures()
         for each in figures.pods:
             place = [each.namespace, each.pod, each.card]
             used.add_metric(place, each.memory)

@@ -56,10 +56,9 @@ def kubeadm_authority(directory: Path, name: str) -> tuple[Path, Path]:
 
 def shake_hands(certificate: Path, key: Path) -> None:
     """Connect a client with this certificate to the extender's TLS. Raises ssl.SSLError if it is refused."""
-    serving = CheckingContext(ssl.PROTOCOL_TLS_SERVER)
+    serving = CheckingContext(allowed=frozenset(ALLOWED.split(",")), on_refused=lambda _reason: None)
     serving.verify_mode = ssl.CERT_REQUIRED
     serving.sslobject_class = SchedulerConnection
-    serving.allowed = frozenset(ALLOWED.split(","))
     serving.load_verify_locations(certificate)
     serving.load_cert_chain(certificate, key)
     calling = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

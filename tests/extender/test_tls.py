@@ -13,6 +13,7 @@ import pytest
 from gas.errors import GasError
 from gas.extender.metrics import Metrics
 from gas.extender.tls import CertificateFiles, ServingCertificates
+from gas.extender.tls_connection import CheckingContext
 from tests.extender.authority import Authority, Pair, encrypted
 
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)
@@ -206,7 +207,9 @@ class TestAllowedNames:
         client = client_context(authority, authority.issue("kubelet"), version)
         caller, _ = shake_hands(certificates.context, client)
         session = caller.session
-        certificates.context.current.allowed = frozenset({"scheduler"})  # type: ignore[attr-defined]
+        serving = certificates.context.current
+        assert isinstance(serving, CheckingContext)
+        serving.allowed = frozenset({"scheduler"})
         with pytest.raises(ssl.SSLError, match="may call"):
             shake_hands(certificates.context, client, session)
 

@@ -24,10 +24,8 @@ def test_every_metric_is_documented_and_named_by_the_conventions(encode: object)
 
 def test_counters_kept_elsewhere_are_read_at_each_scrape() -> None:
     metrics = Metrics("1")
-    metrics.totals.scans = lambda: 3
-    metrics.totals.receipts_written = lambda: 4
-    metrics.totals.node_writes = lambda: 5
-    metrics.totals.registrations = lambda: {"i915": 6}
+    metrics.totals.follow_devices(cards=tuple, scans=lambda: 3, registrations=lambda: {"i915": 6})
+    metrics.totals.follow_writes(receipts_written=lambda: 4, node_writes=lambda: 5)
     value = metrics.registry.get_sample_value
     assert value("gas_plugin_scans_total") == 3
     assert value("gas_plugin_receipts_written_total") == 4

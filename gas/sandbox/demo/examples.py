@@ -49,7 +49,7 @@ async def show_examples(
     Raises BadManifest and AmbiguousDriver; ApiFailure, NodeNotDescribed and ProcessEnded, also in an ExceptionGroup.
     """
     nodes, files = _read_examples(directory)
-    output = Output(console)
+    output = Output(console, pods_run=True)
 
     def set_up(api: Api) -> None:
         for node in nodes:
@@ -62,7 +62,6 @@ async def show_examples(
         "The GPUs are fake: generated files in the form of sysfs. The demo does not use this machine's GPUs."
     )
     async with running_sandbox(output, set_up, flags, hardware=hardware, pace=pace) as sandbox:
-        output.look_inside = sandbox.inside
         await _until_described(sandbox, nodes)
         _print_nodes(output, nodes, sandbox)
         submitted = 0

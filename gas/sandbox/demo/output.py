@@ -34,14 +34,14 @@ class Output:
 
     Lines are wrapped for a terminal and kept whole for a pipe.
 
-    histories    by UID, in the order in which the pods were first seen
-    look_inside  returns the devices in a running pod's containers; None where nothing runs
+    pods_run   whether nodes run their pods, so that devices in containers are printed as well
+    histories  by UID, in the order in which the pods were first seen
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, pods_run: bool = False) -> None:
         self.histories: dict[str, PodHistory] = {}
-        self.look_inside: Callable[[Object], InsidePod] | None = None
         self._console = console
+        self._pods_run = pods_run
         self._started = time.monotonic()
 
     @property
@@ -75,8 +75,13 @@ class Output:
         """Print a warning."""
         self._print("warning: ", Text(sentence, "yellow"))
 
-    def pod_changed(self, before: Object | None, after: Object | None) -> str | None:
-        """Record and print a change of a pod. Return its UID if it waits for a new reason, else None."""
+    def pod_changed(
+        self, before: Object | None, after: Object | None, look_inside: Callable[[Object], InsidePod] | None = None
+    ) -> str | None:
+        """Record and print a change of a pod. Return its UID if it waits for a new reason, else None.
+
+        look_inside  returns the devices in the containers of a running pod; None if pods do not run
+        """
         if after is None:
             return None
         uid = str(after["metadata"]["uid"])
@@ -84,7 +89,7 @@ class Output:
             history = self.histories[uid] = PodHistory.of(after, self.seconds)
         if history.bound is None and after["spec"].get("nodeName"):
             self._record_binding(history, after)
-        self._record_status(history, after)
+        self._record_status(history, after, look_inside)
         if history.bound is None and (reason := waiting_reason(after)) and reason != history.reason:
             history.reason = reason
             return uid
@@ -132,7 +137,7 @@ class Output:
         scheduled = sum(history.bound is not None for history in self.submitted)
         pods = counted(len(self.submitted), "pod")
         self.print_line(f"{scheduled} of {pods} got a node." if self.submitted else "No pod is waiting.")
-        if self.look_inside is not None:
+        if self._pods_run:
             self._print_check()
 
     def _print_check(self) -> None:
@@ -155,12 +160,14 @@ class Output:
             text = Text("scheduled: ").append(what, "green").append(history.cards, "bold green")
             self._print_event(history, text if history.asks_for_gpus else text.append(" (needs no GPU)"))
 
-    def _record_status(self, history: PodHistory, pod: Object) -> None:
+    def _record_status(
+        self, history: PodHistory, pod: Object, look_inside: Callable[[Object], InsidePod] | None
+    ) -> None:
         """Record and print what the pod's node has done."""
         status = pod.get("status", {})
         phase = status.get("phase")
-        if phase == "Running" and history.inside is None and history.asks_for_gpus and self.look_inside is not None:
-            history.inside = self.look_inside(pod)
+        if phase == "Running" and history.inside is None and history.asks_for_gpus and look_inside is not None:
+            history.inside = look_inside(pod)
             text = Text(f"running:   {history.inside.devices or 'no card'} ")
             if history.inside.as_decided:
                 self._print_event(history, text.append("(as decided)", "green"))
@@ -201,13 +208,13 @@ class Output:
         table = Table(box=SIMPLE, pad_edge=False)
         for heading in ("pod", "node", "decided cards"):
             table.add_column(heading, overflow="fold")
-        if self.look_inside is not None:
+        if self._pods_run:
             table.add_column("cards in containers", overflow="fold")
         if until is not None:
             table.add_column("waited", justify="right", no_wrap=True)
         for history in histories:
             row = [history.name, history.node or "none", history.cards]
-            if self.look_inside is not None:
+            if self._pods_run:
                 row.append(history.inside.cards if history.inside is not None else "")
             if until is not None:
                 row.append(f"{(until if history.bound is None else history.bound) - history.seen:.1f} s")

@@ -154,7 +154,7 @@ class Sandbox:
     def pod_changed(self, before: Object | None, after: Object | None) -> str | None:
         """Pass a change to the output. Return the pod's UID if it waits for a new reason, else None."""
         self._changed.set()
-        return self.output.pod_changed(before, after)
+        return self.output.pod_changed(before, after, self._inside if self.plugin_nodes else None)
 
     def node_changed(self, before: Object | None, after: Object | None) -> None:
         """Record a change of a node."""
@@ -162,7 +162,7 @@ class Sandbox:
         if after is not None:
             self.nodes[after["metadata"]["name"]] = after
 
-    def inside(self, pod: Object) -> InsidePod:
+    def _inside(self, pod: Object) -> InsidePod:
         """Return the devices in the containers of a pod on a node with a plugin."""
         return self.plugin_nodes[pod["spec"]["nodeName"]].inside(pod)
 

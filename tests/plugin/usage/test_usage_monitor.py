@@ -94,7 +94,7 @@ async def test_use_stands_beside_the_request(tmp_path: Path) -> None:
         "card1": {"memoryUsed": 0, "memoryRequested": 1000 * MIB, "clients": 0, "engines": {}}
     }
     metrics = Metrics("1")
-    metrics.usage.figures = lambda: usage_figures(node.monitor)
+    metrics.usage.follow(lambda: usage_figures(node.monitor))
     value = metrics.registry.get_sample_value
     place = {"namespace": "default", "pod": "a", "card": "card0"}
     assert value("gas_plugin_pod_memory_used_bytes", place) == 300 * MIB
@@ -121,7 +121,7 @@ async def test_use_of_a_card_that_the_pod_was_not_given(tmp_path: Path) -> None:
     cards = node.document()["pods"][0]["cards"]
     assert (cards["card1"]["memoryUsed"], cards["card1"]["memoryRequested"]) == (300 * MIB, None)
     metrics = Metrics("1")
-    metrics.usage.figures = lambda: usage_figures(node.monitor)
+    metrics.usage.follow(lambda: usage_figures(node.monitor))
     place = {"namespace": "default", "pod": "a", "card": "card1"}
     assert metrics.registry.get_sample_value("gas_plugin_pod_memory_requested_bytes", place) is None
 
@@ -141,7 +141,7 @@ class TestEvents:
             )
         ]
         metrics = Metrics("1")
-        metrics.usage.figures = lambda: usage_figures(node.monitor)
+        metrics.usage.follow(lambda: usage_figures(node.monitor))
         assert metrics.registry.get_sample_value("gas_plugin_pods_over_memory_request") == 1
 
     async def test_it_is_reported_again_after_some_minutes(self, tmp_path: Path) -> None:

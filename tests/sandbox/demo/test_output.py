@@ -20,11 +20,12 @@ _SENTENCE = "0/3 nodes are available: 1 Insufficient gpu.intel.com/i915, 2 no ca
 class _Screen:
     """An Output and what it has printed."""
 
-    def __init__(self, width: int = 200, *, terminal: bool = False) -> None:
+    def __init__(self, width: int = 200, *, terminal: bool = False, pods_run: bool = False) -> None:
         self._file = StringIO()
         self.width = width
         self.output = Output(
-            Console(file=self._file, width=width, force_terminal=terminal, color_system=None, highlight=False)
+            Console(file=self._file, width=width, force_terminal=terminal, color_system=None, highlight=False),
+            pods_run=pods_run,
         )
 
     @property
@@ -220,10 +221,9 @@ def _inside(cards: str, *, as_decided: bool) -> InsidePod:
 
 
 def test_the_devices_in_containers_are_printed_when_they_run_and_in_the_summary() -> None:
-    screen = _Screen()
-    screen.output.look_inside = lambda _pod: _inside("card1", as_decided=True)
+    screen = _Screen(pods_run=True)
     for value in (_pod(), _running(), _running(), {**_running(), "status": {"phase": "Succeeded"}}):
-        screen.output.pod_changed(None, value)
+        screen.output.pod_changed(None, value, lambda _pod: _inside("card1", as_decided=True))
     assert screen.lines[1:] == [
         f"T  {'p':20}  running:   card1 renderD128 (as decided)",
         f"T  {'p':20}  finished:  its cards are free again",
@@ -236,12 +236,11 @@ def test_the_devices_in_containers_are_printed_when_they_run_and_in_the_summary(
 
 
 def test_other_cards_than_decided_are_printed_when_they_are_seen_and_in_the_summary() -> None:
-    screen = _Screen()
-    screen.output.look_inside = lambda _pod: _inside("card0", as_decided=False)
+    screen = _Screen(pods_run=True)
     receipt = {"gas_allocated_cards": "card0", "gas_container_cards": "card1"}
     said = {**_bound(_pod(), **receipt), "status": {"phase": "Running"}}
     for value in (_pod(), _running(), said, said):
-        screen.output.pod_changed(None, value)
+        screen.output.pod_changed(None, value, lambda _pod: _inside("card0", as_decided=False))
     assert screen.lines[1:] == [
         f"T  {'p':20}  running:   card0 renderD128 (decided: card1)",
         f"T  {'p':20}  its node reports other cards than decided: gas-allocated-cards=card0",
