@@ -11,6 +11,7 @@ from gas.extender.decider import Decider
 from gas.extender.pods import Pods
 from gas.extender.refusals import Refusals
 from gas.ledger import Booking, Ledger, State
+from gas.placement.choice import Footprint
 
 
 def books_json(decider: Decider) -> bytes:
@@ -19,6 +20,7 @@ def books_json(decider: Decider) -> bytes:
     nodes        node -> card -> capacity, amounts booked, tiles held, number of pods, whether disabled
     pods         UID -> which cards it holds on which node, its company labels and its card's name, if any
     trouble      bound GPU pods whose annotations are not what is booked, by UID
+    nominated    with preemption, UID -> for which node a waiting pod is nominated, and which cards are kept for it there
     problems     nodes with labels, annotations or resources that cannot be used
     differences  where a ledger made anew from the pods' objects would differ, apart from pods in trouble; always empty
     """
@@ -48,6 +50,7 @@ def books_json(decider: Decider) -> bytes:
                 for uid, bound in pods.in_trouble.items()
                 if bound.trouble is not None
             },
+            **_nominated(decider),
             "problems": {name: facts.problems for name, facts in nodes if facts.problems},
             "differences": differences(pods, ledger),
         }
@@ -132,19 +135,36 @@ def differences(pods: Pods, ledger: Ledger) -> list[str]:
     return found
 
 
+def _nominated(decider: Decider) -> dict[str, object]:
+    if decider.preemption is None:
+        return {}
+    return {
+        "nominated": {
+            kept.nominated.uid: {
+                "pod": kept.nominated.pod,
+                "node": kept.nominated.node,
+                "priority": kept.nominated.priority,
+                "cards": _cards(kept.footprint),
+            }
+            for kept in decider.preemption.nominations
+        }
+    }
+
+
 def _booking(booking: Booking) -> dict[str, object]:
     company = {name: label for name, label in asdict(booking.footprint.company).items() if label}
     return {
         "pod": booking.pod,
         "node": booking.node,
         "state": booking.state.value,
-        "cards": {
-            str(card): {
-                "amounts": dict(amounts),
-                "tiles": sorted(booking.footprint.tiles.get(card, ())),
-            }
-            for card, amounts in booking.footprint.amounts.items()
-        },
+        "cards": _cards(booking.footprint),
         **({"company": company} if company else {}),
         **({"card_name": booking.footprint.named} if booking.footprint.named else {}),
+    }
+
+
+def _cards(footprint: Footprint) -> dict[str, object]:
+    return {
+        str(card): {"amounts": dict(amounts), "tiles": sorted(footprint.tiles.get(card, ()))}
+        for card, amounts in footprint.amounts.items()
     }

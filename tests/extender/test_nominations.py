@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gas.extender.debug import books_json
+from gas.extender.decider import Decider
 from gas.extender.verdicts import Verdicts
 from gas.extender.wire import BindingArgs, FilterArgs, SentNode
 from gas.objects import HostPod, Node
@@ -179,6 +182,21 @@ def test_a_list_without_a_nominated_pod_gives_its_room_up(cluster: PreemptingClu
     for handler in cluster.decider.pod_handlers:
         list_all(handler, [msgspec.convert(sent, HostPod) for sent in cluster.pods.values()])
     assert cluster.fits(equal())
+
+
+def test_the_ledger_shows_what_is_kept(cluster: PreemptingCluster) -> None:
+    preempt_for_high(cluster)
+    assert json.loads(books_json(cluster.decider))["nominated"] == {
+        "high": {
+            "pod": "default/high",
+            "node": "n",
+            "priority": 50,
+            "cards": {"card0": {"amounts": {"i915": 1, "millicores": 1000}, "tiles": []}},
+        }
+    }
+    cluster.delete("high")
+    assert json.loads(books_json(cluster.decider))["nominated"] == {}
+    assert "nominated" not in json.loads(books_json(Decider(replace(PREEMPTING, preemption=False))))
 
 
 def test_without_preemption_nominations_change_nothing() -> None:
