@@ -20,7 +20,7 @@ def books_json(decider: Decider) -> bytes:
     nodes        node -> card -> capacity, amounts booked, tiles held, number of pods, whether disabled
     pods         UID -> which cards it holds on which node, its company labels and its card's name, if any
     trouble      bound GPU pods whose annotations are not what is booked, by UID
-    nominated    with preemption, UID -> for which node a waiting pod is nominated, and which cards are kept for it there
+    nominated    with preemption, UID -> the node that a waiting pod is nominated for, and the cards kept for it there
     problems     nodes with labels, annotations or resources that cannot be used
     differences  where a ledger made anew from the pods' objects would differ, apart from pods in trouble; always empty
     """

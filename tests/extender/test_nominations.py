@@ -130,6 +130,18 @@ def test_after_a_restart_the_room_of_leaving_pods_is_kept(cluster: PreemptingClu
     assert restarted.fits(equal(500))
 
 
+def test_only_pods_of_lower_priority_leave_room_for_a_nominated_pod(cluster: PreemptingCluster) -> None:
+    cluster.see(high(nominated="n"))
+    cluster.run("more-important", share(500), priority=60)
+    cluster.start_deleting("more-important")
+    cluster.start_deleting("other")
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert not kept.footprint.amounts
+    cluster.start_deleting("low")
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert [str(card) for card in kept.footprint.amounts] == ["card0"]
+
+
 def test_two_nominated_pods_never_wait_for_each_other(cluster: PreemptingCluster) -> None:
     """Both were promised card0 before either nomination was seen; only the first keeps it."""
     twin = priority_pod("twin", share(1000), priority=50)
