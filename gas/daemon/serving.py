@@ -16,10 +16,10 @@ from typing import Any, cast
 from weakref import WeakSet
 
 from hypercorn.app_wrappers import ASGIWrapper
-from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.asyncio.tcp_server import MAX_RECV, TCPServer
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
-from hypercorn.events import Event, Updated
+from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.typing import ASGIFramework, LifespanState
 from starlette.types import ASGIApp
 
@@ -37,6 +37,13 @@ HANDSHAKE_TIMEOUT = 10.0
 
 LONGEST_HEADERS = 16 * 1024
 """Most bytes of the headers of one request."""
+
+LINGER = 0.5
+"""Seconds after the begin of the shutdown before idle connections close.
+
+A request that arrives in that time is completed, and its response ends the connection. Otherwise all requests that are
+on their way when the shutdown begins would be lost, and Go does not repeat a POST.
+"""
 
 SCHEDULER_KEEP_ALIVE = 120.0
 """Seconds for the scheduler's port; see `Port`."""
@@ -169,6 +176,8 @@ async def serve(
 ) -> None:
     """Serve until ``stopping`` is set; then finish requests in progress, for at most ``graceful_timeout`` seconds.
 
+    Open connections are served for LINGER seconds more, and each response then ends its connection.
+
     Owns the sockets from now on. If a port fails before that, its exception is raised.
     """
     loop = asyncio.get_running_loop()
@@ -219,10 +228,13 @@ async def _serve_port(port: Port, stopping: asyncio.Event, graceful_timeout: flo
     )
     try:
         await stopping.wait()
-        await context.terminated.set()  # idle connections close, and others with their next response
         server.close()
+        config.is_last_response = True
         if connections:
-            await asyncio.wait(connections, timeout=graceful_timeout)
+            await asyncio.wait(connections, timeout=min(LINGER, graceful_timeout))
+        await context.terminated.set()  # idle connections close
+        if connections:
+            await asyncio.wait(connections, timeout=max(0.0, graceful_timeout - LINGER))
     finally:
         server.close()
         for connection in connections:
@@ -230,19 +242,38 @@ async def _serve_port(port: Port, stopping: asyncio.Event, graceful_timeout: flo
 
 
 class _Connection(TCPServer):
-    """A connection that is over once its client has closed it.
+    """A connection that is over once its client has closed it, and that starts no request once it closes itself.
 
-    Hypercorn keeps it for the rest of its keep-alive time, with 0.3 MB of buffers. kube-scheduler closes a third of its
-    connections after one request, so that would be a gigabyte after some minutes.
+    Hypercorn keeps a connection that its client has closed for the rest of its keep-alive time, with 0.3 MB of buffers.
+    kube-scheduler closes a third of its connections after one request, so that would be a gigabyte after some minutes.
+
+    Hypercorn also starts a request that arrives while an idle connection is being closed. Its response cannot be sent
+    any more: a pod would be bound, and the scheduler would not know.
     """
 
+    _is_idle = True
+    _is_closing = False
+
     async def protocol_send(self, event: Event) -> None:
+        if isinstance(event, Updated):
+            self._is_idle = event.idle
         if not (isinstance(event, Updated) and self.reader.at_eof()):  # it begins no idle time any more
             await super().protocol_send(event)
 
     async def _read_data(self) -> None:
-        await super()._read_data()
+        with contextlib.suppress(OSError):
+            while not self.reader.at_eof():
+                data = await self.reader.read(MAX_RECV)
+                if self._is_closing:
+                    break
+                await self.protocol.handle(RawData(data))
+        await self.protocol.handle(Closed())
         await self.idle_task.stop()
+
+    async def _initiate_server_close(self) -> None:
+        if self._is_idle:  # no request has begun at the last moment
+            self._is_closing = True
+            await super()._initiate_server_close()
 
 
 class _PortConfig(Config):
@@ -253,6 +284,12 @@ class _PortConfig(Config):
     include_server_header = False
     h11_max_incomplete_size = LONGEST_HEADERS
     keep_alive_max_requests = sys.maxsize  # on HTTP/2 the request that reaches it would get no response
+    is_last_response = False
+    """Whether each response on HTTP/1.1 says that its connection ends with it."""
+
+    def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
+        headers: list[tuple[bytes, bytes]] = super().response_headers(protocol)
+        return [*headers, (b"connection", b"close")] if self.is_last_response and protocol == "h11" else headers
 
 
 def _report_broken_connection(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

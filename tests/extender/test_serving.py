@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import ssl
 import time
+from contextlib import ExitStack
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gas.daemon.serving import Port, listen, serve
+from gas.daemon.serving import LINGER, Port, listen, serve
 from gas.extender.metrics import Metrics
 from gas.extender.server import extender_app
 from tests.extender.authority import Authority
@@ -69,6 +71,85 @@ class TestShutdown:
             time.sleep(0.1)
             served.stop()
             assert read_to_end(client).endswith(b"\r\n\r\nok")
+
+    # contract E12.4
+    @pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
+    def test_a_request_just_after_the_signal_is_completed_and_ends_its_connection(
+        self, authority: Authority, *, tls: bool
+    ) -> None:
+        context = serving_certificates(authority, Metrics("test")).context if tls else None
+        client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
+        with running(app, tls=context, client=client_tls) as served, served.connect() as client:
+            client.sendall(get("/"))
+            assert b"connection: close" not in read_answer(client)
+            served.stop()
+            time.sleep(0.1)
+            client.sendall(get("/"))
+            assert b"connection: close" in read_answer(client)
+            assert is_closed(client)
+
+    @pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
+    def test_a_request_on_a_connection_that_closes_is_either_not_started_or_answered(
+        self, authority: Authority, *, tls: bool
+    ) -> None:
+        started: list[str] = []
+
+        async def counting(scope: Scope, receive: Receive, send: Send) -> None:
+            started.append(scope["path"])
+            await app(scope, receive, send)
+
+        context = serving_certificates(authority, Metrics("test")).context if tls else None
+        client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
+        answered = []
+        with running(counting, tls=context, client=client_tls) as served, ExitStack() as opened:
+            clients = [opened.enter_context(served.connect()) for _ in range(60)]
+            for client in clients:
+                client.sendall(get("/"))
+                read_answer(client)
+            started.clear()
+            served.stop()
+            time.sleep(LINGER - 0.03)
+            for number, client in enumerate(clients):  # 60 ms around the end of the idle connections
+                with contextlib.suppress(OSError):
+                    client.sendall(get(f"/{number}"))
+                time.sleep(0.001)
+            for number, client in enumerate(clients):
+                with contextlib.suppress(OSError, AssertionError):
+                    read_answer(client)
+                    answered.append(f"/{number}")
+        assert sorted(started) == sorted(answered)
+
+    @pytest.mark.parametrize("later", range(8))
+    async def test_a_request_that_arrives_in_the_turn_of_closing_is_either_not_started_or_answered(
+        self, monkeypatch: pytest.MonkeyPatch, later: int
+    ) -> None:
+        monkeypatch.setattr("gas.daemon.serving.LINGER", 0)
+        started: list[str] = []
+
+        async def counting(scope: Scope, receive: Receive, send: Send) -> None:
+            started.append(scope["path"])
+            await app(scope, receive, send)
+
+        opened, stopping = listen("127.0.0.1", 0, flag="port"), asyncio.Event()
+        ports = [Port(app=counting, socket=opened, tls=None, keep_alive=5.0)]
+        serving = asyncio.create_task(serve(ports, stopping, graceful_timeout=1.0))
+        clients = {f"/{number}": socket.create_connection(opened.getsockname()) for number in range(8)}
+        for path, client in clients.items():
+            client.sendall(get(path))
+        await asyncio.sleep(0.3)
+        assert sorted(started) == sorted(clients)
+        started.clear()
+        stopping.set()
+        for _ in range(later):
+            await asyncio.sleep(0)
+        for path, client in clients.items():
+            with contextlib.suppress(OSError):
+                client.sendall(get(path))
+        await serving
+        answered = [path for path, client in clients.items() if read_to_end(client).count(b"ok") == 2]
+        for client in clients.values():
+            client.close()
+        assert sorted(started) == sorted(answered)
 
     def test_no_new_connection_is_accepted(self) -> None:
         with running(app) as served:
