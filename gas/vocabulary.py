@@ -17,6 +17,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
+import msgspec
+from cachetools import LRUCache
+
 from gas import card_records
 from gas.amounts import TILES, Amounts
 from gas.card_facts import CardFacts
@@ -29,6 +32,11 @@ from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
 from gas.placement.order import DEFAULT_ORDER, CardOrder
+
+MOST_NEEDS = 4096
+"""Needs that are remembered by the content that they were read from: about 2 kB each."""
+
+_encoder = msgspec.json.Encoder(order="sorted")
 
 
 class BadNeed(GasError):
@@ -92,13 +100,16 @@ class PodWords(Protocol):
 
     @property
     def metadata(self) -> frozenset[str]:
-        """Names of the annotations and labels of a bound pod that `booked_need` depends on."""
+        """Names of the annotations and labels of a bound pod that `booked_need` depends on, beside its containers."""
 
     def speaks(self, pod: Pod) -> bool:
         """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        """Return what a pod needs that is not bound yet. Raises BadNeed with a sentence for its owner."""
+        """Return what a pod needs that is not bound yet. Raises BadNeed with a sentence for its owner.
+
+        It depends on the pod's containers, annotations and labels, and on nothing else of the pod.
+        """
 
     def booked_need(self, pod: Pod) -> PodNeed:
         """Return what the containers of a bound pod take, as far as it can be read. Raises BadNeed.
@@ -210,6 +221,7 @@ class Vocabularies:
 
     def __init__(self, vocabularies: Iterable[Vocabulary]) -> None:
         self._all = tuple(vocabularies)
+        self._needs: LRUCache[Hashable, PodNeed] = LRUCache(MOST_NEEDS)
         self.annotations = frozenset(WRITTEN_ANNOTATIONS).union(*(each.choices.annotations for each in self._all))
         """Every annotation that a choice or a receipt is written in."""
         self.metadata = self.annotations.union(*(each.pods.metadata for each in self._all))
@@ -227,6 +239,26 @@ class Vocabularies:
 
         Raises BadNeed, also for a pod in the words of two vocabularies.
         """
+        content = (_content(pod, pod.metadata.annotations, pod.metadata.labels), options)
+        if (need := self._needs.get(content)) is None:
+            need = self._needs[content] = self._read_need(pod, options)
+        return need
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        """Return what a bound pod takes, in the first vocabulary that it speaks. Raises BadNeed."""
+        vocabulary = self.spoken_by(pod)
+        if vocabulary is None:
+            return PodNeed(())
+        names = vocabulary.pods.metadata
+        content = (
+            _content(pod, _only(names, pod.metadata.annotations), _only(names, pod.metadata.labels)),
+            vocabulary.name,
+        )
+        if (need := self._needs.get(content)) is None:
+            need = self._needs[content] = vocabulary.pods.booked_need(pod)
+        return need
+
+    def _read_need(self, pod: Pod, options: NeedOptions) -> PodNeed:
         if not pod.spec.containers:
             raise BadNeed("the pod has no containers")
         spoken = [each for each in self._all if each.pods.speaks(pod)]
@@ -234,11 +266,6 @@ class Vocabularies:
             first, second = (each.name for each in spoken[:2])
             raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; use only one of them")
         return spoken[0].pods.need(pod, options) if spoken else PodNeed(())
-
-    def booked_need(self, pod: Pod) -> PodNeed:
-        """Return what a bound pod takes, in the first vocabulary that it speaks. Raises BadNeed."""
-        vocabulary = self.spoken_by(pod)
-        return vocabulary.pods.booked_need(pod) if vocabulary else PodNeed(())
 
     def write_choice(
         self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None
@@ -347,6 +374,15 @@ def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:
     """Return the annotation with the records of cards; none without cards, or if it would be too long."""
     text = card_records.format_card_records(card_records.card_records(cards))
     return {card_records.ANNOTATION: text} if cards and len(text) <= card_records.MOST_BYTES else {}
+
+
+def _content(pod: Pod, annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> bytes:
+    """Return the parts of a pod that its need is read from, as one value: pods of one template share it."""
+    return _encoder.encode((pod.spec.containers, pod.spec.init_containers, annotations, labels))
+
+
+def _only(names: frozenset[str], texts: Mapping[str, str] | None) -> dict[str, str]:
+    return {name: texts[name] for name in names & texts.keys()} if texts else {}
 
 
 def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:

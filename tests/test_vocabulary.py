@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from gas.intel.vocabulary import INTEL
 from gas.objects import Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import UNUSED, Inventory, Link
+from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.vocabularies import DEFAULT, KNOWN, parse_vocabularies
 from gas.vocabulary import BadNeed, DeviceOptions, NeedOptions, NodeFacts, Vocabularies, merged_facts
@@ -300,3 +302,64 @@ def test_unknown_missing_and_repeated_names_are_refused_with_the_known_ones(text
     with pytest.raises(InvalidEntry, match=r"^vocabularies .*, each once, of these: intel$") as refused:
         parse_vocabularies(text)
     assert refused.value.entry == entry
+
+
+REMEMBERING = Vocabularies([INTEL, MADE_UP])
+"""Has read the needs of all examples so far."""
+
+SOME_CONTAINERS = st.sampled_from(
+    (
+        container(i915=1, millicores=600),
+        container(i915=2, millicores=600),
+        container(i915=2, millicores="600"),
+        container(i915=1, millicores="many"),
+        container("other", i915=1),
+        container("other", always=True, i915=1),
+        container("none"),
+        slices(1),
+    )
+)
+SOME_ANNOTATIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "gas-card-order": st.sampled_from(("used-first", "least-used=millicores", "unknown")),
+        "gas-same-gpu": st.just("main,other"),
+        "gas-allow": st.sampled_from(("card0", "card1")),
+        "gas-card-affinity": st.sampled_from(("a", "b")),
+        "gas-ts": st.sampled_from(("1", "2")),
+    },
+)
+
+
+def result_of(read: Callable[[], PodNeed]) -> PodNeed | str:
+    try:
+        return read()
+    except BadNeed as bad:
+        return str(bad)
+
+
+@given(
+    st.lists(SOME_CONTAINERS, max_size=3),
+    st.lists(SOME_CONTAINERS, max_size=1),
+    SOME_ANNOTATIONS,
+    st.sampled_from(({}, {"app": "x"})),
+)
+def test_a_remembered_need_is_the_one_that_would_be_read(
+    containers: list[dict[str, Any]],
+    init: list[dict[str, Any]],
+    annotations: dict[str, str],
+    labels: dict[str, str],
+) -> None:
+    asking = pod(*containers, init=tuple(init), annotations=annotations, labels=labels)
+    fresh = Vocabularies([INTEL, MADE_UP])
+    for options in (NO_OPTIONS, NeedOptions(allowlist=True)):
+        read = partial(fresh.need, asking, options)
+        assert result_of(partial(REMEMBERING.need, asking, options)) == result_of(read)
+    assert result_of(lambda: REMEMBERING.booked_need(asking)) == result_of(lambda: fresh.booked_need(asking))
+
+
+def test_pods_with_the_same_content_share_one_need() -> None:
+    first, second = (pod(ONE_I915, name=name, annotations={"gas-ts": name}) for name in ("1", "2"))
+    assert BOTH.booked_need(first) is BOTH.booked_need(second)
+    first, second = (pod(ONE_I915, name=name) for name in ("1", "2"))
+    assert BOTH.need(first, NO_OPTIONS) is BOTH.need(second, NO_OPTIONS)

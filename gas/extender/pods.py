@@ -214,7 +214,7 @@ class Pods:
         if known is not None and known.object == cut:
             return
         try:
-            need = vocabulary.pods.booked_need(pod)
+            need = self._vocabularies.booked_need(pod)
         except BadNeed as bad:
             trouble = Trouble(f"its cards are not booked, because its requests cannot be read: {bad}")
             self._keep(pod.uid, BoundPod(cut, PodNeed(()), vocabulary, trouble))
@@ -252,8 +252,13 @@ class Pods:
                 doubt or "its company labels or its card's name were changed after binding; its booking is unchanged"
             )
         lacked_tiles = booked is not None and uid in self._lacks_tiles
-        same_cards = booked is not None and footprint is not None and replace(footprint, tiles={}) == booked.footprint
-        if written.lacks_tiles and booked is not None and not (lacked_tiles and same_cards):
+        same_cards = (
+            lacked_tiles
+            and booked is not None
+            and footprint is not None
+            and replace(footprint, tiles={}) == booked.footprint
+        )
+        if written.lacks_tiles and booked is not None and not same_cards:
             self._ledger.confirm(uid)
             return Trouble(
                 "its annotation of tiles was changed after binding and cannot be read; its booking is unchanged"
@@ -269,7 +274,7 @@ class Pods:
             self._hold(uid, pod, written, footprint)
             if booked is not None and booked.footprint != footprint:
                 self._observer.cards_freed(pod.node_name)
-        elif lacked_tiles and same_cards and footprint.tiles:
+        elif same_cards and footprint.tiles:
             self._hold(uid, pod, written, footprint)
         elif booked.footprint != footprint:
             if not written.is_receipt:
