@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gas.amounts import SortedAmounts, add, sorted_amounts
+from gas.amounts import SortedAmounts, sorted_amounts
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.ratio import Ratio, Wanted, add_ratios
 
@@ -154,7 +154,8 @@ def shared_need(containers: Sequence[ContainerNeed]) -> tuple[SortedAmounts, tup
     total: dict[str, int] = {}
     ratios: dict[str, Ratio] = {}
     for container in containers:
-        add(total, container.per_card)
+        for name, amount in container.per_card:  # an amount of 0 counts: the card must have the resource
+            total[name] = total.get(name, 0) + amount
         add_ratios(ratios, container.ratios)
     return sorted_amounts(total), tuple(ratios.values())
 

@@ -21,7 +21,7 @@ from gas.placement.ratio import Ratio
 from tests.placement.strategies import nodes
 from tests.placement.test_laws import agrees_with_brute_force
 
-few = settings(max_examples=10, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+few = settings(max_examples=6, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 some_cards = st.frozensets(st.integers(0, 14).map(Card), min_size=2, max_size=12)
 labels = st.sampled_from(["", "a", "b"])

@@ -68,6 +68,13 @@ CARD = amounts(i915=2, millicores=1000)
             "3 | 3",
             id="every-numa-group-is-tried",
         ),
+        pytest.param(
+            pod(container(millicores=0), container(millicores=0), same_card=frozenset({0, 1})),
+            node(amounts(i915=2), CARD),
+            UNUSED,
+            "1 | 1",
+            id="a-need-of-0-does-not-fit-a-card-without-the-resource",
+        ),
     ],
 )
 def test_same_card(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
