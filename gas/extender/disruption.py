@@ -9,7 +9,14 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from cachetools import LRUCache
+
 from gas.objects import DisruptionBudget, HostPod, LabelSelector, ObjectId, Pod, Requirement
+
+Labels = tuple[tuple[str, str], ...]
+
+MOST_SHARED_LABELS = 4096
+"""Pods of one template share their labels, for as many templates as this: half of the memory that a pod takes here."""
 
 
 class AssignedPod(NamedTuple):
@@ -52,6 +59,7 @@ class AssignedPods:
     def __init__(self) -> None:
         self._pods: dict[str, AssignedPod] = {}
         self._leaving: dict[str, set[str]] = {}
+        self._shared: LRUCache[Labels, Mapping[str, str]] = LRUCache(MOST_SHARED_LABELS)
 
     def listed(self, pods: list[HostPod]) -> None:
         """Take in a part of a complete list."""
@@ -68,7 +76,9 @@ class AssignedPods:
         self._forget(pod.uid)
         if not pod.node_name or pod.is_over:
             return
-        assigned = self._pods[pod.uid] = assigned_pod(pod, pod.node_name)
+        labels = pod.metadata.labels or {}
+        shared = self._shared.setdefault(tuple(labels.items()), labels)
+        assigned = self._pods[pod.uid] = assigned_pod(pod, pod.node_name)._replace(labels=shared)
         if assigned.leaving:
             self._leaving.setdefault(assigned.node, set()).add(pod.uid)
 

@@ -23,7 +23,7 @@ from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
 from gas.victims import Evictable, Node, Victims, smallest_victims
 
-NODE_PATIENCE = 0.3
+NODE_PATIENCE = 0.2
 """Seconds of the search on one node after which the best set found so far is taken."""
 
 LOWEST_PRIORITY = -(2**31)
