@@ -20,7 +20,7 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
 
 
 class BarePlugin(DevicePluginServicer):
-    """Prefers the first ids and hands out the device node of each."""
+    """A plugin that prefers the first ids and hands out the device node of each."""
 
     async def GetPreferredAllocation(  # noqa: N802 -- kubelet's name
         self,

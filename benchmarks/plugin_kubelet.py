@@ -61,7 +61,7 @@ class PluginConnection:
 
 
 class Kubelet:
-    """Takes the registration of one resource, watches its devices and lists the pods added with `show`.
+    """Take the registration of one resource, watch its devices, and list the pods added with `show`.
 
     resource  full name
     """

@@ -49,7 +49,7 @@ class Plan:
 
 
 class _Files:
-    """Reads files that may be written, each once, so that the plan is about one state of them."""
+    """Read files that may be written, each once, so that the plan is about one state of them."""
 
     def __init__(self) -> None:
         self.found: dict[Path, FileState | None] = {}

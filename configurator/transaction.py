@@ -4,9 +4,9 @@
        `--any fault--> as before        (also half-way through the renames)
                 `--a file cannot be put back--> the others as before, and NotPutBack names it
 
-Everything that needs disk space is written beside its final path first, copies of the present files as well. Then there
-are only renames, each of them atomic: a reader sees either all of the old file or all of the new one. kubelet runs
-every file that it finds in the manifests' directory, so manifests are staged in the directory above it.
+Everything that needs disk space, the copies of the present files included, is first written beside its final path.
+Then there are only renames, each of them atomic: a reader sees either all of the old file or all of the new one.
+kubelet runs every file that it finds in the manifests' directory, so manifests are staged in the directory above it.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class DeviceOptions:
 
 
 class PodWords(Protocol):
-    """Turns a pod into its need."""
+    """Turn a pod into its need."""
 
     @property
     def metadata(self) -> frozenset[str]:
@@ -120,7 +120,7 @@ class PodWords(Protocol):
 
 
 class ChoiceWords(Protocol):
-    """Turns a choice into the vocabulary's own annotations, beside those of `gas.decision`, and back."""
+    """Turn a choice into the vocabulary's own annotations, beside those of `gas.decision`, and back."""
 
     @property
     def annotations(self) -> frozenset[str]:
@@ -141,7 +141,7 @@ class ChoiceWords(Protocol):
 
 
 class NodeWords(Protocol):
-    """Turns a node into facts about its cards."""
+    """Turn a node into facts about its cards."""
 
     def source(self, node: Node) -> Hashable:
         """Return every part of the node's object that `facts` depends on, by value: equal sources have equal facts."""
@@ -151,7 +151,7 @@ class NodeWords(Protocol):
 
 
 class DeviceWords(Protocol):
-    """Turns cards into what kubelet is offered, and into what the plugin writes on the node.
+    """Turn cards into what kubelet is offered, and into what the plugin writes on the node.
 
     Resources are full names, such as ``gpu.intel.com/i915``.
     """

@@ -43,6 +43,41 @@ OPENINGS = {
 }
 """Patterns that the first line of a docstring avoids, and what to begin with instead."""
 
+PLURALS = {
+    "Amounts",
+    "Binds",
+    "Cards",
+    "Connections",
+    "Contents",
+    "Counters",
+    "Facts",
+    "Fields",
+    "Files",
+    "Flags",
+    "Intervals",
+    "Laws",
+    "Metrics",
+    "Names",
+    "Namespaces",
+    "Nodes",
+    "Numbers",
+    "Objects",
+    "Pauses",
+    "Pods",
+    "Ports",
+    "Processes",
+    "Replies",
+    "Resources",
+    "Responses",
+    "Rules",
+    "Secrets",
+    "Sums",
+    "Wheels",
+}
+"""Nouns with which the docstring of a class may begin. Any other first word in -s is taken for a verb."""
+
+_THIRD_PERSON = re.compile(r"[A-Z][a-z]+s\b")
+
 _PHRASE = re.compile(r"\b(?:" + "|".join(f"(?:{each})" for each in PHRASES) + r")\b", re.IGNORECASE)
 _JSON_TEXT = re.compile(r'"(?:title|description|label|legendFormat)": *("(?:[^"\\]|\\.)*")')
 _CODE = re.compile(r"^ *```.*?^ *```$|``.+?``|`[^`\n]+`", re.DOTALL | re.MULTILINE)
@@ -55,6 +90,7 @@ class Prose:
     text: str
     line: int
     is_docstring: bool = False
+    is_of_class: bool = False
 
 
 def files() -> Iterator[Path]:
@@ -85,17 +121,24 @@ def prose(file: Path) -> Iterator[Prose]:
     if file.suffix != ".py":
         yield Prose(_CODE.sub(_blank, text), 1)
         return
+    yield from prose_of(text)
+
+
+def prose_of(text: str) -> Iterator[Prose]:
+    """Yield the prose of a module."""
     tree = ast.parse(text)
-    docstrings = set()
+    docstrings, of_classes = set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if ast.get_docstring(node) and isinstance(node.body[0], ast.Expr):
                 docstrings.add(id(node.body[0].value))
+                if isinstance(node, ast.ClassDef):
+                    of_classes.add(id(node.body[0].value))
             if not isinstance(node, ast.Module) and node.name.startswith(("test_", "Test")):
                 yield Prose(node.name.replace("_", " "), node.lineno)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             words = node.value if " " in node.value else node.value.replace("-", " ")
-            yield Prose(_CODE.sub(_blank, words), node.lineno, id(node) in docstrings)
+            yield Prose(_CODE.sub(_blank, words), node.lineno, id(node) in docstrings, id(node) in of_classes)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield Prose(_CODE.sub(_blank, token.string), token.start[0])
@@ -120,6 +163,9 @@ def faults(piece: Prose) -> Iterator[tuple[int, str, str]]:
         for opening, better in OPENINGS.items():
             if re.match(opening, first):
                 yield piece.line, first, better
+        verb = _THIRD_PERSON.match(first) if piece.is_of_class else None
+        if verb is not None and verb[0] not in PLURALS:
+            yield piece.line, first, "an imperative verb, or a noun phrase (PLURALS lists nouns in the plural)"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +185,16 @@ def test_the_phrases_are_found(text: str, found: list[str]) -> None:
 @pytest.mark.parametrize("first", ["Whose devices kubelet is asking for.", "Answer the trouble, if any."])
 def test_a_docstring_that_begins_with_a_riddle_is_found(first: str) -> None:
     assert list(faults(Prose(first, 1, is_docstring=True)))
+
+
+@pytest.mark.parametrize(
+    ("first", "is_fault"),
+    [("Turns a pod into its need.", True), ("Turn a pod into its need.", False), ("Nodes with the same cards.", False)],
+)
+def test_the_docstring_of_a_class_that_begins_with_a_third_person_verb_is_found(first: str, *, is_fault: bool) -> None:
+    assert bool(list(faults(Prose(first, 1, is_docstring=True, is_of_class=True)))) is is_fault
+    (piece,) = (each for each in prose_of(f'class A:\n    """{first}"""\n') if each.is_docstring)
+    assert bool(list(faults(piece))) is is_fault
 
 
 def test_the_texts_of_json_are_read(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class _Record:
 
 
 class Events:
-    """Writes events from a queue in the background: call `post` at any time, and `run` once.
+    """A queue of events that a background task writes: call `post` at any time, and `run` once.
 
     Equal events (object, severity, reason, message) are written once in 5 minutes; a later write raises the count of
     the Event object. Without the permission to write events they are dropped, which is logged once.

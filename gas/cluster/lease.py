@@ -44,7 +44,7 @@ _LEASE = msgspec.json.Decoder(_Lease)
 
 
 class LeaderElection:
-    """Takes the Lease when it is free, renews it, and stops leading in time when it cannot.
+    """Take the Lease when it is free, renew it, and stop leading in time when that fails.
 
         waiting --(free, or unchanged for its duration)--> leading
            ^------------(not renewed for renew_deadline)------'

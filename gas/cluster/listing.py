@@ -46,7 +46,7 @@ class Listing(Generic[K]):
 
 
 class Lister(Generic[T]):
-    """Lists the objects of one kind.
+    """List the objects of one kind.
 
     path            of the collection
     object_type     msgspec struct of one object

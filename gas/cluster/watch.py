@@ -39,7 +39,7 @@ _VERSION_FROM_THE_FUTURE = "Too large resource version"
 
 
 class Handler(Protocol[Object]):
-    """Receives the objects of a watch, from the event loop, one call at a time."""
+    """The receiver of a watch's objects, called from the event loop, one call at a time."""
 
     def listed(self, objects: list[Object], /) -> None:
         """Take a part of a complete list: objects that are newer than anything that came before.
@@ -58,7 +58,7 @@ class Handler(Protocol[Object]):
 
 
 class Handlers(Generic[Object]):
-    """Passes what one watch shows to several handlers, in their order."""
+    """Several handlers that get what one watch shows, in their order."""
 
     def __init__(self, *handlers: Handler[Object]) -> None:
         self._handlers = handlers
@@ -89,7 +89,7 @@ class _UnknownLoss(GasError):
 
 
 class Watch(Generic[T]):
-    """Keeps a handler up to date about the objects of one kind.
+    """A watch that keeps a handler up to date about the objects of one kind.
 
         list --> watch --(ends, breaks, falls silent)--> watch from the last version seen --> …
           ^        |

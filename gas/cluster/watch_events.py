@@ -32,7 +32,7 @@ class EndlessLine(GasError):
 
 
 class LineSplitter:
-    """Splits a stream of chunks into lines. Every byte is scanned once."""
+    """Split a stream of chunks into lines. Every byte is scanned once."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._pieces: list[bytes] = []
@@ -103,7 +103,7 @@ _TYPES = frozenset(("ADDED", "MODIFIED", "DELETED", "BOOKMARK"))
 
 
 class EventDecoder(Generic[T]):
-    """Decodes the lines of a watch on objects of one type. A well-formed line is decoded once.
+    """Decode the lines of a watch on objects of one type. A well-formed line is decoded once.
 
     request  name of the watch in errors
     """

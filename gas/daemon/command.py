@@ -88,7 +88,7 @@ def own_version() -> str:
 def quiet_end_on_signals() -> Iterator[None]:
     """End the program at once on SIGINT and SIGTERM, with the exit code that a shell shows for them (130, 143).
 
-    For the time in which a program imports its modules. By default Python would print a traceback for SIGINT. As the
+    Use it while a program imports its modules. By default Python would print a traceback for SIGINT. As the
     first process of a container, which the kernel shields from signals without a handler, the program would not notice
     SIGTERM. Nothing is closed or undone, so nothing may have been started yet; an event loop that handles the signals
     itself takes over. When the block ends, the previous handlers are restored.

@@ -52,7 +52,7 @@ def allocation_corrected(pod: Pod) -> Announcement:
 
 
 class Announcer:
-    """Writes events, while this replica decides.
+    """Write events, while this replica decides.
 
     announcements  events to write
     acts           returns whether this replica decides; while it does not, announcements are dropped

@@ -26,7 +26,7 @@ first read; not at the second, since the API server drops a write that no client
 
 
 class BindPod(Protocol):
-    """Writes a Binding. Raises ApiRefused if nothing was changed, OutcomeUnknown if that is not known."""
+    """Write a Binding. Raises ApiRefused if nothing was changed, OutcomeUnknown if that is not known."""
 
     def __call__(
         self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]

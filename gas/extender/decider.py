@@ -51,7 +51,7 @@ class CannotBind(GasError):
 
 
 class Handler(Protocol):
-    """Takes in what a watch shows of one kind of object."""
+    """The receiver of what a watch shows of one kind of object."""
 
     def listed(self, objects: list[Any], /) -> None: ...
     def complete(self, listed: list[ObjectId], /) -> None: ...

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class PatchPod(Protocol):
-    """Sets labels and annotations of a pod, removes those that are None, and returns whether that pod exists."""
+    """Set labels and annotations of a pod, remove those that are None, and return whether that pod exists."""
 
     def __call__(
         self,
@@ -44,7 +44,7 @@ MOST_PATCHED = 10_000
 
 
 class Descheduler:
-    """Compares which pods are labelled with which should be, whenever their node, its bookings or they change.
+    """Label the pods that should leave, and only those, whenever their node, its bookings or they change.
 
     A pod that the extender labels gets an annotation beside the label, so that only such labels are removed: one that a
     user or another program set stays, whatever its value.

@@ -225,9 +225,10 @@ def pod_requests(pod: Pod) -> SortedAmounts:
 
     Init containers run one after the other before the app containers, beside the sidecars that started before them. The
     pod requests the most that it needs at any moment. Requests of the pod as a whole replace the sums of its
-    containers, and the overhead of its runtime class comes on top. During an in-place resize, the largest of what a
-    container wants, is allotted and has counts; if the resize is infeasible, what it wants does not. Some releases of
-    Kubernetes take that maximum for each container, others for the sums of all; the former, used here, is never less.
+    containers, and the overhead of its runtime class comes on top. During an in-place resize, a container has three
+    amounts: the request in its spec, the one that kubelet has allocated, and the one that is in effect. The largest
+    counts; if the resize is infeasible, the request in the spec is left out. Some releases of Kubernetes take the
+    maximum for each container, others for the sums of all; the former, used here, is never less.
 
     Source: ``PodRequests`` in k8s.io/component-helpers/resource, with ``UseStatusResources``.
     """

@@ -23,7 +23,7 @@ RETRY_PAUSE = 1.0
 
 
 class Leadership:
-    """Takes part in the election of a leader and catches up when this replica wins it.
+    """Take part in the election of a leader, and catch up when this replica wins it.
 
         waiting --wins the election--> catching up --has listed the pods once more--> leading
            ^--------------no longer holds the Lease---------------'----------------------'

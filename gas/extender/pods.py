@@ -29,7 +29,7 @@ MOST_GONE = 10_000
 
 
 class Observer:
-    """Receives what the decider reports. The methods of this base class ignore it.
+    """The receiver of what the decider reports. The methods of this base class ignore it.
 
     A method must return at once and must not call the decider.
     """

@@ -31,7 +31,7 @@ LOWEST_PRIORITY = -(2**31)
 
 
 class Preemption:
-    """Decides about the pods that leave, from what watches brought in.
+    """Decide which pods leave, from what watches brought in.
 
     assigned, budgets, nominations  fed by watches
     clock                           returns seconds

@@ -41,7 +41,7 @@ class NodeQueue:
 
 
 class Reports(Observer):
-    """Puts what the decider reports into the queue of the task that acts on it."""
+    """Put what the decider reports into the queue of the task that acts on it."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -34,7 +34,7 @@ RETRY_PAUSE = 5.0
 
 
 class Requeuer:
-    """Patches at most one node at a time, then pauses: one change makes kube-scheduler try all refused pods.
+    """Patch at most one node at a time, then pause: one change makes kube-scheduler try all refused pods.
 
     freed  nodes on which cards may have become free
     acts   returns whether this replica decides; while it does not, freed nodes are forgotten

@@ -101,7 +101,7 @@ class _Json(Response):
 
 
 class _VerbEndpoint:
-    """Turns a request into a body for the verb, and its result or error into a response.
+    """Turn a request into a body for the verb, and its result or error into a response.
 
     undecided  the body of a response to a valid request that cannot be decided, if the verb's has no field for an error
     """

@@ -1,8 +1,8 @@
 """The cards that a pod may use, the order in which they are tried, and the groups that must not be mixed.
 
-The rules: contract E6.1 to E6.6 and E7.8. The original makes the list of candidates anew for every single
-card. While one container is placed, only the cards that it already has change their place in that list, so one list for
-each container gives the same result. Only nearness needs a new list after the first card.
+The rules: contract E6.1 to E6.6 and E7.8. The original makes a new list of candidates for every single card. Here one
+list for each container gives the same result: while a container is placed, the order can change only for the cards that
+it already has, and it never gets a card twice. Only nearness needs a new list after the first card.
 """
 
 from __future__ import annotations

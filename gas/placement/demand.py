@@ -28,7 +28,7 @@ MOST_PRESSURE = 1.5
 
 
 class Demand:
-    """Counts arrivals by shape.
+    """Count arrivals by shape.
 
     A `Mix` is a snapshot. A new one is made only now and then, since every cost is computed again with it.
     """

@@ -1,8 +1,8 @@
 """The cards of each request: first fit, then the complete search.
 
-A pod without init containers gets the result of the first step that finds one: first fit, which gives what the original
-gives (contract E6.7), or the complete search. A pod with init containers prefers what kubelet would give it anyway
-(`kubelet_reuse`), so it takes these steps:
+A pod without init containers is placed by first fit, which gives what the original gives (contract E6.7). If that finds
+nothing, the complete search places it. A pod with init containers prefers what kubelet would give it anyway
+(`kubelet_reuse`), so it gets the result of the first of these steps that has one:
 
 1. App containers by first fit as if there were no init containers, then the sidecars beside them by first fit, then a
    search for the init containers so that all containers follow kubelet's reuse.

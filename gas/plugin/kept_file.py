@@ -34,11 +34,11 @@ LAST_CHECK = 1.0
 
 
 class KeptFile:
-    """Writes a file whenever its text is not as wanted, and retries while that fails.
+    """Write a file whenever its text is not as wanted, and retry while that fails.
 
     All of it happens in separate threads, so that a failing disk does not make kubelet wait. If two programs keep the
-    same file, the one that started later owns it: its first check writes, whatever is there. The other one, when it
-    ends, leaves a file that it has not written itself.
+    same file, the one that started later owns it: its first check writes, whatever is there. When a program ends, it
+    removes the file only if it was the last to write it.
 
     write    replaces the file with one of this text, as a whole or not at all; raises GasError
     trouble  why the file does not have its text, as a sentence; None when it has
@@ -143,7 +143,7 @@ class KeptFile:
 
 
 class FileIdentity(NamedTuple):
-    """Identifies one file at a path, with its time, since file systems reuse inode numbers."""
+    """The identity of one file at a path, with its time, since file systems reuse inode numbers."""
 
     device: int
     inode: int

@@ -89,7 +89,7 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
 
 
 class ScriptedServer:
-    """Responds to the first request with the first step and so on, and hangs after the last; or ``route`` chooses."""
+    """Respond to the first request with the first step and so on, and hangs after the last; or ``route`` chooses."""
 
     def __init__(
         self,

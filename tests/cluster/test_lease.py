@@ -24,7 +24,7 @@ class Clock:
 
 
 class LeaseServer:
-    """Holds one Lease as an API server does: a write must name the version that is there."""
+    """Hold one Lease as an API server does: a write must name the version that is there."""
 
     def __init__(self) -> None:
         self.lease: dict[str, dict[str, object]] | None = None

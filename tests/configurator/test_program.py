@@ -22,7 +22,7 @@ from tests.configurator.test_configuration_document import IN_USE, ORIGINAL_WITH
 
 
 class _Indented(yaml.SafeDumper):
-    """Lists are indented below their keys."""
+    """List items are indented below their keys."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)

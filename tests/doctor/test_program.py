@@ -31,7 +31,7 @@ MIRROR = {"kubernetes.io/config.mirror": "hash"}
 
 
 class Doctor:
-    """Calls ``gas doctor`` on one cluster, whose control plane's files are in a directory of the test."""
+    """Call ``gas doctor`` on one cluster, whose control plane's files are in a directory of the test."""
 
     def __init__(self, directory: Path, server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
         self.directory = directory

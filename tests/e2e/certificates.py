@@ -24,7 +24,7 @@ class KeyPair:
 
 
 class Authority:
-    """Signs certificates for servers on loopback and for clients; valid from yesterday on, for some days."""
+    """Sign certificates for servers on loopback and for clients; valid from yesterday on, for some days."""
 
     def __init__(self, directory: Path, *, name: str = "e2e-ca") -> None:
         self._directory = directory

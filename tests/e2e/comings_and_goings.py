@@ -14,7 +14,7 @@ _GRACES: tuple[dict[str, str], ...] = ({}, {"gracePeriodSeconds": "0"}, {"graceP
 
 
 class ComingsAndGoings:
-    """Creates the pods one after the other over the given seconds, and deletes about every fifth.
+    """Create the pods one after the other over the given seconds, and delete about every fifth.
 
     created, deleted  names, to be read by another thread
     """

@@ -15,7 +15,7 @@ _SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 
 
 class Controllers:
-    """Creates one pod each of extender and plugin, changed so that they can run here (`tests.e2e.deployed`).
+    """Create one pod each of extender and plugin, changed so that they can run here (`tests.e2e.deployed`).
 
     address  of this machine, the endpoint of the Service
     cards    the tree of fake cards for the plugin

@@ -19,7 +19,7 @@ _MINE = ",".join(("spec.nodeName!=", *(f"status.phase!={phase}" for phase in OVE
 
 
 class PodRunner:
-    """Runs the bound pods of the namespace `default` on a thread of its own. A context manager.
+    """Run the bound pods of the namespace `default` on a thread of its own. A context manager.
 
     It waits for an API server that is away. Any other failure is raised at the end.
     """

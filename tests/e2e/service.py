@@ -19,7 +19,7 @@ class Endpoint:
 
 
 class Service:
-    """Forwards each new TCP connection to an endpoint that is ready at that moment, or closes it.
+    """Forward each new TCP connection to an endpoint that is ready at that moment, or close it.
 
     Connections that exist stay with their endpoint when it stops being ready, as in a real cluster. It runs
     on a thread of its own; `endpoints` may be replaced at any time.

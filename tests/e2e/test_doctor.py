@@ -39,7 +39,7 @@ DOCTOR_RULES: tuple[Rule, ...] = (
 
 
 class Doctor:
-    """Runs the command as an administrator does, with kube-scheduler's own configuration."""
+    """Run the command as an administrator does, with kube-scheduler's own configuration."""
 
     def __init__(self, gpu_node: GpuNode, directory: Path, account: KubeApi) -> None:
         self._account = account

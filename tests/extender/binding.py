@@ -27,7 +27,7 @@ def following(*pods: dict[str, Any], **options: Any) -> DrivenDecider:
 
 
 class HeldBindings:
-    """Keeps every Binding waiting until `let_go`."""
+    """Keep every Binding waiting until `let_go`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._go = asyncio.Event()

@@ -27,7 +27,7 @@ OPTIONS = Options(vocabularies=DEFAULT)
 
 
 class Recorder(Observer):
-    """Keeps what the decider reports.
+    """Keep what the decider reports.
 
     freed       names of nodes on which cards may have become free
     mismatches  (pod, sentence)

@@ -397,7 +397,7 @@ class TestLeaders:
 
 
 class Ignoring:
-    """Ignores every watch event."""
+    """Ignore every watch event."""
 
     def listed(self, _objects: list[Any]) -> None: ...
 

@@ -37,7 +37,7 @@ class Answer:
 
 
 class Scheduler:
-    """Calls the extender as kube-scheduler does: over TLS, on connections kept for the next request."""
+    """Call the extender as kube-scheduler does: over TLS, on connections kept for the next request."""
 
     def __init__(self, port: int, tls: ssl.SSLContext) -> None:
         self._url = f"https://127.0.0.1:{port}/scheduler"

@@ -10,7 +10,7 @@ from gas.cards import Card
 
 
 class CardSource(Protocol):
-    """Finds cards of this node, such as those in sysfs."""
+    """A source of the node's cards, such as sysfs."""
 
     @property
     def drivers(self) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class Memory:
 
 
 class MemoryReader:
-    """Reads the memory of cards. Each driver is asked until it replies, then its reply is remembered.
+    """Read the memory of cards. Each driver is asked until it replies, then its reply is remembered.
 
     override  bytes of a card whose memory no other source states
     reserved  bytes of a card that pods do not get; not subtracted from the override

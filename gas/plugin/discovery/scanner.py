@@ -26,7 +26,7 @@ FORGET_AFTER = 60.0
 
 
 class Scanner:
-    """Keeps the last complete scan of the node's cards. Scans run off the event loop: a failing card may block them.
+    """Keep the last complete scan of the node's cards. Scans run off the event loop: a failing card may block them.
 
     read       scans once: `gas.plugin.discovery.card_source.read_all` with its sources; called in a thread of its own
     on_change  called on the event loop with the first scan, and with each that differs from the one before
@@ -105,7 +105,7 @@ class _Known:
 
 
 class CardMemory:
-    """Derives the node's cards from single scans.
+    """Derive the node's cards from single scans.
 
                          .-- readable again, with as many device nodes --.
                          v                                               |

@@ -120,7 +120,7 @@ def _by_path_names(root: Path, problems: list[str]) -> tuple[str, ...]:
 
 
 class _CardReader:
-    """Reads one card. Fields that it cannot read but can do without are reported in ``problems``."""
+    """Read one card. Fields that it cannot read but can do without are reported in ``problems``."""
 
     def __init__(self, root: Path, card: Card, memory: MemoryReader, problems: list[str]) -> None:
         self._root = root

@@ -53,7 +53,7 @@ OnReply = Callable[[str, Outcome, float], None]
 
 
 class CallTracker:
-    """Tracks when kubelet calls, so that a server can end between two pods.
+    """Track when kubelet calls, so that a server can end between two pods.
 
     Kubelet makes the calls for one pod one after the other, milliseconds apart.
     """

@@ -29,7 +29,7 @@ class CannotListen(GasError):
 
 
 class SocketIdentity(NamedTuple):
-    """Identifies one file at a path, with its time, since file systems reuse inode numbers at once."""
+    """The identity of one file at a path, with its time, since file systems reuse inode numbers at once."""
 
     device: int
     inode: int

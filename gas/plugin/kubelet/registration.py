@@ -76,7 +76,7 @@ class Times:
 
 
 class Registration:
-    """Registers one resource, and registers it again whenever something is wrong.
+    """Register one resource, and register it again whenever something is wrong.
 
         no-cards --first device--> no-kubelet --Register--> registered --ListAndWatch--> watched
                                        ^                        |                           |

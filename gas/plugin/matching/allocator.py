@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Allocator:
-    """Serves the calls for all card resources. It remembers no call; `Matcher` does.
+    """Serve the calls for all card resources. `Matcher` remembers calls; this class does not.
 
     matcher       records what containers get
     resolver      finds the container of a GetPreferredAllocation call
@@ -59,7 +59,7 @@ class Allocator:
         self._clock = clock
 
     async def prefer(self, request: PreferredRequest) -> Sequence[DeviceId]:
-        """Return the ids of the container's decided cards, as far as they are offered; then the policy's."""
+        """Return the offered ids of the container's decided cards, followed by ids that the policy chooses."""
         self.last_call = self._clock()
         preference = await self._resolver.resolve(request)
         ids = preferred_ids(self._policy, request, decided=preference.ids, spared=preference.spared)

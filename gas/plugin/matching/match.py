@@ -84,7 +84,7 @@ class Preference:
 
 
 def why_other_cards(match: Match) -> str:
-    """Return why a container that is known got other cards than decided, as a clause for the log.
+    """Return why an identified container got other cards than decided, as a clause for the log.
 
     Each reason is a choice of kubelet's that a plugin cannot influence.
     """

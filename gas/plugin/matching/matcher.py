@@ -39,7 +39,7 @@ class _Finding:
 
 
 class Matcher:
-    """Finds the container behind each call, for all resources of one node. It alone remembers calls.
+    """Find the container behind each call, for all resources of one node. Only this class remembers calls.
 
                      .--------- GetPreferredAllocation --------.
                      |                                         v

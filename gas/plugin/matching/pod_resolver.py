@@ -35,11 +35,11 @@ RESOLVE_WITHIN = 0.7
 
 
 class PodResolver:
-    """Asks kubelet no more than needed: nothing if memory is certain, one pod if only one can be meant, else all pods.
+    """Ask kubelet no more than needed: nothing if memory is certain, one pod if only one can be meant, else all pods.
 
-    Of several pods that can be meant the likeliest is not requested alone first, though that would be less work when
-    it is the right one: kubelet still returns the entry of a pod that it refused a moment ago, and leaves it out of the
-    list. On a node that refuses pods, for want of memory perhaps, the pod before would be taken for the right one.
+    If several pods can be meant, kubelet is asked for all pods. Asking for the likeliest one alone would be less work
+    but wrong: kubelet still returns the entry of a pod that it refused a moment ago, and only its list leaves that pod
+    out. On a node that refuses pods, perhaps because memory is short, a refused pod would be taken for the right one.
 
     matcher      finds the container by what is known
     resources    kubelet's PodResources
@@ -97,7 +97,9 @@ class PodResolver:
         return self._matcher.prefer(request, listing={pod.key: entry}, doubt=found.match.doubt)
 
     def _may_be_shown(self, match: Match, listing: Listing | None) -> bool:
-        """Return whether it makes sense to wait for the watch. One wait in vain is enough, since kubelet waits too.
+        """Return whether it makes sense to wait for the watch.
+
+        It does not if an earlier wait for the same pods was in vain, since kubelet waits meanwhile.
 
         With a listing, wait for the pods in it that the watch has not shown. Without one, wait while no pod is known
         that can be meant.

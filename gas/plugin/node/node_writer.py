@@ -35,7 +35,7 @@ PAUSE = 1.0
 
 
 class NodeWriter:
-    """Compares the node with its description whenever either changes, and patches the difference.
+    """Compare the node with its description whenever either changes, and patch the difference.
 
     It is the handler of a `gas.cluster.watch.Watch` of this one node (``metadata.name=NAME``). Cards are handed out
     whether the node can be written or not.

@@ -30,7 +30,7 @@ class _Identity:
 
 
 class Renumbering:
-    """Tracks which card each number meant.
+    """Track which card each number meant.
 
     recorded  what the node said when the plugin started, before the plugin changed it
     """

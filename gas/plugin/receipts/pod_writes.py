@@ -23,7 +23,7 @@ PatchPod = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool]]
 
 
 class PodWrites:
-    """Writes annotations on pods, and remembers the writes that the watch has not shown yet.
+    """Write annotations on pods, and remember the writes that the watch has not shown yet.
 
     clock    returns seconds
     trouble  why annotations cannot be written, as a sentence; None when they can

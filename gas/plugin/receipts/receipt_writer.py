@@ -87,7 +87,9 @@ class _Compared(NamedTuple):
 
 
 class ReceiptWriter:
-    """Asks kubelet every few seconds, and soon after each Allocate, who has what; corrects matching; writes receipts.
+    """Ask kubelet which containers have which cards, correct matching, and write receipts.
+
+    It asks every few seconds, and soon after each Allocate.
 
     environments          the variables that containers were given
     on_receipt            called once for each receipt that is missing on a pod, before it is written

@@ -96,7 +96,7 @@ class _Findings:
 
 
 class ProcessWalker:
-    """Walks as often as wanted, in one thread at a time, and remembers which files are clients of cards.
+    """Walk as often as wanted, in one thread at a time, and remember which files are clients of cards.
 
     A process is opened once, by its directory, and everything is read through that handle: as soon as the process has
     ended, reading fails, even if its id is in use again. So no number can come from a process of another pod.

@@ -58,7 +58,7 @@ class PodCardUse(NamedTuple):
 
 
 class UsageMonitor:
-    """Walks over the processes of the node's GPU pods in a thread of its own, at each interval.
+    """Walk over the processes of the node's GPU pods in a thread of its own, at each interval.
 
     pods     the GPU pods of this node, as the watch shows them now
     gpus     returns the cards of this node

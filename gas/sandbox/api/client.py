@@ -39,7 +39,7 @@ class WatchEvent:
 
 
 class ApiClient:
-    """Sends requests with objects as plain mappings. Used as ``async with ApiClient(url) as client``.
+    """Send requests with objects as plain mappings. Use it as ``async with ApiClient(url) as client``.
 
     token      bearer token, if the server requires one
     authority  file with the certificate of the authority that signed the server's certificate, for https
@@ -199,7 +199,7 @@ class Mirror:
 
 
 class EventRecorder:
-    """Writes events about pods, as kube-scheduler and kubelet do: a repeated event is counted instead of written again.
+    """Write events about pods, as kube-scheduler and kubelet do: a repeated event is counted instead of written again.
 
     An event that the API server refuses is dropped.
     """

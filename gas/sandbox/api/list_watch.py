@@ -196,7 +196,7 @@ class WatchOptions:
 
 
 class _Wakeup:
-    """Wakes one watch after any write, and when the server stops."""
+    """Wake one watch after any write, and when the server stops."""
 
     def __init__(self, storage: Storage, stopping: asyncio.Event) -> None:
         self._written = asyncio.Event()

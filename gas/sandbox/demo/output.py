@@ -30,7 +30,7 @@ _LEGEND = "Notation: a|b are two containers, a,b two cards of one; (a) is an ini
 
 
 class Output:
-    """Prints what happens to the pods it is shown. `print_summary` ends it.
+    """Print what happens to the pods it is shown. `print_summary` ends it.
 
     Lines are wrapped for a terminal and kept whole for a pipe.
 

@@ -133,7 +133,7 @@ def write_checkpoint(file: Path, state: DeviceState) -> None:
 
 
 def read_checkpoint(file: Path) -> DeviceState:
-    """Read the state without any healthy device: plugins have to report those again. Empty if there is no file."""
+    """Read the state of devices; empty if there is no file. None is healthy until its plugin has reported it again."""
     state = DeviceState()
     if not file.exists():
         return state

@@ -90,7 +90,7 @@ class DevicePlugins:
         self._watching: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Serve until cancelled. Removes every socket in the directory first; leaves its own socket at the end."""
+        """Remove every socket in the directory, then serve until cancelled. Do not remove the own socket at the end."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in self._directory.iterdir():
             if path.is_socket():

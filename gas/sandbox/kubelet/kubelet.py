@@ -31,7 +31,7 @@ _NODE_RESOURCES = {"cpu": "1000", "memory": "4000Gi", "pods": "1000"}
 
 
 class NodeStatusWriter:
-    """Registers a node and keeps the amounts of devices in its status current."""
+    """Register a node, and keep the amounts of devices in its status current."""
 
     def __init__(self, client: ApiClient, name: str) -> None:
         self._client = client
@@ -89,7 +89,7 @@ class _Change:
 
 
 class Kubelet:
-    """Runs the pods of one node as kubelet does, as far as the API and device plugins can see.
+    """Run the pods of one node as kubelet does, as far as the API and device plugins can see.
 
     Cancelling `run` is like killing kubelet: containers keep running and its sockets stay. A new Kubelet with the same
     ``root`` and ``containers`` is its restart. All admissions, starts and ends wait while a plugin is called.

@@ -81,7 +81,7 @@ def _now() -> str:
 
 
 class PodWriter:
-    """Writes the status of pods and deletes them. Retries while the API server does not respond."""
+    """Write the status of pods, and delete them. Retry while the API server does not respond."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -118,7 +118,7 @@ def _path(pod: Object) -> str:
 
 
 class PodLifecycle:
-    """Runs pods, each in a task of its own, and writes their status.
+    """Run pods, each in a task of its own, and write their status.
 
     allocations   returns what a container was allocated, by resource; takes its pod's UID and its name
     pre_start     asks the plugin of a resource to prepare devices; may raise PluginFailed

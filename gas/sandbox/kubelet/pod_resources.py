@@ -54,7 +54,7 @@ def allocatable_resources(state: DeviceState) -> api.AllocatableResourcesRespons
 
 
 class PodResourcesServer:
-    """Serves the API at one socket.
+    """Serve the API at one socket.
 
     list_pods    returns the response to ``List``
     allocatable  returns the response to ``GetAllocatableResources``

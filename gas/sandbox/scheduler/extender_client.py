@@ -68,7 +68,7 @@ class _BindResult(msgspec.Struct, rename="pascal"):
 
 
 class ExtenderClient:
-    """Calls one extender. The caller closes ``session``."""
+    """Call one extender. The caller closes ``session``."""
 
     def __init__(self, address: ExtenderAddress, session: aiohttp.ClientSession) -> None:
         self.address = address

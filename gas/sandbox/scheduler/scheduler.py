@@ -35,7 +35,7 @@ NAME = "default-scheduler"
 
 
 class Scheduler:
-    """Tries the pods that have no node and name this scheduler, one after another.
+    """Try the pods that have no node and name this scheduler, one after another.
 
     The nodes for a pod have to pass `node_fit` and, if the pod requests a resource that the extender manages, the
     extender's filter. Of these the scheduler takes the one with the largest free share, and the extender binds the

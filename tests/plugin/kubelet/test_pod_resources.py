@@ -23,7 +23,7 @@ from tests.plugin.scripted_kubelet import PATIENCE
 
 
 class Lister(PodResourcesListerServicer):
-    """Lists the pods that the test sets; ``refuses`` makes every reply an error."""
+    """List the pods that the test sets; ``refuses`` makes every reply an error."""
 
     def __init__(self) -> None:
         self.pods: list[api.PodResources] = []

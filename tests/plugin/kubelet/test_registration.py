@@ -31,7 +31,7 @@ async def does_not_say() -> Mapping[str, frozenset[str]] | None:
 
 
 class Books:
-    """Returns the allocatable ids that the test sets; ``asked`` counts the calls."""
+    """Return the allocatable ids that the test sets; ``asked`` counts the calls."""
 
     def __init__(self, *ids: str) -> None:
         self.ids = frozenset(ids)

@@ -27,7 +27,7 @@ ONE = container("c", i915=1)
 
 
 class Kubelet(PodResources):
-    """Has the pods of these names, which have no devices yet."""
+    """A list with the pods of these names, which have no devices yet."""
 
     def __init__(self, *names: str) -> None:
         self.names = names

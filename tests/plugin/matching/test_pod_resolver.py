@@ -27,7 +27,7 @@ B = node_pod(ONE, name="b", annotations=decided("card3", ts=2))
 
 
 class Kubelet(PodResources):
-    """Has the pods of these names; ``given``: those of them that have a device.
+    """A list with the pods of these names; ``given``: those of them that have a device.
 
     asked     what it was asked for, in order
     may_list  is waited for before it lists all pods

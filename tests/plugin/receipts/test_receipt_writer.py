@@ -41,7 +41,7 @@ RECEIPT = {"gas-allocated-cards": "card1"}
 
 
 class Kubelet(PodResources):
-    """Has given these ids to the container ``c`` of each pod; None if it does not reply.
+    """A kubelet that has given these ids to the container ``c`` of each pod; None if it does not reply.
 
     asked         how often it was
     before_answer called with each question

@@ -21,7 +21,7 @@ Refuse = Callable[[str, str], str | None]
 
 @dataclass
 class ScriptedExtender:
-    """Records its requests. ``refuse`` takes the names of pod and node; it returns a reason or None."""
+    """Record its requests. ``refuse`` takes the names of pod and node; it returns a reason or None."""
 
     client: ApiClient
     refuse: Refuse = lambda _pod, _node: None
