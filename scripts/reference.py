@@ -198,7 +198,7 @@ def metrics() -> dict[str, list[tuple[str, str, str, str]]]:
     extender, plugin = ExtenderMetrics("0"), PluginMetrics("0")
     for watches in (extender.watches, plugin.watches):
         watches.follow("pods", _Watched())
-    plugin.totals.registrations = lambda: {"i915": 0}
+    plugin.totals.follow_devices(cards=tuple, scans=lambda: 0, registrations=lambda: {"i915": 0})
     return {
         "gas-extender": sorted([*_of_registry(extender.registry), *asyncio.run(_of_cards())]),
         "gas-plugin": sorted(_of_registry(plugin.registry)),
