@@ -184,6 +184,52 @@ class AskedPod(HostPod, frozen=True):
         return (frozenset((selector or {}).items()), required) if selector or required not in (b"", b"null") else None
 
 
+class ContainerPort(_Object, frozen=True):
+    host_port: int | None = None
+
+
+class PreemptorContainer(Container, frozen=True):
+    ports: Sequence[ContainerPort] | None = None
+
+
+class PodAntiAffinity(_Object, frozen=True):
+    required: Sequence[msgspec.Raw] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PreemptorAffinity(_Object, frozen=True):
+    pod_anti_affinity: PodAntiAffinity | None = None
+
+
+class SpreadConstraint(_Object, frozen=True):
+    when_unsatisfiable: str = ""
+
+
+class PreemptorPodSpec(HostPodSpec, frozen=True):
+    containers: Sequence[PreemptorContainer] | None = None
+    init_containers: Sequence[PreemptorContainer] | None = None
+    affinity: PreemptorAffinity | None = None
+    topology_spread_constraints: Sequence[SpreadConstraint] | None = None
+
+
+class PreemptorPod(HostPod, frozen=True):
+    """A pod that others may be evicted for, with the rules that keep it off a node because of the pods there."""
+
+    spec: PreemptorPodSpec = PreemptorPodSpec()
+
+    @property
+    def avoids_pods(self) -> bool:
+        """True if pods can be in its way for other reasons than resources: host ports, anti-affinity or spreading."""
+        containers = (*(self.spec.containers or ()), *(self.spec.init_containers or ()))
+        affinity = self.spec.affinity.pod_anti_affinity if self.spec.affinity is not None else None
+        return (
+            any(port.host_port for container in containers for port in container.ports or ())
+            or bool(affinity is not None and affinity.required)
+            or any(rule.when_unsatisfiable == "DoNotSchedule" for rule in self.spec.topology_spread_constraints or ())
+        )
+
+
 class EnvVar(_Object, frozen=True):
     """An environment variable. ``value`` is also None where the value comes from elsewhere (``valueFrom``)."""
 

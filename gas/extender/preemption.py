@@ -18,7 +18,7 @@ from gas.extender.pods import Pods
 from gas.extender.verdicts import PATIENCE, Turns
 from gas.extender.wire import Proposal
 from gas.ledger import Ledger
-from gas.objects import DisruptionBudget, Pod
+from gas.objects import DisruptionBudget, Pod, PreemptorPod
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
 from gas.victims import Evictable, Node, Victims, smallest_victims
@@ -61,7 +61,9 @@ class Preemption:
         self._step_limit = step_limit
         self._clock = clock
 
-    def victims(self, pod: Pod, need: PodNeed, proposals: Mapping[str, Proposal]) -> Turns[dict[str, Proposal]]:
+    def victims(
+        self, pod: PreemptorPod, need: PodNeed, proposals: Mapping[str, Proposal]
+    ) -> Turns[dict[str, Proposal]]:
         """Return the pods to evict from each node that remains a candidate, the most important first.
 
         A node is dropped if it is not known, if the pod fits there as it is, if it does not fit there without all pods
@@ -88,7 +90,7 @@ class Preemption:
 
     def _on_node(
         self,
-        pod: Pod,
+        pod: PreemptorPod,
         need: PodNeed,
         requests: SortedAmounts,
         name: str,
@@ -110,21 +112,44 @@ class Preemption:
             free=free,
         )
         allowed: list[int] = []
+        in_the_way = self._in_the_way(requests, free, proposal) if pod.avoids_pods else frozenset()
         return smallest_victims(
             need,
             requests,
             node,
-            self._evictable(pod, name, proposal, allowed),
+            self._evictable(pod, name, proposal, in_the_way, allowed),
             allowed,
             step_limit=self._step_limit,
             is_late=is_late,
         )
 
-    def _evictable(self, pod: Pod, node: str, proposal: Proposal, allowed: list[int]) -> list[Evictable]:
+    def _in_the_way(self, requests: SortedAmounts, free: Mapping[str, int], proposal: Proposal) -> frozenset[str]:
+        """Return the proposed pods that are in the way of a pod for other reasons than resources.
+
+        kube-scheduler proposes no pod that could stay beside all others that it does not propose. So if the node had
+        enough of everything with such a pod back on it, something else is in its way.
+        """
+        freed = dict(free)
+        for uid in proposal.uids:
+            for name, amount in self._hosts.pods.requested(uid) or ():
+                freed[name] = freed.get(name, 0) + amount
+        return frozenset(
+            uid
+            for uid in proposal.uids
+            if all(
+                freed.get(name, amount) - dict(self._hosts.pods.requested(uid) or ()).get(name, 0) >= amount
+                for name, amount in requests
+            )
+        )
+
+    def _evictable(
+        self, pod: Pod, node: str, proposal: Proposal, in_the_way: frozenset[str], allowed: list[int]
+    ) -> list[Evictable]:
         """Return the pods that may leave a node, the most important first, and fill ``allowed`` for their budgets.
 
         Proposed pods without cards, or not known here, leave in any case: what kube-scheduler needs them gone for is
-        not known here. All other pods are GPU pods of lower priority, proposed or not.
+        not known here. So do those ``in_the_way`` for other reasons than resources. All other pods are GPU pods of
+        lower priority, proposed or not.
         """
         bookings = self._ledger.on_node(node)
         positions: dict[tuple[str | None, str], int] = {}
@@ -148,7 +173,7 @@ class Preemption:
                 requests=self._hosts.pods.requested(uid) or (),
                 budgets=tuple(budgets),
                 leaving=seen.leaving,
-                must_go=not has_cards,
+                must_go=not has_cards or uid in in_the_way,
             )
             found.append((seen.importance, evictable))
         return [evictable for _, evictable in sorted(found, key=lambda each: (each[0], each[1].uid))]

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from gas.errors import GasError
-from gas.objects import AskedPod, Node, Pod
+from gas.objects import AskedPod, Node, Pod, PreemptorPod
 
 LONGEST_NAME = 253
 """Characters of the longest name of a Kubernetes object."""
@@ -83,7 +83,7 @@ class Proposal:
 class PreemptArgs:
     """One preempt request: a pod, and the proposal for each node."""
 
-    pod: Pod
+    pod: PreemptorPod
     proposals: Mapping[str, Proposal]
 
 
@@ -120,7 +120,7 @@ class _WholeVictims(msgspec.Struct, gc=False):
 
 
 class _PreemptWire(msgspec.Struct, rename="pascal", gc=False):
-    pod: Pod | None = None
+    pod: PreemptorPod | None = None
     node_name_to_victims: dict[str, _WholeVictims | None] | None = None
     node_name_to_meta_victims: dict[str, _MetaVictims | None] | None = None
 

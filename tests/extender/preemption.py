@@ -9,7 +9,7 @@ import msgspec
 
 from gas.extender.decider import CannotBind, Decider, FilterDecision, Options
 from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
-from gas.objects import DisruptionBudget, HostPod, Node
+from gas.objects import DisruptionBudget, HostPod, Node, PreemptorPod
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions
 from tests.builders import container, node_json, pod_json
@@ -127,7 +127,7 @@ class PreemptingCluster:
     ) -> dict[str, Proposal]:
         """Return the victims by node for what kube-scheduler proposes."""
         proposed = {node: Proposal(tuple(uids), violations) for node, uids in proposals.items()}
-        return dict(at_once(self.decider.preempt(PreemptArgs(msgspec.convert(dict(sent), HostPod), proposed))))
+        return dict(at_once(self.decider.preempt(PreemptArgs(msgspec.convert(dict(sent), PreemptorPod), proposed))))
 
     def victims(self, sent: Mapping[str, Any], *proposed: str, node: str = "n") -> str:
         """Return the victims on one node: ``"a b"``, or ``"dropped"``."""

@@ -161,6 +161,60 @@ def test_gpu_pods_are_evicted_where_the_node_lacks_pod_slots() -> None:
     assert cluster.victims(priority_pod("high", priority=9), "gpu") == "gpu"
 
 
+RULES: list[tuple[str, dict[str, Any]]] = [
+    ("host port", {"containers": [share(100) | {"ports": [{"containerPort": 80, "hostPort": 80}]}]}),
+    (
+        "anti-affinity",
+        {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]}}},
+    ),
+    ("spreading", {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}]}),
+]
+
+
+@pytest.mark.parametrize("rule", [rule for _, rule in RULES], ids=[name for name, _ in RULES])
+def test_a_proposed_pod_that_is_in_the_way_of_such_a_pod_stays_a_victim(
+    cluster: PreemptingCluster, rule: dict[str, Any]
+) -> None:
+    cluster.run("in-the-way", share(100), priority=1)
+    cluster.run("d", share(1000), priority=1)
+    cluster.run("e", share(900), priority=5)
+    fits = priority_pod("fits", share(0), priority=9)
+    assert cluster.victims(fits, "in-the-way") == "dropped"
+    fits["spec"] |= rule
+    fits["spec"]["containers"][0]["resources"] = share(0)["resources"]
+    assert cluster.victims(fits, "in-the-way") == "in-the-way"
+    wide = priority_pod("wide", share(1000), priority=9)
+    wide["spec"] |= rule
+    wide["spec"]["containers"][0]["resources"] = share(1000)["resources"]
+    # All 1000 millicores of d are needed, so resources alone explain why kube-scheduler proposes it.
+    assert cluster.victims(wide, "in-the-way", "d") == "in-the-way d"
+    assert cluster.victims(wide, "d") == "d"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"x": 1}}}},
+        {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+        {"affinity": None, "topologySpreadConstraints": None},
+    ],
+)
+def test_softer_rules_keep_no_victim(cluster: PreemptingCluster, spec: dict[str, Any]) -> None:
+    cluster.run("a", share(100), priority=1)
+    high = priority_pod("high", share(100), priority=9)
+    high["spec"] |= spec
+    assert cluster.victims(high, "a") == "dropped"
+
+
+def test_the_overhead_of_a_pods_runtime_class_counts(cluster: PreemptingCluster) -> None:
+    cluster.bind(with_requests(priority_pod("a", share(100)), cpu="60"))
+    high = with_requests(priority_pod("high", share(100), priority=9), cpu="2")
+    assert cluster.victims(high, "a") == "dropped"
+    high["spec"]["overhead"] = {"cpu": "3"}
+    assert cluster.victims(high, "a") == "a"
+
+
 def test_disruption_budgets_come_first(full: PreemptingCluster) -> None:
     full.label("d", app="guarded")
     high = priority_pod("high", share(600), priority=100)
