@@ -187,7 +187,7 @@ def test_a_proposed_pod_that_is_in_the_way_of_such_a_pod_stays_a_victim(
     wide["spec"] |= rule
     wide["spec"]["containers"][0]["resources"] = share(1000)["resources"]
     # All 1000 millicores of d are needed, so resources alone explain why kube-scheduler proposes it.
-    assert cluster.victims(wide, "in-the-way", "d") == "in-the-way d"
+    assert cluster.victims(wide, "in-the-way", "d") == "d in-the-way"
     assert cluster.victims(wide, "d") == "d"
 
 
