@@ -193,9 +193,7 @@ class PreemptorContainer(Container, frozen=True):
 
 
 class PodAntiAffinity(_Object, frozen=True):
-    required: Sequence[msgspec.Raw] | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    required: Sequence[Any] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
 class PreemptorAffinity(_Object, frozen=True):
