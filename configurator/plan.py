@@ -65,7 +65,10 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
     files = _Files()
     state = files.read(flags.manifest)
     if state is None:
-        raise FileTrouble(flags.manifest, "does not exist; name kube-scheduler's static pod manifest with -m")
+        raise FileTrouble(
+            flags.manifest,
+            "does not exist; run this on a control-plane node, or name kube-scheduler's static pod manifest with -m",
+        )
     document = YamlDocument.parse(str(flags.manifest), state.content)
     manifest = SchedulerManifest.read(document, flags.kubernetes_version)
     certificates = flags.certificate_directory or manifest.own_certificates or CERTIFICATE_DIRECTORY

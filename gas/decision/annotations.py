@@ -188,7 +188,7 @@ def _tiles_in_order(
             raise MalformedAnnotation(
                 annotation,
                 f"expected at most {wanted} different tile(s) of {card} for container {quoted(container.name)},"
-                f" found {len(indexes)}, of them {len(set(indexes))} different",
+                f" found {', '.join(f'gt{index}' for index in indexes)}",
             )
     return tuple(by_card.get(card, ()) for card in cards) if by_card else ()
 

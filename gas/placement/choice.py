@@ -85,15 +85,23 @@ class Footprint:
 def footprint(need: PodNeed, choice: Choice, capacity: Mapping[Card, Amounts] = _UNKNOWN) -> Footprint:
     """Return what a pod with this need takes if it gets this choice.
 
+    A container may have more or fewer cards than it needs, as a receipt may say: it takes its amounts of each of them.
+    Raises InvalidValue if the choice is not one of as many containers.
+
     capacity  what each card has; matters only to a need with ratios, which take nothing of a card that is not among it
     """
+    if len(choice.containers) != len(need.containers):
+        raise InvalidValue(
+            f"choice: expected cards for each of the need's {len(need.containers)} containers, found"
+            f" {len(choice.containers)}; pass the need that the choice was made for"
+        )
     staying: dict[Card, dict[str, int]] = {}
     peak: dict[Card, dict[str, int]] = {}
     tiles: dict[Card, set[int]] = {}
     staying_ratios: dict[Card, dict[str, Ratio]] = {}
     staying_containers: dict[Card, int] = {}
     containers: dict[Card, int] = {}
-    for container, chosen in zip(need.containers, choice.containers, strict=True):
+    for container, chosen in zip(need.containers, choice.containers, strict=False):
         for card in chosen.cards:
             base = staying.setdefault(card, {})
             now = _plus(base, container)

@@ -366,7 +366,7 @@ class TestFilesThatAreNotRegular:
 
     def test_missing_manifest_is_refused(self, files: ControlPlaneFiles) -> None:
         files.manifest.unlink()
-        with pytest.raises(FileTrouble, match="does not exist; name kube-scheduler's static pod manifest with -m"):
+        with pytest.raises(FileTrouble, match="does not exist; run this on a control-plane node, or name kube-sched"):
             files.run()
 
     def test_windows_line_ends_stay(self, files: ControlPlaneFiles) -> None:

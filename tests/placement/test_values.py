@@ -9,7 +9,7 @@ import pytest
 
 from gas.cards import Card, Tile
 from gas.errors import InvalidValue
-from gas.placement.choice import ContainerChoice, Footprint
+from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
 from gas.placement.inventory import UNUSED, Inventory, Link
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.place import place
@@ -274,3 +274,19 @@ def test_cards_that_are_not_divided_into_tiles_may_be_linked() -> None:
 
 def test_an_amount_of_0_is_an_amount() -> None:
     assert need(millicores=0).per_card == (("millicores", 0),)
+
+
+def test_a_choice_for_other_containers_than_the_need_has_no_footprint() -> None:
+    choice = Choice((ContainerChoice((Card(0),)),))
+    sentence = (
+        "choice: expected cards for each of the need's 2 containers, found 1;"
+        " pass the need that the choice was made for"
+    )
+    with pytest.raises(InvalidValue) as refused:
+        footprint(PodNeed((need(), need())), choice)
+    assert str(refused.value) == sentence
+
+
+def test_a_container_takes_its_amounts_of_each_card_that_it_has_got() -> None:
+    two = PodNeed((need(2, memory=5),))
+    assert footprint(two, Choice((ContainerChoice((Card(0),)),))).amounts == {Card(0): (("memory", 5),)}

@@ -1,11 +1,11 @@
-"""Check whether a pod that asks for one card would be placed: by the extender, and by books made here."""
+"""Check whether a pod that asks for one card would be placed: by the extender, and by a ledger made here."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from gas.doctor.checks.books import Books, make_books
+from gas.doctor.checks.rebuilt_ledger import RebuiltLedger, rebuild_ledger
 from gas.doctor.findings import Finding, ok, problem, unknown, warning
 from gas.doctor.gpus import DryPod, dry_pod_for
 from gas.doctor.probe import Unseen
@@ -29,22 +29,22 @@ def check_placing(snapshot: Snapshot) -> Iterator[Finding]:
         return  # reported with labels and resources
     where = f"a pod that asks for {dry_pod.resource}: 1"
     count = len(dry_pod.nodes)
-    refused = _refused_here(make_books(snapshot), dry_pod)
+    refused = _refused_here(rebuild_ledger(snapshot), dry_pod)
     decided = [call for call in snapshot.calls if call.reply is not None and not call.reply.error]
     for call in decided:
         yield _decision(call, where, count, refused)
     if not decided:
-        by_books = (
+        by_ledger = (
             f"according to the annotations in the cluster it would fit on {count - len(refused)} of {count} nodes"
         )
         is_here = any(call.scheduler.is_here for call in snapshot.calls)
-        yield unknown(CHECK, where, f"the extender returned no decision; {by_books}", ASK_AGAIN if is_here else ASK)
+        yield unknown(CHECK, where, f"the extender returned no decision; {by_ledger}", ASK_AGAIN if is_here else ASK)
 
 
-def _refused_here(books: Books, dry_pod: DryPod) -> dict[str, Refusal]:
-    """Return the nodes on which the pod does not fit by the books made here -> the reason."""
+def _refused_here(rebuilt: RebuiltLedger, dry_pod: DryPod) -> dict[str, Refusal]:
+    """Return the nodes on which the pod does not fit by the ledger made here -> the reason."""
     need = DEFAULT.need(dry_pod.pod(), NeedOptions())
-    results = {node: place(need, books.nodes[node].inventory, books.ledger.usage(node)) for node in dry_pod.nodes}
+    results = {node: place(need, rebuilt.nodes[node].inventory, rebuilt.ledger.usage(node)) for node in dry_pod.nodes}
     return {node: result for node, result in results.items() if isinstance(result, Refusal)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from gas.doctor.checks.books import Books, Fault, make_books
+from gas.doctor.checks.rebuilt_ledger import Fault, RebuiltLedger, rebuild_ledger
 from gas.doctor.findings import Finding, kubectl_pod, ok, problem, unknown, warning
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
@@ -34,13 +34,13 @@ def check_pods(snapshot: Snapshot) -> Iterator[Finding]:
             f"{snapshot.undecodable} of them cannot be decoded and are left out",
             "kubectl get nodes,pods --all-namespaces --output=json",
         )
-    books = make_books(snapshot)
+    rebuilt = rebuild_ledger(snapshot)
     wanted = [pod for pod in snapshot.pods if _is_checked(snapshot, pod)]
     bound = [pod for pod in wanted if pod.node_name]
-    faults = [fault for fault in books.faults if _is_checked(snapshot, fault.pod)]
+    faults = [fault for fault in rebuilt.faults if _is_checked(snapshot, fault.pod)]
     yield from _faults(faults)
-    yield from _overbooked(snapshot, books)
-    yield from _wrong_company(snapshot, books)
+    yield from _overbooked(snapshot, rebuilt)
+    yield from _wrong_company(snapshot, rebuilt)
     if not faults:
         yield ok(CHECK, "bound pods", f"the annotations of all {len(bound)} with GPUs are valid")
     yield from _waiting(snapshot, [pod for pod in wanted if not pod.node_name])
@@ -70,11 +70,11 @@ def _faults(faults: list[Fault]) -> Iterator[Finding]:
         )
 
 
-def _overbooked(snapshot: Snapshot, books: Books) -> Iterator[Finding]:
-    for node, facts in books.nodes.items():
+def _overbooked(snapshot: Snapshot, rebuilt: RebuiltLedger) -> Iterator[Finding]:
+    for node, facts in rebuilt.nodes.items():
         if snapshot.only_node and node != snapshot.only_node:
             continue
-        for card, booked in books.ledger.usage(node).amounts.items():
+        for card, booked in rebuilt.ledger.usage(node).amounts.items():
             has = facts.inventory.capacity.get(card, NOTHING)
             over = {name: amount for name, amount in booked.items() if amount > has.get(name, 0)}
             if over and card in facts.inventory.capacity:
@@ -82,18 +82,21 @@ def _overbooked(snapshot: Snapshot, books: Books) -> Iterator[Finding]:
                     CHECK,
                     f"{card} of node {node}",
                     "pods hold more than the card has",
-                    *(kubectl_pod(pod, "delete", "pod", note="one of them") for pod in books.holders.get(node, ())[:3]),
+                    *(
+                        kubectl_pod(pod, "delete", "pod", note="one of them")
+                        for pod in rebuilt.holders.get(node, ())[:3]
+                    ),
                     expected=", ".join(f"at most {has.get(name, 0)} {name}" for name in over),
                     found=", ".join(f"{amount} {name}" for name, amount in over.items()),
                 )
 
 
-def _wrong_company(snapshot: Snapshot, books: Books) -> Iterator[Finding]:
+def _wrong_company(snapshot: Snapshot, rebuilt: RebuiltLedger) -> Iterator[Finding]:
     """Report pods on one card that must not share it: kubelet gave other cards, or annotations were edited."""
-    for node in books.nodes:
-        if (snapshot.only_node and node != snapshot.only_node) or not books.ledger.usage(node).company:
+    for node in rebuilt.nodes:
+        if (snapshot.only_node and node != snapshot.only_node) or not rebuilt.ledger.usage(node).company:
             continue
-        bookings = sorted(books.ledger.on_node(node).values(), key=lambda booking: booking.pod)
+        bookings = sorted(rebuilt.ledger.on_node(node).values(), key=lambda booking: booking.pod)
         for one, other in combinations(bookings, 2):
             shared = sorted(one.footprint.amounts.keys() & other.footprint.amounts.keys())
             ours, theirs = one.footprint.company, [other.footprint.company]
@@ -104,7 +107,7 @@ def _wrong_company(snapshot: Snapshot, books: Books) -> Iterator[Finding]:
                     f"the exclusion or anti-affinity of the pods {one.pod} and {other.pod} forbids that they share it",
                     *(
                         kubectl_pod(pod, "delete", "pod", note="one of them")
-                        for pod in books.holders[node]
+                        for pod in rebuilt.holders[node]
                         if pod.key in (one.pod, other.pod)
                     ),
                 )

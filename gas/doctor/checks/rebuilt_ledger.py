@@ -28,8 +28,8 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
-    """A ledger with the nodes and pods that it was made from.
+class RebuiltLedger:
+    """A ledger, with the nodes and pods that it was made from.
 
     nodes    name -> its cards
     ledger   what the pods hold
@@ -43,35 +43,35 @@ class Books:
     faults: list[Fault] = field(default_factory=list)
 
 
-def make_books(snapshot: Snapshot) -> Books:
-    """Book all bound pods that are not over. The books are empty if nodes or pods could not be seen."""
+def rebuild_ledger(snapshot: Snapshot) -> RebuiltLedger:
+    """Return the ledger of all bound pods that are not over. It is empty if nodes or pods could not be seen."""
     nodes = () if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
-    books = Books({node.name: DEFAULT.facts(node) for node in nodes})
+    rebuilt = RebuiltLedger({node.name: DEFAULT.facts(node) for node in nodes})
     for pod in () if isinstance(snapshot.pods, Unseen) else snapshot.pods:
         if pod.node_name and not pod.is_over:
-            _book(books, pod)
-    return books
+            _book(rebuilt, pod)
+    return rebuilt
 
 
-def _book(books: Books, pod: DetailedPod) -> None:
+def _book(rebuilt: RebuiltLedger, pod: DetailedPod) -> None:
     if (vocabulary := DEFAULT.spoken_by(pod)) is None:
         return
     try:
         need = vocabulary.pods.booked_need(pod)
         if not need.wants_cards:
             return
-        written = written_cards(pod, need, vocabulary, books.nodes.get(pod.node_name))
+        written = written_cards(pod, need, vocabulary, rebuilt.nodes.get(pod.node_name))
     except BadNeed as error:
-        books.faults.append(Fault(pod, f"its request is invalid: {error}", is_unbooked=True))
+        rebuilt.faults.append(Fault(pod, f"its request is invalid: {error}", is_unbooked=True))
         return
     except MalformedAnnotation as error:
-        books.faults.append(Fault(pod, f"its annotations cannot be read: {error}", is_unbooked=True))
+        rebuilt.faults.append(Fault(pod, f"its annotations cannot be read: {error}", is_unbooked=True))
         return
     if written.footprint is None:
         sentence = "it is bound without an annotation that names its cards, so the cards it uses are unknown"
-        books.faults.append(Fault(pod, sentence, is_unbooked=True))
+        rebuilt.faults.append(Fault(pod, sentence, is_unbooked=True))
         return
     if written.doubt:
-        books.faults.append(Fault(pod, written.doubt, is_unbooked=False))
-    books.ledger.hold(pod.uid, pod.key, pod.node_name, written.footprint)
-    books.holders.setdefault(pod.node_name, []).append(pod)
+        rebuilt.faults.append(Fault(pod, written.doubt, is_unbooked=False))
+    rebuilt.ledger.hold(pod.uid, pod.key, pod.node_name, written.footprint)
+    rebuilt.holders.setdefault(pod.node_name, []).append(pod)
