@@ -351,10 +351,11 @@ def test_a_remembered_need_is_the_one_that_would_be_read(
     labels: dict[str, str],
 ) -> None:
     asking = pod(*containers, init=tuple(init), annotations=annotations, labels=labels)
-    fresh = Vocabularies([INTEL, MADE_UP])
     for options in (NO_OPTIONS, NeedOptions(allowlist=True)):
+        fresh = Vocabularies([INTEL, MADE_UP])
         read = partial(fresh.need, asking, options)
         assert result_of(partial(REMEMBERING.need, asking, options)) == result_of(read)
+    fresh = Vocabularies([INTEL, MADE_UP])
     assert result_of(lambda: REMEMBERING.booked_need(asking)) == result_of(lambda: fresh.booked_need(asking))
 
 
