@@ -72,7 +72,7 @@ def cold_start(*, full: bool) -> Results:
     figures = [
         Figure("start to ready", median(started), median(listed), "s", Goal(3)),
         Figure("our processor time in it", median(used), None, "s"),
-        Figure("resident memory when ready", median(memory), None, "MB", Goal(250)),
+        Figure("resident memory when ready", median(memory), None, "MB", Goal(150)),
         Figure("most resident memory until then", median(peak), None, "MB"),
     ]
     return Results("cold-start", title, figures, other="listing")
