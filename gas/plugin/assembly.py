@@ -12,7 +12,7 @@ from gas.card_facts import Scan
 from gas.card_records import ANNOTATION
 from gas.cards import Card
 from gas.cluster.connection import ApiServer
-from gas.plugin.cluster_side import ClusterSide
+from gas.plugin.cluster_side import FIRST_LIST, ClusterSide
 from gas.plugin.devices.allocation import (
     Allocation,
     Cdi,
@@ -133,8 +133,9 @@ class Plugin:
                         tasks.create_task(kept.run())
                 if self.cluster is not None:
                     self.cluster.start(tasks)
-                    await self.cluster.first_lists()
-                    self._renumbering = Renumbering(self.cluster.recorded_cards())
+                    comparing = tasks.create_task(self._compare_numbers(self.cluster))
+                    await asyncio.wait((comparing,), timeout=FIRST_LIST)
+                    self._renumbering = self._renumbering or Renumbering()
                     self._publish()
                     await self.cluster.catch_up()
                 if self._cdi_file is not None:
@@ -167,6 +168,12 @@ class Plugin:
             },
         )
         self._report_unknown_memory(scan)
+        self._publish()
+
+    async def _compare_numbers(self, cluster: ClusterSide) -> None:
+        """Compare the cards with what the node said about them before, once that and its pods are known."""
+        await cluster.first_lists()
+        self._renumbering = Renumbering(cluster.recorded_cards())
         self._publish()
 
     def _pods_changed(self) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from functools import partial
 from typing import Literal
 
@@ -119,12 +118,10 @@ class ClusterSide:
                 tasks.create_task(loop.run())
 
     async def first_lists(self) -> None:
-        """Wait until the pods of this node are known, and the node itself as it was before; `FIRST_LIST` at most."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_LIST):
-                await self.pod_watch.synced.wait()
-                if self._node_watch is not None:
-                    await self._node_watch.synced.wait()
+        """Wait until the pods of this node are known, and the node itself as it was before."""
+        await self.pod_watch.synced.wait()
+        if self._node_watch is not None:
+            await self._node_watch.synced.wait()
 
     def recorded_cards(self) -> tuple[CardRecord, ...]:
         """Return what the node said about its cards before this plugin wrote it; empty if that is unknown."""

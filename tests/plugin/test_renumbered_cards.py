@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,9 @@ import pytest
 
 from gas.card_records import ANNOTATION, parse_card_records
 from gas.cards import Card
+from gas.plugin import assembly
+from gas.sandbox.api.failure import ApiFailure
+from gas.sandbox.api.routes import Access
 from gas.sandbox.hardware.fake_sysfs import ARC_A770, FLEX_170, FakeGpu, fake_gpus, write_tree
 from gas.sandbox.kubelet.containers import Containers
 from tests.builders import container, pod_json
@@ -73,6 +77,32 @@ async def test_pods_of_before_end_before_their_number_means_another_card(*, plug
             assert await node.got(new) == ["card0"]
             if plugin_first:
                 await eventually(lambda: "GPUCardsRenumbered" in dict(node.events(NODE)))
+
+
+async def test_numbers_are_compared_when_the_api_server_replies_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "FIRST_LIST", 0.05)
+    replies = asyncio.Event()
+
+    async def late(access: Access) -> ApiFailure | None:
+        if access.user == "plugin" and access.resource == "pods":
+            await replies.wait()
+        return None
+
+    async with sandbox_node(*BEFORE) as node:
+        async with node.running_plugin():
+            pod = node.create(placed("old-0", "card0"))
+            assert await node.got(pod) == ["card0"]
+            await eventually(lambda: phase(node, "old-0") == "Running")
+        await rebooted(node)
+        node.server.settings.intercept = late
+        async with node.running_plugin(watched=False) as plugin:
+            await soon(lambda: recorded(node) == addresses(AFTER))
+            assert not plugin.withheld
+            replies.set()
+            await eventually(lambda: plugin.withheld == {Card(0)})
+            await node.start_kubelet()
+            await eventually(lambda: phase(node, "old-0") == "Failed")
+            await eventually(lambda: not plugin.withheld)
 
 
 async def test_a_card_that_is_replaced_while_its_pod_runs_is_given_to_no_other_pod() -> None:
