@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -60,8 +60,8 @@ class PreemptingCluster:
     pods  every pod as it is now, by name
     """
 
-    def __init__(self, options: Options = PREEMPTING) -> None:
-        self.decider = Decider(options)
+    def __init__(self, options: Options = PREEMPTING, *, clock: Callable[[], float] = lambda: 0.0) -> None:
+        self.decider = Decider(options, clock=clock)
         self.pods: dict[str, dict[str, Any]] = {}
 
     @property

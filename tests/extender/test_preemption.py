@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -90,6 +91,19 @@ def test_a_node_where_nothing_helps_is_dropped(full: PreemptingCluster) -> None:
 def test_a_node_that_is_not_known_is_dropped(full: PreemptingCluster) -> None:
     high = priority_pod("high", share(600), priority=99)
     assert set(full.preempt(high, {"n": ["a"], "other": ["x"]})) == {"n"}
+
+
+def test_without_time_left_the_remaining_nodes_are_dropped() -> None:
+    """Each search may take 0.2 s, and all together 3 s; every look at the clock takes 0.03 s here."""
+    moments = itertools.count()
+    cluster = PreemptingCluster(clock=lambda: next(moments) * 0.03)
+    names = [f"n{number}" for number in range(50)]
+    for name in names:
+        cluster.add_node(name, cards=1)
+        cluster.run(f"low-{name}", node=name)
+    found = cluster.preempt(priority_pod("high", priority=9), {name: [f"low-{name}"] for name in names})
+    assert 0 < len(found) < 50
+    assert list(found) == names[: len(found)]
 
 
 def test_a_pod_without_need_for_cards_gets_the_proposal_back(full: PreemptingCluster) -> None:
