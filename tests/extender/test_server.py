@@ -165,6 +165,7 @@ class TestVerbs:
         assert "ZeroDivisionError: secret detail" in caplog.text
         assert extender.post(f"/scheduler/{verb}", b"x")[0] == 200
 
+    # contract E10.10
     def test_a_body_declared_over_the_limit_is_413_before_it_is_sent(self, extender: Extender, verb: str) -> None:
         with extender.running.connect() as client:
             client.sendall(request_head(verb, f"Content-Length: {10**19}"))
@@ -316,6 +317,7 @@ def test_slow_binds_do_not_hold_up_filters(extender: Extender) -> None:
 
 
 class TestSlowClients:
+    # contract E10.10
     def test_a_trickling_body_is_408_and_the_connection_closed(self, authority: Authority) -> None:
         with serving(authority, body_timeout=0.5) as extender, extender.running.connect() as client:
             client.sendall(request_head("filter", "Content-Length: 100000"))
