@@ -32,10 +32,11 @@ from gas.plugin.discovery.sysfs import SysfsCards, fake_tree_warning
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags, WriteNode
 from gas.plugin.kept_file import KeptFile
-from gas.plugin.kubelet.device_server import Allocate, DeviceServer, Outcome, Prefer
+from gas.plugin.kubelet.device_server import Allocate, DeviceServer, Outcome, Prefer, PreStart
 from gas.plugin.kubelet.plugin_socket import SocketIdentity
 from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.kubelet.registration import Registration, State
+from gas.plugin.limits.dmem import DMEM, Controller
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import feature_text, remove_feature_file, write_feature_file
 from gas.plugin.node.renumbering import Renumbering
@@ -59,6 +60,7 @@ class Plugin:
 
     api      None with --resource-manager=false: then no pod is looked up, and kubelet's choice stands
     sources  where the cards of this node are found, see `card_sources`
+    controller  of cgroups, for memory limits
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class Plugin:
         environment: Environment,
         metrics: Metrics,
         sources: Sequence[CardSource],
+        *,
+        controller: Controller = DMEM,
     ) -> None:
         self._flags = flags
         self._sources = sources
@@ -97,6 +101,7 @@ class Plugin:
                 gpus=lambda: self.scanner.scan.gpus,
                 presentation=self._presentation,
                 on_pods=self._pods_changed,
+                controller=controller,
             )
             if api is not None
             else None
@@ -247,11 +252,15 @@ class Plugin:
         prefer: Prefer | None = None if self._flags.allocation_policy is AllocationPolicy.NONE else self._by_policy
         if self.cluster is not None:
             allocate, prefer = self.cluster.allocator.allocate, self.cluster.allocator.prefer
+        before_start: PreStart | None = None
+        if self.cluster is not None and self.cluster.limits is not None:
+            before_start = self.cluster.limits.before_start
         return DeviceServer(
             resource,
             prefer=prefer,
             allocate=allocate,
             fallback=self._chosen_cards,
+            before_start=before_start,
             on_reply=partial(self._count_reply, short_name(resource)),
         )
 

@@ -21,6 +21,9 @@ from gas.objects import Node, NodePod
 from gas.plugin.devices.allocation import Presentation
 from gas.plugin.flags import Flags, WriteNode
 from gas.plugin.kubelet.pod_resources import PodResources
+from gas.plugin.limits.dmem import DMEM, Controller
+from gas.plugin.limits.limit_files import LimitFiles
+from gas.plugin.limits.memory_limits import MemoryLimits, MemoryLimitsOf
 from gas.plugin.matching.allocator import Allocator
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
 from gas.plugin.matching.issued_environments import IssuedEnvironments
@@ -49,6 +52,7 @@ class ClusterSide:
     gpus          returns the cards that this node has now
     presentation  how containers see the cards
     on_pods       called after each change of the pods of this node
+    controller    of cgroups, for memory limits
     """
 
     def __init__(
@@ -62,8 +66,10 @@ class ClusterSide:
         gpus: Callable[[], Collection[CardFacts]],
         presentation: Presentation,
         on_pods: Callable[[], None] = lambda: None,
+        controller: Controller = DMEM,
     ) -> None:
         self._on_pods = on_pods
+        self.limits: MemoryLimits | None = None
         self._metrics = metrics
         self._node = flags.node_name
         self._resources = resources
@@ -109,11 +115,23 @@ class ClusterSide:
         self.usage: UsageMonitor | None = None
         if flags.usage:
             self.usage = UsageMonitor(self.pods, gpus, flags.prefix / "proc", self._report_use)
+        if flags.memory_limits is MemoryLimitsOf.POD:
+            files = LimitFiles(flags.prefix / "sys/fs/cgroup", controller)
+            self.limits = MemoryLimits(self.pods, self.matcher.holders, gpus, files, self._report_limits)
         self._show_metrics()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Start to watch, compare and write, until cancelled."""
-        for loop in (self.pod_watch, self.receipts, self.events, self._node_watch, self.node_writer, self.usage):
+        loops = (
+            self.pod_watch,
+            self.receipts,
+            self.events,
+            self._node_watch,
+            self.node_writer,
+            self.usage,
+            self.limits,
+        )
+        for loop in loops:
             if loop is not None:
                 tasks.create_task(loop.run())
 
@@ -155,6 +173,8 @@ class ClusterSide:
     def _pods_changed(self) -> None:
         self._resolver.pods_changed()
         self._on_pods()
+        if self.limits is not None:
+            self.limits.pods_changed()
 
     def _allocated(self) -> None:
         self.receipts.compare_soon()
@@ -185,6 +205,10 @@ class ClusterSide:
         logger.warning("%s", sentence, extra={"pod": pod.key})
         self._post_on_pod(pod, "Warning", "GPUMemoryOverRequest", sentence)
 
+    def _report_limits(self, trouble: str) -> None:
+        """Post an event on the node that pods have no memory limits."""
+        self.post_on_node("GPUMemoryLimitsMissing", trouble)
+
     def _post_on_pod(self, pod: GpuPod, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         namespace, _, name = pod.key.partition("/")
         involved = Involved(kind="Pod", name=name, uid=pod.uid, namespace=namespace)
@@ -195,6 +219,9 @@ class ClusterSide:
         metrics.watches.follow("pods", self.pod_watch)
         if self._node_watch is not None:
             metrics.watches.follow("nodes", self._node_watch)
+        if (limits := self.limits) is not None:
+            metrics.limited_pods.set_function(lambda: limits.limited)
+            metrics.limits_missing.set_function(lambda: limits.trouble is not None)
         if (usage := self.usage) is not None:
             metrics.usage.follow(lambda: usage_figures(usage))
         writer = self.node_writer

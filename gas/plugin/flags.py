@@ -18,6 +18,7 @@ from gas.plugin.devices.cdi_file import DEFAULT_PATH as CDI_FILE
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.pci_ids import parse_pci_ids
 from gas.plugin.environment import VARIABLES
+from gas.plugin.limits.memory_limits import MemoryLimitsOf
 from gas.plugin.node.nfd_file import DEFAULT_PATH as NFD_FILE
 from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
 from gas.vocabulary import Vocabulary
@@ -168,6 +169,15 @@ class Flags(DaemonFlags):
         group="Use of the cards",
     )
 
+    memory_limits: MemoryLimitsOf = flag(
+        "memory-limits",
+        values.one_of(MemoryLimitsOf),
+        MemoryLimitsOf.NONE,
+        "WHAT",
+        "Memory limits that the kernel enforces on shared cards: none, or pod (a pod can use no more memory of a card "
+        "than it requested). Needs the cgroup controller dmem and the right to write in /sys/fs/cgroup.",
+    )
+
     node_name: str = flag(
         "node-name",
         values.object_name,
@@ -231,6 +241,11 @@ def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ,
     if not flags.resource_manager:
         if flags.usage:
             warnings.append("ignored: --usage; with --resource-manager=false the plugin does not know the pods")
+        if flags.memory_limits is not MemoryLimitsOf.NONE:
+            warnings.append(
+                f"ignored: --memory-limits={flags.memory_limits}; "
+                "with --resource-manager=false the plugin does not know the pods"
+            )
         if "write-node" in flags.given and write_node is not WriteNode.NONE:
             warnings.append(f"ignored: --write-node={write_node}; with --resource-manager=false nothing is written")
         write_node = WriteNode.NONE
@@ -239,6 +254,7 @@ def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ,
         node_name=flags.node_name or _own_node_name(environ, host_name or socket.gethostname()),
         write_node=write_node,
         usage=flags.usage and flags.resource_manager,
+        memory_limits=flags.memory_limits if flags.resource_manager else MemoryLimitsOf.NONE,
         warnings=tuple(warnings),
     )
 

@@ -265,6 +265,18 @@ class Metrics:
             registry=registry,
         )
 
+        self.limited_pods = Gauge(
+            "gas_plugin_memory_limited_pods",
+            "Pods whose memory on shared cards the kernel limits, with --memory-limits=pod.",
+            registry=registry,
+        )
+        self.limits_missing = Gauge(
+            "gas_plugin_memory_limits_missing",
+            "1 while pods, or some of them, have no memory limits although --memory-limits=pod asks for them; the log "
+            "has the reason. Else 0.",
+            registry=registry,
+        )
+
         self.registered = Gauge(
             "gas_plugin_registered",
             "1 while kubelet watches the devices of a resource, else 0.",

@@ -14,6 +14,9 @@ from gas.plugin.assembly import Plugin, card_sources
 from gas.plugin.devices.cdi_file import remove_cdi_file
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags
+from gas.plugin.limits.dmem import DMEM, Controller
+from gas.plugin.limits.limit_files import clear_limits
+from gas.plugin.limits.memory_limits import MemoryLimitsOf
 from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import remove_feature_file
 from gas.plugin.node.node_writer import clear_node
@@ -27,8 +30,10 @@ FINISH = 2.0
 """Most seconds for requests in progress on the plain port when the program is to stop."""
 
 
-async def run_plugin(flags: Flags, environment: Environment, version: str) -> None:
+async def run_plugin(flags: Flags, environment: Environment, version: str, *, controller: Controller = DMEM) -> None:
     """Allocate cards until SIGTERM or SIGINT. Raises GasError if it cannot start.
+
+    controller  of cgroups, for memory limits
 
     At the end the sockets and the NFD file are removed, since nothing serves or updates them any more. Labels,
     annotation and resources stay on the node, and so does the CDI file, without which containers could not restart.
@@ -40,7 +45,7 @@ async def run_plugin(flags: Flags, environment: Environment, version: str) -> No
         if flags.resource_manager:
             api = await _connect(flags)
             stack.push_async_callback(api.close)
-        plugin = Plugin(api, flags, environment, metrics, card_sources(flags, environment))
+        plugin = Plugin(api, flags, environment, metrics, card_sources(flags, environment), controller=controller)
 
         def stop(signal_name: str) -> None:
             logger.info("%s: stopping", signal_name)
@@ -68,12 +73,17 @@ async def run_plugin(flags: Flags, environment: Environment, version: str) -> No
 
 
 async def uninstall(flags: Flags) -> int:
-    """Remove from the node what plugins wrote: labels, annotation, resources, NFD file, CDI file.
+    """Remove from the node what plugins wrote: labels, annotation, resources, NFD file, CDI file, limits.
 
     Log what cannot be removed, and return the exit code. The NFD file is removed first, because NFD would write the
     labels again.
     """
     failures: list[GasError] = []
+    if flags.memory_limits is not MemoryLimitsOf.NONE:
+        try:
+            clear_limits(flags.prefix / "sys/fs/cgroup", DMEM)
+        except GasError as error:
+            failures.append(error)
     for remove, path in ((remove_feature_file, flags.nfd_file), (remove_cdi_file, flags.cdi_file)):
         try:
             remove(path)

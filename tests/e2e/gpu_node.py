@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -33,6 +33,9 @@ class GpuNode:
         self.api: KubeApi = cluster.api
         self.node = node
         self.gpus: tuple[FakeGpu, ...] = ()
+        self.plugin_module = "gas.plugin"
+        self.plugin_environment: dict[str, str] = {}
+        self.prepare_tree: Callable[[Path], object] = lambda _tree: None
         self.plugin: Plugin
         self.extender: Extender
         self.plugin_account = self.account(PLUGIN_RULES)
@@ -61,7 +64,15 @@ class GpuNode:
         """Put the cards in place of those of before, with a plugin for them that is not started yet."""
         shutil.rmtree(self.node.directory / "tree", ignore_errors=True)
         self.gpus = gpus
-        self.plugin = Plugin(self.node, account or self.plugin_account, gpus, *flags)
+        self.plugin = Plugin(
+            self.node,
+            account or self.plugin_account,
+            gpus,
+            *flags,
+            module=self.plugin_module,
+            environment=self.plugin_environment,
+        )
+        self.prepare_tree(self.plugin.tree)
 
     def stop_plugin(self) -> None:
         if hasattr(self, "plugin") and self.plugin.program.is_running:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from gas.sandbox.hardware.fake_sysfs import FakeGpu, write_tree
@@ -30,9 +31,19 @@ class Plugin:
     """One node's plugin. It can be stopped and started again.
 
     tree  the root of the fake cards
+
+    module, environment  of the process
     """
 
-    def __init__(self, node: NodeCell, account: KubeApi, gpus: tuple[FakeGpu, ...], *flags: str) -> None:
+    def __init__(
+        self,
+        node: NodeCell,
+        account: KubeApi,
+        gpus: tuple[FakeGpu, ...],
+        *flags: str,
+        module: str = "gas.plugin",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.tree = node.directory / "tree"
         write_tree(self.tree, gpus, character_devices=True)
         self._port = free_port()
@@ -48,12 +59,14 @@ class Plugin:
         command = [
             sys.executable,
             "-m",
-            "gas.plugin",
+            module,
             *(f"--{name}={value}" for name, value in options.items()),
             *flags,
         ]
         repository = str(Path(__file__).parents[2])
-        self.program = node.program("plugin", command, env={"PYTHONUNBUFFERED": "1", "PYTHONPATH": repository})
+        self.program = node.program(
+            "plugin", command, env={"PYTHONUNBUFFERED": "1", "PYTHONPATH": repository, **(environment or {})}
+        )
         self._log_start = self.program.log.stat().st_size if self.program.log.exists() else 0
 
     def start(self, *, seconds: float = 30) -> None:

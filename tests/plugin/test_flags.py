@@ -12,6 +12,7 @@ from gas.plugin.devices.allocation import ByPath, Cdi
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.flags import Flags, WriteNode, parse_flags
+from gas.plugin.limits.memory_limits import MemoryLimitsOf
 
 
 def parsed(*argv: str, environ: dict[str, str] | None = None, host_name: str = "Host-1") -> Flags:
@@ -35,6 +36,7 @@ def test_defaults() -> None:
         allow_ids=frozenset(),
         deny_ids=frozenset(),
         usage=False,
+        memory_limits=MemoryLimitsOf.NONE,
         node_name="host-1",
         kubelet_dir=Path("/var/lib/kubelet"),
         write_node=WriteNode.PATCH,
@@ -59,6 +61,7 @@ def test_defaults() -> None:
         pytest.param(["-enable-monitoring"], "enable_monitoring", True, id="monitoring"),
         pytest.param(["--topology-hints"], "topology_hints", True, id="topology-hints"),
         pytest.param(["--usage"], "usage", True, id="usage"),
+        pytest.param(["--memory-limits=pod"], "memory_limits", MemoryLimitsOf.POD, id="memory-limits"),
         pytest.param(["-prefix", "/fake"], "prefix", Path("/fake"), id="prefix"),
         pytest.param(["-shared-dev-num=1000"], "shared_dev_num", 1000, id="the-maximum"),
         pytest.param(["-bypath=all"], "by_path", ByPath.ALL, id="bypath"),
@@ -117,6 +120,16 @@ def test_without_the_resource_manager_nothing_is_written_on_the_node() -> None:
             ["-resource-manager=false", "--write-node=patch"],
             "ignored: --write-node=patch; with --resource-manager=false nothing is written",
             id="writing-without-the-resource-manager",
+        ),
+        pytest.param(
+            ["-resource-manager=false", "--usage"],
+            "ignored: --usage; with --resource-manager=false the plugin does not know the pods",
+            id="use-without-the-resource-manager",
+        ),
+        pytest.param(
+            ["-resource-manager=false", "--memory-limits=pod"],
+            "ignored: --memory-limits=pod; with --resource-manager=false the plugin does not know the pods",
+            id="limits-without-the-resource-manager",
         ),
         pytest.param(
             ["--split-monitoring"],

@@ -130,6 +130,19 @@ async def test_uninstall_removes_everything_from_the_node() -> None:
         assert not [path.name for path in node.directory.iterdir() if path.name in ("nfd", "cdi")]
 
 
+async def test_uninstall_removes_the_memory_limits_of_running_pods() -> None:
+    async with sandbox_node(*fake_gpus(FLEX_170, 1)) as node:
+        root = node.tree / "sys/fs/cgroup"
+        cgroup = root / "kubepods/pod2c48f6ae-9d0b-4a0f-8a6f-0242ac120002"
+        cgroup.mkdir(parents=True)
+        (root / "dmem.capacity").write_text("drm/0000:03:00.0/vram0 100\n")
+        (cgroup / "dmem.max").write_text("drm/0000:03:00.0/vram0 50\n")
+        files = [f"--nfd-file={node.directory}/nfd", f"--cdi-file={node.directory}/cdi"]
+        code, _, errors = await ended(*options(node), *files, "--memory-limits=pod", "--uninstall")
+        assert code == 0, errors
+        assert (cgroup / "dmem.max").read_text() == "drm/0000:03:00.0/vram0 max\n"
+
+
 async def test_uninstall_continues_after_a_failure() -> None:
     async with sandbox_node(*fake_gpus(FLEX_170, 2)) as node:
         async with node.running_plugin():

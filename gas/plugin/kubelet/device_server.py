@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 REPLY_WITHIN = 0.8
 """Seconds after which kubelet chooses by itself: while it waits nothing else on the node starts or ends."""
 
+START_WITHIN = 10.0
+"""Seconds after which a container starts in any case; kubelet waits 30. Other pods do not wait."""
+
 FINISH = 1.0
 """Seconds for kubelet to finish the calls for one pod when the server is closed in the middle of them."""
 
@@ -48,6 +51,7 @@ class Outcome(StrEnum):
 
 Prefer = Callable[[PreferredRequest], Awaitable[Sequence[DeviceId]]]
 Allocate = Callable[[AllocateRequest], Allocation]
+PreStart = Callable[[AllocateRequest], Awaitable[None]]
 OnReply = Callable[[str, Outcome, float], None]
 """Called after each call with the method's name, its outcome and its duration in seconds."""
 
@@ -92,6 +96,8 @@ class DeviceServer:
               lets kubelet choose without asking
     allocate  returns what a container gets with its ids
     fallback  the same regardless of any pod, for when ``allocate`` fails
+    before_start  called before each start of a container with its devices, and awaited; None if kubelet need not say
+                  so. Kubelet starts no container of the resource while the plugin is away, if it must
 
     Kubelet does nothing else while it waits for a reply, so these must be quick. An error would end the pod for good,
     so failures are logged and kubelet's own choice stands. Only if ``fallback`` fails too does kubelet get an error.
@@ -104,6 +110,7 @@ class DeviceServer:
         allocate: Allocate,
         fallback: Allocate,
         prefer: Prefer | None = None,
+        before_start: PreStart | None = None,
         on_reply: OnReply = lambda method, outcome, seconds: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -113,6 +120,7 @@ class DeviceServer:
         self.streams = 0
         """How many watches kubelet has open: 1, and rarely 2 for a moment."""
         self._prefer = prefer
+        self._before_start = before_start
         self._allocate = allocate
         self._fallback = fallback
         self._on_reply = on_reply
@@ -126,6 +134,11 @@ class DeviceServer:
     def prefers(self) -> bool:
         """True if kubelet should ask before it chooses ids."""
         return self._prefer is not None
+
+    @property
+    def is_called_before_starts(self) -> bool:
+        """True if kubelet must call before each start of a container."""
+        return self._before_start is not None
 
     @property
     def healthy_ids(self) -> frozenset[str]:
@@ -236,6 +249,20 @@ class DeviceServer:
         finally:
             self._on_reply("Allocate", outcome, time.perf_counter() - started)
 
+    async def starts(self, asked: api.PreStartContainerRequest) -> None:
+        """Prepare the start of a container with these devices. Never fails, so that the container starts."""
+        started = time.perf_counter()
+        outcome = Outcome.DECIDED
+        try:
+            if self._before_start is not None:
+                async with asyncio.timeout(START_WITHIN):
+                    ids = frozenset(known_ids(asked.devices_ids))
+                    await self._before_start(AllocateRequest(resource=self.resource, ids=ids))
+        except Exception:
+            outcome = Outcome.FELL_BACK
+            logger.exception("the start of a container of %s could not be prepared; it starts anyway", self.resource)
+        self._on_reply("PreStartContainer", outcome, time.perf_counter() - started)
+
     def _notify(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
@@ -289,12 +316,15 @@ class _Service(DevicePluginServicer):
         request: api.PreStartContainerRequest,
         context: aio.ServicerContext[api.PreStartContainerRequest, api.PreStartContainerResponse],
     ) -> api.PreStartContainerResponse:
+        await self._server.starts(request)
         return api.PreStartContainerResponse()
 
 
 def options(server: DeviceServer) -> api.DevicePluginOptions:
     """Return which calls kubelet may make, for its registration and its connection."""
-    return api.DevicePluginOptions(get_preferred_allocation_available=server.prefers)
+    return api.DevicePluginOptions(
+        get_preferred_allocation_available=server.prefers, pre_start_required=server.is_called_before_starts
+    )
 
 
 def _device_message(device: Device) -> api.Device:

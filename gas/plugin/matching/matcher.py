@@ -11,7 +11,7 @@ from gas.plugin.devices.allocation_policy import ids_for_cards, spared_ids
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Call, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPods
-from gas.plugin.matching.match import Confidence, Match, Preference, Target
+from gas.plugin.matching.match import Confidence, Holder, Match, Preference, Target
 from gas.plugin.matching.progress import Progress, asks_as_much, can_get
 
 SETTLED = 1.0
@@ -160,6 +160,18 @@ class Matcher:
         if progress is None or progress.confidence is Confidence.GUESSED:
             return {}
         return {index: frozenset(id_.card for id_ in ids) for index, ids in progress.init_container_ids().items()}
+
+    def holders(self, resource: str, ids: Ids) -> list[Holder]:
+        """Return the pods of which a container got exactly these ids, as far as that is remembered.
+
+        More than one only while a deleted pod and the next one with its ids are both known.
+        """
+        self.follow()
+        return [
+            Holder(progress.pod, progress.confidence is Confidence.KNOWN)
+            for progress in self._progress.values()
+            if progress.has_served(resource, ids)
+        ]
 
     def is_busy_with(self, uid: str) -> bool:
         """Return whether kubelet is in the middle of this pod."""

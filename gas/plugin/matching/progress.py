@@ -82,6 +82,10 @@ class Progress:
             demand.index: ids for demand, ids in self._served.items() if demand.role is Role.INIT and ids is not None
         }
 
+    def has_served(self, resource: str, ids: Ids) -> bool:
+        """Return whether a container of the pod got exactly these ids."""
+        return any(demand.resource == resource and served == ids for demand, served in self._served.items())
+
     def can_explain(self, call: Call, demand: Demand) -> bool:
         """Return whether kubelet can have made this call for this demand of the pod."""
         if not asks_as_much(demand, call) or self._held(call.resource) & free_ids(call):

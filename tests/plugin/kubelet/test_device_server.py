@@ -349,6 +349,55 @@ async def test_nothing_is_done_before_a_container_starts(socket_directory: Path)
     assert answer == api.PreStartContainerResponse()
 
 
+async def test_kubelet_need_not_call_before_a_container_starts_unless_something_is_to_be_done(
+    socket_directory: Path,
+) -> None:
+    async with served(socket_directory) as (_, kubelet):
+        assert not (await kubelet.GetDevicePluginOptions(api.Empty(), timeout=PATIENCE)).pre_start_required
+
+
+async def test_a_container_starts_when_its_preparation_is_done(socket_directory: Path) -> None:
+    prepared: list[AllocateRequest] = []
+    replies: list[tuple[str, Outcome]] = []
+
+    async def prepare(request: AllocateRequest) -> None:
+        await asyncio.sleep(0.05)
+        prepared.append(request)
+
+    async with served(
+        socket_directory,
+        before_start=prepare,
+        on_reply=lambda method, outcome, seconds: replies.append((method, outcome)),
+    ) as (_, kubelet):
+        assert (await kubelet.GetDevicePluginOptions(api.Empty(), timeout=PATIENCE)).pre_start_required
+        request = api.PreStartContainerRequest(devices_ids=["card0-0", "GPU-1"])
+        await kubelet.PreStartContainer(request, timeout=PATIENCE)
+    assert prepared == [AllocateRequest(resource="gpu.intel.com/i915", ids=frozenset(known_ids(["card0-0"])))]
+    assert replies == [("PreStartContainer", Outcome.DECIDED)]
+
+
+@pytest.mark.parametrize("failure", ["error", "hang"])
+async def test_a_container_starts_even_if_its_preparation_fails(
+    socket_directory: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    monkeypatch.setattr(device_server, "START_WITHIN", 0.1)
+    replies: list[tuple[str, Outcome]] = []
+
+    async def fail(request: AllocateRequest) -> None:
+        if failure == "hang":
+            await asyncio.sleep(60)
+        raise RuntimeError("a bug")
+
+    async with served(
+        socket_directory,
+        before_start=fail,
+        on_reply=lambda method, outcome, seconds: replies.append((method, outcome)),
+    ) as (_, kubelet):
+        request = api.PreStartContainerRequest(devices_ids=["card0-0"])
+        assert await kubelet.PreStartContainer(request, timeout=PATIENCE) == api.PreStartContainerResponse()
+    assert replies == [("PreStartContainer", Outcome.FELL_BACK)]
+
+
 @pytest.mark.parametrize("turns", range(0, 60, 4))
 async def test_closing_can_be_cancelled_at_any_moment(socket_directory: Path, turns: int) -> None:
     server = DeviceServer("gpu.intel.com/i915", allocate=plain, fallback=plain)

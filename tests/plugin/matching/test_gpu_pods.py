@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gas.amounts import MEMORY_MAX
+from gas.card_facts import CardFacts
 from gas.cards import Card
 from gas.intel.vocabulary import INTEL
 from gas.objects import NodePod
 from gas.placement.choice import ContainerChoice
-from gas.placement.need import Role
+from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.ratio import Ratio
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
 from gas.vocabularies import DEFAULT
@@ -256,3 +260,33 @@ class TestWatch:
 
         assert counted == [1, 2, 3, 3]
         assert pods.changes == 5
+
+
+class TestRequestedMemory:
+    GPUS = (
+        CardFacts(card=Card(0), driver="i915", device_id="0x56c0", memory=16_000),
+        CardFacts(card=Card(1), driver="i915", device_id="0x56c0", memory=8_000),
+    )
+
+    def test_it_is_that_of_the_decided_cards(self) -> None:
+        pod = seen(container("c", i915=2, memory_max=5000), annotations=decided("card0,card1"))
+        assert pod.requested_memory(self.GPUS) == {Card(0): 2500, Card(1): 2500}
+
+    def test_a_receipt_counts_more_than_the_decision(self) -> None:
+        annotations = decided("card0") | {"gas-allocated-cards": "card1"}
+        pod = seen(container("c", i915=1, memory_max=5000), annotations=annotations)
+        assert pod.requested_memory(self.GPUS) == {Card(1): 5000}
+
+    def test_a_receipt_that_cannot_be_read_does_not(self) -> None:
+        annotations = decided("card0") | {"gas-allocated-cards": "card1|card2|card3"}
+        pod = seen(container("c", i915=1, memory_max=5000), annotations=annotations)
+        assert pod.requested_memory(self.GPUS) == {Card(0): 5000}
+
+    def test_a_part_of_a_card_depends_on_the_card(self) -> None:
+        pod = seen(ONE, annotations=decided("card1"))
+        half = ContainerNeed("c", count=1, ratios=(Ratio(MEMORY_MAX, 50),))
+        assert replace(pod, need=PodNeed((half,))).requested_memory(self.GPUS) == {Card(1): 4000}
+
+    def test_a_pod_without_need_or_cards_requests_none(self) -> None:
+        assert seen(container("c", i915=1, memory_max=5000)).requested_memory(self.GPUS) == {}
+        assert replace(seen(ONE, annotations=decided("card0")), need=None).requested_memory(self.GPUS) == {}

@@ -245,3 +245,24 @@ class TestListing:
         node.matcher.learn({"default/a": {"c": {}}}, asked=node.now + 0.1)
 
         assert named(node.prefer(1, ids("card1-0")).match) == ("b", "c", "alone")
+
+
+class TestHolders:
+    def test_ids_lead_to_the_pod_whose_container_got_them(self) -> None:
+        node = Node(node_pod(ONE, name="a", uid="a", annotations=decided("card0")))
+        assert node.matcher.holders(I915, ids("card0-0")) == []
+        node.prefer(1, slots(2))
+        node.allocate("card0-0")
+        ((pod, is_certain),) = node.matcher.holders(I915, ids("card0-0"))
+        assert (pod.uid, is_certain) == ("a", False), "the watch may not have shown all pods"
+        node.matcher.learn({"default/a": {"c": {I915: ids("card0-0")}}}, asked=1000.0)
+        ((pod, is_certain),) = node.matcher.holders(I915, ids("card0-0"))
+        assert (pod.uid, is_certain) == ("a", True)
+        assert node.matcher.holders(XE, ids("card0-0")) == []
+        assert node.matcher.holders(I915, ids("card0-1")) == []
+
+    def test_init_containers_are_remembered_too(self) -> None:
+        node = Node(node_pod(ONE, init=(container("i", i915=1),), uid="a", annotations=decided("card0", init="card1")))
+        node.prefer(1, slots(2))
+        node.allocate("card1-0")
+        assert [holder.pod.uid for holder in node.matcher.holders(I915, ids("card1-0"))] == ["a"]

@@ -1,0 +1,1 @@
+"""Limits of the cards' memory that the kernel enforces on pods."""

@@ -1,0 +1,150 @@
+"""Write limits into the cgroups of pods, and only what differs from what is there."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gas.errors import GasError
+from gas.plugin.limits.dmem import Controller, Limits, MalformedLimits
+from gas.plugin.limits.pod_cgroups import PodCgroups
+
+_GONE = {errno.ENOENT, errno.ENODEV}
+_LARGEST = 64 * 1024
+
+
+class NoLimits(GasError):
+    """The node cannot limit memory; the sentence says what is missing and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one pass.
+
+    limited  UIDs of pods that have all their limits
+    missing  UIDs of pods without a cgroup (yet)
+    faults   what could not be written, one sentence each, the same for the same cause
+    """
+
+    limited: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
+    faults: tuple[str, ...] = ()
+
+
+class LimitFiles:
+    """The files of one controller below the root of the cgroups."""
+
+    def __init__(self, root: Path, controller: Controller) -> None:
+        self._root = root
+        self._controller = controller
+        self._cgroups = PodCgroups(root)
+
+    def capacity(self) -> Mapping[str, int]:
+        """Return the bytes of each region of the node. Raises NoLimits."""
+        file = self._root / self._controller.capacity
+        try:
+            return self._controller.parse_capacity(_read(file))
+        except FileNotFoundError as error:
+            raise NoLimits(
+                f"the kernel does not limit memory of cards: {file} does not exist; it needs Linux 6.14 with "
+                "CONFIG_CGROUP_DMEM, cgroup version 2, and the node's /sys/fs/cgroup"
+            ) from error
+        except (OSError, MalformedLimits) as error:
+            raise NoLimits(f"cannot read {file}: {_reason(error)}") from error
+
+    def apply(self, wanted: Mapping[str, Limits]) -> Outcome:
+        """Give pods their limits.
+
+        wanted  by UID, for every region that counts; None removes a limit
+        """
+        limited, missing = set[str](), set[str]()
+        faults: dict[str, None] = {}
+        for uid, limits in wanted.items():
+            if (cgroup := self._cgroups.find(uid)) is None:
+                missing.add(uid)
+                continue
+            try:
+                self._apply(cgroup, limits)
+            except (OSError, MalformedLimits) as error:
+                if isinstance(error, OSError) and error.errno in _GONE and not cgroup.is_dir():
+                    missing.add(uid)  # the pod has ended
+                else:
+                    faults.setdefault(self._sentence(error))
+            else:
+                if any(limit is not None for limit in limits.values()):
+                    limited.add(uid)
+        return Outcome(frozenset(limited), frozenset(missing), tuple(faults))
+
+    def clear(self) -> None:
+        """Remove all limits of cards' memory from all pods. Raises NoLimits for the first that cannot be removed."""
+        regions = [region for region in self.capacity() if region.startswith("drm/")]
+        for cgroup in self._cgroups.all():
+            try:
+                if (cgroup / self._controller.limits).exists():
+                    self._apply(cgroup, dict.fromkeys(regions))
+            except (OSError, MalformedLimits) as error:
+                raise NoLimits(self._sentence(error)) from error
+
+    def _apply(self, cgroup: Path, limits: Limits) -> None:
+        file = cgroup / self._controller.limits
+        if not file.exists():
+            self._enable(cgroup)
+        present = self._controller.parse_limits(_read(file))
+        for region, limit in limits.items():
+            if present.get(region) != limit:
+                _write(file, self._controller.format_limit(region, limit))
+
+    def _enable(self, cgroup: Path) -> None:
+        """Enable the controller in all groups above a pod's. kubelet's runtime library does so as well."""
+        for group in self._above(cgroup):
+            _write(group / "cgroup.subtree_control", f"+{self._controller.name}")
+
+    def _above(self, cgroup: Path) -> Iterator[Path]:
+        """Yield the groups above this one, from the root on."""
+        path = self._root
+        yield path
+        for name in cgroup.relative_to(self._root).parts[:-1]:
+            path /= name
+            yield path
+
+    def _sentence(self, error: OSError | MalformedLimits) -> str:
+        name = self._controller.limits
+        advice = ""
+        if isinstance(error, OSError):
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                advice = "; let the plugin write in the node's /sys/fs/cgroup"
+            if error.filename and Path(error.filename).name == "cgroup.subtree_control":
+                name = f"+{self._controller.name} to cgroup.subtree_control"
+        return f"memory limits of pods cannot be set: {name}: {_reason(error)}{advice}; pods run without them"
+
+
+def clear_limits(root: Path, controller: Controller) -> None:
+    """Remove all limits below a root; nothing where the kernel has no such controller. Raises NoLimits."""
+    if (root / controller.capacity).exists():
+        LimitFiles(root, controller).clear()
+
+
+def _read(file: Path) -> str:
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _LARGEST).decode("ascii", errors="replace")
+    finally:
+        os.close(descriptor)
+
+
+def _write(file: Path, text: str) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    except OSError as error:
+        error.filename = str(file)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: OSError | MalformedLimits) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

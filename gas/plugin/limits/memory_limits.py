@@ -1,0 +1,196 @@
+"""Limit the memory that pods use of shared cards to what they requested, before their first process runs.
+
+kubelet makes a pod's cgroup before it starts the pod's first container, and before every start of a container with
+devices it calls PreStartContainer and waits. The call names only device ids, so the pod is the one that got these ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+
+from gas.card_facts import CardFacts
+from gas.errors import GasError
+from gas.plugin.daemon_thread import in_a_daemon_thread
+from gas.plugin.devices.device_ids import AllocateRequest, Ids
+from gas.plugin.limits.dmem import Limits, regions_of
+from gas.plugin.limits.limit_files import LimitFiles, Outcome
+from gas.plugin.matching.gpu_pods import GpuPod
+from gas.plugin.matching.match import Holder
+
+logger = logging.getLogger(__name__)
+
+INTERVAL = 10.0
+"""Seconds between two passes over all pods while nothing changes."""
+
+PAUSE = 1.0
+"""Seconds between two passes over all pods while they change. Pods that start do not wait for a pass."""
+
+WITHIN = 5.0
+"""Seconds for writing the limits before a container starts. Then it starts without them."""
+
+WATCH_WITHIN = 2.0
+"""Seconds to wait before a start for a pod that the watch has not shown yet."""
+
+Holders = Callable[[str, Ids], Collection[Holder]]
+"""Returns the pods of which a container was given these ids of a resource."""
+
+
+class MemoryLimitsOf(StrEnum):
+    """The cgroups that get limits."""
+
+    NONE = "none"
+    POD = "pod"  # the cgroup of each pod, for all of its containers together
+
+
+class MemoryLimits:
+    """The limits of every GPU pod, set before its containers start, when it or its cards change, and at each interval.
+
+    pods        the GPU pods of this node, as the watch shows them now
+    holders     finds the pod of a call
+    gpus        returns the cards of this node
+    on_trouble  called with each new sentence about why there are no limits
+
+    limited  how many pods have their limits
+    trouble  why pods have no limits, as a sentence; None if they have
+    """
+
+    def __init__(
+        self,
+        pods: Iterable[GpuPod],
+        holders: Holders,
+        gpus: Callable[[], Collection[CardFacts]],
+        files: LimitFiles,
+        on_trouble: Callable[[str], None],
+        *,
+        interval: float = INTERVAL,
+        pause: float = PAUSE,
+        within: float = WITHIN,
+        watch_within: float = WATCH_WITHIN,
+    ) -> None:
+        self.limited = 0
+        self.trouble: str | None = None
+        self._pods = pods
+        self._holders = holders
+        self._gpus = gpus
+        self._files = files
+        self._on_trouble = on_trouble
+        self._interval = interval
+        self._pause = pause
+        self._within = within
+        self._watch_within = watch_within
+        self._changed = asyncio.Event()
+        self._writing: asyncio.Future[Outcome] | None = None
+        self._turn = asyncio.Lock()
+
+    def pods_changed(self) -> None:
+        """Note that the watch has shown something."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep the limits of all pods until cancelled."""
+        while True:
+            changed = self._changed
+            try:
+                await self.keep(None)
+            except Exception:
+                logger.exception("the memory limits of pods could not be set")
+            await asyncio.sleep(self._pause)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await changed.wait()
+
+    async def before_start(self, request: AllocateRequest) -> None:
+        """Set the limits of the pod that has these ids, as a container of it is about to start.
+
+        If it is not certain which pod that is, the limits of all pods are set. If no pod is known to have the ids, the
+        watch gets some time to show one.
+        """
+        deadline = asyncio.get_running_loop().time() + self._watch_within
+        while True:
+            changed = self._changed
+            holders = self._holders(request.resource, request.ids)
+            is_certain = bool(holders) and all(holder.is_certain for holder in holders)
+            await self.keep([holder.pod for holder in holders] if is_certain else None)
+            if holders:
+                return
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await changed.wait()
+            except TimeoutError:
+                logger.warning(
+                    "a container starts whose pod is not known; its memory limit follows when the pod is known",
+                    extra={"ids": ",".join(map(str, sorted(request.ids)))},
+                )
+                return
+
+    async def keep(self, pods: Collection[GpuPod] | None) -> None:
+        """Give these pods their limits, or all pods; returns after at most ``within`` seconds.
+
+        Only one thread writes at a time. If it is stuck, no other starts.
+        """
+        try:
+            async with asyncio.timeout(self._within), self._turn:
+                if self._writing is not None:  # an earlier call did not wait for its end
+                    await asyncio.wait((self._writing,))
+                write = partial(self._write, tuple(self._pods if pods is None else pods), tuple(self._gpus()))
+                self._writing = asyncio.ensure_future(in_a_daemon_thread(write, name="limits"))
+                outcome = await asyncio.shield(self._writing)
+        except TimeoutError:
+            self._note("memory limits of pods cannot be set: the node's /sys/fs/cgroup does not respond")
+        except GasError as error:
+            self._note(str(error))
+        else:
+            if pods is None:
+                self.limited = len(outcome.limited)
+            self._note(outcome.faults[0] if outcome.faults else None)
+
+    def _write(self, pods: Collection[GpuPod], gpus: Collection[CardFacts]) -> Outcome:
+        """Write the limits, in a thread. Raises NoLimits."""
+        capacity = self._files.capacity()
+        outcome = self._files.apply({pod.uid: wanted_limits(pod, gpus, capacity) for pod in pods})
+        if without := unlimited_cards(gpus, capacity):
+            sentence = (
+                f"the memory of {', '.join(without)} cannot be limited: the driver does not register it with the "
+                "controller dmem, as xe does from Linux 6.14 on and i915 does not; pods run without limits there"
+            )
+            outcome = replace(outcome, faults=(*outcome.faults, sentence))
+        return outcome
+
+    def _note(self, trouble: str | None) -> None:
+        if trouble is not None and trouble != self.trouble:
+            logger.warning("%s", trouble)
+            self._on_trouble(trouble)
+        self.trouble = trouble
+
+
+def wanted_limits(pod: GpuPod, gpus: Iterable[CardFacts], capacity: Mapping[str, int]) -> Limits:
+    """Return the limits of a pod for all memory regions of the node's cards; None for a region that is not limited.
+
+    The limit of a card is what the pod may use of it at a time: the most that its containers that run together
+    requested, as it is booked. A card that the pod was not given, that it has as a whole, or of which it requested no
+    memory, is not limited. A card with several regions, one for each tile, gets the same limit for each, because the
+    kernel has no limit for several regions together.
+
+    capacity  bytes of each region of the node
+    """
+    gpus = list(gpus)
+    requested = pod.requested_memory(gpus)
+    limits: dict[str, int | None] = {}
+    for gpu in gpus:
+        amount = requested.get(gpu.card, 0)
+        is_shared = 0 < amount < (gpu.memory or 0)
+        for region, size in regions_of(gpu.pci_address, capacity).items():
+            limits[region] = amount if is_shared and amount < size else None
+    return limits
+
+
+def unlimited_cards(gpus: Iterable[CardFacts], capacity: Mapping[str, int]) -> list[str]:
+    """Return the cards with memory of their own whose driver registers no region."""
+    return [str(gpu.card) for gpu in gpus if gpu.memory and not regions_of(gpu.pci_address, capacity)]

@@ -1,0 +1,53 @@
+"""The plugin with --memory-limits=pod, in a node inside the process."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.builders import container, pod_json
+from tests.plugin.limits.kernel import MIB, Kernel, region
+from tests.plugin.node_of_sandbox import NODE, sandbox_node
+from tests.plugin.pods_for_plugin import decided
+from tests.plugin.scripted_kubelet import eventually
+
+FLEX = fake_gpus(FLEX_170, 2)
+CAPACITY = {region(gpu.pci_address): 16 * 2**30 for gpu in FLEX}
+FLAGS = ("--memory-limits=pod", "--shared-dev-num=4")
+
+
+async def test_a_pod_that_runs_has_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with sandbox_node(*FLEX) as node:
+        kernel = Kernel(node.tree / "sys/fs/cgroup", monkeypatch, CAPACITY)
+        async with node.running_plugin(*FLAGS) as plugin:
+            wanted = container(i915=1, memory_max="100Mi")
+            pod = node.create(pod_json(wanted, name="a", annotations=decided("card1")))
+            cgroup = kernel.add(f"kubepods/burstable/pod{pod['metadata']['uid']}")
+            assert await node.got(pod) == ["card1"]
+            await eventually(lambda: node.pod("a")["status"]["phase"] == "Running")
+            assert kernel.of(cgroup) == {region(FLEX[1].pci_address): str(100 * MIB)}
+            calls = {"method": "PreStartContainer", "resource": "i915", "outcome": "decided"}
+            assert node.metrics.registry.get_sample_value("gas_plugin_answers_total", calls) == 1
+            assert plugin.cluster is not None
+            assert plugin.cluster.limits is not None
+            await plugin.cluster.limits.keep(None)
+            assert node.metrics.registry.get_sample_value("gas_plugin_memory_limited_pods") == 1
+            assert node.metrics.registry.get_sample_value("gas_plugin_memory_limits_missing") == 0
+
+
+async def test_a_node_that_cannot_limit_says_so_and_its_pods_run() -> None:
+    async with sandbox_node(*FLEX) as node, node.running_plugin(*FLAGS):
+        pod = node.create(pod_json(container(i915=1, memory_max="100Mi"), name="a", annotations=decided("card1")))
+        assert await node.got(pod) == ["card1"]
+        await eventually(lambda: node.pod("a")["status"]["phase"] == "Running")
+        await eventually(lambda: [reason for reason, _ in node.events(NODE)].count("GPUMemoryLimitsMissing") == 1)
+        assert node.metrics.registry.get_sample_value("gas_plugin_memory_limits_missing") == 1
+
+
+async def test_without_the_flag_kubelet_does_not_call_before_starts() -> None:
+    async with sandbox_node(*FLEX) as node, node.running_plugin():
+        pod = node.create(pod_json(container(i915=1), name="a", annotations=decided("card1")))
+        assert await node.got(pod) == ["card1"]
+        await eventually(lambda: node.pod("a")["status"]["phase"] == "Running")
+        calls = {"method": "PreStartContainer", "resource": "i915", "outcome": "decided"}
+        assert node.metrics.registry.get_sample_value("gas_plugin_answers_total", calls) is None
