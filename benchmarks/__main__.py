@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from rich.console import Console
 
@@ -13,6 +14,7 @@ from benchmarks import page
 from benchmarks.bind import bind
 from benchmarks.churn import churn
 from benchmarks.cold_start import cold_start
+from benchmarks.fragmentation import fragmentation
 from benchmarks.growth import growth
 from benchmarks.http_versions import http_versions
 from benchmarks.placement import placement
@@ -25,6 +27,7 @@ from benchmarks.usage import usage
 
 BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "filter": lambda _full: filter_benchmark.warm(),
+    "prioritize": lambda _full: filter_benchmark.prioritize(),
     "shapes": lambda _full: filter_benchmark.shapes(),
     "growth": lambda _full: growth(),
     "start-growth": lambda _full: start_growth(),
@@ -40,14 +43,29 @@ BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
 }
 """Name -> the measurement; its argument is whether it shall have its full size."""
 
+FRAGMENTATION = "fragmentation"
+"""A measurement with results for each trace."""
+
+SEEDS, FULL_SEEDS = 2, 10
+
+
+def _write(console: Console, results: Results) -> None:
+    try:
+        page.write(results)
+    except page.NoPlaceOnThePage as error:  # a trace of the user's own
+        console.print(str(error), markup=False)
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Timed results, as tables of ratios.")
-    known = list(BENCHMARKS)
+    known = [*BENCHMARKS, FRAGMENTATION]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all of them by default")
     parser.add_argument(
         "--full", action="store_true", help="full sizes and every variant, where the default is smaller"
     )
+    parser.add_argument("--traces", type=Path, metavar="DIR", help=f"folder of traces (CSV) for {FRAGMENTATION}")
+    parser.add_argument("--trace", action="append", default=[], metavar="NAME", help="only this trace of the folder")
+    parser.add_argument("--seeds", type=int, metavar="N", help=f"orders of arrival of each trace, {SEEDS} by default")
     parser.add_argument("--write", action="store_true", help="also write the tables and plots into docs/performance.md")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in known]:
@@ -56,14 +74,20 @@ def main() -> None:
     for name in arguments.names or known:
         started = time.monotonic()
         try:
-            results = BENCHMARKS[name](arguments.full)
+            if name == FRAGMENTATION:
+                seeds = arguments.seeds or (FULL_SEEDS if arguments.full else SEEDS)
+                all_results = fragmentation(arguments.traces, seeds=seeds, only=arguments.trace)
+            else:
+                all_results = [BENCHMARKS[name](arguments.full)]
         except ComponentsMissing as missing:
             console.print(f"{name}: {missing}\n", markup=False)
             continue
-        console.print(results.table())
+        for results in all_results:
+            console.print(results.table())
         console.print(f"{name} took {time.monotonic() - started:.0f} s\n")
         if arguments.write:
-            page.write(results)
+            for results in all_results:
+                _write(console, results)
 
 
 if __name__ == "__main__":

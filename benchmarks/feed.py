@@ -94,6 +94,7 @@ class Server:
         app = web.Application(client_max_size=2**26)
         app.router.add_get("/api/v1/{kind:nodes|pods}", self._serve)
         app.router.add_patch("/{any:.*}", self._accept)
+        app.router.add_get("/api/v1/namespaces/default/pods/{name}", self._get_waiting)
         app.router.add_post("/api/v1/namespaces/default/pods/{name}/binding", self._bind)
         app.router.add_post("/feed/churn", self._churn)
         app.router.add_post("/feed/{kind:nodes|pods}", self._send)
@@ -106,10 +107,13 @@ class Server:
     async def _accept(self, _request: web.Request) -> web.Response:
         return web.json_response({})
 
+    async def _get_waiting(self, request: web.Request) -> web.Response:
+        return web.json_response(self._waiting[request.match_info["name"]])
+
     async def _bind(self, request: web.Request) -> web.Response:
         sent = await request.json()
         waiting = self._waiting.pop(request.match_info["name"])
-        bound = _bound(waiting, sent["target"]["name"], sent["metadata"]["annotations"])
+        bound = _bound(waiting, sent["target"]["name"], sent["metadata"].get("annotations") or {})
         await self._feeds["pods"].send(event("MODIFIED", bound))
         return web.json_response({}, status=201)
 

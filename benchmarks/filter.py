@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from itertools import count, cycle, repeat
+from itertools import count, cycle, islice, repeat
+from statistics import median
 from typing import Any
 
 from benchmarks.clusters import CARDS, Object, Size, node_names, nodes, pod
-from benchmarks.drivers import Pair, at_once, medians
+from benchmarks.drivers import Driver, Pair, at_once, medians
 from benchmarks.feed import event
 from benchmarks.results import Figure, Goal, Results
 from benchmarks.stage import Stage, stage
@@ -56,6 +57,29 @@ def warm() -> Results:
         pair.close()
     title = f"`filter` over HTTP/1.1 and TLS: {SIZE.nodes:,} nodes of {CARDS} cards, {SIZE.pods:,} placed pods; medians"
     return Results("filter", title, figures)
+
+
+def prioritize() -> Results:
+    """Compare scores of nodes with a filter of the same nodes by the same extender."""
+    figures = []
+    with stage(SIZE, "--node-score=balance") as running:
+        driver = running.driver(running.ours.endpoint.port)
+        for number, goal in ((100, None), (500, Goal(1.5)), (5000, None)):
+            body = question(node_names(SIZE)[:number])
+            figures.append(_scored(f"{number:,} names, warm", driver, repeat(body), goal))
+        figures.append(_scored("500 names, a shape never seen", driver, unseen(node_names(SIZE)[:500]), None))
+        driver.close()
+    title = f"`prioritize` with `balance`: {SIZE.nodes:,} nodes of {CARDS} cards, {SIZE.pods:,} placed pods; medians"
+    return Results("prioritize", title, figures, ours="prioritize", other="filter")
+
+
+def _scored(what: str, driver: Driver, bodies: Iterator[bytes], goal: Goal | None) -> Figure:
+    times: dict[str, list[float]] = {"filter": [], "prioritize": []}
+    for body in islice(bodies, ROUNDS + 1):
+        for verb, taken in times.items():
+            taken.append(1e3 * driver.ask(verb, body)[0])
+    scored, filtered = (median(times[verb][1:]) for verb in ("prioritize", "filter"))
+    return Figure(what, scored, filtered, goal=goal)
 
 
 def shapes() -> Results:

@@ -22,9 +22,13 @@ _STEP = 10
 
 _STEPS = WHOLE // _STEP
 
-DRAWS = 20
-"""Pods that are imagined to come to a card, one after the other. A pod that does not fit goes elsewhere. With fewer,
-remainders that only a rare pod fills look worse than they are; with many more, nothing looks wasted."""
+LEFT_UNUSED = 0.18
+"""Pods are imagined to come to a card, one after the other, until this part of all remainders together is left. A pod
+that does not fit goes elsewhere. With fewer pods, remainders that only a rare pod fills look worse than they are; with
+many more, nothing looks wasted."""
+
+MOST_DRAWS = 24
+"""The most pods that are imagined to come: large ones never fill small remainders."""
 
 PRIOR = 10.0
 """Imagined pods of all sizes alike that are added to those that were seen, so that a few pods do not decide alone."""
@@ -141,7 +145,7 @@ def share_taken(capacity: Amounts, part: Part) -> int:
 def waste_table(sizes: Mapping[int, float]) -> tuple[int, ...]:
     """Return, by hundredths of a card that are left, the thousandths that will stay unused.
 
-    It is the mean of what is left after DRAWS pods, drawn by their weights, have taken their share wherever it fits.
+    It is the mean of what is left after some pods, drawn by their weights, have taken their share wherever it fits.
 
     sizes  share of a card, below WHOLE -> weight
     """
@@ -154,7 +158,10 @@ def waste_table(sizes: Mapping[int, float]) -> tuple[int, ...]:
     chances = sorted((steps, weight / total) for steps, weight in weights.items())
     of_any_size = PRIOR / (_STEPS - 1) / total
     left = [float(steps * _STEP) for steps in range(_STEPS + 1)]
-    for _ in range(DRAWS):
+    enough = LEFT_UNUSED * sum(left)
+    for _ in range(MOST_DRAWS):
+        if sum(left) <= enough:
+            break
         after = []
         smaller = 0.0  # the sum of `left` below this number of steps
         for steps, rest in enumerate(left):

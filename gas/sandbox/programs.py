@@ -18,6 +18,8 @@ import aiohttp
 
 from configurator.certificates import CLIENT_NAME
 from gas.errors import GasError
+from gas.extender.flags import parse_flags
+from gas.placement.node_score import NodeScore
 from gas.sandbox.certificates import Authority
 from gas.sandbox.scheduler.extender_client import ExtenderAddress
 from gas.vocabularies import DEFAULT
@@ -153,8 +155,14 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
             key=client.key,
             managed_resources=tuple(name for each in DEFAULT for name in each.devices.resources),
             ignorable=False,
+            weight=int(_scores_nodes(flags)),
         )
         yield RunningExtender(address, plain_url, child)
+
+
+def _scores_nodes(flags: Sequence[str]) -> bool:
+    """Return whether flags that the extender has accepted make it score nodes."""
+    return parse_flags(flags).node_score is not NodeScore.NONE
 
 
 async def _wait_until_ready(child: ChildProcess, plain_url: str) -> None:

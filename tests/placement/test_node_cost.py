@@ -22,7 +22,7 @@ from gas.placement.node_cost import PRICE, RESERVE, Effect, effect, placement_co
 from gas.placement.node_score import NodeScore, parse_node_score
 from gas.placement.order import LeastWaste
 from gas.placement.place import place
-from gas.placement.waste import DRAWS, PRIOR, WHOLE, Asked, Mix, Part, share_left, share_taken, waste_table
+from gas.placement.waste import LEFT_UNUSED, PRIOR, WHOLE, Asked, Mix, Part, share_left, share_taken, waste_table
 from tests.placement.builders import GB, amounts, booked, container, init, node, pod
 from tests.placement.strategies import mixes, needs, nodes
 from tests.placement.test_laws import law
@@ -67,7 +67,8 @@ def mean_left(sizes: Mapping[int, float], left: int, draws: int) -> float:
 )
 def test_waste_is_the_mean_over_every_sequence_of_pods(sizes: dict[int, float], left: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gas.placement.waste.DRAWS", 4)
+        patch.setattr("gas.placement.waste.MOST_DRAWS", 4)
+        patch.setattr("gas.placement.waste.LEFT_UNUSED", 0.0)
         patch.setattr("gas.placement.waste.PRIOR", 0.0)
         table = waste_table(sizes)
     assert abs(table[left // 10] - mean_left(sizes, left, 4)) <= 0.5 + 1e-6
@@ -77,7 +78,8 @@ def test_waste_is_the_mean_over_every_sequence_of_pods(sizes: dict[int, float], 
 def test_imagined_pods_of_all_sizes_are_added(left: int) -> None:
     sizes = {500: 3.0, 70: 1.0}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gas.placement.waste.DRAWS", 2)
+        patch.setattr("gas.placement.waste.MOST_DRAWS", 2)
+        patch.setattr("gas.placement.waste.LEFT_UNUSED", 0.0)
         table = waste_table(sizes)
     imagined = {step * 10: PRIOR / 99 for step in range(1, 100)}
     all_sizes = {size: imagined[size] + sizes.get(size, 0.0) for size in imagined}
@@ -91,9 +93,19 @@ def test_what_only_a_rare_pod_fits_into_is_mostly_wasted() -> None:
     assert table[0] == 0
 
 
+@pytest.mark.parametrize("sizes", [{50: 1.0}, {300: 5.0, 110: 5.0, 650: 3.0}])
+def test_pods_come_until_little_of_all_remainders_is_left(sizes: dict[int, float]) -> None:
+    table = waste_table({size: 100 * weight for size, weight in sizes.items()})
+    all_of_it = sum(range(0, WHOLE + 1, 10))
+    assert LEFT_UNUSED * all_of_it / 2 < sum(table) <= LEFT_UNUSED * all_of_it + len(table)
+
+
+def test_pods_that_fill_no_small_remainder_come_only_so_often() -> None:
+    assert waste_table({810: 10.0**9})[80] > 790
+
+
 def test_imagined_pods_decide_while_none_was_seen() -> None:
     assert waste_table({})[99] < 100
-    assert (DRAWS, PRIOR) == (20, 10.0)
 
 
 @pytest.mark.parametrize(

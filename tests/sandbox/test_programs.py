@@ -77,3 +77,13 @@ async def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypa
             assert child.process.returncode is None
             await asyncio.sleep(0.02)
     assert child.process.returncode == -9
+
+
+@pytest.mark.parametrize(
+    ("flags", "weight"), [((), 0), (("--node-score=none",), 0), (("--node-score=balance", "-v=4"), 1)]
+)
+async def test_an_extender_with_scores_is_asked_for_them(
+    server: ApiServer, tmp_path: Path, flags: tuple[str, ...], weight: int
+) -> None:
+    async with running_extender(tmp_path, server.url, flags) as extender:
+        assert extender.address.weight == weight

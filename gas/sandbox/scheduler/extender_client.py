@@ -15,6 +15,9 @@ from gas.errors import GasError
 
 Result = TypeVar("Result")
 
+_SCALE = 10
+"""kube-scheduler's own plugins score up to 100, extenders are meant to score up to 10."""
+
 
 class ExtenderFailed(GasError):
     """The extender did not respond, or its response is unusable or has a non-empty ``Error``."""
@@ -30,6 +33,7 @@ class ExtenderAddress:
     managed_resources  full names; the extender is called only for pods that request one of them
     ignorable          whether the scheduler goes on without the extender when it fails: all nodes pass the filter, and
                        the scheduler itself binds a pod that the extender does not bind, without cards
+    weight             of the extender's scores; 0 if it is not asked for any
     seconds            time limit of a request
     """
 
@@ -39,6 +43,7 @@ class ExtenderAddress:
     key: Path
     managed_resources: tuple[str, ...]
     ignorable: bool = True
+    weight: int = 0
     seconds: float = 30
 
     def ssl_context(self) -> ssl.SSLContext:
@@ -61,6 +66,11 @@ class _FilterResult(msgspec.Struct, rename="pascal"):
     failed_nodes: dict[str, str] | None = None
     failed_and_unresolvable_nodes: dict[str, str] | None = None
     error: str = ""
+
+
+class _HostPriority(msgspec.Struct, rename="pascal"):
+    host: str
+    score: int
 
 
 class _BindResult(msgspec.Struct, rename="pascal"):
@@ -93,6 +103,18 @@ class ExtenderClient:
             raise ExtenderFailed(result.error)
         reasons = {**(result.failed_nodes or {}), **(result.failed_and_unresolvable_nodes or {})}
         return Filtered(tuple(result.node_names or ()), reasons)
+
+    async def prioritize(self, pod: dict[str, Any], nodes: Sequence[str]) -> dict[str, int]:
+        """Ask how good each node is for the pod, and return what kube-scheduler adds to its own scores.
+
+        Nothing is added if the extender fails, as in kube-scheduler.
+        """
+        try:
+            response = await self._post("prioritize", {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)})
+            scores = _decode(response, list[_HostPriority])
+        except ExtenderFailed:
+            return {}
+        return {each.host: each.score * self.address.weight * _SCALE for each in scores}
 
     async def bind(self, pod: dict[str, Any], node: str) -> None:
         """Ask the extender to bind the pod to the node. Raises ExtenderFailed."""

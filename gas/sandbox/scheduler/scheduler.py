@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,9 +38,9 @@ class Scheduler:
     """Try the pods that have no node and name this scheduler, one after another.
 
     The nodes for a pod have to pass `node_fit` and, if the pod requests a resource that the extender manages, the
-    extender's filter. Of these the scheduler takes the one with the largest free share, and the extender binds the
-    pod. A pod without a node gets the condition and the event that kube-scheduler writes. It is tried again after its
-    backoff, once a pod ends or a node changes.
+    extender's filter. Of these the scheduler takes the one with the largest free share, to which the extender's scores
+    are added if it is asked for them, and the extender binds the pod. A pod without a node gets the condition and the
+    event that kube-scheduler writes. It is tried again after its backoff, once a pod ends or a node changes.
     """
 
     def __init__(self, client: ApiClient, address: ExtenderAddress, queue: SchedulingQueue | None = None) -> None:
@@ -114,7 +114,10 @@ class Scheduler:
             sentence = waiting_sentence(len(nodes), [why for whys in reasons.values() for why in whys])
             await self._report(pod, "Unschedulable", sentence)
             return False
-        node = max(fitting, key=lambda name: free_share(pod, nodes[name], used[name]))
+        scores: Mapping[str, int] = {}
+        if is_managed and self._address.weight and len(fitting) > 1:
+            scores = await extender.prioritize(pod, fitting)
+        node = max(fitting, key=lambda name: scores.get(name, 0) + 100 * free_share(pod, nodes[name], used[name]))
         await self._bind(pod, node, extender if is_managed else None)
         return True
 

@@ -21,12 +21,18 @@ Refuse = Callable[[str, str], str | None]
 
 @dataclass
 class ScriptedExtender:
-    """Record its requests. ``refuse`` takes the names of pod and node; it returns a reason or None."""
+    """Record its requests.
+
+    refuse  takes the names of pod and node; it returns a reason or None
+    scores  of nodes by name; None if the extender does not score any
+    """
 
     client: ApiClient
     refuse: Refuse = lambda _pod, _node: None
     filter_error: str = ""
     bind_error: str = ""
+    scores: dict[str, int] | None = None
+    scored: list[list[str]] = field(default_factory=list)
     filters: list[dict[str, Any]] = field(default_factory=list)
     binds: list[dict[str, Any]] = field(default_factory=list)
 
@@ -37,6 +43,13 @@ class ScriptedExtender:
         reasons = {node: why for node in args["NodeNames"] if (why := self.refuse(name, node))}
         passed = [node for node in args["NodeNames"] if node not in reasons]
         return web.json_response({"NodeNames": passed, "FailedNodes": reasons, "Error": self.filter_error})
+
+    async def prioritize(self, request: web.Request) -> web.Response:
+        names = (await request.json())["NodeNames"]
+        self.scored.append(names)
+        if self.scores is None:
+            return web.json_response({"Error": "unknown path"}, status=404)
+        return web.json_response([{"Host": name, "Score": self.scores.get(name, 0)} for name in names])
 
     async def bind(self, request: web.Request) -> web.Response:
         args = await request.json()
@@ -53,7 +66,9 @@ class ScriptedExtender:
 
 
 @asynccontextmanager
-async def serving(extender: ScriptedExtender, directory: Path, *, ignorable: bool) -> AsyncIterator[ExtenderAddress]:
+async def serving(
+    extender: ScriptedExtender, directory: Path, *, ignorable: bool, weight: int = 0
+) -> AsyncIterator[ExtenderAddress]:
     """Serve the extender as long as the block and yield its address."""
     authority = Authority()
     trusted, client = authority.write(directory), authority.write_client(directory)
@@ -64,6 +79,7 @@ async def serving(extender: ScriptedExtender, directory: Path, *, ignorable: boo
     app = web.Application()
     app.router.add_post("/scheduler/filter", extender.filter)
     app.router.add_post("/scheduler/bind", extender.bind)
+    app.router.add_post("/scheduler/prioritize", extender.prioritize)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
@@ -76,5 +92,6 @@ async def serving(extender: ScriptedExtender, directory: Path, *, ignorable: boo
         key=client.key,
         managed_resources=(I915,),
         ignorable=ignorable,
+        weight=weight,
     )
     await runner.cleanup()

@@ -58,6 +58,31 @@ async def _event(client: ApiClient, name: str, reason: str) -> dict[str, Any]:
     return event
 
 
+@pytest.mark.parametrize(
+    ("scores", "weight", "expected"),
+    [
+        pytest.param({"full": 5000}, 1, "full", id="the-highest-score-wins"),
+        pytest.param({"full": 5000}, 0, "idle", id="it-is-not-asked"),
+        pytest.param(None, 1, "idle", id="it-scores-no-nodes"),
+        pytest.param({}, 1, "idle", id="equal-scores"),
+    ],
+)
+async def test_the_extenders_scores_are_added_to_the_free_share(
+    client: ApiClient, tmp_path: Path, scores: dict[str, int] | None, weight: int, expected: str
+) -> None:
+    await client.post(NODES, node("full", cards=2))
+    await client.post(NODES, node("idle", cards=8))
+    extender = ScriptedExtender(client, scores=scores)
+    async with serving(extender, tmp_path, ignorable=False, weight=weight) as address:
+        running = asyncio.create_task(Scheduler(client, address, SchedulingQueue(first=0.02, longest=0.05)).run())
+        await client.post(PODS, pod("p"))
+        assert _node(await until(client, "p", _node)) == expected
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert extender.scored == ([["full", "idle"]] if weight else [])
+
+
 async def test_the_extender_filters_and_binds(client: ApiClient, extender: ScriptedExtender) -> None:
     await client.post(NODES, node("n1"))
     created = await client.post(PODS, pod("p"))
