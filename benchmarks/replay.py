@@ -55,10 +55,11 @@ class NodeState:
 
 
 class Policy(ABC):
-    """Rates the placement of a pod on a node, higher is better, and names the cards. Raises nothing; NO_FIT if none."""
+    """A policy that rates placements."""
 
     @abstractmethod
-    def rate(self, pod: TracePod, node: NodeState) -> tuple[float, Sequence[int]]: ...
+    def rate(self, pod: TracePod, node: NodeState) -> tuple[float, Sequence[int]]:
+        """Return how good the node is for the pod, higher is better, and the cards; NO_FIT if it does not fit."""
 
 
 class BestFit(Policy):

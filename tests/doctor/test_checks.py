@@ -133,6 +133,30 @@ def test_the_preempt_verb_is_listed_if_the_extender_serves_it(
 
 
 @pytest.mark.parametrize(
+    ("flags", "verb", "level", "words"),
+    [
+        (("--node-score=balance",), "scheduler/prioritize", None, ""),
+        ((), "", None, ""),
+        (("--node-score=none",), "", None, ""),
+        ((), "scheduler/prioritize", "warning", "--node-score of gas-extender"),
+        (("--node-score", "none"), "/scheduler/prioritize", "warning", "an error for every GPU pod"),
+        (("--node-score=spread",), "", "warning", "prioritizeVerb: scheduler/prioritize"),
+    ],
+)
+def test_the_prioritize_verb_is_listed_if_the_extender_scores_nodes(
+    flags: tuple[str, ...], verb: str, level: str | None, words: str
+) -> None:
+    changes = {"prioritizeVerb": verb} if verb else {}
+    found = faults(
+        "scheduler-configuration",
+        schedulers=(scheduler(configuration(entry(**changes))),),
+        pods=(program_pod("extender", "localhost/gas:1", "gas-extender", *flags),),
+    )
+    assert [each for each, _ in found] == ([level] if level else [])
+    assert all(words in text for _, text in found)
+
+
+@pytest.mark.parametrize(
     ("schedulers", "level", "words"),
     [
         pytest.param((), "unknown", "none was found", id="no-scheduler-in-sight"),

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from configurator.scheduler_configuration import CARD_RESOURCES, ExtenderEntry
 from gas.doctor.findings import Finding, command, kubectl, kubectl_pod, ok, problem, unknown, warning
 from gas.doctor.probe import Unseen
-from gas.doctor.programs import Program, is_on
+from gas.doctor.programs import Program, flag_value, is_on
 from gas.doctor.snapshot import Scheduler, Snapshot
 from gas.extender.flags import Flags
 
 CHECK = "scheduler-configuration"
 PREEMPT = "scheduler/preempt"
+PRIORITIZE = "scheduler/prioritize"
 CONFIGURE = "sudo gas-configurator   # on the control-plane node"
 
 
@@ -98,6 +99,7 @@ def _entries(scheduler: Scheduler, entries: list[ExtenderEntry], snapshot: Snaps
     for entry in entries:
         faults = [*_resources(scheduler, entry, snapshot), *_verbs(scheduler, entry), *_settings(scheduler, entry)]
         faults += _preemption(scheduler, entry, snapshot)
+        faults += _scores(scheduler, entry, snapshot)
         faults += _tls(scheduler, entry)
         yield from faults
         if not faults:
@@ -139,7 +141,7 @@ def _verbs(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
     for key, expected, found in (
         ("filterVerb", "scheduler/filter", entry.filter_verb),
         ("bindVerb", "scheduler/bind", entry.bind_verb),
-        ("prioritizeVerb", "scheduler/prioritize" if entry.prioritize_verb else "", entry.prioritize_verb),
+        ("prioritizeVerb", PRIORITIZE if entry.prioritize_verb else "", entry.prioritize_verb),
         ("preemptVerb", PREEMPT if entry.preempt_verb else "", entry.preempt_verb),
     ):
         if found.strip("/") != expected:
@@ -177,6 +179,31 @@ def _preemption(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) 
             _edit(scheduler, f"preemptVerb: {PREEMPT}"),
             expected=f"preemptVerb: {PREEMPT}, because the extender serves it",
             found="no preemptVerb",
+        )
+
+
+def _scores(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
+    none = str(Flags().node_score)
+    scored = [
+        (flag_value(container, "node-score") or none) != none for _, container in snapshot.running(Program.EXTENDER)
+    ]
+    if entry.prioritize_verb.strip("/") == PRIORITIZE and scored and not all(scored):
+        yield warning(
+            CHECK,
+            scheduler.file,
+            "the extender does not serve prioritizeVerb, so kube-scheduler logs an error for every GPU pod",
+            _edit(scheduler, "no prioritizeVerb, or start gas-extender with --node-score=balance"),
+            expected="--node-score of gas-extender",
+            found="it is not set",
+        )
+    elif not entry.prioritize_verb and any(scored):
+        yield warning(
+            CHECK,
+            scheduler.file,
+            "kube-scheduler does not ask the extender which node is best for a GPU pod, so fewer cards are given out",
+            _edit(scheduler, f"prioritizeVerb: {PRIORITIZE}"),
+            expected=f"prioritizeVerb: {PRIORITIZE}, because the extender serves it",
+            found="no prioritizeVerb",
         )
 
 
