@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gas.extender.debug import differences
+from gas.extender.decider import Options
 from gas.extender.nodes import Nodes
 from gas.extender.pods import Pods
 from gas.extender.verdicts import Verdicts
@@ -21,6 +22,8 @@ from gas.intel.need import read_need
 from gas.ledger import Ledger, State
 from gas.objects import Node, Pod
 from gas.placement.company import Company
+from gas.placement.demand import FIRST_TIMES
+from gas.placement.node_score import NodeScore
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions
@@ -83,9 +86,12 @@ class Histories(RuleBasedStateMachine):
         self.runner.close()
 
     def _start(self) -> None:
-        self.decider = DrivenDecider(self.cluster)
+        self.decider = self._decider()
         list_all(self.decider.nodes, nodes())
         self._run(self._list())
+
+    def _decider(self) -> DrivenDecider:
+        return DrivenDecider(self.cluster)
 
     async def _list(self) -> None:
         self.news.clear()
@@ -277,6 +283,23 @@ class Histories(RuleBasedStateMachine):
 
 Histories.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestHistories = Histories.TestCase
+
+
+class HistoriesWithScores(Histories):
+    """The same while nodes are scored, so that cards are chosen by what pods have asked for."""
+
+    def _decider(self) -> DrivenDecider:
+        options = Options(vocabularies=DEFAULT, count_hosts=True, node_score=NodeScore.BALANCE)
+        decider = DrivenDecider(self.cluster, options=options)
+        assert decider.scores is not None
+        for number in range(FIRST_TIMES[0]):
+            need = NEEDS[number % len(NEEDS)]
+            decider.scores.learn(f"old-{number}", need, ())
+        return decider
+
+
+HistoriesWithScores.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestHistoriesWithScores = HistoriesWithScores.TestCase
 
 
 def test_the_nodes_of_the_histories_have_the_intended_capacity() -> None:
