@@ -409,9 +409,9 @@ def proposed_by_sums(cluster: PreemptingCluster, sent: Mapping[str, Any], node: 
 def clusters(draw: st.DrawFn) -> tuple[PreemptingCluster, dict[str, Any]]:
     """Return a cluster of one or two nodes with pods of several priorities, and a pod that asks for cards."""
     cluster = PreemptingCluster()
-    names = ["n", "m"][: draw(st.integers(1, 2))]
+    names = draw(st.sampled_from([["n"], ["n"], ["n", "m"]]))
     for name in names:
-        cards = draw(st.integers(1, 3))
+        cards = draw(st.integers(2, 3))
         cluster.add_node(
             name,
             cards=cards,
@@ -424,13 +424,13 @@ def clusters(draw: st.DrawFn) -> tuple[PreemptingCluster, dict[str, Any]]:
     some_share = st.builds(
         lambda cards, millicores: container(i915=cards, millicores=cards * millicores),
         st.sampled_from([1, 1, 1, 2]),
-        st.sampled_from([100, 300, 500, 700, 1000]),
+        st.sampled_from([100, 300, 300, 500, 700]),
     )
-    for number in range(draw(st.integers(1, 9))):
+    for number in range(draw(st.integers(6, 10)) * len(names)):
         sent = priority_pod(
             f"p{number}",
             draw(st.one_of(some_share, some_share, some_share, st.just(container()))),
-            priority=draw(st.integers(0, 3)),
+            priority=draw(st.sampled_from([0, 1, 1, 2, 3])),
             labels=draw(st.sampled_from([None, {"app": "a"}, {"app": "b"}])),
         )
         with_requests(sent, cpu=draw(st.sampled_from(["0", "1"])))
@@ -442,7 +442,8 @@ def clusters(draw: st.DrawFn) -> tuple[PreemptingCluster, dict[str, Any]]:
     for label in "ab":
         if draw(st.booleans()):
             cluster.preemption.budgets.changed(budget(label, draw(st.integers(0, 2)), app=label))
-    high = with_requests(priority_pod("high", draw(some_share), priority=draw(st.integers(1, 4))), cpu="1")
+    large = share(draw(st.sampled_from([500, 700, 900, 1000])))
+    high = with_requests(priority_pod("high", draw(st.sampled_from([large, large, share(300)])), priority=3), cpu="1")
     return cluster, high
 
 
