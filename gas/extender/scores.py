@@ -162,13 +162,15 @@ class Scores:
         if uid:
             self._assumed[uid] = asked
         known = _latest(self._costs, (asked, requests))
-        costs: list[int | None] = []
+        # One pass without a line of Python for each name; most costs are known. None is never a key.
+        costs: list[int | None] = list(map(known.get, map(self._of_node.get, names)))  # type: ignore[arg-type]
+        missing = [at for at, cost in enumerate(costs) if cost is None or (kept and names[at] in kept)]
         budget = TimeBudget(self._step_limit, self._clock)
-        of_node = self._of_node
-        for name in names:
-            number = of_node.get(name) or self._number(name)
+        for at in missing:
+            name = names[at]
+            number = self._of_node.get(name) or self._number(name)
             if number in known and name not in kept:
-                costs.append(known[number])
+                costs[at] = known[number]
                 continue
             steps = budget.steps()
             found = None
@@ -176,7 +178,7 @@ class Scores:
                 found = self._cost(asked, requests, name, number, steps=steps, kept=kept.get(name, ()))
             if steps == self._step_limit and name not in kept:
                 known[number] = found
-            costs.append(found)
+            costs[at] = found
             if budget.turn_is_over():
                 yield
                 budget.begin_turn()
