@@ -65,13 +65,14 @@ class Cluster:
             program.kill()
         self.service.stop()
 
-    def restart_scheduler(self, *, ignorable: bool = True, preempts: bool = False) -> None:
+    def restart_scheduler(self, *, ignorable: bool = True, preempts: bool = False, scores: bool = False) -> None:
         """Restart kube-scheduler. With `ignorable`, the original's setting, it skips an extender that fails.
 
         preempts  whether it asks the extender before it evicts pods
+        scores    whether it asks the extender for scores of nodes
         """
         self.scheduler.stop()
-        self.scheduler.start(ignorable=ignorable, preempts=preempts)
+        self.scheduler.start(ignorable=ignorable, preempts=preempts, scores=scores)
 
     def extender(self, name: str, *flags: str, account: KubeApi | None = None) -> Extender:
         """Return a replica behind the address that kube-scheduler calls. It is not started yet.
@@ -133,5 +134,6 @@ class Cluster:
             self.api.delete(pods, gracePeriodSeconds="0")
         for collection in _LEFT_BY_TESTS:
             self.api.delete(collection)
-        if not self.scheduler.program.is_running or not self.scheduler.ignorable or self.scheduler.preempts:
+        scheduler = self.scheduler
+        if not scheduler.program.is_running or not scheduler.ignorable or scheduler.preempts or scheduler.scores:
             self.restart_scheduler()

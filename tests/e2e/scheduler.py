@@ -20,6 +20,7 @@ class KubeScheduler:
     def __init__(self, directory: Path, binaries: Path, authority: Authority, api: KubeApi, extender_port: int) -> None:
         self.ignorable = True
         self.preempts = False
+        self.scores = False
         self._authority = authority
         self._port = free_port()
         self._extender_port = extender_port
@@ -42,15 +43,18 @@ class KubeScheduler:
         ]
         self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log")
 
-    def start(self, *, ignorable: bool = True, preempts: bool = False) -> None:
+    def start(self, *, ignorable: bool = True, preempts: bool = False, scores: bool = False) -> None:
         """Start. With `ignorable`, the original's setting, an extender that fails is skipped.
 
         preempts  whether the extender is asked before pods are evicted
+        scores    whether the extender scores nodes
         """
-        self.ignorable, self.preempts = ignorable, preempts
+        self.ignorable, self.preempts, self.scores = ignorable, preempts, scores
         entry = extender_entry(self._extender_port, self._authority, self._client, ignorable=ignorable)
         if preempts:
             entry["preemptVerb"] = "scheduler/preempt"
+        if scores:
+            entry["prioritizeVerb"] = "scheduler/prioritize"
         configuration = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
