@@ -514,7 +514,7 @@ async def test_certificates_that_expire_or_do_not_fit_are_reported(doctor: Docto
 async def test_the_configurators_files_are_ok(doctor: Doctor) -> None:
     """From a manifest as kubeadm wrote it. An extender with the flags of deploy/ runs, but not at that address."""
     doctor.server.api.delete(PODS, "default", "gas-0", {"gracePeriodSeconds": 0})
-    running = {"name": "e", "command": ["gas-extender", "--preemption"]}
+    running = {"name": "e", "command": ["gas-extender", "--preemption", "--node-score=balance"]}
     add_pod(doctor.server, pod_json(running, name="gas-1", node="cp"))
     manifest = doctor.control_plane / "manifests" / "kube-scheduler.yaml"
     manifest.write_bytes((KUBEADM / "1.30" / "kube-scheduler.yaml").read_bytes())
