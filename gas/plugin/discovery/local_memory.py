@@ -5,6 +5,8 @@
 3. The PCI window (BAR 2) through which the processor sees the card's memory, on models where it states the amount.
 4. ``GPU_MEMORY_OVERRIDE``.
 
+A file in sysfs with 0 bytes states nothing.
+
 An integrated GPU has no memory of its own. It uses the node's, which kubelet counts and gives to pods as ``memory``, so
 publishing it as the card's would promise it twice. Only the administrator's override gives such a GPU an amount.
 """
@@ -102,9 +104,11 @@ class MemoryReader:
             except CannotAsk as error:
                 reasons.append(str(error))
                 continue
-            if found == 0:
+            if found == 0 and source is MemorySource.QUERY:
                 return self._of_integrated()
-            if found is not None:
+            if source is MemorySource.SYSFS and not found:
+                reasons.append("sysfs does not state it" if found is None else "sysfs states 0 bytes")
+            elif found is not None:
                 for failure in failures:
                     report(f"{failure}; its memory is known from another source: {source}")
                 return Memory(amount=self._left(found, report), source=source)
@@ -143,7 +147,7 @@ class MemoryReader:
         """Return the memory of a card of which no source states it.
 
         failures  sources that exist and could not be read
-        reasons   why the driver could not be asked
+        reasons   why no other source states it
         """
         if not failures and (self._override is not None or _INTEGRATED.fullmatch(card.pci_address) is not None):
             return self._of_integrated()
@@ -153,7 +157,7 @@ class MemoryReader:
         if self._override is not None:
             return Memory(amount=self._override, source=MemorySource.OVERRIDE, unread=True)
         fault = (
-            f"its memory is unknown: {', and '.join(failures or ['sysfs does not state it', *reasons])}; pods that "
+            f"its memory is unknown: {', and '.join(failures or reasons)}; pods that "
             "request memory do not get this card; let the plugin open its render node, or set GPU_MEMORY_OVERRIDE"
         )
         if not failures:

@@ -131,6 +131,22 @@ class TestFilesOfOutOfTreeDrivers:
         assert problem.startswith("card0: lmem_total_bytes: expected ")
         assert problem.endswith("; unless it was read before, the memory counts as 7 bytes")
 
+    def test_0_bytes_leave_the_amount_to_the_driver(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
+        gpu = tree(STOCK_A770)
+        (card_directory(tmp_path, gpu) / "lmem_total_bytes").write_text("0\n")
+        assert known(read_gpus(tmp_path, query=Drivers((16 * GIB,)))) == (16 * GIB, MemorySource.QUERY)
+
+    def test_0_bytes_are_unknown_if_the_driver_cannot_be_asked(
+        self, tmp_path: Path, tree: Callable[[Model], FakeGpu]
+    ) -> None:
+        gpu = tree(STOCK_A770)
+        (card_directory(tmp_path, gpu) / "lmem_total_bytes").write_text("0\n")
+        scan = read_gpus(tmp_path, query=CLOSED)
+        assert known(scan) == (None, MemorySource.UNKNOWN)
+        assert scan.gpus[0].memory_fault.startswith(
+            f"its memory is unknown: sysfs states 0 bytes, and {NOT_OPENED}; pods that request memory"
+        )
+
     def test_xe_states_the_bytes_of_each_tile(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
         gpu = tree(MAX_1550_XE)
         (device_directory(tmp_path, gpu) / "tile1/physical_vram_size_bytes").write_text("1000\n")
