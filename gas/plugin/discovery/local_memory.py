@@ -8,17 +8,19 @@
 A file in sysfs with 0 bytes states nothing.
 
 An integrated GPU has no memory of its own. It uses the node's, which kubelet counts and gives to pods as ``memory``, so
-publishing it as the card's would promise it twice. Only the administrator's override gives such a GPU an amount.
+publishing it as the card's would promise it twice. Only the administrator's override gives such a GPU an amount. Its
+driver knows that it is integrated; if the driver cannot be asked, the PCI device id counts. The PCI address does not: a
+card with memory of its own may be at the address of integrated GPUs in a virtual machine.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from gas.card_facts import MOST_MEMORY, MemorySource
+from gas.plugin.discovery.card_models import is_integrated
 from gas.plugin.discovery.render_node import CannotAsk, Query, memory_regions
 from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_number, read_text
 from gas.quoted import quoted
@@ -35,8 +37,6 @@ WINDOW_PERCENT = 99
 
 _SMALLEST_WINDOW = 2**30
 """Bytes. A smaller window never shows all the memory of a card."""
-_INTEGRATED = re.compile(r"[0-9a-f]{4,8}:00:02\.[0-7]", re.ASCII)
-"""The PCI address of Intel's integrated GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ class MemoryReader:
         failures  sources that exist and could not be read
         reasons   why no other source states it
         """
-        if not failures and (self._override is not None or _INTEGRATED.fullmatch(card.pci_address) is not None):
+        if not failures and (self._override is not None or is_integrated(card.device_id)):
             return self._of_integrated()
         instead = "is unknown" if self._override is None else f"counts as {self._override} bytes"
         for failure in failures:

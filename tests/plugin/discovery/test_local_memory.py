@@ -34,6 +34,8 @@ GIB = 2**30
 STOCK_A770 = replace(ARC_A770, memory=None)
 STOCK_FLEX = replace(FLEX_170, memory=None)
 STOCK_MAX = replace(MAX_1550_XE, memory=None)
+UHD_770 = replace(STOCK_A770, device_id="0x4680")
+OF_NO_KNOWN_MODEL = replace(STOCK_A770, device_id="0xffff")
 
 NOT_OPENED = "cannot open /dev/dri/renderD128: Operation not permitted"
 UNKNOWN = (
@@ -85,6 +87,7 @@ def known(scan: Scan) -> tuple[int | None, MemorySource]:
 
 
 def integrated(model: Model) -> FakeGpu:
+    """Return a card at the PCI address of integrated GPUs."""
     return FakeGpu(card=0, model=model, pci_path=("pci0000:00", "0000:00:02.0"))
 
 
@@ -345,19 +348,31 @@ class TestIntegratedGpus:
     """An integrated GPU uses the node's memory, which kubelet gives to pods as ``memory``."""
 
     @pytest.mark.parametrize(
-        "drivers", [Drivers(()), CLOSED], ids=["the-driver-lists-no-memory-of-its-own", "known-by-its-address"]
+        ("model", "drivers"),
+        [
+            pytest.param(UHD_770, Drivers(()), id="the-driver-lists-no-memory-of-its-own"),
+            pytest.param(UHD_770, CLOSED, id="known-by-its-model"),
+            pytest.param(OF_NO_KNOWN_MODEL, Drivers(()), id="of-a-model-that-only-the-driver-knows"),
+        ],
     )
-    def test_no_memory_is_published_without_a_problem(self, tmp_path: Path, drivers: Drivers) -> None:
-        write_tree(tmp_path, (integrated(STOCK_A770),))
+    def test_no_memory_is_published_without_a_problem(self, tmp_path: Path, model: Model, drivers: Drivers) -> None:
+        write_tree(tmp_path, (integrated(model),))
         scan = read_gpus(tmp_path, query=drivers)
         assert known(scan) == (None, MemorySource.SHARED)
         assert (scan.problems, scan.gpus[0].memory_fault) == ((), "")
+
+    @pytest.mark.parametrize("model", [ARC_B580, STOCK_A770, STOCK_FLEX, STOCK_MAX, OF_NO_KNOWN_MODEL])
+    def test_the_address_alone_makes_no_gpu_integrated(self, tmp_path: Path, model: Model) -> None:
+        write_tree(tmp_path, (integrated(model),))
+        scan = read_gpus(tmp_path, query=CLOSED)
+        assert known(scan) == (None, MemorySource.UNKNOWN)
+        assert scan.problems == (f"card0: {UNKNOWN}",)
 
     def test_a_card_of_its_own_may_have_that_address_in_a_virtual_machine(self, tmp_path: Path) -> None:
         write_tree(tmp_path, (integrated(STOCK_A770),))
         assert known(read_gpus(tmp_path, query=Drivers((16 * GIB,)))) == (16 * GIB, MemorySource.QUERY)
 
     def test_the_override_counts(self, tmp_path: Path) -> None:
-        write_tree(tmp_path, (integrated(STOCK_A770),))
+        write_tree(tmp_path, (integrated(UHD_770),))
         scan = read_gpus(tmp_path, query=Drivers(()), memory_override=4 * GIB)
         assert known(scan) == (4 * GIB, MemorySource.OVERRIDE)
