@@ -1,6 +1,7 @@
 """Walk the processes of a node for the cards' clients that belong to given pods.
 
-Of a process of any other pod, or of the node itself, only ``/proc/PID/cgroup`` is read.
+Of a process of any other pod, or of the node itself, only ``/proc/PID/cgroup`` is read: no other file of it is opened,
+and no status of one is read.
 """
 
 from __future__ import annotations
@@ -154,13 +155,14 @@ class ProcessWalker:
         """Read a process through the handle of its directory: completely, or only the clients that are known."""
         status = os.fstat(directory)
         identity = (status.st_ino, status.st_mtime_ns)
-        is_due = identity != known.identity or (known.may_be_due and known.is_due(_open_files(directory)))
-        if is_due:
+        is_new = identity != known.identity
+        if is_new or known.may_be_due:
             known.identity = identity
             known.process = pod_process(self._content("cgroup", directory, _CGROUP_SIZE))
         if known.process is None or known.process.pod not in pods:
             known.files = None
             return
+        is_due = is_new or (known.may_be_due and known.is_due(_open_files(directory)))
         if is_due or known.files is None:
             known.opened = _open_files(directory)
             names = _descriptors(directory)

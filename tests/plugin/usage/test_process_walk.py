@@ -32,17 +32,25 @@ def found(walk: Walk) -> list[tuple[str, int, int]]:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list of paths that are opened from now on, below the tree's root."""
+def touched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of paths whose content or status is read from now on, below the tree's root."""
     paths: list[str] = []
-    real_open = os.open
+    real_open, real_stat = os.open, os.stat
 
-    def record(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    def record(path: str, dir_fd: int | None) -> None:
         parent = str(Path(f"/proc/self/fd/{dir_fd}").readlink()) if dir_fd is not None else ""
         paths.append(f"{parent}/{path}".partition("/proc/")[2])
+
+    def recording_open(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        record(path, dir_fd)
         return real_open(path, flags, mode, dir_fd=dir_fd)
 
-    monkeypatch.setattr(os, "open", record)
+    def recording_stat(path: str, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
+        record(path, dir_fd)
+        return real_stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(os, "open", recording_open)
+    monkeypatch.setattr(os, "stat", recording_stat)
     return paths
 
 
@@ -55,16 +63,16 @@ def test_clients_of_the_pods_are_found_with_their_containers(processes: Processe
     assert (walk.processes, walk.problems) == (2, ())
 
 
-def test_of_other_pods_and_the_node_only_the_cgroup_is_read(processes: Processes, opened: list[str]) -> None:
+def test_of_other_pods_and_the_node_only_the_cgroup_is_read(processes: Processes, touched: list[str]) -> None:
     processes.add(1, None, xe(1))
     processes.add(20, 2, xe(2))
     processes.add(30, 1, xe(3))
     walker = ProcessWalker(processes.proc)
     for _ in range(2 * RECHECK + 1):
         assert found(walker.walk({A})) == [(A, 3, 0)]
-    read = {path for path in opened if "/" in path}
+    read = {path for path in touched if "/" in path}
     assert {path for path in read if not path.startswith("30/")} == {"1/cgroup", "20/cgroup"}
-    assert {path for path in read if path.startswith("30/")} == {"30/cgroup", "30/fdinfo", "30/fdinfo/3"}
+    assert {path for path in read if path.startswith("30/")} == {"30/cgroup", "30/fd", "30/fdinfo", "30/fdinfo/3"}
 
 
 def test_a_file_opened_later_is_found_at_once_in_a_new_process_and_within_some_walks_in_an_old_one(
