@@ -154,7 +154,7 @@ class MemoryLimits:
     def _write(self, pods: Collection[GpuPod], gpus: Collection[CardFacts]) -> Outcome:
         """Write the limits, in a thread. Raises NoLimits."""
         capacity = self._files.capacity()
-        outcome = self._files.apply({pod.uid: wanted_limits(pod, gpus, capacity) for pod in pods})
+        outcome = self._files.apply({pod.cgroup_uid: wanted_limits(pod, gpus, capacity) for pod in pods})
         if without := unlimited_cards(gpus, capacity):
             sentence = (
                 f"the memory of {', '.join(without)} cannot be limited: the driver does not register it with the "

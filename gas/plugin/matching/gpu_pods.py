@@ -29,6 +29,13 @@ GONE_FOR = 60.0
 MOST_GONE = 1000
 """The largest number of such names."""
 
+_MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of the API's copy of a static pod: the hash of the manifest, which is the UID that kubelet uses itself."""
+
+_CONFIG_HASH = "kubernetes.io/config.hash"
+"""Annotation with the same hash, which kubelet writes on every pod that does not come from the API server."""
+
+_HASH = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _NANOSECONDS = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
@@ -78,6 +85,16 @@ class GpuPod:
     @cached_property
     def uid(self) -> str:
         return self.raw.uid
+
+    @cached_property
+    def cgroup_uid(self) -> str:
+        """The UID in the name of the pod's cgroup: of a static pod kubelet's own, else the pod's.
+
+        The form of a hash is required, so that no pod can state the UID of another one from the API server.
+        """
+        found = self.raw.annotations.get(_CONFIG_HASH, "")
+        is_static = _HASH.fullmatch(found) is not None and self.raw.annotations.get(_MIRROR) == found
+        return found if is_static else self.uid
 
     @cached_property
     def key(self) -> str:

@@ -92,7 +92,7 @@ class PodUsages:
     ) -> None:
         """Take over one walk.
 
-        pods   UIDs of the pods that exist; others are forgotten
+        pods   UIDs of the pods that exist, as in their cgroups; others are forgotten
         cards  of this node, by PCI address; clients of others are ignored
         now    seconds of a monotonic clock
         """

@@ -114,7 +114,7 @@ class ProcessWalker:
         self._steps = 0
 
     def walk(self, pods: Collection[str]) -> Walk:
-        """Read the processes of the pods with these UIDs. Raises CannotWalk.
+        """Read the processes of the pods with these UIDs in the names of their cgroups. Raises CannotWalk.
 
         A process that ends meanwhile, or cannot be read, is left out of this walk.
         """

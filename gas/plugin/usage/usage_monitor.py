@@ -113,7 +113,7 @@ class UsageMonitor:
 
     async def walk_once(self) -> None:
         """Walk, and report pods that use more memory than they requested."""
-        pods = {pod.uid: pod for pod in self._pods}
+        pods = {pod.cgroup_uid: pod for pod in self._pods}
         started = self._clock()
         walking = asyncio.ensure_future(in_a_daemon_thread(partial(self._timed, frozenset(pods)), name="usage"))
         try:
@@ -135,7 +135,7 @@ class UsageMonitor:
             return
         gpus = self._gpus()
         for pod in sorted(self._pods, key=lambda each: each.key):
-            used, requested = self._usages.pods.get(pod.uid, {}), pod.requested_memory(gpus)
+            used, requested = self._usages.pods.get(pod.cgroup_uid, {}), pod.requested_memory(gpus)
             for card in sorted({*used, *requested}):
                 yield PodCardUse(pod, card, used.get(card, CardUse()), requested.get(card))
 

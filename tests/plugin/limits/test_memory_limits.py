@@ -22,7 +22,7 @@ from tests.builders import container
 from tests.plugin.limits.kernel import CARD0, CARD1, MIB, Kernel, region
 from tests.plugin.pods_for_plugin import XE, decided, ids, seen
 from tests.plugin.scripted_kubelet import eventually
-from tests.plugin.usage.processes import pod_uid
+from tests.plugin.usage.processes import STATIC_HASH, mirror_of, pod_uid
 
 GPUS = (
     CardFacts(card=Card(0), driver="xe", device_id="0xe20b", pci_address=CARD0, memory=1000 * MIB),
@@ -179,6 +179,19 @@ class TestStarts:
         assert node.kernel.of(first)
         assert node.kernel.of(second)
         assert node.limits.trouble is None
+
+
+@pytest.mark.parametrize(
+    "path", [f"kubepods/burstable/pod{STATIC_HASH}", f"kubepods.slice/kubepods-pod{STATIC_HASH}.slice"]
+)
+async def test_a_static_pod_is_limited_in_the_cgroup_that_kubelet_made(node: Node, path: str) -> None:
+    """The API server's mirror pod has another UID."""
+    wanted = container(xe=1, memory_max="100Mi")
+    node.pods.append(seen(wanted, uid=pod_uid(1), annotations=decided("card0") | mirror_of(STATIC_HASH)))
+    cgroup = node.kernel.add(path)
+    await node.limits.keep(None)
+    assert node.kernel.of(cgroup) == {region(CARD0): str(100 * MIB)}
+    assert node.limits.limited == 1
 
 
 class TestTroubles:

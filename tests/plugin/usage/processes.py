@@ -16,6 +16,15 @@ def pod_uid(number: int) -> str:
     return str(UUID(int=number))
 
 
+STATIC_HASH = "0123456789abcdef0123456789abcdef"
+"""kubelet's UID of a static pod; the mirror pod of the API server has another."""
+
+
+def mirror_of(config_hash: str) -> dict[str, str]:
+    """Return the annotations of the mirror pod of a static pod."""
+    return {"kubernetes.io/config.hash": config_hash, "kubernetes.io/config.mirror": config_hash}
+
+
 def container_id(number: int) -> str:
     return f"{number:064x}"
 

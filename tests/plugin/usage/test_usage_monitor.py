@@ -22,7 +22,7 @@ from gas.plugin.usage.usage_report import usage_figures, usage_json
 from tests.builders import container
 from tests.plugin.pods_for_plugin import decided, seen
 from tests.plugin.scripted_kubelet import eventually
-from tests.plugin.usage.processes import CARD0, CARD1, MIB, Processes, pod_uid, xe
+from tests.plugin.usage.processes import CARD0, CARD1, MIB, STATIC_HASH, Processes, mirror_of, pod_uid, xe
 
 GPUS = (
     CardFacts(card=Card(0), driver="xe", device_id="0xe20b", pci_address=CARD0, memory=12_000 * MIB),
@@ -124,6 +124,32 @@ async def test_use_of_a_card_that_the_pod_was_not_given(tmp_path: Path) -> None:
     metrics.usage.follow(lambda: usage_figures(node.monitor))
     place = {"namespace": "default", "pod": "a", "card": "card1"}
     assert metrics.registry.get_sample_value("gas_plugin_pod_memory_requested_bytes", place) is None
+
+
+class TestStaticPods:
+    async def test_use_counts_for_the_mirror_pod(self, tmp_path: Path) -> None:
+        node = Node(tmp_path, gpu_pod(1, "a", annotations=mirror_of(STATIC_HASH)))
+        node.processes.add(10, None, xe(1, vram=2000), cgroup_text=f"0::/kubepods/burstable/pod{STATIC_HASH}/c\n")
+        await node.walk()
+        (pod,) = node.document()["pods"]
+        assert (pod["uid"], pod["cards"]["card0"]["memoryUsed"]) == (pod_uid(1), 2000 * MIB)
+        assert [key for key, _ in node.events] == ["default/a"]
+
+    @pytest.mark.parametrize(
+        "annotations",
+        [
+            pytest.param({"kubernetes.io/config.hash": STATIC_HASH}, id="not-a-mirror-pod"),
+            pytest.param(mirror_of(STATIC_HASH) | {"kubernetes.io/config.mirror": "0" * 32}, id="two-hashes"),
+            pytest.param(mirror_of(pod_uid(2)), id="the-uid-of-another-pod"),
+        ],
+    )
+    async def test_no_pod_can_claim_the_use_of_another(self, tmp_path: Path, annotations: dict[str, str]) -> None:
+        node = Node(tmp_path, gpu_pod(1, "a", annotations=annotations))
+        node.processes.add(10, None, xe(1, vram=2000), cgroup_text=f"0::/kubepods/burstable/pod{STATIC_HASH}/c\n")
+        node.processes.add(11, 1, xe(2, vram=5))
+        node.processes.add(12, 2, xe(3, vram=300))
+        await node.walk()
+        assert node.document()["pods"][0]["cards"]["card0"]["memoryUsed"] == 5 * MIB
 
 
 class TestEvents:
