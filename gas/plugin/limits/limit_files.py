@@ -25,7 +25,7 @@ class Outcome:
     """The result of one pass.
 
     limited  UIDs of pods that have all their limits
-    missing  UIDs of pods without a cgroup (yet)
+    missing  UIDs of pods that want limits and have no cgroup (yet)
     faults   what could not be written, one sentence each, the same for the same cause
     """
 
@@ -63,19 +63,19 @@ class LimitFiles:
         limited, missing = set[str](), set[str]()
         faults: dict[str, None] = {}
         for uid, limits in wanted.items():
+            is_limited = any(limit is not None for limit in limits.values())
             if (cgroup := self._cgroups.find(uid)) is None:
-                missing.add(uid)
+                missing |= {uid} if is_limited else set()
                 continue
             try:
                 self._apply(cgroup, limits)
             except (OSError, MalformedLimits) as error:
                 if isinstance(error, OSError) and error.errno in _GONE and not cgroup.is_dir():
-                    missing.add(uid)  # the pod has ended
+                    missing |= {uid} if is_limited else set()  # the pod has ended
                 else:
                     faults.setdefault(self._sentence(error))
             else:
-                if any(limit is not None for limit in limits.values()):
-                    limited.add(uid)
+                limited |= {uid} if is_limited else set()
         return Outcome(frozenset(limited), frozenset(missing), tuple(faults))
 
     def clear(self) -> None:

@@ -37,6 +37,12 @@ WITHIN = 5.0
 WATCH_WITHIN = 2.0
 """Seconds to wait before a start for a pod that the watch has not shown yet."""
 
+MISSING_FOR = 30.0
+"""Seconds after which a running pod without a cgroup is reported. A pod that has ended may be shown as running for a
+while."""
+
+_NODE, _MISSING = "node", "missing"
+
 Holders = Callable[[str, Ids], Collection[Holder]]
 """Returns the pods of which a container was given these ids of a resource."""
 
@@ -57,7 +63,6 @@ class MemoryLimits:
     on_trouble  called with each new sentence about why there are no limits
 
     limited  how many pods have their limits
-    trouble  why pods have no limits, as a sentence; None if they have
     """
 
     def __init__(
@@ -72,9 +77,9 @@ class MemoryLimits:
         pause: float = PAUSE,
         within: float = WITHIN,
         watch_within: float = WATCH_WITHIN,
+        missing_for: float = MISSING_FOR,
     ) -> None:
         self.limited = 0
-        self.trouble: str | None = None
         self._pods = pods
         self._holders = holders
         self._gpus = gpus
@@ -87,6 +92,14 @@ class MemoryLimits:
         self._changed = asyncio.Event()
         self._writing: asyncio.Future[Outcome] | None = None
         self._turn = asyncio.Lock()
+        self._missing_for = missing_for
+        self._missing_since: dict[str, float] = {}
+        self._troubles: dict[str, str] = {}
+
+    @property
+    def trouble(self) -> str | None:
+        """Return why pods have no limits, as a sentence; None if they have."""
+        return next(iter(self._troubles.values()), None)
 
     def pods_changed(self) -> None:
         """Note that the watch has shown something."""
@@ -143,13 +156,14 @@ class MemoryLimits:
                 self._writing = asyncio.ensure_future(in_a_daemon_thread(write, name="limits"))
                 outcome = await asyncio.shield(self._writing)
         except TimeoutError:
-            self._note("memory limits of pods cannot be set: the node's /sys/fs/cgroup does not respond")
+            self._note(_NODE, "memory limits of pods cannot be set: the node's /sys/fs/cgroup does not respond")
         except GasError as error:
-            self._note(str(error))
+            self._note(_NODE, str(error))
         else:
             if pods is None:
                 self.limited = len(outcome.limited)
-            self._note(outcome.faults[0] if outcome.faults else None)
+                self._note(_MISSING, self._missing_sentence(outcome.missing))
+            self._note(_NODE, outcome.faults[0] if outcome.faults else None)
 
     def _write(self, pods: Collection[GpuPod], gpus: Collection[CardFacts]) -> Outcome:
         """Write the limits, in a thread. Raises NoLimits."""
@@ -163,11 +177,30 @@ class MemoryLimits:
             outcome = replace(outcome, faults=(*outcome.faults, sentence))
         return outcome
 
-    def _note(self, trouble: str | None) -> None:
-        if trouble is not None and trouble != self.trouble:
+    def _missing_sentence(self, missing: Collection[str]) -> str | None:
+        """Return a sentence about pods that have run for a while without a cgroup; None if there are none.
+
+        missing  their UIDs in the names of cgroups, as of a pass over all pods
+        """
+        now = asyncio.get_running_loop().time()
+        running = {pod.cgroup_uid: pod.key for pod in self._pods if pod.is_running and pod.cgroup_uid in missing}
+        self._missing_since = {uid: self._missing_since.get(uid, now) for uid in running}
+        overdue = sorted(running[uid] for uid, since in self._missing_since.items() if now - since >= self._missing_for)
+        if not overdue:
+            return None
+        return (
+            f"memory limits cannot be set for the running pods {', '.join(overdue)}: their cgroups are not found in "
+            "the node's /sys/fs/cgroup; they run without limits; check that the plugin sees the node's own directory"
+        )
+
+    def _note(self, cause: str, trouble: str | None) -> None:
+        """Note the trouble of one cause, None if it is over, and report it if it is new."""
+        if trouble is None:
+            self._troubles.pop(cause, None)
+        elif self._troubles.get(cause) != trouble:
+            self._troubles[cause] = trouble
             logger.warning("%s", trouble)
             self._on_trouble(trouble)
-        self.trouble = trouble
 
 
 def wanted_limits(pod: GpuPod, gpus: Iterable[CardFacts], capacity: Mapping[str, int]) -> Limits:

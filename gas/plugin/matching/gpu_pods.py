@@ -101,6 +101,11 @@ class GpuPod:
         """``namespace/name``."""
         return self.raw.key
 
+    @property
+    def is_running(self) -> bool:
+        """True if kubelet has written that a container of the pod has started, and not that all have ended."""
+        return self.raw.status is not None and self.raw.status.phase == "Running"
+
     @cached_property
     def given(self) -> Choice | None:
         """The cards of each container by its receipt, or else by its decision; None while neither is known."""

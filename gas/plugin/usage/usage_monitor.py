@@ -165,7 +165,7 @@ class UsageMonitor:
 
     def _note_problems(self, walk: Walk, pods: Iterable[GpuPod]) -> None:
         """Log problems that the walk before did not have. One is a node on which no running pod has any process."""
-        runs = any(pod.raw.status is not None and pod.raw.status.phase == "Running" for pod in pods)
+        runs = any(pod.is_running for pod in pods)
         self._without_processes = self._without_processes + 1 if runs and not walk.processes else 0
         problems = walk.problems
         if self._without_processes > 1:

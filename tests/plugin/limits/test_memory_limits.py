@@ -218,6 +218,52 @@ class TestTroubles:
         ]
 
 
+class TestRunningPodsWithoutCgroup:
+    SENTENCE = (
+        "memory limits cannot be set for the running pods default/p1: their cgroups are not found in the node's "
+        "/sys/fs/cgroup; they run without limits; check that the plugin sees the node's own directory"
+    )
+
+    async def test_one_is_reported_once_until_its_cgroup_is_found(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        node = Node(tmp_path, monkeypatch, missing_for=0.0)
+        node.pods.append(gpu_pod(phase="Running"))
+        other = gpu_pod(number=2)
+        node.add(other)
+        for _ in range(2):
+            await node.limits.keep(None)
+            await node.limits.keep([other])
+        assert node.troubles == [self.SENTENCE], "the start of another pod does not end the trouble"
+        assert (node.limits.trouble, node.limits.limited) == (self.SENTENCE, 1)
+        assert [record.getMessage() for record in caplog.records] == [self.SENTENCE]
+        node.kernel.add(f"kubepods/burstable/pod{pod_uid(1)}")
+        await node.limits.keep(None)
+        assert (node.limits.trouble, node.limits.limited) == (None, 2)
+
+    async def test_a_pod_may_be_starting_or_ending(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        node = Node(tmp_path, monkeypatch, missing_for=0.1)
+        node.pods.append(gpu_pod(phase="Running"))
+        await node.limits.keep(None)
+        assert node.limits.trouble is None
+        await asyncio.sleep(0.1)
+        await node.limits.keep(None)
+        assert node.limits.trouble == self.SENTENCE
+
+    @pytest.mark.parametrize(
+        "pod",
+        [
+            pytest.param(gpu_pod(phase="Pending"), id="waits"),
+            pytest.param(gpu_pod(memory="1000Mi", phase="Running"), id="wants-no-limit"),
+        ],
+    )
+    async def test_others_are_not_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod: GpuPod) -> None:
+        node = Node(tmp_path, monkeypatch, missing_for=0.0)
+        node.pods.append(pod)
+        await node.limits.keep(None)
+        assert node.limits.trouble is None
+
+
 async def test_limits_follow_the_pods_and_a_bug_does_not_end_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
