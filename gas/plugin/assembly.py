@@ -48,6 +48,9 @@ logger = logging.getLogger(__name__)
 CDI_FILE_WITHIN = 1.0
 """Seconds to wait for the first CDI file before devices are offered without it. Runtimes look names up in it."""
 
+REPEAT_UNKNOWN_MEMORY = 1800.0
+"""Seconds after which the event about unknown memory is posted again. An API server keeps events for an hour."""
+
 
 def card_sources(flags: Flags, environment: Environment) -> tuple[CardSource, ...]:
     """Return the sources of this node's cards."""
@@ -138,6 +141,7 @@ class Plugin:
                         tasks.create_task(kept.run())
                 if self.cluster is not None:
                     self.cluster.start(tasks)
+                    tasks.create_task(self._repeat_unknown_memory(self.cluster))
                     comparing = tasks.create_task(self._compare_numbers(self.cluster))
                     await asyncio.wait((comparing,), timeout=FIRST_LIST)
                     self._renumbering = self._renumbering or Renumbering()
@@ -245,6 +249,13 @@ class Plugin:
                 if fault not in self._memory_faults:
                     self.cluster.post_on_node("GPUMemoryUnknown", fault)
         self._memory_faults = faults
+
+    async def _repeat_unknown_memory(self, cluster: ClusterSide) -> None:
+        """Post the event about unknown memory again and again, so that the node has it as long as it is true."""
+        while True:
+            await asyncio.sleep(REPEAT_UNKNOWN_MEMORY)
+            for fault in self._memory_faults:
+                cluster.post_on_node("GPUMemoryUnknown", fault)
 
     def _card_server(self, resource: str) -> DeviceServer:
         """Build the server of a driver's cards. Without the cluster, the policy or kubelet chooses."""
