@@ -23,6 +23,8 @@ _ALWAYS = "Always"
 _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 """The form of a label's value in Kubernetes."""
+_CARD_ITSELF = re.compile(r"card[0-9]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
+"""A card's number or PCI address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
         return PodNeed(containers=containers, count_resources=_COUNT_RESOURCES)
 
     annotations = pod.annotations
-    named = _label(annotations, names.CARD_NAME)
+    named = _name_of_card(annotations)
     if named:
         _check_one_card(requests)
     linked = names.ALLOCATE_XELINK in annotations
@@ -233,6 +235,17 @@ def _company(annotations: Mapping[str, str]) -> Company:
         anti_affinity=_label(annotations, names.CARD_ANTI_AFFINITY),
         exclusion=_label(annotations, names.CARD_EXCLUSION),
     )
+
+
+def _name_of_card(annotations: Mapping[str, str]) -> str:
+    """Return the name that the pod gives its card. Raises BadNeed for a name that seems to choose a card."""
+    text = annotations.get(names.CARD_NAME, "")
+    if _CARD_ITSELF.fullmatch(text):
+        raise BadNeed(
+            f"{names.CARD_NAME}: expected a name of your own for a card, found {quoted(text)}; to choose a card by its"
+            f" number or PCI address, use {names.ALLOW}"
+        )
+    return _label(annotations, names.CARD_NAME)
 
 
 def _label(annotations: Mapping[str, str], name: str) -> str:

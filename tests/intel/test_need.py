@@ -380,6 +380,21 @@ def test_a_pod_of_several_cards_cannot_name_one() -> None:
     assert refusal(ONE_CARD, init=(container("two", i915=2),), annotations=NAMED) == sentence
 
 
+@pytest.mark.parametrize(
+    "name", ["card0", "card12", "Card1", "CARD01", "0000:4d:00.0", "4d:00.0", "4D:00.7", "00010000:4d:00.0"]
+)
+def test_a_name_that_seems_to_choose_a_card_is_refused(name: str) -> None:
+    assert refusal(ONE_CARD, annotations={"gas-card-name": name}) == (
+        f"gas-card-name: expected a name of your own for a card, found '{name}'; to choose a card by its number or PCI"
+        " address, use gas-allow"
+    )
+
+
+@pytest.mark.parametrize("name", ["card", "card-1", "card1a", "my.card1", "discard1", "4d"])
+def test_a_name_that_only_resembles_a_card_is_a_name(name: str) -> None:
+    assert need(ONE_CARD, annotations={"gas-card-name": name}).named == name
+
+
 def test_the_name_of_a_bound_pods_card_counts_if_it_is_valid() -> None:
     assert read_booked_need(pod(ONE_CARD, annotations=NAMED)).named == "train"
     assert read_booked_need(pod(ONE_CARD, annotations={"gas-card-name": "two words"})).named == ""
