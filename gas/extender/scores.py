@@ -9,6 +9,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from cachetools import LRUCache
@@ -339,14 +340,20 @@ def as_scores(names: Sequence[str], costs: Sequence[int | None]) -> Iterator[tup
     """Return (name, score) for each node: the lower the cost, the higher the score. No two scores are equal.
 
     Of nodes with the same cost, the first by name has the highest score: kube-scheduler chooses among equal scores at
-    random, which scatters pods. A difference of one in cost is worth more than all of kube-scheduler's own plugins.
+    random, which scatters pods. A difference in cost, however small, is worth more than all of kube-scheduler's own
+    plugins. How large it is does not matter, so scores of n nodes differ by at most (IN_TREE + 1) * (n - 1).
     A node without room comes last.
     """
-    worst = max((cost for cost in costs if cost is not None), default=0) + 1
-    spacing = len(names) + IN_TREE
-    order = {name: at for at, name in enumerate(sorted(names, reverse=True))}
-    for name, cost in zip(names, costs, strict=True):
-        yield name, (0 if cost is None else (worst - cost) * spacing) + order[name]
+    no_room = max((cost for cost in costs if cost is not None), default=0) + 1
+    ranked = [no_room if cost is None else cost for cost in costs]
+    worst_first = sorted(range(len(names)), key=names.__getitem__, reverse=True)
+    worst_first.sort(key=ranked.__getitem__, reverse=True)  # stable: equal costs stay in the order of names
+    scores = [0] * len(names)
+    score = 0
+    for worse, better in pairwise(worst_first):
+        score += 1 if ranked[worse] == ranked[better] else IN_TREE + 1
+        scores[better] = score
+    yield from zip(names, scores, strict=True)
 
 
 def _latest(remembered: OrderedDict[Key, dict[int, Value]], key: Key) -> dict[int, Value]:

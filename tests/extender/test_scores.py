@@ -6,11 +6,12 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -207,17 +208,54 @@ async def test_whole_nodes_that_are_known_get_the_scores_of_their_names() -> Non
     assert await decider.score_whole(pod, *nodes) == await decider.score(pod, "n1", "n2", "n3")
 
 
-def test_a_difference_of_one_in_cost_outvotes_other_plugins() -> None:
-    names = [f"n{number:04}" for number in range(5000)]
-    scores = dict(as_scores(names, [7] * 4999 + [6]))
-    assert best(scores) == "n4999"
-    most_of_others = 1200
-    assert all((scores["n4999"] - scores[name]) * 10 > most_of_others for name in names[:-1])
+# How scores weigh, as docs/extender.md states it. kube-scheduler multiplies them by 10 and adds those of its plugins.
+
+MOST_OF_PLUGINS = 1200
+WEIGHT_FOR_EACH_NODE = 13
+FULL_SCORE = 100
+"""The difference that a plugin with weight 1 makes between a node that meets its rule and one that does not."""
+
+COSTS = st.dictionaries(st.text("ab0", min_size=1, max_size=4), st.none() | st.integers(-3, 3) | st.integers())
+
+
+@given(COSTS)
+def test_nodes_are_ordered_by_room_then_cost_then_name(costs: dict[str, int | None]) -> None:
+    scores = dict(as_scores(list(costs), list(costs.values())))
+    expected = sorted(costs, key=lambda name: (costs[name] is None, costs[name] or 0, name))
+    assert sorted(costs, key=scores.__getitem__, reverse=True) == expected
+    assert len(set(scores.values())) == len(costs)
+
+
+@given(COSTS)
+def test_neighbours_differ_by_10_points_or_outvote_all_other_plugins(costs: dict[str, int | None]) -> None:
+    scores = dict(as_scores(list(costs), list(costs.values())))
+    from_worst = sorted(costs, key=scores.__getitem__)
+    for worse, better in pairwise(from_worst):
+        points = (scores[better] - scores[worse]) * 10
+        assert points == (10 if costs[worse] == costs[better] else 1290)
+    assert MOST_OF_PLUGINS < 1290
+
+
+@given(COSTS)
+@example({f"n{number}": number**3 for number in range(5000)})
+def test_a_soft_rule_with_weight_13_for_each_node_wins(costs: dict[str, int | None]) -> None:
+    """Even if all other plugins together and the extender favour a node that does not meet it."""
+    scores = [score for _, score in as_scores(list(costs), list(costs.values()))] or [0]
+    others = (max(scores) - min(scores)) * 10 + MOST_OF_PLUGINS
+    assert WEIGHT_FOR_EACH_NODE * max(len(costs), 1) * FULL_SCORE > others
+
+
+def test_plugins_move_a_pod_past_at_most_120_nodes_of_the_same_cost() -> None:
+    names = [f"n{number:03}" for number in range(500)]
+    scores = dict(as_scores(names, [7] * 500))
+    first = scores["n000"] * 10
+    assert scores["n119"] * 10 + MOST_OF_PLUGINS > first
+    assert scores["n121"] * 10 + MOST_OF_PLUGINS < first
 
 
 @pytest.mark.parametrize("weight", [1, 100, 10**6])
 def test_scores_stay_in_64_bits_after_kube_scheduler_has_multiplied_them(weight: int) -> None:
-    worst_case = dict(as_scores([f"n{number}" for number in range(5000)], [-64_000, 64_000] * 2500))
+    worst_case = dict(as_scores([f"n{number}" for number in range(5000)], range(-64_000, 66_000, 26)))
     assert max(worst_case.values()) * weight * 10 < 2**63
 
 
