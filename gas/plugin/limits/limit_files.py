@@ -25,11 +25,13 @@ class Outcome:
     """The result of one pass.
 
     limited  UIDs of pods that have all their limits
+    refused  UIDs of pods with a limit that the kernel did not accept, because they use more already
     missing  UIDs of pods that want limits and have no cgroup (yet)
     faults   what could not be written, one sentence each, the same for the same cause
     """
 
     limited: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
     faults: tuple[str, ...] = ()
 
@@ -60,7 +62,7 @@ class LimitFiles:
 
         wanted  by UID, for every region that counts; None removes a limit
         """
-        limited, missing = set[str](), set[str]()
+        limited, refused, missing = set[str](), set[str](), set[str]()
         faults: dict[str, None] = {}
         for uid, limits in wanted.items():
             is_limited = any(limit is not None for limit in limits.values())
@@ -68,15 +70,18 @@ class LimitFiles:
                 missing |= {uid} if is_limited else set()
                 continue
             try:
-                self._apply(cgroup, limits)
+                is_accepted = self._apply(cgroup, limits)
             except (OSError, MalformedLimits) as error:
                 if isinstance(error, OSError) and error.errno in _GONE and not cgroup.is_dir():
                     missing |= {uid} if is_limited else set()  # the pod has ended
                 else:
                     faults.setdefault(self._sentence(error))
             else:
-                limited |= {uid} if is_limited else set()
-        return Outcome(frozenset(limited), frozenset(missing), tuple(faults))
+                if not is_accepted:
+                    refused.add(uid)
+                elif is_limited:
+                    limited.add(uid)
+        return Outcome(frozenset(limited), frozenset(refused), frozenset(missing), tuple(faults))
 
     def clear(self) -> None:
         """Remove all limits of cards' memory from all pods. Raises NoLimits for the first that cannot be removed."""
@@ -88,14 +93,27 @@ class LimitFiles:
             except (OSError, MalformedLimits) as error:
                 raise NoLimits(self._sentence(error)) from error
 
-    def _apply(self, cgroup: Path, limits: Limits) -> None:
+    def _apply(self, cgroup: Path, limits: Limits) -> bool:
+        """Write the limits that differ. Return whether the kernel accepted all of them.
+
+        The kernel does not accept a limit below what is in use. Linux 6.14 drops it without an error, so the file is
+        read again.
+        """
         file = cgroup / self._controller.limits
         if not file.exists():
             self._enable(cgroup)
         present = self._controller.parse_limits(_read(file))
-        for region, limit in limits.items():
-            if present.get(region) != limit:
+        different = {region: limit for region, limit in limits.items() if present.get(region) != limit}
+        if not different:
+            return True
+        for region, limit in different.items():
+            try:
                 _write(file, self._controller.format_limit(region, limit))
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+        present = self._controller.parse_limits(_read(file))
+        return all(present.get(region) == limit for region, limit in different.items())
 
     def _enable(self, cgroup: Path) -> None:
         """Enable the controller in all groups above a pod's. kubelet's runtime library does so as well."""

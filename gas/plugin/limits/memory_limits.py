@@ -14,6 +14,7 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 
+from gas.amounts import MEMORY_MAX
 from gas.card_facts import CardFacts
 from gas.errors import GasError
 from gas.plugin.daemon_thread import in_a_daemon_thread
@@ -41,7 +42,7 @@ MISSING_FOR = 30.0
 """Seconds after which a running pod without a cgroup is reported. A pod that has ended may be shown as running for a
 while."""
 
-_NODE, _MISSING = "node", "missing"
+_NODE, _MISSING, _POD = "node", "missing", "pod "
 
 Holders = Callable[[str, Ids], Collection[Holder]]
 """Returns the pods of which a container was given these ids of a resource."""
@@ -152,7 +153,8 @@ class MemoryLimits:
             async with asyncio.timeout(self._within), self._turn:
                 if self._writing is not None:  # an earlier call did not wait for its end
                     await asyncio.wait((self._writing,))
-                write = partial(self._write, tuple(self._pods if pods is None else pods), tuple(self._gpus()))
+                written = tuple(self._pods if pods is None else pods)
+                write = partial(self._write, written, tuple(self._gpus()))
                 self._writing = asyncio.ensure_future(in_a_daemon_thread(write, name="limits"))
                 outcome = await asyncio.shield(self._writing)
         except TimeoutError:
@@ -163,7 +165,11 @@ class MemoryLimits:
             if pods is None:
                 self.limited = len(outcome.limited)
                 self._note(_MISSING, self._missing_sentence(outcome.missing))
+                self._forget_pods({_POD + pod.uid for pod in written})
             self._note(_NODE, outcome.faults[0] if outcome.faults else None)
+            for pod in written:
+                is_refused = pod.cgroup_uid in outcome.refused
+                self._note(_POD + pod.uid, _refused_sentence(pod) if is_refused else None)
 
     def _write(self, pods: Collection[GpuPod], gpus: Collection[CardFacts]) -> Outcome:
         """Write the limits, in a thread. Raises NoLimits."""
@@ -193,6 +199,12 @@ class MemoryLimits:
             "the node's /sys/fs/cgroup; they run without limits; check that the plugin sees the node's own directory"
         )
 
+    def _forget_pods(self, but: Collection[str]) -> None:
+        """Forget the troubles of single pods that are gone."""
+        self._troubles = {
+            cause: trouble for cause, trouble in self._troubles.items() if not cause.startswith(_POD) or cause in but
+        }
+
     def _note(self, cause: str, trouble: str | None) -> None:
         """Note the trouble of one cause, None if it is over, and report it if it is new."""
         if trouble is None:
@@ -201,6 +213,13 @@ class MemoryLimits:
             self._troubles[cause] = trouble
             logger.warning("%s", trouble)
             self._on_trouble(trouble)
+
+
+def _refused_sentence(pod: GpuPod) -> str:
+    return (
+        f"the kernel did not accept a memory limit of pod {pod.key}: the pod uses more of a card than it requested of "
+        f"{MEMORY_MAX}; it runs without that limit until it uses less, or is restarted"
+    )
 
 
 def wanted_limits(pod: GpuPod, gpus: Iterable[CardFacts], capacity: Mapping[str, int]) -> Limits:

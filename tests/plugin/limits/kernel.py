@@ -22,7 +22,11 @@ def region(address: str = CARD0, tile: int = 0) -> str:
 class Kernel:
     """A tree of cgroups with limits. A write changes one region; an unknown region is EINVAL, as in the kernel.
 
-    written  the writes so far, as pairs of path below the root and text
+    A limit below what is in use is dropped, without an error in Linux 6.14.
+
+    written         the writes so far, as pairs of path below the root and text
+    used            bytes in use, by cgroup and region
+    reports_busy    whether a limit that is dropped is EBUSY
     """
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, capacity: Mapping[str, int]) -> None:
@@ -30,6 +34,8 @@ class Kernel:
         self.capacity = dict(capacity)
         self.limits: dict[Path, dict[str, str]] = {}
         self.written: list[tuple[str, str]] = []
+        self.used: dict[Path, dict[str, int]] = {}
+        self.reports_busy = False
         self.failure: int | None = None
         root.mkdir(parents=True)
         (root / "dmem.capacity").touch()
@@ -70,6 +76,10 @@ class Kernel:
         if name not in self.capacity or "\n" in text.strip():
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(file))
         self.written.append((str(file.parent.relative_to(self.root)), text))
+        if value != "max" and int(value) < self.used.get(file.parent, {}).get(name, 0):
+            if self.reports_busy:
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(file))
+            return
         limits = self.limits.setdefault(file.parent, {})
         limits.pop(name, None)
         if value != "max":

@@ -120,6 +120,24 @@ def test_a_write_that_fails_is_one_sentence(kernel: Kernel, code: int, sentence:
     assert outcome.limited == set()
 
 
+@pytest.mark.parametrize("reports_busy", [False, True])
+def test_a_limit_below_what_is_in_use_is_not_accepted(kernel: Kernel, *, reports_busy: bool) -> None:
+    kernel.reports_busy = reports_busy
+    first, second = (kernel.add(f"kubepods/pod{uid}") for uid in (A, B))
+    kernel.used[first] = {region(CARD0): 200 * MIB}
+    files = LimitFiles(kernel.root, DMEM)
+    both = {region(CARD0): 100 * MIB, region(CARD1): 5}
+    for _ in range(2):
+        outcome = files.apply({A: both, B: both})
+        assert (outcome.limited, outcome.refused, outcome.faults) == (frozenset({B}), frozenset({A}), ())
+    assert kernel.of(first) == {region(CARD1): "5"}, "the limits of other cards are set"
+    assert kernel.of(second).keys() == {region(CARD0), region(CARD1)}
+    kernel.used.clear()
+    outcome = files.apply({A: both, B: both})
+    assert (outcome.limited, outcome.refused) == (frozenset({A, B}), frozenset())
+    assert kernel.of(first) == kernel.of(second)
+
+
 def test_a_controller_that_cannot_be_enabled(kernel: Kernel) -> None:
     kernel.add(f"kubepods/pod{A}", enabled=False)
     kernel.failure = errno.EBUSY

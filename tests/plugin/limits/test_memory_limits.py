@@ -218,6 +218,34 @@ class TestTroubles:
         ]
 
 
+async def test_a_limit_that_the_kernel_does_not_accept_is_the_trouble_of_that_pod(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, _ = node.add(gpu_pod(), "card0-0"), node.add(gpu_pod(number=2), "card0-1")
+    node.kernel.used[first] = {region(CARD0): 200 * MIB}
+    sentence = (
+        "the kernel did not accept a memory limit of pod default/p1: the pod uses more of a card than it requested of "
+        "memory.max; it runs without that limit until it uses less, or is restarted"
+    )
+    for _ in range(2):
+        await node.limits.keep(None)
+        await node.start("card0-1")
+        assert (node.limits.limited, node.limits.trouble) == (1, sentence)
+    assert node.troubles == [record.getMessage() for record in caplog.records] == [sentence]
+    node.kernel.used.clear()
+    await node.start("card0-0")
+    assert node.limits.trouble is None
+
+
+async def test_the_trouble_of_a_pod_ends_with_the_pod(node: Node) -> None:
+    node.kernel.used[node.add(gpu_pod())] = {region(CARD0): 200 * MIB}
+    await node.limits.keep(None)
+    assert node.limits.trouble is not None
+    node.pods.clear()
+    await node.limits.keep(None)
+    assert node.limits.trouble is None
+
+
 class TestRunningPodsWithoutCgroup:
     SENTENCE = (
         "memory limits cannot be set for the running pods default/p1: their cgroups are not found in the node's "
