@@ -26,8 +26,9 @@ class Metrics:
         self.requests = Counter(
             "gas_extender_requests_total",
             "Requests of kube-scheduler, by verb and result. filter: fits, refused. bind: bound, error. "
-            "prioritize: scored. All: not-ready, bad-request, unreadable, wrong-content-type, wrong-method, too-large, "
-            "too-slow, client-gone, internal-error (a bug; the log has the traceback).",
+            "prioritize: scored. preempt: victims, no-victims. All: not-ready, bad-request, unreadable, "
+            "wrong-content-type, wrong-method, too-large, too-slow, client-gone, "
+            "internal-error (a bug; the log has the traceback).",
             ["verb", "result"],
             registry=registry,
         )

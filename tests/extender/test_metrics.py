@@ -95,3 +95,9 @@ def test_request_seconds_reach_from_half_a_millisecond_to_ten_seconds() -> None:
     bound = {"verb": "filter", "le": "0.0005"}
     assert metrics.registry.get_sample_value("gas_extender_request_seconds_bucket", bound) == 1
     assert metrics.registry.get_sample_value("gas_extender_request_seconds_bucket", {**bound, "le": "10.0"}) == 1
+
+
+@pytest.mark.parametrize("verb", ["filter", "bind", "prioritize", "preempt"])
+def test_the_help_lists_the_results_of_every_verb(verb: str) -> None:
+    (text,) = (each.documentation for each in Metrics("1").registry.collect() if each.name == "gas_extender_requests")
+    assert f" {verb}: " in text
