@@ -215,9 +215,10 @@ def _is_near(annotations: Mapping[str, str]) -> bool:
 
 
 def _scope(annotations: Mapping[str, str]) -> Scope:
+    single_numa = names.ALLOCATE_SINGLE_NUMA in annotations
     if annotations.get(names.CARD_NAME):
-        return Scope.CARD
-    return Scope.NUMA if names.ALLOCATE_SINGLE_NUMA in annotations else Scope.ANYWHERE
+        return Scope.NUMA_CARD if single_numa else Scope.CARD
+    return Scope.NUMA if single_numa else Scope.ANYWHERE
 
 
 def _check_one_card(requests: Iterable[_Request]) -> None:

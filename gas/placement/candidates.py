@@ -59,14 +59,17 @@ def affine_cards(need: PodNeed, usage: Usage) -> frozenset[Card]:
 def card_groups(need: PodNeed, inventory: Inventory, usable: Sequence[Card]) -> Sequence[tuple[Card, ...]]:
     """Return the sets of cards of which one must serve the whole pod, in the order in which they are tried.
 
-    A pod of one card has a set for each card. A pod that needs a single NUMA node (contract E7.8) has one set for each
-    of the node's groups, with the cards in the order of ``usable``. Otherwise, and if the node has no groups, all
-    usable cards are one set.
+    A pod of one card has a set for each card, or for each card of a NUMA group. A pod that needs a single NUMA node
+    (contract E7.8) has one set for each of the node's groups, with the cards in the order of ``usable``. Otherwise, and
+    if the node has no groups, all usable cards are one set.
     """
-    if need.scope is Scope.CARD:
+    groups = inventory.numa_groups
+    if need.scope is Scope.NUMA_CARD and groups is not None:
+        return [(card,) for card in usable if any(card in group for group in groups)]
+    if need.scope.is_one_card:
         return [(card,) for card in usable]
-    if need.scope is Scope.NUMA and inventory.numa_groups is not None:
-        return [tuple(card for card in usable if card in group) for group in inventory.numa_groups]
+    if need.scope is Scope.NUMA and groups is not None:
+        return [tuple(card for card in usable if card in group) for group in groups]
     return (tuple(usable),)
 
 
@@ -126,7 +129,7 @@ class Candidates:
         first = next((pick.cards[0] for of_request in picks.values() for pick in of_request), None)
         if first is None:
             wanted = max(sum(each.count for each in self._plan.staying), request.count)
-            more = 0 if self._need.scope is Scope.CARD else wanted - 1
+            more = 0 if self._need.scope.is_one_card else wanted - 1
             return sorted(keys, key=lambda card: (keys[card], self._neighbours(card, keys)[:more]))
         close = self._inventory.closeness(first)
         close[first] = max((close.get(card, 0) for card in keys if card != first), default=0)

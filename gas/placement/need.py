@@ -32,14 +32,21 @@ class Role(enum.Enum):
 class Scope(enum.Enum):
     """Where all cards of a pod come from.
 
-    ANYWHERE  from any cards of the node
-    NUMA      from one NUMA group; from any cards if the node does not state its groups
-    CARD      all containers get the same card
+    ANYWHERE   from any cards of the node
+    NUMA       from one NUMA group; from any cards if the node does not state its groups
+    CARD       all containers get the same card
+    NUMA_CARD  all containers get the same card, one of a NUMA group; any card if the node does not state its groups
     """
 
     ANYWHERE = "anywhere"
     NUMA = "numa"
     CARD = "card"
+    NUMA_CARD = "numa-card"
+
+    @property
+    def is_one_card(self) -> bool:
+        """True if all containers get the same card."""
+        return self is Scope.CARD or self is Scope.NUMA_CARD
 
 
 _ROLES = frozenset(Role)
@@ -143,13 +150,13 @@ class PodNeed:
                     f"container {container.name!r}: expected an even number of linked cards with 1 tile each, found"
                     f" {container.count} with {container.tiles}"
                 )
-            if self.scope is Scope.CARD and container.count > 1:
+            if self.scope.is_one_card and container.count > 1:
                 raise InvalidValue(
                     f"container {container.name!r}: expected at most 1 card, because the pod has only one, found"
                     f" {container.count}"
                 )
         self._check_wholes()
-        if self.named and self.scope is not Scope.CARD:
+        if self.named and not self.scope.is_one_card:
             raise InvalidValue(f"named card {self.named!r}: expected a pod of one card, found scope {self.scope.value}")
         for position in sorted(self.same_card):
             if not 0 <= position < len(self.containers):

@@ -144,7 +144,9 @@ def _not_together(plan: Plan) -> NotTogether:
 
 
 def _short_on_usable(question: _Question) -> Shortage | NotTogether:
-    return _what_is_short(question, usable_cards(question.need, question.inventory, question.usage))
+    usable = usable_cards(question.need, question.inventory, question.usage)
+    groups = card_groups(question.need, question.inventory, usable)
+    return _what_is_short(question, tuple(card for card in usable if any(card in group for group in groups)))
 
 
 def _card_rule_obstacle(rule: CardRule) -> _Obstacle:
@@ -164,22 +166,28 @@ def _card_rule_obstacle(rule: CardRule) -> _Obstacle:
     return _Obstacle(leave_out, refusal)
 
 
-def _anywhere(question: _Question) -> _Question | None:
-    has_effect = {
-        Scope.ANYWHERE: False,
-        Scope.NUMA: question.inventory.numa_groups is not None,
-        Scope.CARD: len(plan_of(question.need).requests) > 1,
-    }
-    if not has_effect[question.need.scope]:
+def _on_several_cards(question: _Question) -> _Question | None:
+    need = question.need
+    if not need.scope.is_one_card or len(plan_of(need).requests) == 1:
         return None
-    return replace(question, need=replace(question.need, scope=Scope.ANYWHERE, named=""))
+    scope = Scope.NUMA if need.scope is Scope.NUMA_CARD else Scope.ANYWHERE
+    return replace(question, need=replace(need, scope=scope, named=""))
 
 
-def _out_of_scope(question: _Question) -> Refusal:
+def _no_card_for_all(question: _Question) -> Refusal:
+    together = _not_together(plan_of(question.need))
+    return NoCardForAll(together.containers, together.amounts)
+
+
+def _on_any_numa_groups(question: _Question) -> _Question | None:
+    eased = {Scope.NUMA: Scope.ANYWHERE, Scope.NUMA_CARD: Scope.CARD}
+    if question.need.scope not in eased or question.inventory.numa_groups is None:
+        return None
+    return replace(question, need=replace(question.need, scope=eased[question.need.scope]))
+
+
+def _no_numa_group(question: _Question) -> Refusal:
     plan = plan_of(question.need)
-    if question.need.scope is Scope.CARD:
-        together = _not_together(plan)
-        return NoCardForAll(together.containers, together.amounts)
     usable = usable_cards(question.need, question.inventory, question.usage)
     free = FreeCapacity(plan, question.inventory, question.usage, usable)
     groups = card_groups(question.need, question.inventory, usable)
@@ -217,6 +225,7 @@ def _only(need: PodNeed, position: int) -> PodNeed:
 
 _OBSTACLES = (
     *map(_card_rule_obstacle, CARD_RULES),
-    _Obstacle(_anywhere, _out_of_scope),
+    _Obstacle(_on_several_cards, _no_card_for_all),
+    _Obstacle(_on_any_numa_groups, _no_numa_group),
     _Obstacle(_without_links, _no_linked_pairs),
 )

@@ -23,7 +23,7 @@ from gas.placement.candidates import Candidates, card_groups, usable_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.linked import Links, first_fit_pairs, pairs
-from gas.placement.need import PodNeed, Scope
+from gas.placement.need import PodNeed
 from gas.placement.plan import Plan, Request, plan_of
 from gas.placement.search import Search, StepBudget
 
@@ -41,7 +41,7 @@ def solve(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) ->
     usable = usable_cards(need, inventory, usage)
     free = FreeCapacity(plan, inventory, usage, usable, by_tile=need.linked)
     candidates = Candidates(need, inventory, usage, plan, free)
-    in_order = candidates.of(plan.requests[0], usable, {}) if need.scope is Scope.CARD else usable
+    in_order = candidates.of(plan.requests[0], usable, {}) if need.scope.is_one_card else usable
     groups = card_groups(need, inventory, in_order)
     links = inventory.links if need.linked else None
     steps = StepBudget(step_limit)

@@ -368,7 +368,12 @@ def test_a_named_card_serves_the_whole_pod() -> None:
     assert (read.named, read.scope) == ("train", Scope.CARD)
     unnamed = need(container(i915=2), annotations={"gas-card-name": ""})
     assert (unnamed.named, unnamed.scope) == ("", Scope.ANYWHERE)
-    assert need(ONE_CARD, annotations=NAMED | {"gas-allocate-single-numa": ""}).scope is Scope.CARD
+
+
+# contract E7.8
+def test_a_named_card_can_be_asked_for_from_a_numa_group() -> None:
+    read = need(ONE_CARD, annotations=NAMED | {"gas-allocate-single-numa": ""})
+    assert (read.named, read.scope) == ("train", Scope.NUMA_CARD)
 
 
 def test_a_pod_of_several_cards_cannot_name_one() -> None:

@@ -105,8 +105,10 @@ def within_capacity(need: PodNeed, inventory: Inventory, usage: Usage, hands: Se
 
 def in_scope(need: PodNeed, inventory: Inventory, hands: Sequence[Hand]) -> bool:
     used = {card for hand in hands for card, _ in hand}
+    if need.scope in (Scope.CARD, Scope.NUMA_CARD) and len(used) > 1:
+        return False
     if need.scope is Scope.CARD:
-        return len(used) <= 1
+        return True
     if need.scope is Scope.ANYWHERE or inventory.numa_groups is None:
         return True
     return not used or any(used <= set(group) for group in inventory.numa_groups)
@@ -205,9 +207,10 @@ class FirstFit:
         groups: Sequence[Sequence[Card]] = [list(self.inventory.capacity)]
         if self.need.scope is Scope.NUMA and self.inventory.numa_groups is not None:
             groups = self.inventory.numa_groups
-        if self.need.scope is Scope.CARD:
+        if self.need.scope in (Scope.CARD, Scope.NUMA_CARD):
             self.start(groups[0])
-            groups = [[card] for card in self.in_order(self.first_wants())]
+            cards = [[card] for card in self.in_order(self.first_wants())]
+            groups = [[card] for (card,) in cards if in_scope(self.need, self.inventory, [((card, None),)])]
         for group in groups:
             if (found := self.in_group(group)) is not None:
                 return found

@@ -133,7 +133,7 @@ def needs(
         key=lambda role: role is Role.APP,
     )
     scope = draw(st.sampled_from([Scope.ANYWHERE, Scope.NUMA] if linked else Scope))
-    counts = [0, 2, 2, 4] if linked else [0, 1, 1, 1] if scope is Scope.CARD else [0, 1, 1, 1, 2, 2, 3]
+    counts = [0, 2, 2, 4] if linked else [0, 1, 1, 1] if scope.is_one_card else [0, 1, 1, 1, 2, 2, 3]
     of = draw(st.sampled_from(["", "i915"])) if ratios and draw(st.booleans()) else None
     containers = tuple(draw(_containers(role, counts, linked=linked, of=of)) for role in roles)
     single = [at for at, one in enumerate(containers) if one.role is Role.APP and one.count == 1 and not one.tiles]
@@ -149,7 +149,7 @@ def needs(
         order=draw(orders) if soft_rules else NATURAL,
         near=soft_rules and draw(st.booleans()),
         company=draw(companies if company else st.just(NO_COMPANY)),
-        named=draw(labels) if company and scope is Scope.CARD else "",
+        named=draw(labels) if company and scope.is_one_card else "",
     )
 
 

@@ -125,7 +125,7 @@ def test_the_search_finds_the_first_choice_in_the_order_of_candidates(node: Node
         return
     order = model.original_order(list(inventory.capacity), inventory.preferred_card)
     groups = [order]
-    if need.scope is Scope.CARD:
+    if need.scope in (Scope.CARD, Scope.NUMA_CARD):
         groups = [[card] for card in order]
     if need.scope is Scope.NUMA and inventory.numa_groups is not None:
         groups = [[card for card in order if card in group] for group in inventory.numa_groups]

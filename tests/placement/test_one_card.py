@@ -122,7 +122,8 @@ def used(names: Mapping[int, str], **millicores: int) -> Usage:
 
 
 def named(*containers: ContainerNeed, **rest: Any) -> PodNeed:
-    return pod(*(containers or (container(millicores=500),)), named="train", scope=Scope.CARD, **rest)
+    rest = {"named": "train", "scope": Scope.CARD} | rest
+    return pod(*(containers or (container(millicores=500),)), **rest)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,40 @@ def named(*containers: ContainerNeed, **rest: Any) -> PodNeed:
 )
 def test_named_cards(need: PodNeed, usage: Usage, expected: str) -> None:
     assert placed(need, node(CARD, like=3), usage) == expected
+
+
+# contract E7.8
+@pytest.mark.parametrize(
+    ("need", "usage", "expected"),
+    [
+        pytest.param(named(scope=Scope.NUMA_CARD), UNUSED, "1", id="a-new-name-goes-to-a-card-of-a-group"),
+        pytest.param(named(scope=Scope.NUMA_CARD), used({2: "train"}), "2", id="a-known-name-goes-to-its-card"),
+        pytest.param(
+            named(scope=Scope.NUMA_CARD),
+            used({0: "train"}),
+            "no card named 'train' has 500 millicores free",
+            id="the-named-card-is-in-no-group",
+        ),
+        pytest.param(
+            named(scope=Scope.NUMA_CARD),
+            used({1: "", 2: ""}, card1=800, card2=800),
+            "no NUMA group has a card with 500 millicores free",
+            id="only-a-card-in-no-group-is-free",
+        ),
+        pytest.param(
+            named(container(millicores=600), container(millicores=600), scope=Scope.NUMA_CARD),
+            UNUSED,
+            "no card has room for all 2 containers together (1200 millicores in total)",
+            id="no-card-is-large-enough",
+        ),
+    ],
+)
+def test_named_cards_of_a_numa_group(need: PodNeed, usage: Usage, expected: str) -> None:
+    assert placed(need, node(CARD, like=3, numa_groups=((Card(1), Card(2)),)), usage) == expected
+
+
+def test_a_named_card_may_be_any_one_of_a_node_without_numa_groups() -> None:
+    assert placed(named(scope=Scope.NUMA_CARD), node(CARD, like=3)) == "0"
 
 
 def test_the_refusal_of_a_name_has_a_kind_and_details() -> None:

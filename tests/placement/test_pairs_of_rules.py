@@ -50,8 +50,6 @@ IMPOSSIBLE = [
     {"links", "one card"},
     {"links", "name"},
     {"links", "same card"},
-    {"numa", "one card"},
-    {"numa", "name"},
     {"affinity", "anti-affinity"},
     {"affinity", "exclusion"},
     {"anti-affinity", "exclusion"},
@@ -73,6 +71,8 @@ def needs_with(draw: st.DrawFn, rules: Sequence[str]) -> PodNeed:
     of = draw(st.sampled_from(["", "i915"]))
     containers = tuple(draw(containers_with(rules, role, of)) for role in roles)
     fields = {name: draw(values) for rule in rules for name, values in FIELDS.get(rule, {}).items()}
+    if "numa" in rules and {"one card", "name"} & set(rules):
+        fields["scope"] = Scope.NUMA_CARD
     if "same card" in rules:
         apps = len(roles) - 2
         fields["same_card"] = frozenset({apps, apps + 1})
