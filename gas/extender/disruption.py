@@ -58,7 +58,6 @@ class AssignedPods:
 
     def __init__(self) -> None:
         self._pods: dict[str, AssignedPod] = {}
-        self._leaving: dict[str, set[str]] = {}
         self._shared: LRUCache[Labels, Mapping[str, str]] = LRUCache(MOST_SHARED_LABELS)
 
     def listed(self, pods: list[HostPod]) -> None:
@@ -69,38 +68,24 @@ class AssignedPods:
     def complete(self, listed: list[ObjectId]) -> None:
         """Forget the pods that are not in the complete list."""
         for uid in self._pods.keys() - {pod.uid for pod in listed}:
-            self._forget(uid)
+            self._pods.pop(uid, None)
 
     def changed(self, pod: HostPod) -> None:
         """Take in a pod that is new or was updated."""
-        self._forget(pod.uid)
+        self._pods.pop(pod.uid, None)
         if not pod.node_name or pod.is_over:
             return
         labels = pod.metadata.labels or {}
         shared = self._shared.setdefault(tuple(labels.items()), labels)
-        assigned = self._pods[pod.uid] = assigned_pod(pod, pod.node_name)._replace(labels=shared)
-        if assigned.leaving:
-            self._leaving.setdefault(assigned.node, set()).add(pod.uid)
+        self._pods[pod.uid] = assigned_pod(pod, pod.node_name)._replace(labels=shared)
 
     def deleted(self, pod: HostPod) -> None:
         """Forget a pod."""
-        self._forget(pod.uid)
+        self._pods.pop(pod.uid, None)
 
     def get(self, uid: str) -> AssignedPod | None:
         """Return a pod, None if it is not known."""
         return self._pods.get(uid)
-
-    def leaving(self, node: str) -> frozenset[str]:
-        """Return the UIDs of the pods of a node that are being deleted."""
-        return frozenset(self._leaving.get(node, ()))
-
-    def _forget(self, uid: str) -> None:
-        pod = self._pods.pop(uid, None)
-        if pod is not None and pod.leaving:
-            uids = self._leaving[pod.node]
-            uids.discard(uid)
-            if not uids:
-                del self._leaving[pod.node]
 
 
 class DisruptionBudgets:

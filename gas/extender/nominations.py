@@ -17,8 +17,9 @@ from gas.extender.host_resources import pod_requests
 from gas.extender.nodes import Nodes
 from gas.ledger import Ledger, NodeSums
 from gas.objects import HostPod, ObjectId, Pod
+from gas.placement.card_rules import closed_cards
 from gas.placement.choice import Choice, Footprint, footprint
-from gas.placement.inventory import NOTHING, Inventory
+from gas.placement.inventory import Inventory, free_amount
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.vocabulary import BadNeed
@@ -53,8 +54,9 @@ class Kept(NamedTuple):
 class Nominations:
     """The nominated pods, and the cards that are kept for each. Fed by a watch.
 
-    The cards are those that the preempt response was based on. After a restart, or if another program nominated the
-    pod, they are those that the pod would get on its node without the pods of lower priority that are leaving.
+    The cards are those that the preempt response was based on, as long as the pod can have them after all pods of lower
+    priority have left. If it cannot, after a restart, or if another program nominated the pod, they are those that the
+    pod would get on its node without the pods of lower priority that are leaving.
 
     read_need   returns the need of a pod; raises BadNeed
     on_given_up is called with the name of a node on which room is not kept any more
@@ -183,27 +185,36 @@ class Nominations:
     def _cards_of(self, nominated: Nominated, inventory: Inventory, before: list[Kept]) -> Footprint:
         if nominated.need is None or not nominated.need.wants_cards:
             return Footprint()
+        kept = [each.footprint for each in before]
+        sums, without_lower = (self._ledger.sums(nominated.node, kept) for _ in range(2))
+        for uid, booking in self._ledger.on_node(nominated.node).items():
+            pod = self._assigned.get(uid)
+            if pod is not None and pod.priority < nominated.priority:
+                without_lower.take(uid, booking.footprint)
+                if pod.leaving:
+                    sums.take(uid, booking.footprint)
         chosen = self._chosen.get(nominated.uid, {}).get(nominated.node)
-        if chosen is not None and _go_together([chosen, *(kept.footprint for kept in before)], inventory):
-            return chosen
-        sums = self._ledger.sums(nominated.node, [kept.footprint for kept in before])
-        for uid in self._assigned.leaving(nominated.node):
-            pod, booking = self._assigned.get(uid), self._ledger.booking(uid)
-            if pod is not None and booking is not None and pod.priority < nominated.priority and uid in sums.uids:
-                sums.take(uid, booking.footprint)
+        if chosen is not None and _has_room(without_lower, chosen, inventory):
+            # pods that stay may be the company that it looks for, or victims whose deletion is not seen yet
+            closed = closed_cards(nominated.need, inventory, without_lower.usage())
+            if closed.isdisjoint(chosen.amounts) or closed_cards(nominated.need, inventory, sums.usage()).isdisjoint(
+                chosen.amounts
+            ):
+                return chosen
         result = place(nominated.need, inventory, sums.usage(), step_limit=self._step_limit)
         if not isinstance(result, Choice):
             return Footprint()
         return footprint(nominated.need, result, inventory.capacity)
 
 
-def _go_together(footprints: list[Footprint], inventory: Inventory) -> bool:
-    """Return whether the cards of a node have room for all of these footprints at once."""
-    sums = NodeSums()
-    for number, each in enumerate(footprints):
-        sums.put(str(number), each)
+def _has_room(sums: NodeSums, wanted: Footprint, inventory: Inventory) -> bool:
+    """Return whether cards have room for a footprint beside what is in the sums."""
+    usage = sums.usage()
     return all(
-        amount <= inventory.capacity.get(card, NOTHING).get(name, 0)
-        for card, amounts in sums.amounts.items()
-        for name, amount in amounts.items()
-    ) and all(count == 1 for counts in sums.tiles.values() for count in counts.values())
+        amount <= free_amount(inventory, usage, card, name)
+        for card, amounts in wanted.amounts.items()
+        for name, amount in amounts
+    ) and all(
+        indexes.isdisjoint(inventory.closed_tiles.get(card, ())) and indexes.isdisjoint(usage.tiles.get(card, ()))
+        for card, indexes in wanted.tiles.items()
+    )

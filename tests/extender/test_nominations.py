@@ -117,6 +117,71 @@ def test_a_pod_that_is_booked_is_not_counted_twice(cluster: PreemptingCluster) -
     assert cluster.fits(two_cards)  # although the watch does not show the bind yet
 
 
+DISABLED = "telemetry.aware.scheduling.p/gas-disable-"
+
+
+@pytest.mark.parametrize("gone", ["taken", "disabled", "excluded"])
+def test_other_cards_are_kept_when_the_chosen_ones_cannot_be_had(cluster: PreemptingCluster, gone: str) -> None:
+    preempt_for_high(cluster)
+    cluster.delete("low")
+    match gone:
+        case "taken":
+            cluster.run("higher", share(1000), priority=100)
+        case "disabled":
+            cluster.add_node(cards=2, i915=20, millicores=2000, labels={f"{DISABLED}card0": "true"})
+        case "excluded":
+            alone = {"gas-card-exclusion": "alone", "gas-allow": "card0"}
+            cluster.run("higher", container(i915=1), priority=100, annotations=alone)
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert not kept.footprint.amounts
+    cluster.delete("other")
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert [str(card) for card in kept.footprint.amounts] == ["card1"]
+    assert not cluster.fits(equal())
+    assert cluster.fits(high(nominated="n"))
+
+
+def test_a_chosen_tile_that_a_pod_of_higher_priority_takes_is_not_kept() -> None:
+    cluster = PreemptingCluster()
+    cluster.add_node(cards=1, i915=20, tiles=2)
+    tile = container(i915=1, tiles=1)
+    for name, priority in (("low", 1), ("other", 99)):
+        cluster.run(name, tile, priority=priority)
+    nominated = priority_pod("high", tile, priority=50)
+    cluster.see(nominated)
+    assert cluster.victims(nominated, "low") == "low"
+    cluster.see(priority_pod("high", tile, priority=50, nominated="n"))
+    cluster.delete("low")
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert list(kept.footprint.tiles.values()) == [{0}]
+    cluster.run("higher", tile, priority=100)
+    cluster.delete("other")
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert list(kept.footprint.tiles.values()) == [{1}]
+
+
+def test_the_chosen_cards_are_kept_before_the_victims_start_to_leave(cluster: PreemptingCluster) -> None:
+    assert cluster.victims(high(), "low") == "low"
+    cluster.see(high(nominated="n"))
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert [str(card) for card in kept.footprint.amounts] == ["card0"]
+
+
+def test_the_chosen_card_is_kept_although_its_company_has_lower_priority() -> None:
+    cluster = PreemptingCluster()
+    cluster.add_node(cards=1, i915=20, millicores=1000)
+    with_a = {"gas-card-affinity": "a"}
+    cluster.run("friend", share(200), priority=1, annotations=with_a)
+    cluster.run("low", share(600), priority=0, annotations=with_a)
+    cluster.run("plain", share(100), priority=99)
+    sent = priority_pod("high", share(500), priority=50, annotations=with_a)
+    cluster.see(sent)
+    assert cluster.victims(sent, "low") == "low"
+    cluster.see(priority_pod("high", share(500), priority=50, annotations=with_a, nominated="n"))
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert kept.footprint.amounts
+
+
 def test_after_a_restart_the_room_of_leaving_pods_is_kept(cluster: PreemptingCluster) -> None:
     preempt_for_high(cluster)
     restarted = PreemptingCluster()
