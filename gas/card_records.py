@@ -39,24 +39,26 @@ _DRIVER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _DEVICE_ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII)
 _SHORT_ADDRESS = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _FULL_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_SOURCE = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
 _UUID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_.:-]{7,79}", re.ASCII)
 
 
-_WRITTEN_NAMES = {"device_id": "id", "pci_address": "pci", "numa_node": "numa"}
+_WRITTEN_NAMES = {"device_id": "id", "pci_address": "pci", "numa_node": "numa", "memory_source": "memorySource"}
 """Field of `CardRecord` -> its name in the annotation, if that is another one."""
 
 
 class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_WRITTEN_NAMES):
     """The description of one card. Raises InvalidValue for a value that no card has.
 
-    driver       kernel driver; empty if it is unknown, as every text here
-    device_id    PCI device id, ``0x56c0``
-    model        name of the model, without commas, since lists of cards are divided by commas
-    pci_address  with the domain, ``0000:4d:00.0``
-    uuid         the same wherever the card is plugged in
-    memory       bytes that pods may use; None if that is unknown or shared
-    numa_node    None if the card belongs to none
-    healthy      whether it may be given to containers now
+    driver         kernel driver; empty if it is unknown, as every text here
+    device_id      PCI device id, ``0x56c0``
+    model          name of the model, without commas, since lists of cards are divided by commas
+    pci_address    with the domain, ``0000:4d:00.0``
+    uuid           the same wherever the card is plugged in
+    memory         bytes that pods may use; None if that is unknown or shared, or if all of it is reserved
+    memory_source  a `gas.card_facts.MemorySource`, or one of a newer plugin; empty if an older plugin wrote the record
+    numa_node      None if the card belongs to none
+    healthy        whether it may be given to containers now
     """
 
     card: Card
@@ -66,6 +68,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     pci_address: str = ""
     uuid: str = ""
     memory: int | None = None
+    memory_source: str = ""
     numa_node: int | None = None
     tiles: int = 1
     healthy: bool = True
@@ -82,6 +85,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
                 f"{self.card}, model: expected at most {_LONGEST_MODEL} printable characters without a comma, found"
                 f" {quoted(self.model)}"
             )
+        self._check_text("memorySource", self.memory_source, _SOURCE, "a word such as query")
         self._check_number("memory", self.memory, 1, MOST_MEMORY)
         self._check_number("numa", self.numa_node, 0, _MOST_NUMA_NODES - 1)
         self._check_number("tiles", self.tiles, 1, _MOST_TILES)

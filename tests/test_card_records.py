@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gas.card_facts import CardFacts
+from gas.card_facts import CardFacts, MemorySource
 from gas.card_records import (
     MOST_BYTES,
     MOST_RECORDS,
@@ -49,6 +49,7 @@ def records(draw: st.DrawFn) -> tuple[CardRecord, ...]:
             numa_node=draw(st.none() | st.integers(0, 1023)),
             tiles=draw(st.integers(1, 256)),
             healthy=draw(st.booleans()),
+            memory_source=draw(st.sampled_from(["", *MemorySource, "of-a-newer-plugin"])),
         )
         for card, address in zip(cards, addresses, strict=False)
     )
@@ -64,6 +65,13 @@ def test_fields_with_nothing_to_say_are_left_out() -> None:
         {"card": 0, "id": "0x56c0", "model": "Data Center GPU Flex 170", "pci": "0000:4d:00.0"},
         {"card": 1, "healthy": False},
     ]
+
+
+@pytest.mark.parametrize("source", MemorySource)
+def test_a_record_states_the_source_of_the_memory(source: MemorySource) -> None:
+    cards = [CardFacts(card=Card(0), driver="xe", device_id="0xe20b", memory_source=source)]
+    (record,) = json.loads(format_card_records(card_records(cards)))
+    assert record["memorySource"] == source.value
 
 
 def test_a_reader_ignores_fields_that_it_does_not_know() -> None:
@@ -106,6 +114,7 @@ def test_text_that_is_not_a_list_is_one_sentence(text: str, sentence: str) -> No
         pytest.param('{"card":1,"model":"a\\u001bb"}', "found 'a\\x1bb'", id="model-with-control-character"),
         pytest.param(f'{{"card":1,"model":"{"a" * 81}"}}', "card1, model", id="long-model"),
         pytest.param('{"card":1,"memory":0}', "card1, memory: expected a whole number from 1 to", id="no-memory"),
+        pytest.param('{"card":1,"memorySource":"a b"}', "card1, memorySource: expected a word such as", id="source"),
         pytest.param('{"card":1,"memory":1.5}', "Expected `int", id="fractional-memory"),
         pytest.param('{"card":1,"numa":-1}', "card1, numa: expected a whole number from 0 to 1023", id="numa"),
         pytest.param('{"card":1,"tiles":0}', "card1, tiles: expected a whole number from 1 to 256", id="no-tiles"),

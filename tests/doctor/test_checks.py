@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -396,6 +397,18 @@ def test_the_writer_of_the_labels_is_named(changes: dict[str, Any], writer: str)
     assert f"written by {writer}" in well.message
 
 
+def without_memory(*sources: str) -> DetailedNode:
+    """Build a node with two cards without memory.max, whose records state these sources."""
+    records = [{"card": card, "memorySource": source} for card, source in enumerate(sources)]
+    return seen_node(resources={"i915": "20", "millicores": "2000"}, annotations={"gas-cards": json.dumps(records)})
+
+
+def test_integrated_gpus_are_named_without_a_warning() -> None:
+    (well,) = findings("node-resources", nodes=(without_memory("shared", "shared"),))
+    assert well.level is Level.OK
+    assert well.message.endswith("; integrated, without memory of their own: card0, card1")
+
+
 @pytest.mark.parametrize(
     ("node", "level", "words"),
     [
@@ -445,6 +458,19 @@ def test_the_writer_of_the_labels_is_named(changes: dict[str, Any], writer: str)
             "warning",
             "or they are integrated GPUs, which have none of their own; nothing is wrong with those",
             id="integrated-gpus",
+        ),
+        pytest.param(
+            without_memory("unknown", "shared"),
+            "warning",
+            "pods that request memory.max do not get card0: the device plugin does not know how much memory they have |"
+            " memory.max of every card | none of card0",
+            id="unknown-and-integrated",
+        ),
+        pytest.param(
+            without_memory("sysfs", "sysfs"),
+            "warning",
+            "do not get card0, card1: the device plugin knows how much memory they have, but nothing of it is left",
+            id="all-memory-reserved",
         ),
         pytest.param(
             seen_node(labels={"gpu-numbers": "0.1", "cards": "card0.card5"}),

@@ -65,6 +65,8 @@ async def test_two_pods_of_5_gb_get_a_card_of_8_gb_each_and_the_third_waits(mode
     ):
         await eventually(lambda: "memory.max" in node.allocatable())
         assert node.count("card_memory_bytes", card="card0", source="query") == 8 * GB
+        annotations = node.node()["metadata"]["annotations"]
+        assert annotations["gas-cards"].count('"memorySource":"query"') == 2
         inventory, need = inventory_of(node), pod(model.driver)
         booked: dict[Card, dict[str, int]] = {}
         for expected in (Card(0), Card(1)):

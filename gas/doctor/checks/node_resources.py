@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from configurator.scheduler_configuration import CARD_RESOURCES
 from gas.amounts import MEMORY_MAX
+from gas.card_facts import MemorySource
+from gas.card_records import ANNOTATION, parse_card_records
 from gas.cards import Card
 from gas.doctor.findings import Finding, kubectl, kubectl_pods_on, ok, problem, warning
 from gas.doctor.gpus import gpu_amounts, gpu_nodes
@@ -31,7 +33,11 @@ def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:
         yield from faults
         if not faults:
             total = ", ".join(f"{amount} {name}" for name, amount in sorted(gpu_amounts(node).items()))
-            yield ok(CHECK, f"node {node.name}", f"{len(inventory.cards)} cards with {total} in total")
+            yield ok(
+                CHECK,
+                f"node {node.name}",
+                f"{len(inventory.cards)} cards with {total} in total" + _integrated(node, inventory),
+            )
 
 
 def _counts(node: DetailedNode) -> Iterator[Finding]:
@@ -100,21 +106,67 @@ def _shares(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
 
 
 def _memory(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
-    """Check that cards in use have memory. Without millicores a card is unhealthy, or the node is not the plugin's."""
-    without = [str(card) for card, has in inventory.capacity.items() if has.get(MILLICORES) and not has.get(MEMORY_MAX)]
-    if without:
-        cards = ", ".join(without)
-        yield warning(
-            CHECK,
-            f"node {node.name}",
-            f"pods that request {MEMORY_MAX} do not get {cards}: the device plugin does not know how much memory they "
-            "have, or they are integrated GPUs, which have none of their own; nothing is wrong with those",
+    """Check that cards in use have memory, except integrated GPUs, by the source that the plugin has recorded."""
+    by_source = _without_memory(node, inventory)
+    by_source.pop(MemorySource.SHARED, None)
+    if cards := by_source.pop(MemorySource.UNKNOWN, None):
+        yield _missing_memory(
+            node,
+            cards,
+            "the device plugin does not know how much memory they have",
+            kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown says why"),
+            "# let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE",
+        )
+    if cards := by_source.pop("", None):
+        yield _missing_memory(
+            node,
+            cards,
+            "the device plugin does not know how much memory they have, or they are integrated GPUs, which have none "
+            "of their own; nothing is wrong with those",
             kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown names the cards of unknown memory"),
             "# if it names a card: let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE",
             "# if it names none: no step is needed; --deny-ids of gas-plugin leaves integrated GPUs out",
-            expected=f"{MEMORY_MAX} of every card",
-            found=f"none of {cards}",
         )
+    if cards := sorted(card for each in by_source.values() for card in each):
+        yield _missing_memory(
+            node,
+            cards,
+            "the device plugin knows how much memory they have, but nothing of it is left for pods",
+            _show(node, f"is annotation {names.CARD_CAPACITY} right?"),
+            "# if it is: lower GPU_MEMORY_RESERVED of gas-plugin",
+        )
+
+
+def _missing_memory(node: DetailedNode, cards: list[Card], why: str, *mend: str) -> Finding:
+    named = ", ".join(map(str, cards))
+    return warning(
+        CHECK,
+        f"node {node.name}",
+        f"pods that request {MEMORY_MAX} do not get {named}: {why}",
+        *mend,
+        expected=f"{MEMORY_MAX} of every card",
+        found=f"none of {named}",
+    )
+
+
+def _without_memory(node: DetailedNode, inventory: Inventory) -> dict[str, list[Card]]:
+    """Return source of memory -> cards without memory; the source is empty if the plugin has not recorded it.
+
+    Cards without millicores are left out: they are unhealthy, or the node is not the plugin's.
+    """
+    records, _ = parse_card_records(node.annotations.get(ANNOTATION, "[]"))
+    sources = {record.card: record.memory_source for record in records}
+    found: dict[str, list[Card]] = {}
+    for card, has in inventory.capacity.items():
+        if has.get(MILLICORES) and not has.get(MEMORY_MAX):
+            found.setdefault(sources.get(card, ""), []).append(card)
+    return found
+
+
+def _integrated(node: DetailedNode, inventory: Inventory) -> str:
+    """Return a clause about the integrated GPUs; empty if there are none."""
+    cards = _without_memory(node, inventory).get(MemorySource.SHARED, ())
+    return f"; integrated, without memory of their own: {', '.join(map(str, cards))}" if cards else ""
 
 
 def _odd(of_cards: dict[Card, int]) -> dict[Card, int]:
