@@ -273,7 +273,8 @@ def test_with_a_secret_without_ca_crt_the_extender_of_the_one_file_says_what_is_
     asked["metadata"]["name"] = "without-ca"
     deployed.api.create(PODS, deployed.on_this_node(asked))
     wait_for("its end", lambda: is_restarting(get_pod(deployed.api, "without-ca")), seconds=60)
-    assert "--cacert /gas/cert/ca.crt cannot be read" in node.log(get_pod(deployed.api, "without-ca"), "gasext")
+    said = "--cacert /gas/cert/ca.crt cannot be read"  # the log is empty while the next start is on its way
+    wait_for(said, lambda: said in node.log(get_pod(deployed.api, "without-ca"), "gasext"), seconds=60)
     deployed.delete("without-ca")
 
 
