@@ -34,6 +34,7 @@ class CardFacts:
     numa_node      None if the card belongs to none
     tiles          at least 1
     memory         bytes of the whole card that pods may use; None if it is unknown, shared or if none is left
+    memory_size    bytes of the whole card, with what is reserved; None if neither sysfs nor the driver states it
     memory_source  where ``memory`` comes from
     memory_fault   why the memory is unknown and what to do, a sentence without the card's name; empty if it is known
     device_nodes   names under ``/dev/dri``: ``card0``, ``renderD128``
@@ -53,6 +54,7 @@ class CardFacts:
     numa_node: int | None = None
     tiles: int = 1
     memory: int | None = None
+    memory_size: int | None = None
     memory_source: MemorySource = MemorySource.UNKNOWN
     memory_fault: str = ""
     device_nodes: tuple[str, ...] = ()

@@ -63,12 +63,14 @@ class Memory:
     """How much memory a card has.
 
     amount    bytes of the whole card that pods may use; None if it is unknown, shared or completely reserved
+    size      bytes of the whole card, with what is reserved; None if neither sysfs nor the driver states it
     fault     why it is unknown and what to do; empty if it is known
     unread    whether a source failed that may have worked before, so that an earlier amount is better than this one
     """
 
     amount: int | None
     source: MemorySource
+    size: int | None = None
     fault: str = ""
     unread: bool = False
 
@@ -111,7 +113,7 @@ class MemoryReader:
             elif found is not None:
                 for failure in failures:
                     report(f"{failure}; its memory is known from another source: {source}")
-                return Memory(amount=self._left(found, report), source=source)
+                return Memory(amount=self._left(found, report), source=source, size=found)
         return self._without_source(card, failures, reasons, report)
 
     def forget_others(self, directories: Collection[Path]) -> None:

@@ -34,7 +34,7 @@ _TILE_OF_CARD = re.compile(r"gt[0-9]+", re.ASCII)
 _TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)
 _RENDER_NODE = re.compile(r"renderD[0-9]+", re.ASCII)
 _MEI_NODE = re.compile(r"mei[0-9]+", re.ASCII)
-_MEMORY = ("memory", "memory_source", "memory_fault")
+_MEMORY = ("memory", "memory_size", "memory_source", "memory_fault")
 """The fields of `CardFacts` that are about memory."""
 
 FAKE_TREE_MARKER = "gas-fake-gpus"
@@ -170,6 +170,7 @@ class _CardReader:
             numa_node=self._numa_node(),
             tiles=tiles,
             memory=memory.amount,
+            memory_size=memory.size,
             memory_source=memory.source,
             memory_fault=memory.fault,
             device_nodes=device_nodes,

@@ -17,7 +17,8 @@ FORGET_AFTER = 300.0
 """Seconds for which a client that was not seen is remembered: its process may only have been unreadable."""
 
 _TOLERANCE = 2.0
-"""How much more engine time than possible is accepted, because clients are not read at the same moment of each walk."""
+"""How many times what is possible is accepted of engine time, because clients are not read at the same moment of each
+walk, and of a client's memory."""
 
 ClientKey = tuple[str, int]
 """PCI address of the card and id of the client."""
@@ -51,10 +52,14 @@ class CardUse:
 
 @dataclass(frozen=True, slots=True)
 class KnownCard:
-    """A card of this node. ``memory`` is in bytes, None if it is unknown."""
+    """A card of this node. ``memory`` is all that it has, in bytes; None if it is unknown."""
 
     card: Card
     memory: int | None
+
+    def can_hold(self, client: Client) -> bool:
+        """Return whether the memory of a client is possible. Buffers may count twice, and the size be a little low."""
+        return self.memory is None or client.memory <= _TOLERANCE * self.memory
 
 
 @dataclass(slots=True)
@@ -93,14 +98,15 @@ class PodUsages:
         """Take over one walk.
 
         pods   UIDs of the pods that exist, as in their cgroups; others are forgotten
-        cards  of this node, by PCI address; clients of others are ignored
+        cards  of this node, by PCI address; clients of others, or with impossible memory, are ignored
         now    seconds of a monotonic clock
         """
         self._forget(pods, now)
         clients: dict[ClientKey, list[Client]] = {}
         owners: dict[ClientKey, set[str]] = {}
         for process, client in seen:
-            if process.pod in pods and client.pci_address in cards:
+            known = cards.get(client.pci_address)
+            if process.pod in pods and known is not None and known.can_hold(client):
                 key = (client.pci_address, client.id)
                 clients.setdefault(key, []).append(client)
                 owners.setdefault(key, set()).add(process.pod)

@@ -124,7 +124,7 @@ class UsageMonitor:
         self.walks += 1
         self._walked_at, self.walked = self._clock(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._note_problems(walk, pods.values())
-        cards = {gpu.pci_address: KnownCard(gpu.card, gpu.memory) for gpu in self._gpus() if gpu.pci_address}
+        cards = {gpu.pci_address: KnownCard(gpu.card, gpu.memory_size) for gpu in self._gpus() if gpu.pci_address}
         self._usages.update(walk.clients, pods=pods.keys(), cards=cards, now=started)
         self._report_pods()
 

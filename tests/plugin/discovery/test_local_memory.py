@@ -115,6 +115,7 @@ class TestFilesOfOutOfTreeDrivers:
             (card_directory(tmp_path, gpu) / "lmem_total_bytes").write_text(f"{per_tile}\n")
         scan = read_gpus(tmp_path, memory_override=override, memory_reserved=reserved)
         assert [gpu.memory for gpu in scan.gpus] == [expected]
+        assert [gpu.memory_size for gpu in scan.gpus] == [2 * int(per_tile or 0) or None]
         assert all("memory is unknown" in problem for problem in scan.problems)
 
     # contract P1.8
@@ -233,7 +234,7 @@ class TestStockKernels:
         cards = SysfsCards(tmp_path, memory=MemoryReader(query=Drivers(failure, (16 * GIB,))))
         first = cards.read()
         assert known(first) == (None, MemorySource.UNKNOWN)
-        assert first.gpus[0].unread == {"memory", "memory_source", "memory_fault"}
+        assert first.gpus[0].unread == {"memory", "memory_size", "memory_source", "memory_fault"}
         assert first.problems == (f"card0: {failure}; unless it was read before, the memory is unknown",)
         assert known(cards.read()) == (16 * GIB, MemorySource.QUERY)
 

@@ -82,6 +82,7 @@ def test_a_card_with_everything(tmp_path: Path) -> None:
         numa_node=1,
         tiles=1,
         memory=16 * 2**30,
+        memory_size=16 * 2**30,
         memory_source=MemorySource.SYSFS,
         device_nodes=("card3", "renderD131"),
         by_path=("pci-0000:4d:00.0-card", "pci-0000:4d:00.0-render"),

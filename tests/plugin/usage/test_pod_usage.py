@@ -60,6 +60,15 @@ class TestMemory:
         """Buffers that two clients share are in the numbers of both."""
         assert walked([seen("a", 1, 900), seen("a", 2, 900)]).pods["a"][Card(0)].memory == 1000
 
+    def test_a_client_that_states_an_impossible_amount_is_left_out(self) -> None:
+        lying = seen("a", 1, 95 * 2**40, render=ns(1))
+        assert walked([lying, seen("a", 2, 100), seen("b", 3, 50)]).pods == {
+            "a": {Card(0): CardUse(100, 1)},
+            "b": {Card(0): CardUse(50, 1)},
+        }
+        assert walked([lying]).pods == {}
+        assert walked([seen("a", 1, 1001)]).pods == {"a": {Card(0): CardUse(1000, 1)}}, "a little more is accepted"
+
     def test_it_falls_when_it_is_freed(self) -> None:
         assert walked([seen("a", 1, 900)], [seen("a", 1, 10)]).pods["a"][Card(0)].memory == 10
 

@@ -25,8 +25,12 @@ from tests.plugin.scripted_kubelet import eventually
 from tests.plugin.usage.processes import CARD0, CARD1, MIB, STATIC_HASH, Processes, mirror_of, pod_uid, xe
 
 GPUS = (
-    CardFacts(card=Card(0), driver="xe", device_id="0xe20b", pci_address=CARD0, memory=12_000 * MIB),
-    CardFacts(card=Card(1), driver="xe", device_id="0xe20b", pci_address=CARD1, memory=12_000 * MIB),
+    CardFacts(
+        card=Card(0), driver="xe", device_id="0xe20b", pci_address=CARD0, memory=12_000 * MIB, memory_size=16_000 * MIB
+    ),
+    CardFacts(
+        card=Card(1), driver="xe", device_id="0xe20b", pci_address=CARD1, memory=12_000 * MIB, memory_size=16_000 * MIB
+    ),
 )
 
 
@@ -169,6 +173,15 @@ class TestEvents:
         metrics = Metrics("1")
         metrics.usage.follow(lambda: usage_figures(node.monitor))
         assert metrics.registry.get_sample_value("gas_plugin_pods_over_memory_request") == 1
+
+    async def test_use_of_reserved_memory_counts(self, tmp_path: Path) -> None:
+        """Pods cannot request what `GPU_MEMORY_RESERVED` keeps, but they can use it."""
+        node = Node(tmp_path, gpu_pod(1, "a", memory="12000Mi"))
+        node.processes.add(10, 1, xe(1, vram=15_000))
+        await node.walk()
+        assert node.document()["pods"][0]["cards"]["card0"]["memoryUsed"] == 15_000 * MIB
+        ((_, sentence),) = node.events
+        assert sentence.startswith("the pod uses 15000 MiB of card0 but requested 12000 MiB of memory.max; ")
 
     async def test_it_is_reported_again_after_some_minutes(self, tmp_path: Path) -> None:
         node = Node(tmp_path, gpu_pod(1, "a"))
