@@ -226,9 +226,9 @@ def wanted_limits(pod: GpuPod, gpus: Iterable[CardFacts], capacity: Mapping[str,
     """Return the limits of a pod for all memory regions of the node's cards; None for a region that is not limited.
 
     The limit of a card is what the pod may use of it at a time: the most that its containers that run together
-    requested, as it is booked. A card that the pod was not given, that it has as a whole, or of which it requested no
-    memory, is not limited. A card with several regions, one for each tile, gets the same limit for each, because the
-    kernel has no limit for several regions together.
+    requested, as it is booked. A card that the pod was not given, of which it requested all memory (with what is
+    reserved, so that the reserve is kept), or of which it requested none, is not limited. A card with several regions,
+    one for each tile, gets the same limit for each, because the kernel has no limit for several regions together.
 
     capacity  bytes of each region of the node
     """
@@ -237,7 +237,7 @@ def wanted_limits(pod: GpuPod, gpus: Iterable[CardFacts], capacity: Mapping[str,
     limits: dict[str, int | None] = {}
     for gpu in gpus:
         amount = requested.get(gpu.card, 0)
-        is_shared = 0 < amount < (gpu.memory or 0)
+        is_shared = 0 < amount < (gpu.memory_size or gpu.memory or 0)
         for region, size in regions_of(gpu.pci_address, capacity).items():
             limits[region] = amount if is_shared and amount < size else None
     return limits

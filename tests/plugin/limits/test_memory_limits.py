@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,11 @@ class TestWhichLimits:
 
     def test_a_whole_card_is_not_limited(self) -> None:
         assert limits_of(gpu_pod(memory="1000Mi")) == {}
+
+    def test_a_pod_with_all_memory_that_pods_may_request_leaves_the_reserve(self) -> None:
+        """`GPU_MEMORY_RESERVED` keeps 400 MiB of the 1000 MiB that the card has."""
+        reserved = replace(GPUS[0], memory=600 * MIB, memory_size=1000 * MIB)
+        assert wanted_limits(gpu_pod(memory="600Mi"), [reserved], CAPACITY) == {region(CARD0): 600 * MIB}
 
     def test_a_pod_that_requests_no_memory_is_not_limited(self) -> None:
         assert limits_of(seen(container(xe=1), annotations=decided("card0"))) == {}
