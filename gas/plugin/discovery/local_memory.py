@@ -15,8 +15,10 @@ card with memory of its own may be at the address of integrated GPUs in a virtua
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gas.card_facts import MOST_MEMORY, MemorySource
@@ -34,6 +36,9 @@ window of 8 GiB, and Arc B580 has 12 GiB behind one of 16 GiB.
 
 WINDOW_PERCENT = 99
 """Percent of the window that counts: the driver keeps a part of the memory, 1/256 of it for compression alone."""
+
+REPLY_WITHIN = 2.0
+"""Seconds to wait for a driver. A card that is asleep wakes up in less."""
 
 _SMALLEST_WINDOW = 2**30
 """Bytes. A smaller window never shows all the memory of a card."""
@@ -75,19 +80,45 @@ class Memory:
     unread: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A question to the driver of a card, which a thread of its own waits for."""
+
+    card: CardPlace
+    reply: Future[tuple[int, ...]] = field(default_factory=Future)
+
+    def ask(self, query: Query, node: Path) -> None:
+        try:
+            self.reply.set_result(query(node, self.card.driver))
+        except Exception as error:  # noqa: BLE001 - raised again where the reply is read
+            self.reply.set_exception(error)
+
+
 class MemoryReader:
     """Read the memory of cards. Each driver is asked until it replies, then its reply is remembered.
+
+    A driver that does not reply in time hides no other card: its thread waits on, and a later `read` finds the reply.
 
     override  bytes of a card whose memory no other source states
     reserved  bytes of a card that pods do not get; not subtracted from the override
     query     asks a driver; may block as long as a card does not respond
+    within    seconds to wait for a driver
     """
 
-    def __init__(self, override: int | None = None, reserved: int = 0, query: Query = memory_regions) -> None:
+    def __init__(
+        self,
+        override: int | None = None,
+        reserved: int = 0,
+        query: Query = memory_regions,
+        *,
+        within: float = REPLY_WITHIN,
+    ) -> None:
         self._override = override
         self._reserved = reserved
         self._query = query
+        self._within = within
         self._replies: dict[Path, tuple[CardPlace, tuple[int, ...]]] = {}
+        self._questions: dict[Path, _Question] = {}
 
     def read(self, card: CardPlace, report: Callable[[str], None]) -> Memory:
         """Return the memory of a card. ``report`` takes a sentence about each problem."""
@@ -120,6 +151,8 @@ class MemoryReader:
         """Forget the replies about all cards but these: another card may come in the place of one that is gone."""
         for directory in self._replies.keys() - set(directories):
             del self._replies[directory]
+        for directory in self._questions.keys() - set(directories):
+            del self._questions[directory]
 
     def _from_driver(self, card: CardPlace) -> int | None:
         """Return the bytes of all tiles; 0 for an integrated GPU. Raises CannotAsk, UnreadableFile."""
@@ -127,9 +160,24 @@ class MemoryReader:
             raise CannotAsk("it has no render node under /dev/dri")
         asked, reply = self._replies.get(card.directory, (None, ()))
         if asked != card:
-            reply = self._query(card.render_node, card.driver)
+            reply = self._ask(card, card.render_node)
             self._replies[card.directory] = (card, reply)
         return _checked(sum(reply), "memory regions")
+
+    def _ask(self, card: CardPlace, node: Path) -> tuple[int, ...]:
+        """Return the driver's reply, also one to an earlier question. Raises its error; UnreadableFile without a reply.
+
+        A driver that has not replied to an earlier question is neither asked nor waited for again.
+        """
+        question = self._questions.get(card.directory)
+        if question is None or (question.card != card and question.reply.done()):
+            question = self._questions[card.directory] = _Question(card)
+            threading.Thread(target=question.ask, args=(self._query, node), name="driver", daemon=True).start()
+            wait((question.reply,), self._within)
+        if question.card != card or not question.reply.done():
+            raise UnreadableFile(f"the driver has not replied on /dev/dri/{node.name} within {self._within:g} s")
+        del self._questions[card.directory]
+        return question.reply.result()
 
     def _left(self, amount: int, report: Callable[[str], None]) -> int | None:
         """Return what pods may use; None if it is nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,38 @@ class Drivers:
         if isinstance(reply, Exception):
             raise reply
         return reply
+
+
+class HangingDrivers:
+    """A test double of render nodes, of which the driver of one does not reply before `reply_now`.
+
+    asked  how often that one was asked
+    """
+
+    def __init__(self, hanging: str, reply: tuple[int, ...] | Exception) -> None:
+        self.asked = 0
+        self.reply = reply
+        self._hanging = hanging
+        self._may_reply = threading.Event()
+        self._has_replied = threading.Event()
+
+    def __call__(self, node: Path, driver: str) -> tuple[int, ...]:
+        reply = self.reply
+        if node.name == self._hanging:
+            self.asked += 1
+            assert self._may_reply.wait(10)
+            self._has_replied.set()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def reply_now(self) -> None:
+        """Let the driver reply, and wait until its thread has the reply."""
+        self._may_reply.set()
+        assert self._has_replied.wait(10)
+        for thread in threading.enumerate():
+            if thread.name == "driver":
+                thread.join(10)
 
 
 CLOSED = Drivers(CannotAsk(NOT_OPENED))
@@ -250,6 +283,50 @@ class TestStockKernels:
         assert cards.read().gpus == ()
         link.symlink_to(target)
         assert known(cards.read()) == (6 * GIB, MemorySource.QUERY)
+
+    def test_a_driver_that_does_not_reply_hides_no_other_card(self, tmp_path: Path) -> None:
+        write_tree(tmp_path, fake_gpus(STOCK_FLEX, 3))
+        drivers = HangingDrivers("renderD129", reply=(16 * GIB,))
+        cards = SysfsCards(tmp_path, memory=MemoryReader(query=drivers, within=0.05))
+        first = cards.read()
+        assert [gpu.memory for gpu in first.gpus] == [16 * GIB, None, 16 * GIB]
+        silent = "the driver has not replied on /dev/dri/renderD129 within 0.05 s"
+        assert first.problems == (f"card1: {silent}; unless it was read before, the memory is unknown",)
+        assert first.gpus[1].memory_fault.startswith(f"its memory is unknown: {silent}; pods that request memory")
+        assert cards.read() == first
+        assert drivers.asked == 1, "it is neither asked nor waited for again"
+
+        drivers.reply_now()
+        second = cards.read()
+        assert [gpu.memory for gpu in second.gpus] == [16 * GIB] * 3
+        assert (second.problems, drivers.asked) == ((), 1)
+
+    def test_the_late_reply_of_another_card_does_not_count(
+        self, tmp_path: Path, tree: Callable[[Model], FakeGpu]
+    ) -> None:
+        """The first scan asks for a card that is replaced before its driver replies."""
+        gpu = tree(STOCK_FLEX)
+        drivers = HangingDrivers("renderD128", reply=(16 * GIB,))
+        cards = SysfsCards(tmp_path, memory=MemoryReader(query=drivers, within=0.05))
+        cards.read()
+        (device_directory(tmp_path, gpu) / "device").write_text(ARC_A770.device_id)
+        assert known(cards.read()) == (None, MemorySource.UNKNOWN)
+        drivers.reply_now()
+        drivers.reply = (8 * GIB,)
+        assert known(cards.read()) == (8 * GIB, MemorySource.QUERY)
+        assert drivers.asked == 2
+
+    def test_a_late_failure_is_reported_and_the_driver_asked_again(
+        self, tmp_path: Path, tree: Callable[[Model], FakeGpu]
+    ) -> None:
+        tree(ARC_B580)
+        drivers = HangingDrivers("renderD128", reply=CannotAsk(NOT_OPENED))
+        cards = SysfsCards(tmp_path, memory=MemoryReader(query=drivers, within=0.05))
+        cards.read()
+        drivers.reply_now()
+        assert cards.read().problems == (f"card0: {UNKNOWN}",)
+        drivers.reply = (12 * GIB,)
+        assert known(cards.read()) == (12 * GIB, MemorySource.QUERY)
 
     def test_one_card_does_not_cost_another_its_memory(self, tmp_path: Path) -> None:
         write_tree(tmp_path, fake_gpus(STOCK_FLEX, 3))
