@@ -48,8 +48,7 @@ logger = logging.getLogger(__name__)
 CDI_FILE_WITHIN = 1.0
 """Seconds to wait for the first CDI file before devices are offered without it. Runtimes look names up in it."""
 
-REPEAT_UNKNOWN_MEMORY = 1800.0
-"""Seconds after which the event about unknown memory is posted again. An API server keeps events for an hour."""
+_ANOTHER_CARD = "the number means another card than before; no container gets it until the pods that have it have ended"
 
 
 def card_sources(flags: Flags, environment: Environment) -> tuple[CardSource, ...]:
@@ -78,7 +77,6 @@ class Plugin:
     ) -> None:
         self._flags = flags
         self._sources = sources
-        self._memory_faults: tuple[str, ...] = ()
         self._renumbering: Renumbering | None = Renumbering() if api is None else None
         self._vocabularies = vocabularies = Vocabularies(flags.vocabularies)
         self._options = DeviceOptions(
@@ -141,7 +139,6 @@ class Plugin:
                         tasks.create_task(kept.run())
                 if self.cluster is not None:
                     self.cluster.start(tasks)
-                    tasks.create_task(self._repeat_unknown_memory(self.cluster))
                     comparing = tasks.create_task(self._compare_numbers(self.cluster))
                     await asyncio.wait((comparing,), timeout=FIRST_LIST)
                     self._renumbering = self._renumbering or Renumbering()
@@ -225,37 +222,25 @@ class Plugin:
                 )
 
     def _report_withheld(self, before: Mapping[Card, object], now: Mapping[Card, object]) -> None:
-        """Log the cards that begin or end to be withheld, and post an event for the former."""
+        """Log the cards that begin or end to be withheld, and keep the events of those that are."""
         if begun := sorted(now.keys() - before.keys()):
-            sentence = (
-                f"{', '.join(map(str, begun))}: the number means another card than before; no container gets it until"
-                " the pods that have it have ended"
-            )
-            logger.warning("%s", sentence)
-            if self.cluster is not None:
-                self.cluster.post_on_node("GPUCardsRenumbered", sentence)
+            logger.warning("%s: %s", ", ".join(map(str, begun)), _ANOTHER_CARD)
+        if self.cluster is not None:
+            self.cluster.node_events.keep("GPUCardsRenumbered", [f"{card}: {_ANOTHER_CARD}" for card in sorted(now)])
         if ended := sorted(before.keys() - now.keys()):
             logger.info("%s: the pods of before have ended", ", ".join(map(str, ended)))
 
     def _report_unknown_memory(self, scan: Scan) -> None:
-        """Post an event on the node for cards whose memory is unknown, unless the last one said the same."""
+        """Keep the events of the node about cards whose memory is unknown."""
+        if self.cluster is None:
+            return
         cards: dict[str, list[str]] = {}
         for gpu in scan.gpus:
             if gpu.memory_fault:
                 cards.setdefault(gpu.memory_fault, []).append(str(gpu.card))
-        faults = tuple(f"{', '.join(names)}: {fault}" for fault, names in cards.items())
-        if self.cluster is not None:
-            for fault in faults:
-                if fault not in self._memory_faults:
-                    self.cluster.post_on_node("GPUMemoryUnknown", fault)
-        self._memory_faults = faults
-
-    async def _repeat_unknown_memory(self, cluster: ClusterSide) -> None:
-        """Post the event about unknown memory again and again, so that the node has it as long as it is true."""
-        while True:
-            await asyncio.sleep(REPEAT_UNKNOWN_MEMORY)
-            for fault in self._memory_faults:
-                cluster.post_on_node("GPUMemoryUnknown", fault)
+        self.cluster.node_events.keep(
+            "GPUMemoryUnknown", [f"{', '.join(names)}: {fault}" for fault, names in cards.items()]
+        )
 
     def _card_server(self, resource: str) -> DeviceServer:
         """Build the server of a driver's cards. Without the cluster, the policy or kubelet chooses."""
@@ -319,7 +304,7 @@ class Plugin:
         self._metrics.fake.set(1)
         logger.warning("%s", warning)
         if self.cluster is not None:
-            self.cluster.post_on_node("FakeGPUs", warning)
+            self.cluster.node_events.keep("FakeGPUs", [warning])
 
     def _show_metrics(self) -> None:
         metrics, scanner = self._metrics, self.scanner

@@ -30,6 +30,7 @@ from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
+from gas.plugin.node.lasting_events import LastingEvents
 from gas.plugin.node.node_writer import NodeWriter
 from gas.plugin.receipts.pod_writes import PodWrites
 from gas.plugin.receipts.receipt_writer import Pace, ReceiptWriter
@@ -74,6 +75,7 @@ class ClusterSide:
         self._node = flags.node_name
         self._resources = resources
         self.events = Events(api, component="gas-plugin", instance=flags.node_name)
+        self.node_events = LastingEvents(self._post_on_node)
         self.pods = GpuPods(vocabularies, self._pods_changed)
         self.matcher = Matcher(self.pods)
         self.pod_watch = Watch(api, paths.pods(), NodePod, self.pods, field_selector=f"spec.nodeName={flags.node_name}")
@@ -126,6 +128,7 @@ class ClusterSide:
             self.pod_watch,
             self.receipts,
             self.events,
+            self.node_events,
             self._node_watch,
             self.node_writer,
             self.usage,
@@ -164,7 +167,7 @@ class ClusterSide:
         if listing := await self._resources.pods():
             self.matcher.learn(listing, asked=asked)
 
-    def post_on_node(self, reason: str, message: str) -> None:
+    def _post_on_node(self, reason: str, message: str) -> None:
         """Post a warning event on the node."""
         # kubectl describe finds a node's events by its name in place of the UID, as kubelet writes them.
         involved = Involved(kind="Node", name=self._node, uid=self._node)
@@ -205,9 +208,9 @@ class ClusterSide:
         logger.warning("%s", sentence, extra={"pod": pod.key})
         self._post_on_pod(pod, "Warning", "GPUMemoryOverRequest", sentence)
 
-    def _report_limits(self, trouble: str) -> None:
-        """Post an event on the node that pods have no memory limits."""
-        self.post_on_node("GPUMemoryLimitsMissing", trouble)
+    def _report_limits(self, troubles: Collection[str]) -> None:
+        """Keep the events of the node about pods that have no memory limits."""
+        self.node_events.keep("GPUMemoryLimitsMissing", troubles)
 
     def _post_on_pod(self, pod: GpuPod, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         namespace, _, name = pod.key.partition("/")

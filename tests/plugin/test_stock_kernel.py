@@ -21,11 +21,9 @@ from gas.placement import (
     place,
     sorted_amounts,
 )
-from gas.plugin.assembly import REPEAT_UNKNOWN_MEMORY
 from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.render_node import CannotAsk, Query
 from gas.plugin.discovery.sysfs import SysfsCards
-from gas.sandbox.api.kinds import EVENTS
 from gas.sandbox.hardware.fake_sysfs import ARC_A770, ARC_B580, Model, fake_gpus
 from gas.vocabularies import DEFAULT
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
@@ -98,23 +96,3 @@ async def test_without_any_source_the_node_and_the_refusal_say_why(caplog: pytes
         refusal = place(pod("xe"), inventory_of(node), Usage())
         assert str(refusal) == "no card of the node has any memory.max (see the events of the node)"
         assert [reason for reason, _ in node.events(NODE)].count("GPUMemoryUnknown") == 1
-
-
-async def test_the_event_about_unknown_memory_is_posted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gas.plugin.assembly.REPEAT_UNKNOWN_MEMORY", 0.05)
-    monkeypatch.setattr("gas.cluster.events._QUIET", 0.0)
-    async with (
-        sandbox_node(*fake_gpus(ARC_B580, 1)) as node,
-        node.running_plugin(sources=sources(node, nothing)),
-    ):
-
-        def counts() -> list[int]:
-            found = [stored.value for stored in node.server.api.storage.objects(EVENTS.plural)]
-            return [event["count"] for event in found if event["reason"] == "GPUMemoryUnknown"]
-
-        await eventually(lambda: max(counts(), default=0) >= 3)
-        assert len(counts()) == 1
-
-
-def test_the_event_is_posted_again_before_the_api_server_forgets_it() -> None:
-    assert REPEAT_UNKNOWN_MEMORY < 3600

@@ -58,10 +58,10 @@ class MemoryLimitsOf(StrEnum):
 class MemoryLimits:
     """The limits of every GPU pod, set before its containers start, when it or its cards change, and at each interval.
 
-    pods        the GPU pods of this node, as the watch shows them now
-    holders     finds the pod of a call
-    gpus        returns the cards of this node
-    on_trouble  called with each new sentence about why there are no limits
+    pods         the GPU pods of this node, as the watch shows them now
+    holders      finds the pod of a call
+    gpus         returns the cards of this node
+    on_troubles  called with the sentences about why there are no limits, whenever they change
 
     limited  how many pods have their limits
     """
@@ -72,7 +72,7 @@ class MemoryLimits:
         holders: Holders,
         gpus: Callable[[], Collection[CardFacts]],
         files: LimitFiles,
-        on_trouble: Callable[[str], None],
+        on_troubles: Callable[[Collection[str]], None],
         *,
         interval: float = INTERVAL,
         pause: float = PAUSE,
@@ -85,7 +85,7 @@ class MemoryLimits:
         self._holders = holders
         self._gpus = gpus
         self._files = files
-        self._on_trouble = on_trouble
+        self._on_troubles = on_troubles
         self._interval = interval
         self._pause = pause
         self._within = within
@@ -201,18 +201,19 @@ class MemoryLimits:
 
     def _forget_pods(self, but: Collection[str]) -> None:
         """Forget the troubles of single pods that are gone."""
-        self._troubles = {
-            cause: trouble for cause, trouble in self._troubles.items() if not cause.startswith(_POD) or cause in but
-        }
+        for cause in [cause for cause in self._troubles if cause.startswith(_POD) and cause not in but]:
+            self._note(cause, None)
 
     def _note(self, cause: str, trouble: str | None) -> None:
         """Note the trouble of one cause, None if it is over, and report it if it is new."""
+        if self._troubles.get(cause) == trouble:
+            return
         if trouble is None:
-            self._troubles.pop(cause, None)
-        elif self._troubles.get(cause) != trouble:
+            del self._troubles[cause]
+        else:
             self._troubles[cause] = trouble
             logger.warning("%s", trouble)
-            self._on_trouble(trouble)
+        self._on_troubles(tuple(self._troubles.values()))
 
 
 def _refused_sentence(pod: GpuPod) -> str:

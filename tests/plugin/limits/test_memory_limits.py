@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from gas.plugin.limits.limit_files import LimitFiles, Outcome
 from gas.plugin.limits.memory_limits import MemoryLimits, wanted_limits
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.matching.match import Holder
+from gas.plugin.node.lasting_events import LastingEvents
 from tests.builders import container
 from tests.plugin.limits.kernel import CARD0, CARD1, MIB, Kernel, region
 from tests.plugin.pods_for_plugin import XE, decided, ids, seen
@@ -108,7 +110,7 @@ class Node:
             lambda _resource, got: [holder for id_, holder in self.given.items() if got == ids(id_)],
             lambda: GPUS,
             self.files,
-            self.troubles.append,
+            partial(LastingEvents(lambda _, sentence: self.troubles.append(sentence)).keep, "GPUMemoryLimitsMissing"),
             **options,
         )
 
