@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 from cachetools import LRUCache
 
 from gas import card_records
 from gas.amounts import TILES, Amounts
-from gas.card_facts import CardFacts
+from gas.card_facts import CardFacts, MemorySource
 from gas.cards import Card, Tile
 from gas.decision.annotations import choice_annotations, read_choice
 from gas.decision.names import WRITTEN_ANNOTATIONS
@@ -62,12 +62,14 @@ class NodeFacts:
 
     deschedule_cards  pods that hold one of these should leave; the cards are not disabled by it
     deschedule_tiles  likewise; these tiles are closed as well
+    unknown_memory    cards of which the plugin does not know how much memory they have
     problems          what is invalid on the node, one sentence each, the same for equal nodes
     """
 
     inventory: Inventory
     deschedule_cards: frozenset[Card] = frozenset()
     deschedule_tiles: frozenset[Tile] = frozenset()
+    unknown_memory: frozenset[Card] = frozenset()
     problems: tuple[str, ...] = ()
 
 
@@ -286,19 +288,24 @@ class Vocabularies:
 
     def source(self, node: Node) -> Hashable:
         """Return every part of a node's object that `facts` depends on, by value."""
-        named, problems = _other_names(node)
-        return (*(each.nodes.source(node) for each in self._all), tuple(named.items()), problems)
+        said = _recorded(node)
+        named = tuple(said.other_names.items())
+        return (*(each.nodes.source(node) for each in self._all), named, said.unknown_memory, said.problems)
 
     def facts(self, node: Node) -> NodeFacts:
         """Return what a node says about its cards in all vocabularies together."""
         facts = merged_facts([facts for each in self._all if (facts := each.nodes.facts(node)) is not None])
-        named, problems = _other_names(node)
-        cards = facts.inventory.capacity.keys()
-        known = {name: of_name for name, of in named.items() if (of_name := of & cards)}
-        if not known and not problems:
+        said = _recorded(node)
+        if said == _NOT_RECORDED:
             return facts
-        inventory = replace(facts.inventory, other_names=known)
-        return replace(facts, inventory=inventory, problems=(*facts.problems, *problems))
+        cards = facts.inventory.capacity.keys()
+        known = {name: of_name for name, of in said.other_names.items() if (of_name := of & cards)}
+        return replace(
+            facts,
+            inventory=replace(facts.inventory, other_names=known),
+            unknown_memory=said.unknown_memory & cards,
+            problems=(*facts.problems, *said.problems),
+        )
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
@@ -362,12 +369,24 @@ class Vocabularies:
         return None
 
 
-def _other_names(node: Node) -> tuple[Mapping[str, frozenset[Card]], tuple[str, ...]]:
-    """Return the other names of a node's cards, and what is invalid about their records."""
+class _Recorded(NamedTuple):
+    """The parts of a node's records of its cards that count, beside what vocabularies say."""
+
+    other_names: Mapping[str, frozenset[Card]]
+    unknown_memory: frozenset[Card]
+    problems: tuple[str, ...]
+
+
+_NOT_RECORDED = _Recorded({}, frozenset(), ())
+
+
+def _recorded(node: Node) -> _Recorded:
+    """Return what the records of a node's cards say, and what is invalid about them."""
     if (text := node.annotations.get(card_records.ANNOTATION)) is None:
-        return {}, ()
+        return _NOT_RECORDED
     records, problems = card_records.parse_card_records(text)
-    return card_records.cards_by_name(records), problems
+    unknown = frozenset(record.card for record in records if record.memory_source == MemorySource.UNKNOWN)
+    return _Recorded(card_records.cards_by_name(records), unknown, problems)
 
 
 def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:

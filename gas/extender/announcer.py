@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import NamedTuple, NoReturn
 
 from cachetools import TTLCache
@@ -15,6 +16,9 @@ from gas.objects import Pod
 
 REPEAT = 300.0
 """Seconds before an event is written again for a pod that waits for the same reasons."""
+
+MOST_AT_ONCE = 100
+"""Pods for which events about unknown memory are written at a time."""
 
 MOST_REFUSED = 10_000
 """Pods and reasons that are remembered for that."""
@@ -101,6 +105,13 @@ class Announcer:
         if refusal.only_seen_by_cards and key not in self._announced and pod.uid in self._decider.pods.waiting:
             self._announced[key] = None
             self._post(Announcement(_involved(pod), "NoGPUCardFits", refusal.summary()))
+
+    def announce_unknown_memory(self, waiting: Iterable[tuple[Pod, str]]) -> None:
+        """Announce pods that wait because the memory of cards is unknown, each with its sentence, some at a time."""
+        new = ((pod, sentence) for pod, sentence in waiting if (pod.uid, frozenset((sentence,))) not in self._announced)
+        for pod, sentence in islice(new, MOST_AT_ONCE):
+            self._announced[pod.uid, frozenset((sentence,))] = None
+            self._post(Announcement(_involved(pod), "GPUMemoryUnknown", sentence))
 
     def _post(self, announcement: Announcement) -> None:
         self._events.post(

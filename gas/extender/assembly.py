@@ -34,6 +34,9 @@ from gas.vocabulary import NeedOptions, Vocabularies
 
 logger = logging.getLogger(__name__)
 
+UNKNOWN_MEMORY_INTERVAL = 30.0
+"""Seconds between two looks for pods that wait because the memory of cards is unknown."""
+
 LEADERS_WRITE_TIMEOUT = 4.0
 """Seconds for a Binding: less than lies between the end of a leader's time and the first moment of the next one's."""
 
@@ -130,6 +133,7 @@ class Extender:
                 tasks.create_task(self.budget_watch.run())
             tasks.create_task(self._watch_pods())
             tasks.create_task(self._look_ahead())
+            tasks.create_task(self._announce_unknown_memory())
             tasks.create_task(self.readiness.report(self._begin_to_act))
             if self.leadership is not None:
                 tasks.create_task(self.leadership.run())
@@ -157,6 +161,13 @@ class Extender:
         """Find out the states of all nodes before the first filter needs them."""
         await self.pod_watch.synced.wait()
         await in_turns(self.decider.verdicts.look_ahead())
+
+    async def _announce_unknown_memory(self) -> None:
+        """Write events on pods that wait because the memory of cards is unknown, again and again."""
+        while True:
+            await asyncio.sleep(UNKNOWN_MEMORY_INTERVAL)
+            if self.readiness.may_act():
+                self._announcer.announce_unknown_memory(await in_turns(self.decider.waiting_for_unknown_memory()))
 
     def _why_not_preempting(self) -> str | None:
         """Return why pods cannot be evicted now, None if they can; filter and bind do not need disruption budgets."""

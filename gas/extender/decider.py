@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from gas.extender.pods import Observer, Pods
 from gas.extender.preemption import Preemption
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
 from gas.extender.scores import Scores, as_scores
+from gas.extender.unknown_memory import nodes_of_unknown_memory
 from gas.extender.verdicts import FITS, FITS_PREFERRED, NOTHING_KEPT, KeptCards, Turns, Verdict, Verdicts, all_fit
 from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
 from gas.ledger import Ledger
@@ -33,6 +35,9 @@ from gas.placement.refusal import PreferredElsewhere, Refusal, UnknownNode, Unre
 from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies
 
 NANOSECONDS = 10**9
+
+PODS_A_TURN = 100
+"""Waiting pods whose needs are read before others get their turn."""
 
 LATEST_MOMENT = 2**63 - 1
 """Nanoseconds since the epoch, in the year 2262. A later timestamp on a pod was not written by an extender: it does not
@@ -308,6 +313,21 @@ class Decider:
         booking = self.ledger.booking(uid)
         if booking is not None and self.ledger.cancel(uid):
             self._observer.cards_freed(booking.node)
+
+    def waiting_for_unknown_memory(self) -> Turns[list[tuple[Pod, str]]]:
+        """Return the pods that wait because no node states enough memory, and a sentence about it for each."""
+        nodes = dict(self.nodes)
+        if not any(facts.unknown_memory for facts in nodes.values()):
+            return []
+        needs: dict[str, PodNeed] = {}
+        for at, (uid, pod) in enumerate(list(self.pods.waiting.items())):
+            with suppress(BadNeed):
+                needs[uid] = self._need(pod)
+            if at % PODS_A_TURN == 0:
+                yield
+        found = yield from nodes_of_unknown_memory(dict.fromkeys(needs.values()), nodes, self.verdicts)
+        waiting = self.pods.waiting
+        return [(waiting[uid], found[need].sentence) for uid, need in needs.items() if need in found and uid in waiting]
 
     def _need(self, pod: Pod) -> PodNeed:
         return self._vocabularies.need(pod, self._options.need)

@@ -41,3 +41,21 @@ def test_two_run_on_different_cards_and_the_third_waits_with_our_sentence_until_
     assert seconds < 5
     record_property("seconds from the release to the bind", f"{seconds:.2f}")
     print(f"\nthe third pod was bound {seconds:.2f} s after the release")
+
+
+def test_a_pod_that_waits_for_a_memory_that_no_node_knows_has_an_event_that_says_why(cluster: Cluster) -> None:
+    """kube-scheduler refuses the pod by the sums of the node and does not ask the extender."""
+    api = cluster.api
+    cluster.restart_scheduler(ignorable=False)
+    cluster.add_node(
+        "n1",
+        labels={"gpu.intel.com/gpu-numbers": "0.1"},
+        annotations={"gas-cards": '[{"card":0,"memorySource":"unknown"},{"card":1,"memorySource":"unknown"}]'},
+        resources={"gpu.intel.com/i915": "20"},
+    )
+    cluster.extender("gas", "-v=4").start_and_wait_until_ready()
+    api.create(PODS, pod("unknown", container(i915=1, memory_max="5G")))
+    (scheduled, *_) = wait_for("its refusal", lambda: event_messages(api, "unknown", "FailedScheduling"))
+    assert "Insufficient gpu.intel.com/memory.max" in scheduled
+    (said, *_) = wait_for("its event", lambda: event_messages(api, "unknown", "GPUMemoryUnknown"), seconds=60)
+    assert "the memory of card0, card1 of node n1 is unknown; the event GPUMemoryUnknown of the node says why" in said

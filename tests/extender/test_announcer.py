@@ -6,7 +6,14 @@ import asyncio
 from typing import Any, cast
 
 from gas.cluster.events import Events, Involved
-from gas.extender.announcer import Announcement, Announcer, allocation_corrected, booking_mismatch, invalid_labels
+from gas.extender.announcer import (
+    MOST_AT_ONCE,
+    Announcement,
+    Announcer,
+    allocation_corrected,
+    booking_mismatch,
+    invalid_labels,
+)
 from gas.extender.decider import Decider
 from gas.extender.refusals import PodRefusal
 from tests.builders import container, node, pod
@@ -102,3 +109,24 @@ def test_a_question_about_a_pod_that_does_not_exist_is_not_announced() -> None:
     announcing = Announcing()
     announcing.announcer.pod_refused(pod(container(i915=1), uid="absent"), refusal("full"))
     assert not announcing.events
+
+
+def test_unknown_memory_is_announced_once_for_each_pod() -> None:
+    announcing = Announcing()
+    other = pod(container(i915=1), uid="u2", name="other")
+    for waiting in ([(WAITING, "unknown")], [(WAITING, "unknown"), (other, "unknown")], [(WAITING, "still unknown")]):
+        announcing.announcer.announce_unknown_memory(waiting)
+    assert announcing.events == [
+        ("GPUMemoryUnknown", "pod", "unknown"),
+        ("GPUMemoryUnknown", "other", "unknown"),
+        ("GPUMemoryUnknown", "pod", "still unknown"),
+    ]
+
+
+def test_events_about_unknown_memory_are_written_some_at_a_time() -> None:
+    announcing = Announcing()
+    waiting = [(pod(container(i915=1), uid=f"u{number}"), "unknown") for number in range(MOST_AT_ONCE + 5)]
+    announcing.announcer.announce_unknown_memory(waiting)
+    assert len(announcing.events) == MOST_AT_ONCE
+    announcing.announcer.announce_unknown_memory(waiting)
+    assert len(announcing.events) == len(waiting)

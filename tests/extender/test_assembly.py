@@ -15,6 +15,7 @@ import pytest
 from gas.cards import Card
 from gas.cluster.connection import connect
 from gas.cluster.events import Events, Involved
+from gas.extender import assembly
 from gas.extender.assembly import Extender
 from gas.extender.flags import parse_flags
 from gas.extender.metrics import Metrics
@@ -468,3 +469,21 @@ async def test_without_disruption_budgets_no_pod_is_evicted_but_pods_are_placed(
             await running.preempt(b"{}")
         pod = add_pod(server, "a")
         assert await passing(running, pod, "n1") == ["n1"]
+
+
+async def test_a_pod_that_waits_for_a_memory_that_no_node_knows_says_so(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "UNKNOWN_MEMORY_INTERVAL", 0.05)
+    add_node(server, cards=1, annotations={"gas-cards": '[{"card":0,"memorySource":"unknown"}]'}, i915=1)
+    sent = pod_json(container(i915=1, memory_max="5G") | {"image": "example/main:1"}, name="waits")
+    server.api.create(PODS, "default", sent)
+
+    def messages() -> list[str]:
+        found = [stored.value for stored in server.api.storage.objects(EVENTS.plural)]
+        return [each["message"] for each in found if each["reason"] == "GPUMemoryUnknown"]
+
+    async with extender(server, tmp_path):
+        await eventually(messages)
+        (message,) = messages()
+        assert "the memory of card0 of node n1 is unknown" in message

@@ -91,6 +91,9 @@ def test_a_part_that_does_not_count_causes_no_change(heartbeat: Node) -> None:
         pytest.param(node("n1", labels={"gpu.intel.com/numa-gpu-map": "0-0_1-1"}), id="our-label"),
         pytest.param(node("n1", annotations={"gas-card-capacity": "card0=millicores:5"}), id="card-capacity"),
         pytest.param(node("n1", annotations={"gas-cards": '[{"card":0,"model":"x"}]'}), id="model-of-a-card"),
+        pytest.param(
+            node("n1", annotations={"gas-cards": '[{"card":0,"memorySource":"unknown"}]'}), id="unknown-memory"
+        ),
         pytest.param(node("n1", annotations={"gas-cards": "nonsense"}), id="invalid-records-of-cards"),
         pytest.param(with_status(capacity={"gpu.intel.com/i915": "0"}), id="capacity"),
         pytest.param(with_status(allocatable=None), id="no-allocatable"),
