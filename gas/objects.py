@@ -1,11 +1,12 @@
 """The fields of Kubernetes objects that gas reads, as typed structs decoded straight from JSON.
 
-A pod is modelled once, in five views: msgspec decodes only the fields that a struct names, so a program chooses the
+A pod is modelled once, in several views: msgspec decodes only the fields that a struct names, so a program chooses the
 smallest view that has what it reads.
 
 Pod          for the extender, which watches every pod of the cluster
 HostPod      for the extender while it also counts the CPU, memory and pod slots of nodes
 AskedPod     for the extender, when a filter asks about one pod
+NewPod       for the extender, when the API server asks whether a pod may be created
 NodePod      for the device plugin, which watches the pods of its node
 DetailedPod  for the doctor, which also reads how a pod is started and how it fares
 
@@ -182,6 +183,32 @@ class AskedPod(HostPod, frozen=True):
         nodes = affinity.node_affinity if affinity is not None else None
         required = bytes(nodes.required) if nodes is not None else b""
         return (frozenset((selector or {}).items()), required) if selector or required not in (b"", b"null") else None
+
+
+class NewResources(ResourceRequirements, frozen=True):
+    limits: dict[str, Quantity] | None = None
+
+
+class NewContainer(Container, frozen=True):
+    resources: NewResources | None = None
+
+
+class NewPodSpec(PodSpec, frozen=True):
+    containers: Sequence[NewContainer] | None = None
+    init_containers: Sequence[NewContainer] | None = None
+    scheduler_name: str | None = None
+
+
+class NewPod(Pod, frozen=True):
+    """A pod that is to be created, or the template of one, which may lack anything."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NewPodSpec = NewPodSpec()
+
+    @property
+    def is_mirror(self) -> bool:
+        """True if kubelet shows a static pod by it, which runs whether it can be created or not."""
+        return "kubernetes.io/config.mirror" in self.annotations
 
 
 class ContainerPort(_Object, frozen=True):

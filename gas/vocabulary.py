@@ -27,6 +27,7 @@ from gas.cards import Card, Tile
 from gas.decision.annotations import choice_annotations, read_choice
 from gas.decision.names import WRITTEN_ANNOTATIONS
 from gas.errors import GasError
+from gas.json_patch import Patch
 from gas.objects import Node, Pod
 from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory
@@ -193,11 +194,25 @@ class DeviceWords(Protocol):
         """Return the annotations to write on a pod once its container has got its cards."""
 
 
+class AdmissionWords(Protocol):
+    """Check and complete a pod when it is created, beyond what `PodWords.need` refuses at any time."""
+
+    def faults(self, pod: Pod) -> Sequence[str]:
+        """Return reasons to refuse a new pod that has a need all the same, such as requests that count for nothing."""
+
+    def warnings(self, pod: Pod) -> Sequence[str]:
+        """Return what the owner of a new pod probably did not mean, one sentence each."""
+
+    def complete(self, pod: Pod) -> Patch:
+        """Return the vocabulary's defaults for a new pod; nothing if it has them already."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
     """One vocabulary: a record with one object for each interface.
 
-    name  as ``--vocabularies`` has it
+    name       as ``--vocabularies`` has it
+    admission  None if there is nothing to check or complete when a pod is created
     """
 
     name: str
@@ -205,6 +220,7 @@ class Vocabulary:
     choices: ChoiceWords
     nodes: NodeWords
     devices: DeviceWords
+    admission: AdmissionWords | None = None
 
     def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
         """Return the choice written on a pod, by us or by the system that the vocabulary comes from; None if none is.

@@ -86,6 +86,11 @@ def file(value: str) -> Path:
     return Path(value).expanduser()
 
 
+def file_or_none(value: str) -> Path | None:
+    """Parse the path of a file; the empty text gives None, as if the flag were not given."""
+    return file(value) if value else None
+
+
 def directory(value: str) -> Path:
     """Parse the path of a directory, which need not exist yet; ``~`` stands for the home directory."""
     path = Path(value).expanduser()

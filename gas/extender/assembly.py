@@ -13,6 +13,8 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events
 from gas.cluster.objects import bind_pod, get_pod, patch_node_annotations, patch_pod_metadata
 from gas.cluster.watch import Handlers, Watch
+from gas.extender.admission.app import Reviewer
+from gas.extender.admission.pods import PodReviews
 from gas.extender.announcer import Announcer
 from gas.extender.bind import Binder
 from gas.extender.decider import Decider, Options
@@ -30,6 +32,7 @@ from gas.extender.requeuer import Requeuer
 from gas.objects import DisruptionBudget, HostPod, Node, Pod
 from gas.placement.node_score import NodeScore
 from gas.placement.place import DEFAULT_STEP_LIMIT
+from gas.pod_checks import PodChecks
 from gas.vocabulary import NeedOptions, Vocabularies
 
 logger = logging.getLogger(__name__)
@@ -45,6 +48,7 @@ class Extender:
     """The decider, with its watches and writes on one API server. Nothing runs before `run`.
 
     filter, binder, preempt, prioritize  the verbs; the last two are None unless they are switched on
+    webhooks                             of the API server, by name; served only if --admission-port is given
     budget_watch                         None unless ``preempt`` is switched on
     """
 
@@ -115,6 +119,9 @@ class Extender:
             if decider.preemption is not None
             else None
         )
+        checks = PodChecks(options.vocabularies, options.need, flags.admission_scheduler_name)
+        pod_reviews = PodReviews(checks)
+        self.webhooks: dict[str, Reviewer] = {"validate": pod_reviews.validate, "complete": pod_reviews.complete}
         self._show_metrics(metrics)
 
     async def run(self) -> None:

@@ -118,6 +118,47 @@ class Flags(DaemonFlags):
         group="Health and metrics (plain HTTP)",
     )
 
+    admission_port: int = flag(
+        "admission-port",
+        values.port,
+        "0",
+        "N",
+        "Port for the admission webhooks, which the API server calls; 0 switches them off.",
+        group="Admission webhooks (TLS)",
+    )
+    admission_certificate: Path | None = flag(
+        "admission-certificate",
+        values.file_or_none,
+        None,
+        "FILE",
+        "Serving certificate of --admission-port, followed by its chain (PEM).",
+        unset="that of --cert",
+    )
+    admission_key: Path | None = flag(
+        "admission-key",
+        values.file_or_none,
+        None,
+        "FILE",
+        "Private key of --admission-certificate, not encrypted (PEM).",
+        unset="that of --key",
+    )
+    admission_client_ca: Path | None = flag(
+        "admission-client-ca",
+        values.file_or_none,
+        None,
+        "FILE",
+        "Certificate authorities that must have signed the API server's client certificate (PEM).",
+        unset="callers need no certificate",
+    )
+    admission_scheduler_name: str | None = flag(
+        "admission-scheduler-name",
+        values.text_or_none,
+        None,
+        "NAME",
+        "Scheduler of new GPU pods (schedulerName) that would have the default one.",
+        unset="schedulerName stays as it is",
+    )
+
     vocabularies: tuple[Vocabulary, ...] = flag(
         "vocabularies",
         parse_vocabularies,

@@ -39,6 +39,21 @@ class Metrics:
             buckets=REQUEST_SECONDS,
             registry=registry,
         )
+        self.reviews = Counter(
+            "gas_extender_reviews_total",
+            "Reviews of the API server, by webhook and result: allowed, warned, patched, refused, not-ready, "
+            "bad-review, wrong-content-type, wrong-method, too-large, too-slow, client-gone, internal-error (a bug; "
+            "the log has the traceback).",
+            ["webhook", "result"],
+            registry=registry,
+        )
+        self.review_seconds = Histogram(
+            "gas_extender_review_seconds",
+            "Seconds from the headers of a review to its response, including the transfer of its body.",
+            ["webhook"],
+            buckets=REQUEST_SECONDS,
+            registry=registry,
+        )
         self.refusals = Counter(
             "gas_extender_refusals_total",
             "Nodes that had no room for a pod, by kind of reason; docs/troubleshooting.md explains the kinds.",
@@ -104,8 +119,8 @@ class Metrics:
         )
         self.certificate_expiry = Gauge(
             "gas_extender_certificate_expiry_timestamp_seconds",
-            "When the certificate of a flag (cert, cacert) expires, in seconds since the epoch; of several in one file "
-            "the first to expire.",
+            "When the certificate of a flag (cert, cacert, admission-certificate, admission-client-ca) expires, in "
+            "seconds since the epoch; of several in one file the first to expire.",
             ["flag"],
             registry=registry,
         )

@@ -9,13 +9,14 @@ from gas.cluster.connection import connect
 from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, SCHEDULER_KEEP_ALIVE, Port, listen, serve_with
+from gas.extender.admission.app import admission_app
 from gas.extender.assembly import Extender
 from gas.extender.card_summaries import card_series, card_summaries
 from gas.extender.debug import books_json, demand_json, refusals_json
 from gas.extender.flags import Flags
 from gas.extender.metrics import Metrics
 from gas.extender.server import extender_app
-from gas.extender.tls import CertificateFiles, ServingCertificates
+from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,22 @@ async def run_extender(flags: Flags, version: str) -> None:
                 keep_alive=PLAIN_KEEP_ALIVE,
             ),
         ]
+        watched = [certificates]
+        if flags.admission_port:
+            admission_certificates = ServingCertificates(admission_files(flags), metrics)
+            admission_socket = stack.enter_context(
+                listen(flags.bind_address, flags.admission_port, flag="admission-port")
+            )
+            ports.append(
+                Port(
+                    app=admission_app(extender.webhooks, metrics),
+                    socket=admission_socket,
+                    tls=admission_certificates.context,
+                    keep_alive=SCHEDULER_KEEP_ALIVE,  # the API server closes idle connections after 90 s, as well
+                )
+            )
+            watched.append(admission_certificates)
+            logger.info("serving the API server's admission webhooks on port %d", flags.admission_port)
         logger.info(
             "gas-extender %s serves kube-scheduler on port %d, and health, metrics and the ledger on port %d",
             version,
@@ -83,7 +100,21 @@ async def run_extender(flags: Flags, version: str) -> None:
             ports,
             stopping,
             graceful_timeout=flags.shutdown_timeout,
-            background=[extender.run(), certificates.watch()],
+            background=[extender.run(), *(each.watch() for each in watched)],
             finish=lambda: extender.finish(flags.shutdown_timeout),
         )
     logger.info("stopped")
+
+
+def admission_files(flags: Flags) -> CertificateFiles:
+    """Return the files of the admission port: the scheduler's certificate and key unless others are given."""
+    return CertificateFiles(
+        flags.admission_certificate or flags.cert,
+        flags.admission_key or flags.key,
+        flags.admission_client_ca,
+        CertificateFlags(
+            cert="admission-certificate" if flags.admission_certificate else "cert",
+            key="admission-key" if flags.admission_key else "key",
+            cacert="admission-client-ca",
+        ),
+    )

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from time import perf_counter
+from typing import TypeVar
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -20,6 +21,8 @@ from gas.extender.wire import BadRequest, Unreadable, encode_error, encode_preem
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 INTERNAL_ERROR = "internal error, see the extender's log"
 LONGEST_CONTENT_LENGTH = 18
 """Digits; a number with more is over every limit."""
@@ -32,7 +35,7 @@ class BodyTooLarge(GasError):
     """The body is too large (status 413); the rest of it is not read."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"the request body is larger than {limit} bytes; raise --max-request-bytes")
+        super().__init__(f"the request body is larger than {limit} bytes")
 
 
 class BodyTooSlow(GasError):
@@ -81,7 +84,7 @@ def extender_app(
         endpoint = _VerbEndpoint(name, verb, metrics, max_body=max_body, body_timeout=body_timeout, undecided=undecided)
         return Route(f"/scheduler/{name}", endpoint)
 
-    routes = [route("filter", filter_nodes), route("bind", _to_its_end(bind_pod))]
+    routes = [route("filter", filter_nodes), route("bind", _undisturbed(bind_pod))]
     if preempt is not None:
         routes.append(route("preempt", preempt, undecided=encode_preempt_result({})))
     if prioritize is not None:
@@ -146,13 +149,13 @@ class _VerbEndpoint:
         try:
             body = await read_body(
                 receive,
-                declared=_declared_length(headers),
+                declared=declared_length(headers),
                 limit=self._max_body,
                 patience=self._body_timeout,
             )
             return _Json(await self._verb(body))
         except BodyTooLarge as error:
-            return self._problem(413, "too-large", str(error))
+            return self._problem(413, "too-large", f"{error}; raise --max-request-bytes")
         except BodyTooSlow as error:
             return self._problem(408, "too-slow", str(error))
         except Unreadable as error:
@@ -181,20 +184,20 @@ class _VerbEndpoint:
         self._metrics.requests.labels(self._name, result).inc()
 
 
-def _to_its_end(verb: Verb) -> Verb:
-    """Return a verb that, once begun, is not cancelled when its connection breaks."""
+def _undisturbed(verb: Verb) -> Verb:
+    return lambda body: to_its_end(verb(body))
 
-    async def run(body: bytes) -> bytes:
-        running = asyncio.ensure_future(verb(body))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.wait([running])
-            if not running.cancelled() and (error := running.exception()) is not None:
-                logger.warning("a request failed after its connection was lost: %s", error)
-            raise
 
-    return run
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Do work that, once begun, is not cancelled when its connection breaks, and return its result."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if not running.cancelled() and (error := running.exception()) is not None:
+            logger.warning("a request failed after its connection was lost: %s", error)
+        raise
 
 
 async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
@@ -202,7 +205,8 @@ async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
     await _Json(encode_error(sentence), 404)(scope, receive, send)
 
 
-def _declared_length(headers: Headers) -> int | None:
+def declared_length(headers: Headers) -> int | None:
+    """Return Content-Length, None if there is none; a number over every limit if it has too many digits."""
     text = headers.get("content-length", "")
     if not (text.isascii() and text.isdigit()):
         return None

@@ -1,4 +1,4 @@
-"""Certificates of the extender's port: its own, those of the clients' authorities, and their renewal."""
+"""Certificates of the extender's TLS ports: their own, those of the clients' authorities, and their renewal."""
 
 from __future__ import annotations
 
@@ -49,16 +49,36 @@ class BadCertificate(GasError):
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateFlags:
+    """The flags that name the files of a port, without dashes, for messages and metrics."""
+
+    cert: str = "cert"
+    key: str = "key"
+    cacert: str = "cacert"
+
+
+SCHEDULER_FLAGS = CertificateFlags()
+"""The flags of the scheduler's port."""
+
+
+@dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """PEM files: the certificate to serve with and its chain, its private key, the authorities of clients."""
+    """PEM files: the certificate to serve with and its chain, its private key, the authorities of clients.
+
+    cacert  None if clients need no certificate
+    flags   that name these files
+    """
 
     cert: Path
     key: Path
-    cacert: Path
+    cacert: Path | None
+    flags: CertificateFlags = SCHEDULER_FLAGS
 
     def read(self) -> tuple[str, str, str]:
-        """Return the present contents, in the order of the fields. Raises BadCertificate."""
-        return _read("cert", self.cert), _read("key", self.key), _read("cacert", self.cacert)
+        """Return the present contents, in the order of the fields; of no file the empty text. Raises BadCertificate."""
+        flags = self.flags
+        cert, key = _read(flags.cert, self.cert), _read(flags.key, self.key)
+        return cert, key, "" if self.cacert is None else _read(flags.cacert, self.cacert)
 
 
 class LiveContext(ssl.SSLContext):
@@ -152,11 +172,13 @@ class ServingCertificates:
     def _checked(self, contents: tuple[str, str, str]) -> CheckingContext:
         """Return a context with the present files, and show when they end. Raises BadCertificate."""
         cert, key, cacert = contents
-        cert_end = _end("cert", self._files.cert, cert)
-        cacert_end = _end("cacert", self._files.cacert, cacert)
+        files, flags = self._files, self._files.flags
+        ends = {flags.cert: _end_dates(flags.cert, files.cert, cert)[0]}
+        if files.cacert is not None:
+            ends[flags.cacert] = min(_end_dates(flags.cacert, files.cacert, cacert))
         context = self._load(key)
-        self._metrics.certificate_expiry.labels("cert").set(cert_end)
-        self._metrics.certificate_expiry.labels("cacert").set(cacert_end)
+        for flag, end in ends.items():
+            self._metrics.certificate_expiry.labels(flag).set(end)
         return context
 
     def _load(self, key: str) -> CheckingContext:
@@ -166,34 +188,35 @@ class ServingCertificates:
         context.set_alpn_protocols(self._alpn)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         context.num_tickets = 0
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # every one in --cacert is trusted, as Go does
         context.sslobject_class = SchedulerConnection
-        self._load_authorities(context)
+        if self._files.cacert is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # every one of the file is trusted, as Go does
+            self._load_authorities(context, self._files.cacert)
         self._load_pair(context, key)
         return context
 
-    def _load_authorities(self, context: ssl.SSLContext) -> None:
+    def _load_authorities(self, context: ssl.SSLContext, cacert: Path) -> None:
         try:
-            context.load_verify_locations(self._files.cacert)
+            context.load_verify_locations(cacert)
         except (ssl.SSLError, OSError) as error:
-            raise BadCertificate("cacert", self._files.cacert, f"cannot be used: {_reason(error)}") from None
+            raise BadCertificate(self._files.flags.cacert, cacert, f"cannot be used: {_reason(error)}") from None
 
     def _load_pair(self, context: ssl.SSLContext, key: str) -> None:
-        files = self._files
+        files, flags = self._files, self._files.flags
         if "ENCRYPTED" in key:
-            raise BadCertificate("key", files.key, "is encrypted; expected a private key without a passphrase")
+            raise BadCertificate(flags.key, files.key, "is encrypted; expected a private key without a passphrase")
         try:
             context.load_cert_chain(files.cert, files.key, password="")
         except (ssl.SSLError, OSError) as error:
             reason = getattr(error, "reason", None)
             if reason == "KEY_VALUES_MISMATCH":
-                problem = f"is not the private key of --cert {files.cert}"
-                raise BadCertificate("key", files.key, problem) from None
+                problem = f"is not the private key of --{flags.cert} {files.cert}"
+                raise BadCertificate(flags.key, files.key, problem) from None
             if "PRIVATE KEY-----" not in key:
-                raise BadCertificate("key", files.key, "has no PEM private key in it") from None
-            problem = f"cannot be used with --key {files.key}: {_reason(error)}"
-            raise BadCertificate("cert", files.cert, problem) from None
+                raise BadCertificate(flags.key, files.key, "has no PEM private key in it") from None
+            problem = f"cannot be used with --{flags.key} {files.key}: {_reason(error)}"
+            raise BadCertificate(flags.cert, files.cert, problem) from None
 
     def _count_refused(self, reason: str) -> None:
         self._metrics.refused_clients.labels(reason).inc()
@@ -214,13 +237,12 @@ def _read(flag: str, file: Path) -> str:
         raise BadCertificate(flag, file, f"cannot be read: {error.strerror}") from None
 
 
-def _end(flag: str, file: Path, pem: str) -> float:
-    """Return when the serving certificate ends, or the first of the authorities, in seconds since the epoch."""
+def _end_dates(flag: str, file: Path, pem: str) -> list[float]:
+    """Return when each certificate of a file ends, in seconds since the epoch. Raises BadCertificate."""
     try:
-        ends = end_dates(pem)
+        return end_dates(pem)
     except MalformedCertificate as error:
         raise BadCertificate(flag, file, f"has {error}") from None
-    return ends[0] if flag == "cert" else min(ends)
 
 
 def _reason(error: OSError) -> str:

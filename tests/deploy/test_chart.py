@@ -43,8 +43,15 @@ FREE = (
 
 _EVERY_PODS_OWN = {"kubeConfig", "metrics-port", "metrics-address", "version", "help"}
 _LEADING = {"leader-elect", "lease-name", "lease-namespace"}
+_ADMISSION = {
+    "admission-port",
+    "admission-certificate",
+    "admission-key",
+    "admission-client-ca",
+    "admission-scheduler-name",
+}
 CHARTS_OWN = {
-    "extender": {*_EVERY_PODS_OWN, *_LEADING, "port", "bind-address", "cert", "key", "cacert"},
+    "extender": {*_EVERY_PODS_OWN, *_LEADING, *_ADMISSION, "port", "bind-address", "cert", "key", "cacert"},
     "plugin": {*_EVERY_PODS_OWN, "node-name", "kubelet-dir", "uninstall"},
 }
 """Flags that the chart sets itself, because they must fit the rest of the pod."""

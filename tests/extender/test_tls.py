@@ -292,10 +292,11 @@ class TestRenewal:
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         scheduler = authority.issue("scheduler")
-        files = replace(files, cacert=Path(shutil.copy(files.cacert, files.cacert.with_name("clients.crt"))))
+        clients = Path(shutil.copy(authority.cert, authority.cert.with_name("clients.crt")))
+        files = replace(files, cacert=clients)
         certificates = ServingCertificates(files, metrics)
         before = self.serial(certificates, authority, scheduler)
-        good = {file: file.read_bytes() for file in (files.cert, files.key, files.cacert)}
+        good = {file: file.read_bytes() for file in (files.cert, files.key, clients)}
         if damage == "mismatch":
             files.key.write_bytes(authority.issue("x").key.read_bytes())
         elif damage == "garbage":
@@ -303,7 +304,7 @@ class TestRenewal:
         elif damage == "gone":
             files.key.unlink()
         else:
-            files.cacert.write_text("nothing")
+            clients.write_text("nothing")
         for _ in range(4):
             assert not certificates.reload()
         assert reloads(metrics, "failed") == 1

@@ -1,0 +1,188 @@
+"""AdmissionReview, ``admission.k8s.io/v1``: decoding of the API server's requests and encoding of the responses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from gas.errors import GasError
+from gas.json_patch import Patch
+from gas.quoted import quoted
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+CREATE, UPDATE = "CREATE", "UPDATE"
+_OPERATIONS = frozenset({CREATE, UPDATE, "DELETE", "CONNECT"})
+_LONGEST_UID = 128
+_REFUSED = 403
+"""HTTP status that the client gets for an object that is refused."""
+
+
+class BadReview(GasError):
+    """The body is not an AdmissionReview that can be checked (status 400); the webhook's failure policy decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """The API server's question about one request.
+
+    resource     group and plural name with a slash between them, such as ``apps/deployments``; ``pods`` has no group
+    subresource  such as ``binding``; empty for the object itself
+    operation    CREATE, UPDATE, DELETE or CONNECT
+    name         empty while the API server has not generated it yet
+    user         the client that sent the request
+    dry_run      whether nothing will be stored, so that nothing may change here either
+    """
+
+    uid: str
+    resource: str
+    subresource: str = ""
+    operation: str
+    name: str = ""
+    namespace: str = ""
+    user: str = ""
+    dry_run: bool = False
+    new: msgspec.Raw
+    old: msgspec.Raw
+
+    @property
+    def target(self) -> str:
+        """The resource with its subresource: ``pods/binding``."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewResult:
+    """The response to a review.
+
+    refusal   the sentence for the client whose request is refused; empty if it is allowed
+    warnings  sentences that the client prints
+    patch     changes to the object
+    """
+
+    refusal: str = ""
+    warnings: tuple[str, ...] = ()
+    patch: Patch = ()
+
+
+ALLOWED = ReviewResult()
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    group: str = ""
+    resource: str = ""
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _Request(msgspec.Struct, rename="camel", frozen=True):
+    uid: str = ""
+    resource: _Resource = _Resource()
+    sub_resource: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    operation: str = ""
+    user_info: _User | None = None
+    dry_run: bool | None = None
+    object: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    old_object: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class _Review(msgspec.Struct, rename="camel", frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    request: _Request | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    message: str
+    code: int
+
+
+class _Response(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
+    uid: str
+    allowed: bool
+    status: _Status | None = None
+    warnings: tuple[str, ...] = ()
+    patch: bytes = b""
+    patch_type: str = ""
+
+
+class _Reply(msgspec.Struct, rename="camel", frozen=True):
+    response: _Response
+    api_version: str = API_VERSION
+    kind: str = KIND
+
+
+_decoder = msgspec.json.Decoder(_Review)
+_encoder = msgspec.json.Encoder()
+
+_Object = TypeVar("_Object", bound=msgspec.Struct)
+
+
+def decode_review(body: bytes) -> Review:
+    """Decode an AdmissionReview. Raises BadReview with a sentence if it is not one or lacks what every review has."""
+    wire = _decoded(body)
+    if (found := (wire.api_version, wire.kind)) != (API_VERSION, KIND):
+        raise BadReview(f"expected kind {KIND} of {API_VERSION}, found {quoted(found[1])} of {quoted(found[0])}")
+    request = wire.request
+    if request is None:
+        raise BadReview("the review has no request")
+    if not 0 < len(request.uid) <= _LONGEST_UID:
+        raise BadReview(f"request.uid: expected 1 to {_LONGEST_UID} characters, found {quoted(request.uid)}")
+    if request.operation not in _OPERATIONS:
+        expected = "CREATE, UPDATE, DELETE or CONNECT"
+        raise BadReview(f"request.operation: expected {expected}, found {quoted(request.operation)}")
+    if not request.resource.resource:
+        raise BadReview("request.resource.resource: expected the name of a resource, found nothing")
+    group = request.resource.group
+    return Review(
+        uid=request.uid,
+        resource=f"{group}/{request.resource.resource}" if group else request.resource.resource,
+        subresource=request.sub_resource or "",
+        operation=request.operation,
+        name=request.name or "",
+        namespace=request.namespace or "",
+        user=request.user_info.username if request.user_info is not None else "",
+        dry_run=bool(request.dry_run),
+        new=request.object,
+        old=request.old_object,
+    )
+
+
+def decode_object(raw: msgspec.Raw, kind: type[_Object], *, where: str = "request.object") -> _Object:
+    """Decode the object of a review. Raises BadReview if it is missing or not of this kind."""
+    if bytes(raw) in (b"", b"null"):
+        raise BadReview(f"{where}: expected an object, found nothing")
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except RecursionError:
+        raise BadReview(f"{where} is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadReview(f"{where} cannot be read: {error}") from None
+
+
+def encode_result(review: Review, result: ReviewResult) -> bytes:
+    """Encode the AdmissionReview that responds to a review."""
+    response = _Response(
+        uid=review.uid,
+        allowed=not result.refusal,
+        status=_Status(result.refusal, _REFUSED) if result.refusal else None,
+        warnings=result.warnings,
+        patch=_encoder.encode(result.patch) if result.patch else b"",
+        patch_type="JSONPatch" if result.patch else "",
+    )
+    return _encoder.encode(_Reply(response))
+
+
+def _decoded(body: bytes) -> _Review:
+    try:
+        return _decoder.decode(body)
+    except RecursionError:
+        raise BadReview(f"expected {KIND} as JSON, found one that is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadReview(f"expected {KIND} as JSON: {error}") from None

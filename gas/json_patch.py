@@ -1,0 +1,36 @@
+"""JSON Patch (RFC 6902): the operations with which an admission webhook changes an object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+
+class Operation(msgspec.Struct, frozen=True, gc=False):
+    """One operation. ``path`` is a JSON pointer, whose parts `pointer` escapes."""
+
+    op: Literal["add", "replace"]
+    path: str
+    value: Any
+
+
+Patch = tuple[Operation, ...]
+"""Operations in the order in which they are applied; without any, the object stays as it is."""
+
+
+def pointer(*parts: str) -> str:
+    """Return the JSON pointer to a member of nested objects: ``pointer("a", "b/c")`` is ``/a/b~1c``."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def set_annotations(present: Mapping[str, str] | None, wanted: Mapping[str, str]) -> Patch:
+    """Return the patch after which an object has the wanted annotations; it is empty if the object has them already.
+
+    present  the annotations of the object, None if it has no ``metadata.annotations``
+    """
+    missing = {name: text for name, text in wanted.items() if (present or {}).get(name) != text}
+    if missing and present is None:
+        return (Operation("add", "/metadata/annotations", missing),)
+    return tuple(Operation("add", pointer("metadata", "annotations", name), text) for name, text in missing.items())

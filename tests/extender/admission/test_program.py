@@ -1,0 +1,95 @@
+"""The admission port of the whole program."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gas.daemon.serving import CannotListen
+from gas.extender.flags import parse_flags
+from gas.extender.program import run_extender
+from gas.sandbox.api.server import ApiServer
+from gas.sandbox.programs import running_extender
+from tests.builders import container, pod_json
+from tests.cluster.scripted_server import write_kubeconfig
+from tests.extender.admission.reviews import review_json
+from tests.extender.authority import Authority
+from tests.extender.test_tls import client_context
+
+GPU_POD = pod_json(container(i915=1, xe=1))
+
+
+@asynccontextmanager
+async def admission_port(directory: Path, *flags: str) -> AsyncIterator[int]:
+    """Run the program with an admission port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with ApiServer() as server, running_extender(directory, server.url, [f"--admission-port={port}", *flags]):
+        yield port
+
+
+def ask(port: int, context: ssl.SSLContext) -> Any:
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+    try:
+        body = json.dumps(review_json(GPU_POD))
+        connection.request("POST", "/validate", body, {"Content-Type": "application/json"})
+        return json.loads(connection.getresponse().read())["response"]
+    finally:
+        connection.close()
+
+
+def trusting(file: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(file)
+    return context
+
+
+async def test_the_port_serves_with_the_schedulers_certificate_and_needs_no_clients_certificate(tmp_path: Path) -> None:
+    async with admission_port(tmp_path) as port:
+        response = ask(port, trusting(tmp_path / "ca.crt"))
+    assert not response["allowed"]
+    assert "use only one of them" in response["status"]["message"]
+
+
+async def test_the_port_serves_with_its_own_certificate_and_lets_only_its_clients_call(
+    tmp_path: Path, authority: Authority
+) -> None:
+    pair = authority.issue("webhooks")
+    flags = [f"--admission-certificate={pair.cert}", f"--admission-key={pair.key}"]
+    async with admission_port(tmp_path, *flags, f"--admission-client-ca={authority.cert}") as port:
+        assert not ask(port, client_context(authority, authority.issue("kube-apiserver")))["allowed"]
+        with pytest.raises((ssl.SSLError, ConnectionResetError)):
+            ask(port, client_context(authority, None))
+
+
+@pytest.mark.parametrize("flag", ["admission-certificate", "admission-key", "admission-client-ca"])
+async def test_a_file_that_cannot_be_used_is_named_with_its_flag(
+    tmp_path: Path, authority: Authority, flag: str
+) -> None:
+    pair = authority.issue("server")
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", token="any")
+    own = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
+    missing = tmp_path / "missing.pem"
+    flags = parse_flags([*own, "--port=0", "--metrics-port=0", "--admission-port=1", f"--{flag}={missing}"], environ={})
+    with pytest.raises(Exception, match=f"^--{flag} {missing} cannot be read: No such file or directory$"):
+        await run_extender(flags, "1")
+
+
+async def test_a_port_in_use_is_named_with_its_flag(tmp_path: Path, authority: Authority) -> None:
+    pair = authority.issue("server")
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", token="any")
+    own = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
+    with socket.create_server(("", 0)) as used:
+        port = used.getsockname()[1]
+        flags = parse_flags([*own, "--port=0", "--metrics-port=0", f"--admission-port={port}"], environ={})
+        with pytest.raises(CannotListen, match=r"^--admission-port: cannot listen on port"):
+            await run_extender(flags, "1")

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.extender.admission.review import (
+    BadReview,
+    Review,
+    ReviewResult,
+    decode_object,
+    decode_review,
+    encode_result,
+)
+from gas.json_patch import Operation
+from gas.objects import NewPod
+from tests.builders import pod_json
+from tests.extender.admission.reviews import UID, review, review_json
+
+
+def test_a_review_is_decoded() -> None:
+    decoded = review(
+        {"a": 1}, old={"b": 2}, group="apps", resource="deployments", operation="UPDATE", user="bob", dry_run=True
+    )
+    assert decoded == Review(
+        uid=UID,
+        resource="apps/deployments",
+        operation="UPDATE",
+        name="pod",
+        namespace="default",
+        user="bob",
+        dry_run=True,
+        new=msgspec.Raw(b'{"a": 1}'),
+        old=msgspec.Raw(b'{"b": 2}'),
+    )
+    assert decoded.target == "apps/deployments"
+    assert review(subresource="binding").target == "pods/binding"
+
+
+def test_a_review_without_what_may_be_missing_is_decoded() -> None:
+    bare = {"uid": "1", "resource": {"resource": "pods"}, "operation": "DELETE"}
+    wire = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": bare}
+    decoded = decode_review(json.dumps(wire).encode())
+    assert (decoded.namespace, decoded.user, decoded.dry_run, bytes(decoded.new)) == ("", "", False, b"")
+
+
+def changed(**fields: Any) -> bytes:
+    document = review_json({})
+    for name, value in fields.items():
+        target = document if name in ("apiVersion", "kind", "request") else document["request"]
+        target[name] = value
+    return json.dumps(document).encode()
+
+
+BAD_BODIES = [
+    pytest.param(b"", "expected AdmissionReview as JSON: ", id="empty"),
+    pytest.param(b"hello", "expected AdmissionReview as JSON: ", id="not-json"),
+    pytest.param(b"[]", "expected AdmissionReview as JSON: Expected `object`, got `array`", id="array"),
+    pytest.param(changed()[:-30], "expected AdmissionReview as JSON: Input data was truncated", id="truncated"),
+    pytest.param(changed() + b"{}", "expected AdmissionReview as JSON: ", id="two-documents"),
+    pytest.param(b"\xff" + changed(), "expected AdmissionReview as JSON: ", id="not-utf-8"),
+    pytest.param(
+        b'{"request": {"object":' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
+        "expected AdmissionReview as JSON, found one that is nested too deeply",
+        id="nested",
+    ),
+    pytest.param(
+        changed(kind="Pod", apiVersion="v1"),
+        "expected kind AdmissionReview of admission.k8s.io/v1, found 'Pod' of 'v1'",
+        id="kind",
+    ),
+    pytest.param(
+        changed(apiVersion="admission.k8s.io/v1beta1"),
+        "expected kind AdmissionReview of admission.k8s.io/v1, found 'AdmissionReview' of 'admission.k8s.io/v1beta1'",
+        id="version",
+    ),
+    pytest.param(changed(request=None), "the review has no request", id="response-only"),
+    pytest.param(changed(uid=""), "request.uid: expected 1 to 128 characters, found ''", id="no-uid"),
+    pytest.param(changed(uid="x" * 129), "request.uid: expected 1 to 128 characters, found 'xx", id="long-uid"),
+    pytest.param(
+        changed(operation="PATCH"),
+        "request.operation: expected CREATE, UPDATE, DELETE or CONNECT, found 'PATCH'",
+        id="operation",
+    ),
+    pytest.param(
+        changed(resource={}), "request.resource.resource: expected the name of a resource, found nothing", id="resource"
+    ),
+    pytest.param(changed(dryRun="yes"), "expected AdmissionReview as JSON: Expected `bool | null`", id="type"),
+]
+
+
+@pytest.mark.parametrize(("body", "sentence"), BAD_BODIES)
+def test_a_body_that_is_not_a_review_is_refused_with_a_sentence(body: bytes, sentence: str) -> None:
+    with pytest.raises(BadReview) as bad:
+        decode_review(body)
+    assert str(bad.value).startswith(sentence)
+
+
+@given(st.binary(max_size=60) | st.text('{}[]":,auidrequestapiVersion1', max_size=60).map(str.encode))
+def test_every_body_gives_a_review_or_a_sentence(body: bytes) -> None:
+    with contextlib.suppress(BadReview):
+        assert decode_review(body).uid
+
+
+@pytest.mark.parametrize(
+    ("new", "sentence"),
+    [
+        (None, "request.object: expected an object, found nothing"),
+        (1, "request.object cannot be read: Expected `object`, got `int`"),
+        ({"spec": {"containers": 1}}, "request.object cannot be read: Expected `array | null`, got `int`"),
+    ],
+)
+def test_an_object_that_cannot_be_read_is_a_bad_review(new: object, sentence: str) -> None:
+    with pytest.raises(BadReview) as bad:
+        decode_object(review(new).new, NewPod)
+    assert str(bad.value).startswith(sentence)
+
+
+def test_a_missing_object_is_a_bad_review() -> None:
+    with pytest.raises(BadReview, match=r"^request\.oldObject: expected an object, found nothing$"):
+        decode_object(msgspec.Raw(), NewPod, where="request.oldObject")
+
+
+def test_an_object_is_decoded() -> None:
+    assert decode_object(review(pod_json(name="a")).new, NewPod).metadata.name == "a"
+
+
+@pytest.mark.parametrize(
+    ("result", "response"),
+    [
+        (ReviewResult(), {"uid": UID, "allowed": True}),
+        (ReviewResult(warnings=("w",)), {"uid": UID, "allowed": True, "warnings": ["w"]}),
+        (
+            ReviewResult(refusal="no", warnings=("w",)),
+            {"uid": UID, "allowed": False, "status": {"message": "no", "code": 403}, "warnings": ["w"]},
+        ),
+    ],
+)
+def test_a_result_is_encoded(result: ReviewResult, response: object) -> None:
+    assert json.loads(encode_result(review(), result)) == {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": response,
+    }
+
+
+def test_a_patch_is_encoded_in_base64() -> None:
+    result = ReviewResult(patch=(Operation("add", "/spec/x", "y"),))
+    response = json.loads(encode_result(review(), result))["response"]
+    assert (response["allowed"], response["patchType"]) == (True, "JSONPatch")
+    assert json.loads(base64.b64decode(response["patch"])) == [{"op": "add", "path": "/spec/x", "value": "y"}]
