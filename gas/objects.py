@@ -282,6 +282,16 @@ class VolumeMount(_Object, frozen=True):
     mount_path: str = ""
     sub_path: str | None = None
     sub_path_expr: str | None = None
+    read_only: bool | None = None
+
+
+class Capabilities(_Object, frozen=True):
+    add: Sequence[str] | None = None
+
+
+class SecurityContext(_Object, frozen=True):
+    privileged: bool | None = None
+    capabilities: Capabilities | None = None
 
 
 class DetailedContainer(Container, frozen=True):
@@ -289,6 +299,7 @@ class DetailedContainer(Container, frozen=True):
     command: Sequence[str] | None = None
     args: Sequence[str] | None = None
     volume_mounts: Sequence[VolumeMount] | None = None
+    security_context: SecurityContext | None = None
 
 
 class HostPath(_Object, frozen=True):
@@ -317,6 +328,7 @@ class DetailedPodSpec(PodSpec, frozen=True):
     service_account_name: str | None = None
     scheduler_name: str | None = None
     volumes: Sequence[Volume] | None = None
+    host_pid: bool | None = msgspec.field(default=None, name="hostPID")
 
 
 class DetailedPodStatus(PodStatus, frozen=True):
@@ -411,12 +423,17 @@ class DetailedObjectMeta(ObjectMeta, frozen=True):
     managed_fields: Sequence[ManagedFields] | None = None
 
 
+class NodeInfo(_Object, frozen=True):
+    kernel_version: str = ""
+
+
 class DetailedNodeStatus(NodeStatus, frozen=True):
     conditions: Sequence[Condition] | None = None
+    node_info: NodeInfo | None = None
 
 
 class DetailedNode(Node, frozen=True):
-    """A node with its conditions and the clients that wrote its labels."""
+    """A node with its conditions, its kernel and the clients that wrote its labels."""
 
     metadata: DetailedObjectMeta
     status: DetailedNodeStatus | None = None
@@ -426,3 +443,9 @@ class DetailedNode(Node, frozen=True):
         """True if the condition ``Ready`` is ``True``."""
         conditions = (self.status.conditions if self.status is not None else None) or ()
         return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+
+    @property
+    def kernel_version(self) -> str:
+        """The release of the kernel, ``6.12.0-amd64``; empty if it is unknown."""
+        info = self.status.node_info if self.status is not None else None
+        return info.kernel_version if info is not None else ""

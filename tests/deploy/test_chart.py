@@ -270,7 +270,7 @@ def test_alerts_name_the_charts_own_workloads() -> None:
         for text in (rule["expr"], *rule["annotations"].values())
     ]
     assert sum("Deployment other-extender" in text for text in texts) == 1
-    assert sum("the other-plugin pod" in text for text in texts) == 3
+    assert sum("the other-plugin pod" in text for text in texts) == 4
     assert [text for text in texts if re.search("gpu-aware-scheduling|gas-plugin", text)] == []
 
 

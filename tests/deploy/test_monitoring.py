@@ -49,7 +49,7 @@ def _labels() -> set[str]:
         if isinstance(metric, MetricWrapperBase)
         for label in metric._labelnames
     }
-    return own | {"kind", "node", "card", "resource", "version", "le"} | TARGET_LABELS
+    return own | {"kind", "node", "card", "resource", "version", "le", "source", "engine"} | TARGET_LABELS
 
 
 def _rules() -> list[dict[str, str]]:

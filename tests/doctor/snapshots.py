@@ -192,3 +192,11 @@ def levels(found: Sequence[Finding]) -> list[str]:
 def worst(found: Sequence[Finding]) -> list[Finding]:
     """Return the findings that are not OK."""
     return [each for each in found if each.level is not Level.OK]
+
+
+def faults(check: str, **changes: Any) -> list[tuple[str, str]]:
+    """Return level and text of the findings that are not OK, with expected and found."""
+    return [
+        (each.level.value, " | ".join((each.where, each.message, each.expected, each.found, *each.mend)))
+        for each in worst(findings(check, **changes))
+    ]

@@ -72,6 +72,12 @@ HEALTHY = [
     series("gas_plugin_cards", "0x120", node="n1", driver="i915", state="unhealthy"),
     series("gas_plugin_mismatches_total", "0x120", node="n1"),
     series("gas_plugin_tile_mismatches_total", "0x120", node="n1"),
+    series("gas_plugin_card_memory_bytes", "8000000000x120", node="n1", card="card0", source="query"),
+    series("gas_plugin_pods_over_memory_request", "0x120", node="n1"),
+    series("gas_plugin_usage_walks_total", "0+6x120", node="n1"),
+    series("gas_plugin_usage_walks_total", "0x120", node="n2"),  # without --usage
+    series("gas_plugin_usage_problems", "0x120", node="n1"),
+    series("gas_plugin_memory_limits_missing", "0x120", node="n1"),
 ]
 """A value each minute, for two hours."""
 
@@ -93,6 +99,12 @@ FAULTS: dict[str, tuple[dict[str, str], ...]] = {
     "GASPluginNotReady": (series("gas_plugin_ready", "0x120", node="n1"),),
     "GASCardUnhealthy": (series("gas_plugin_cards", "1x120", node="n1", driver="i915", state="unhealthy"),),
     "GASOtherCardsThanDecided": (series("gas_plugin_mismatches_total", "0+1x120", node="n1"),),
+    "GASCardMemoryUnknown": (
+        series("gas_plugin_card_memory_bytes", "0x120", node="n1", card="card1", source="unknown"),
+    ),
+    "GASPodsUseMoreMemoryThanRequested": (series("gas_plugin_pods_over_memory_request", "2x120", node="n1"),),
+    "GASUseNotMeasured": (series("gas_plugin_usage_walks_total", "0+6x20 120x100", node="n1"),),
+    "GASMemoryLimitsMissing": (series("gas_plugin_memory_limits_missing", "1x120", node="n1"),),
 }
 
 
@@ -139,6 +151,14 @@ def test_other_tiles_than_decided_raise_the_same_alert_as_other_cards(
     rising = series("gas_plugin_tile_mismatches_total", "0+1x120", node="n1")
     found = [rising if each["series"] == rising["series"] else each for each in HEALTHY]
     assert firing(binaries, rules, found, tmp_path) == {"GASOtherCardsThanDecided"}
+
+
+def test_use_that_cannot_be_read_raises_the_same_alert_as_use_that_is_not_measured(
+    binaries: Path, rules: Path, tmp_path: Path
+) -> None:
+    failing = series("gas_plugin_usage_problems", "1x120", node="n1")
+    found = [failing if each["series"] == failing["series"] else each for each in HEALTHY]
+    assert firing(binaries, rules, found, tmp_path) == {"GASUseNotMeasured"}
 
 
 def test_a_missing_extender_raises_an_alert_too(binaries: Path, rules: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from gas.doctor.checks import (
     pods,
     schedulers,
     topology_manager,
+    usage_and_limits,
 )
 from gas.doctor.findings import Finding
 from gas.doctor.snapshot import Snapshot
@@ -30,6 +31,7 @@ CHECKS: Mapping[str, tuple[str, Callable[[Snapshot], Iterator[Finding]]]] = {
     node_resources.CHECK: ("nodes' resources", node_resources.check_node_resources),
     plugins.CHECK: ("device plugins", plugins.check_plugins),
     topology_manager.CHECK: ("kubelets' Topology Managers", topology_manager.check_topology_manager),
+    usage_and_limits.CHECK: ("use of the cards and limits of their memory", usage_and_limits.check_usage_and_limits),
     feature_discovery.CHECK: ("Node Feature Discovery", feature_discovery.check_feature_discovery),
     clocks.CHECK: ("clocks", clocks.check_clocks),
     pods.CHECK: ("pods with GPUs", pods.check_pods),
