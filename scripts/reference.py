@@ -80,7 +80,7 @@ POD_ANNOTATIONS = (
     (names.CARD_AFFINITY, "you", "a label: only cards that are idle or have a pod with the same label"),
     (names.CARD_ANTI_AFFINITY, "you", "a label: only cards without a pod with the same label"),
     (names.CARD_EXCLUSION, "you", "a label: all pods of a card have the same one, or all have none"),
-    (names.CARD_NAME, "you", "a label: the node's pods with the same one share a card"),
+    (names.CARD_NAME, "you", "a label: the node's pods with the same one share a card; or one card, as in `gas-allow`"),
     (names.NODE_SCORE, "you", f"how nodes are scored, with --node-score: `{NODE_SCORES.replace('|', '`, `')}`"),
     (decision.TIMESTAMP, "the extender", "when the cards were decided, in nanoseconds since the epoch"),
     (decision.CONTAINER_CARDS, "the extender", "the cards of each container: `card0||card1,card2`"),

@@ -25,6 +25,7 @@ _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 """The form of a label's value in Kubernetes."""
 _CARD_ITSELF = re.compile(r"card[0-9]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
 """A card's number or PCI address."""
+_DEVICE_ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +54,16 @@ def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
         return PodNeed(containers=containers, count_resources=_COUNT_RESOURCES)
 
     annotations = pod.annotations
-    named = _name_of_card(annotations)
-    if named:
+    chosen = _chosen_card(annotations, options)
+    named = _label(annotations, names.CARD_NAME) if chosen is None else ""
+    if named or chosen is not None:
         _check_one_card(requests)
     linked = names.ALLOCATE_XELINK in annotations
     if linked:
         _check_linked(requests)
     return PodNeed(
         containers=containers,
-        allowed=_named_cards(annotations[names.ALLOW]) if options.allowlist and names.ALLOW in annotations else None,
+        allowed=_allowed(annotations, options) if chosen is None else frozenset((chosen,)),
         denied=_named_cards(annotations.get(names.DENY, "")) if options.denylist else frozenset(),
         same_card=_same_card(requests, annotations),
         linked=linked,
@@ -93,6 +95,8 @@ def read_booked_need(pod: Pod) -> PodNeed:
     labels = {name: text for name, text in pod.annotations.items() if _LABEL.fullmatch(text)}
     has_one_card = max(request.count for request in requests) <= 1
     named = labels.get(names.CARD_NAME, "") if has_one_card else ""
+    if _CARD_ITSELF.fullmatch(named):
+        named = ""  # chosen, not named
     return PodNeed(
         containers=tuple(map(_container_need, requests)),
         scope=Scope.CARD if named else Scope.ANYWHERE,
@@ -189,6 +193,10 @@ def _named_cards(text: str) -> frozenset[Card | str]:
     return frozenset(map(card_name, filter(str.strip, text.split(","))))
 
 
+def _allowed(annotations: Mapping[str, str], options: NeedOptions) -> frozenset[Card | str] | None:
+    return _named_cards(annotations[names.ALLOW]) if options.allowlist and names.ALLOW in annotations else None
+
+
 def _card_order(annotations: Mapping[str, str], default: CardOrder) -> CardOrder:
     if (text := annotations.get(names.CARD_ORDER)) is None:
         return default
@@ -238,15 +246,25 @@ def _company(annotations: Mapping[str, str]) -> Company:
     )
 
 
-def _name_of_card(annotations: Mapping[str, str]) -> str:
-    """Return the name that the pod gives its card. Raises BadNeed for a name that seems to choose a card."""
+def _chosen_card(annotations: Mapping[str, str], options: NeedOptions) -> Card | str | None:
+    """Return the card that the annotation for names chooses by its number or PCI address; None if it chooses none.
+
+    Raises BadNeed if pods may not choose cards, and for what means a model, of which there may be many cards.
+    """
     text = annotations.get(names.CARD_NAME, "")
-    if _CARD_ITSELF.fullmatch(text):
-        raise BadNeed(
-            f"{names.CARD_NAME}: expected a name of your own for a card, found {quoted(text)}; to choose a card by its"
-            f" number or PCI address, use {names.ALLOW}"
-        )
-    return _label(annotations, names.CARD_NAME)
+    found = f"{names.CARD_NAME}: {quoted(text)}"
+    if _DEVICE_ID.fullmatch(text):
+        raise BadNeed(f"{found} is a model, not one card; expected a name of your own or one card; use {names.ALLOW}")
+    if _CARD_ITSELF.fullmatch(text) is None:
+        return None
+    if not options.allowlist:
+        raise BadNeed(f"{found} chooses a card, which pods may do only if the extender runs with --enableAllowlist")
+    if names.ALLOW in annotations:
+        raise BadNeed(f"{found} chooses a card, and {names.ALLOW} chooses cards as well; remove one of them")
+    card = card_name(text)
+    if not isinstance(card, Card) and ":" not in card:
+        raise BadNeed(f"{found} is not the number of a card; expected a form such as card1")
+    return card
 
 
 def _label(annotations: Mapping[str, str], name: str) -> str:

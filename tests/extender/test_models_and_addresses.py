@@ -23,7 +23,7 @@ def record(card: int, model: str, bus: str) -> dict[str, Any]:
 
 def described(name: str, *records: dict[str, Any]) -> Node:
     annotations = {ANNOTATION: msgspec.json.encode(records).decode()} if records else None
-    return node(name, cards=3, annotations=annotations)
+    return node(name, cards=3, annotations=annotations, i915=6)
 
 
 NODE = described("n1", record(0, ARC, "4d"), record(1, FLEX, "4e"), record(2, FLEX, "9a"))
@@ -75,6 +75,31 @@ async def test_a_name_finds_the_card_whatever_its_number(lists: dict[str, str], 
     decider = knowing(NODE, TURNED)
     assert await bound(decider, "n1", **lists) == first
     assert await bound(decider, "n2", **lists) == second
+
+
+@pytest.mark.parametrize(
+    ("chosen", "first", "second"),
+    [
+        pytest.param("9a:00.0", "card2", "card0", id="address"),
+        pytest.param("0000:4E:00.0", "card1", "card1", id="full-address"),
+        pytest.param("card2", "card2", "card2", id="number"),
+    ],
+)
+async def test_a_pod_names_one_card_by_address_or_number(chosen: str, first: str, second: str) -> None:
+    decider = knowing(NODE, TURNED)
+    for expected in (first, first):
+        assert await bound(decider, "n1", **{"card-name": chosen}) == expected, "the card is not reserved"
+    assert await bound(decider, "n2", **{"card-name": chosen}) == second
+    assert decider.pods.in_trouble == {}
+    rebuilt = {uid: booking.footprint for uid, booking in decider.pods.rebuilt_ledger().bookings()}
+    assert rebuilt == {uid: booking.footprint for uid, booking in decider.ledger.bookings()}
+    assert not any(footprint.named for footprint in rebuilt.values())
+
+
+async def test_a_card_that_is_named_by_its_address_and_not_there_is_given_to_no_pod() -> None:
+    passed, failed = await asked(knowing(NODE, UNKNOWN), ["n1", "n3"], **{"card-name": "77:00.0"})
+    assert passed == []
+    assert all("in the allow list" in sentence for sentence in failed.values())
 
 
 async def test_a_node_without_records_has_no_card_of_an_allowed_model() -> None:

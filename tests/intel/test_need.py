@@ -386,13 +386,54 @@ def test_a_pod_of_several_cards_cannot_name_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["card0", "card12", "Card1", "CARD01", "0000:4d:00.0", "4d:00.0", "4D:00.7", "00010000:4d:00.0"]
+    ("name", "card"),
+    [
+        ("card0", Card(0)),
+        ("card12", Card(12)),
+        ("0000:4d:00.0", "0000:4d:00.0"),
+        ("4D:00.7", "0000:4d:00.7"),
+        ("00010000:4d:00.0", "00010000:4d:00.0"),
+    ],
 )
-def test_a_name_that_seems_to_choose_a_card_is_refused(name: str) -> None:
-    assert refusal(ONE_CARD, annotations={"gas-card-name": name}) == (
-        f"gas-card-name: expected a name of your own for a card, found '{name}'; to choose a card by its number or PCI"
-        " address, use gas-allow"
+def test_a_number_or_an_address_in_place_of_a_name_chooses_that_card(name: str, card: Card | str) -> None:
+    chosen = need(ONE_CARD, container("two", i915=1), annotations={"gas-card-name": name}, allowlist=True)
+    assert (chosen.allowed, chosen.scope, chosen.named) == (frozenset((card,)), Scope.CARD, "")
+    within_a_group = {"gas-card-name": name, "gas-allocate-single-numa": ""}
+    assert need(ONE_CARD, annotations=within_a_group, allowlist=True).scope is Scope.NUMA_CARD
+    assert refusal(container(i915=2), annotations={"gas-card-name": name}, allowlist=True).startswith(
+        "gas-card-name: container 'main' asks for 2 cards, expected at most 1"
     )
+
+
+@pytest.mark.parametrize("name", ["card0", "4d:00.0"])
+def test_only_pods_that_may_choose_cards_may_choose_one_by_its_name(name: str) -> None:
+    assert refusal(ONE_CARD, annotations={"gas-card-name": name}) == (
+        f"gas-card-name: '{name}' chooses a card, which pods may do only if the extender runs with --enableAllowlist"
+    )
+    assert refusal(ONE_CARD, annotations={"gas-card-name": name, "gas-allow": "card1"}, allowlist=True) == (
+        f"gas-card-name: '{name}' chooses a card, and gas-allow chooses cards as well; remove one of them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Card1", "is not the number of a card; expected a form such as card1"),
+        ("card01", "is not the number of a card; expected a form such as card1"),
+        ("0x56c0", "is a model, not one card; expected a name of your own or one card; use gas-allow"),
+        ("0xE20B", "is a model, not one card; expected a name of your own or one card; use gas-allow"),
+    ],
+)
+def test_a_name_that_seems_to_choose_a_card_and_does_not_is_refused(name: str, sentence: str) -> None:
+    assert refusal(ONE_CARD, annotations={"gas-card-name": name}, allowlist=True) == (
+        f"gas-card-name: '{name}' {sentence}"
+    )
+
+
+def test_a_card_that_a_bound_pod_chose_has_no_name() -> None:
+    for name in ("card0", "4d:00.0"):
+        booked = read_booked_need(pod(ONE_CARD, annotations={"gas-card-name": name}))
+        assert (booked.named, booked.scope) == ("", Scope.ANYWHERE)
 
 
 @pytest.mark.parametrize("name", ["card", "card-1", "card1a", "my.card1", "discard1", "4d"])
