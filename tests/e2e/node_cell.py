@@ -57,6 +57,9 @@ class NodeCell:
         before_kubelet  called when programs of the node can start, before kubelet does
         """
         self._end()
+        # A machine that boots has no cgroups; kubelet would wait 3 s for each container of before.
+        self.cgroups.remove()
+        self.cgroups.make()
         self._started.clear()
         self._cell = Cell(self.directory)
         self._boot(before_kubelet)
