@@ -94,6 +94,11 @@ POD_ANNOTATIONS = (
     ),
     (decision.ALLOCATED_INIT_CARDS, "the plugin", "the same for init containers"),
     (
+        decision.EXPIRED_BINDING,
+        "the extender",
+        "when cards that a Binding of another client was given were taken back, in nanoseconds since the epoch",
+    ),
+    (
         decision.DESCHEDULED_BY_US,
         "the extender",
         "`gpu`: marks a pod whose deschedule label the extender set; it removes only such labels",

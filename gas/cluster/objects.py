@@ -20,15 +20,21 @@ MERGE_PATCH = "application/merge-patch+json"
 T = TypeVar("T")
 
 
-async def get_object(api: ApiServer, path: str, kind: type[T]) -> T | None:
-    """Return the object at a path, decoded as ``kind``; None if it does not exist (404)."""
-    response = await _existing(api, "GET", path)
+async def get_object(api: ApiServer, path: str, kind: type[T], *, urgent: bool = False) -> T | None:
+    """Return the object at a path, decoded as ``kind``; None if it does not exist (404).
+
+    urgent  skip the rate limit
+    """
+    response = await _existing(api, "GET", path, urgent=urgent)
     return None if response is None else decode_object(response, kind, request=f"GET {path}")
 
 
-async def get_pod(api: ApiServer, namespace: str, name: str) -> Pod | None:
-    """Return the pod as the API server has it now; None if it does not exist."""
-    return await get_object(api, paths.pod(namespace, name), Pod)
+async def get_pod(api: ApiServer, namespace: str, name: str, *, urgent: bool = False) -> Pod | None:
+    """Return the pod as the API server has it now; None if it does not exist.
+
+    urgent  skip the rate limit
+    """
+    return await get_object(api, paths.pod(namespace, name), Pod, urgent=urgent)
 
 
 async def get_node(api: ApiServer, name: str) -> Node | None:
@@ -73,13 +79,20 @@ async def patch_pod_metadata(
 
 
 async def patch_pod_annotations(
-    api: ApiServer, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+    api: ApiServer,
+    namespace: str,
+    name: str,
+    uid: str,
+    annotations: Mapping[str, str | None],
+    *,
+    urgent: bool = False,
 ) -> bool:
     """Set annotations of the pod with this UID and remove those whose value is None; the others stay.
 
-    Returns False if that pod is gone. A new pod of the same name is left alone.
+    Returns False if that pod is gone. A new pod of the same name is left alone. ``urgent`` skips the rate limit.
     """
-    return await _patch_pod_metadata(api, namespace, name, {"uid": uid, "annotations": annotations})
+    metadata = {"uid": uid, "annotations": annotations}
+    return await _patch_pod_metadata(api, namespace, name, metadata, urgent=urgent)
 
 
 async def patch_node_annotations(api: ApiServer, name: str, annotations: Mapping[str, str | None]) -> bool:
@@ -101,9 +114,12 @@ async def patch_node_status(api: ApiServer, name: str, patch: Mapping[str, objec
     return None if response is None else decode_object(response, Node, request=f"PATCH {path}")
 
 
-async def _patch_pod_metadata(api: ApiServer, namespace: str, name: str, metadata: Mapping[str, object]) -> bool:
+async def _patch_pod_metadata(
+    api: ApiServer, namespace: str, name: str, metadata: Mapping[str, object], *, urgent: bool = False
+) -> bool:
+    path, patch = paths.pod(namespace, name), {"metadata": metadata}
     try:
-        return await _existing(api, "PATCH", paths.pod(namespace, name), {"metadata": metadata}) is not None
+        return await _existing(api, "PATCH", path, patch, urgent=urgent) is not None
     except ApiRefused as error:
         # A UID cannot change, so naming it asks whether this is the same pod. For another pod the status is 422.
         if error.status == 422 and "metadata.uid" in error.message:
@@ -119,11 +135,13 @@ def decode_object(response: bytes, kind: type[T], *, request: str) -> T:
         raise ApiUnavailable(f"expected a {kind.__name__} from {request}, found something else: {error}") from error
 
 
-async def _existing(api: ApiServer, method: str, path: str, patch: Mapping[str, object] | None = None) -> bytes | None:
+async def _existing(
+    api: ApiServer, method: str, path: str, patch: Mapping[str, object] | None = None, *, urgent: bool = False
+) -> bytes | None:
     """Send a request about an object and return the response; None if the object does not exist."""
     body = None if patch is None else msgspec.json.encode(patch)
     try:
-        return await api.request(method, path, body=body, content_type=MERGE_PATCH)
+        return await api.request(method, path, body=body, content_type=MERGE_PATCH, urgent=urgent)
     except ApiRefused as error:
         if error.status == 404:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,10 +12,19 @@ from typing import Any
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events
-from gas.cluster.objects import bind_pod, get_pod, patch_node_annotations, patch_pod_metadata
+from gas.cluster.objects import (
+    bind_pod,
+    get_pod,
+    patch_node_annotations,
+    patch_pod_annotations,
+    patch_pod_metadata,
+)
 from gas.cluster.watch import Handlers, Watch
+from gas.decision.names import EXPIRED_BINDING
 from gas.extender.admission.app import Reviewer
+from gas.extender.admission.bind import BindReviews
 from gas.extender.admission.pods import PodReviews
+from gas.extender.admission.unbound_pods import UnboundPods
 from gas.extender.announcer import Announcer
 from gas.extender.bind import Binder
 from gas.extender.decider import Decider, Options
@@ -64,7 +74,8 @@ class Extender:
         speaks = options.vocabularies.speaks
         reports = Reports(metrics)
         self.decider = decider = Decider(options, reports)
-        self.pod_watch = watch_pods(api, decider, speaks)
+        unbound = UnboundPods(speaks) if flags.admission_port else None
+        self.pod_watch = watch_pods(api, decider, speaks, unbound)
         self.node_watch = watch_nodes(api, decider)
         self.budget_watch = watch_disruption_budgets(api, decider)
         self.leadership = (
@@ -104,6 +115,19 @@ class Extender:
             if flags.node_score is not NodeScore.NONE
             else None
         )
+        self.bind_reviews = (
+            BindReviews(
+                decider,
+                unbound,
+                pending_binds,
+                metrics,
+                get_pod=partial(get_pod, api, urgent=True),
+                change_version=partial(_change_version, api),
+                why_not_ready=self.readiness.why_not,
+            )
+            if unbound is not None
+            else None
+        )
         self.binder = Binder(
             decider,
             pending_binds,
@@ -113,6 +137,7 @@ class Extender:
             why_not_ready=self.readiness.why_not,
             vanished=reports.vanished_pods,
             write_timeout=LEADERS_WRITE_TIMEOUT if flags.leader_elect else None,
+            reviews=self.bind_reviews,
         )
         self.preempt = (
             Preempt(decider, pending_binds, metrics, why_not_ready=self._why_not_preempting)
@@ -122,6 +147,8 @@ class Extender:
         checks = PodChecks(options.vocabularies, options.need, flags.admission_scheduler_name)
         pod_reviews = PodReviews(checks)
         self.webhooks: dict[str, Reviewer] = {"validate": pod_reviews.validate, "complete": pod_reviews.complete}
+        if self.bind_reviews is not None:
+            self.webhooks["bind"] = self.bind_reviews
         self._show_metrics(metrics)
 
     async def run(self) -> None:
@@ -152,7 +179,10 @@ class Extender:
         replica must decide before that.
         """
         try:
-            await asyncio.wait_for(self.binder.settle(), patience)
+            async with asyncio.timeout(patience):
+                if self.bind_reviews is not None:
+                    await self.bind_reviews.finish()
+                await self.binder.settle()
         except TimeoutError:
             logger.warning("stopping with binds of unknown outcome; the pods will be read at the next start")
             return
@@ -202,14 +232,23 @@ class Extender:
             metrics.watches.follow("poddisruptionbudgets", self.budget_watch)
 
 
-def watch_pods(api: ApiServer, decider: Decider, speaks: Callable[[Pod], bool]) -> Watch[Any]:
-    """Return the watch of the pods that ask for cards; of all pods with a node as well if their requests are counted.
+def watch_pods(
+    api: ApiServer, decider: Decider, speaks: Callable[[Pod], bool], unbound: UnboundPods | None = None
+) -> Watch[Any]:
+    """Return the watch of the pods that ask for cards.
 
-    Otherwise it decodes no more than it needs: a large cluster has many pods without cards.
+    It keeps all pods with a node as well if their requests are counted, and all pods without a node if Bindings are
+    reviewed. Otherwise it decodes no more than it needs: a large cluster has many pods without cards.
     """
-    if decider.hosts is None:
-        return Watch(api, paths.pods(), Pod, decider.pods, keep=speaks)
-    return Watch(api, paths.pods(), HostPod, Handlers(*decider.pod_handlers), keep=decider.needs_pod)
+    kind, needed = (Pod, speaks) if decider.hosts is None else (HostPod, decider.needs_pod)
+    if unbound is None:
+        return Watch(api, paths.pods(), kind, Handlers(*decider.pod_handlers), keep=needed)
+    handlers = Handlers(*decider.pod_handlers, unbound)
+    return Watch(api, paths.pods(), kind, handlers, keep=lambda pod: needed(pod) or unbound.needs(pod))
+
+
+async def _change_version(api: ApiServer, namespace: str, name: str, uid: str) -> bool:
+    return await patch_pod_annotations(api, namespace, name, uid, {EXPIRED_BINDING: str(time.time_ns())}, urgent=True)
 
 
 def watch_nodes(api: ApiServer, decider: Decider) -> Watch[Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -37,6 +38,18 @@ GetPod = Callable[[str, str], Awaitable[Pod | None]]
 """(namespace, name) -> the pod as the API server has it now, None if it does not exist."""
 
 
+class OpenReviews(Protocol):
+    """Cards that were given to Bindings of other clients which may still come."""
+
+    def is_open(self, uid: str) -> bool: ...
+    def hurry(self, uid: str) -> None: ...
+    async def settled(self, uid: str) -> None: ...
+
+
+REVIEW_PATIENCE = 2.0
+"""Most seconds that a bind waits until it is known that no Binding of another client comes for its pod."""
+
+
 class Binder:
     """Called with the body of a request, returns the body of the response.
 
@@ -46,6 +59,7 @@ class Binder:
     known, it stays until the pod itself has been read.
 
     why_not_ready  returns the reason while this replica may not decide, else None
+    reviews        the Bindings of other clients, None if they are not reviewed
     vanished       (UID, ``namespace/name``) of reserved pods that a complete list does not contain
     write_timeout  seconds after which a write is given up and the pod is read instead; None leaves that to ``bind_pod``
     """
@@ -62,6 +76,8 @@ class Binder:
         vanished: asyncio.Queue[tuple[str, str]],
         write_timeout: float | None = None,
         settle_pause: float = SETTLE_PAUSE,
+        reviews: OpenReviews | None = None,
+        review_patience: float = REVIEW_PATIENCE,
     ) -> None:
         self._decider = decider
         self._pending_binds = pending_binds
@@ -72,6 +88,8 @@ class Binder:
         self._vanished = vanished
         self._write_timeout = write_timeout
         self._settle_pause = settle_pause
+        self._reviews = reviews
+        self._review_patience = review_patience
         self._in_progress: dict[str, asyncio.Future[None]] = {}
         self._vanished_in_progress: set[str] = set()
         self._unsettled: dict[str, asyncio.Task[None]] = {}
@@ -100,7 +118,9 @@ class Binder:
 
     def settle_vanished(self, uid: str, pod: str) -> None:
         """Wait for a bind in progress, then read the pod (``namespace/name``) until it is known whether it is bound."""
-        if uid in self._in_progress:
+        if self._reviews is not None and self._reviews.is_open(uid):
+            self._reviews.hurry(uid)
+        elif uid in self._in_progress:
             self._vanished_in_progress.add(uid)
         else:
             namespace, _, name = pod.partition("/")
@@ -127,6 +147,7 @@ class Binder:
             try:
                 # The watch shows only pods that ask for cards.
                 waiting = self._decider.pods.waiting.get(args.pod_uid)
+                await self._settle_review(args.pod_uid)
                 pod = waiting or await self._get_pod(args.pod_namespace, args.pod_name)
                 self._check_ready()  # another replica may lead by now
                 annotations = self._decider.reserve(args, pod, now=time.time())
@@ -137,6 +158,13 @@ class Binder:
             del self._in_progress[args.pod_uid]
             self._vanished_in_progress.discard(args.pod_uid)
             done.set_result(None)
+
+    async def _settle_review(self, uid: str) -> None:
+        """Take back the cards that a Binding of another client was given for this pod, unless it is bound with them."""
+        if self._reviews is not None and self._reviews.is_open(uid):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._review_patience):
+                    await self._reviews.settled(uid)
 
     async def _write(self, args: BindingArgs, annotations: Mapping[str, str]) -> None:
         try:

@@ -24,9 +24,10 @@ from gas.extender.scores import Scores, as_scores
 from gas.extender.unknown_memory import nodes_of_unknown_memory
 from gas.extender.verdicts import FITS, FITS_PREFERRED, NOTHING_KEPT, KeptCards, Turns, Verdict, Verdicts, all_fit
 from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
+from gas.extender.written_cards import written_cards
 from gas.ledger import Ledger
 from gas.objects import AskedPod, HostPod, Node, ObjectId, Pod
-from gas.placement.choice import footprint
+from gas.placement.choice import Footprint, footprint
 from gas.placement.detail import card_details
 from gas.placement.need import PodNeed
 from gas.placement.node_score import NodeScore
@@ -277,13 +278,14 @@ class Decider:
             costs = yield from scores.as_sent(args.pod.uid, need, requests, sent, kept)
         return list(as_scores(names, costs))
 
-    def reserve(self, args: BindingArgs, pod: Pod | None, *, now: float) -> dict[str, str]:
+    def reserve(self, args: BindingArgs, pod: Pod | None, *, now: float, dry_run: bool = False) -> dict[str, str]:
         """Choose cards for a pod from what is booked now, reserve them, and return the annotations to bind it with.
 
         Nothing is reserved for a pod that needs no cards.
 
-        pod  the pod that the request names, as last seen, None if it does not exist
-        now  seconds since the epoch
+        pod      the pod that the request names, as last seen, None if it does not exist
+        now      seconds since the epoch
+        dry_run  whether to change nothing and only return the annotations
 
         Raises CannotBind, and BadNeed if the pod's need cannot be read.
         """
@@ -298,6 +300,8 @@ class Decider:
         facts = self.nodes.facts(args.node)
         moment = self._next_moment(args.node, now)
         annotations = self._vocabularies.write_choice(pod, need, choice, moment, facts)
+        if dry_run:
+            return annotations
         if need.wants_cards:
             self._last_moment[args.node] = moment
             capacity = facts.inventory.capacity if facts is not None else {}
@@ -305,6 +309,26 @@ class Decider:
         if self.hosts is not None:
             self.hosts.pods.assume(pod, args.node)
         return annotations
+
+    @property
+    def booked_names(self) -> frozenset[str]:
+        """Names of the annotations and labels of a bound pod that its booking depends on."""
+        return self._vocabularies.metadata
+
+    def asks_for_cards(self, pod: Pod) -> bool:
+        """Return whether a pod asks for anything in any vocabulary."""
+        return self._vocabularies.speaks(pod)
+
+    def written_cards(self, pod: Pod) -> Footprint | None:
+        """Return the cards that the annotations of a bound pod state; None if they state none or cannot be read."""
+        vocabulary = self._vocabularies.spoken_by(pod)
+        if vocabulary is None:
+            return None
+        try:
+            need = self._vocabularies.booked_need(pod)
+            return written_cards(pod, need, vocabulary, self.nodes.facts(pod.node_name)).footprint
+        except GasError:
+            return None
 
     def cancel(self, uid: str) -> None:
         """Take a reservation back: the pod was not bound. A pod that is held keeps its cards."""

@@ -60,6 +60,15 @@ class Metrics:
             ["reason"],
             registry=registry,
         )
+        self.reviewed_bindings = Counter(
+            "gas_extender_reviewed_bindings_total",
+            "Bindings of GPU pods that were reviewed, by outcome. Where the cards come from: chosen, repeated (as in "
+            "an earlier review), carried (by the Binding itself), dry-run, none (the pod needs no cards), or refused. "
+            "And what became of those that were chosen: settled (the pod is bound or gone), expired (no binding "
+            "followed).",
+            ["outcome"],
+            registry=registry,
+        )
         self.search_limits = Counter(
             "gas_extender_search_limit_hits_total",
             "Searches for cards that stopped at the limit of --search-steps.",

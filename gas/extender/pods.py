@@ -268,7 +268,9 @@ class Pods:
                 return Trouble(f"its cards are not booked: {doubt}")
             if booked is None:
                 return Trouble("it is bound without cards written on it, so its cards are not booked", unannotated=True)
-            self._ledger.confirm(uid)
+            if self._ledger.confirm(uid):
+                sentence = "it is bound without cards written on it; the cards that were reserved for it stay booked"
+                return Trouble(sentence, unannotated=True)
             return Trouble("its annotations were removed after binding; its booking is unchanged")
         if booked is None or booked.state is State.RESERVED:
             self._hold(uid, pod, written, footprint)

@@ -27,6 +27,8 @@ class Outcome(Enum):
 class Cluster:
     """Pods by ``namespace/name`` as JSON, with the verbs that `gas.extender.bind` is given.
 
+    Every change of a pod gives it another resource version.
+
     outcome    of the next Bindings
     before     is awaited by every Binding before it does anything
     away       while true, the API server cannot be reached
@@ -43,6 +45,7 @@ class Cluster:
         self.bindings: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.on_change: Callable[[str, Pod], None] = lambda _type, _pod: None
+        self._version = 0
 
     def add(self, pod: Mapping[str, Any]) -> Pod:
         """Create a pod and report it."""
@@ -85,6 +88,8 @@ class Cluster:
         return [self.pod(key) for key in self.pods]
 
     def report(self, event: str, key: str) -> Pod:
+        self._version += 1
+        self.pods[key]["metadata"]["resourceVersion"] = str(self._version)
         pod = self.pod(key)
         self.on_change(event, pod)
         return pod
@@ -113,11 +118,32 @@ class Cluster:
         if outcome is not Outcome.WRITTEN:
             raise OutcomeUnknown("the connection to the API server broke")
 
+    async def change_version(self, namespace: str, name: str, uid: str) -> bool:
+        """Change a pod as the extender does whose cards for a reviewed Binding have expired."""
+        await asyncio.sleep(0)
+        key = f"{namespace}/{name}"
+        if self.away:
+            raise ApiUnavailable("cannot connect to the API server")
+        if key not in self.pods or self.pods[key]["metadata"]["uid"] != uid:
+            return False
+        self.annotate(key, gas_expired_binding=str(self._version))
+        return True
+
+    def write_binding(self, namespace: str, binding: Mapping[str, Any]) -> None:
+        """Write a Binding as the API server does. Raises ApiRefused."""
+        metadata = binding["metadata"]
+        key = f"{namespace}/{metadata['name']}"
+        present = self.pods[key]["metadata"]["resourceVersion"] if key in self.pods else ""
+        if metadata.get("resourceVersion", present) != present:
+            raise ApiRefused(409, "Conflict", "Precondition failed: ResourceVersion")
+        self._write(key, metadata.get("uid", ""), binding["target"]["name"], metadata.get("annotations") or {})
+
     def _write(self, key: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         pod = self.pods.get(key)
         if pod is None:
             raise ApiRefused(404, "NotFound", f"pods {key} not found")
-        if pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
+        other = uid not in ("", pod["metadata"]["uid"])
+        if other or pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
             raise ApiRefused(409, "Conflict", f"pod {key} cannot be bound")
         pod["spec"]["nodeName"] = node
         pod["metadata"].setdefault("annotations", {}).update(annotations)

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from gas.extender.admission.bind import BindReviews, ChangeVersion
+from gas.extender.admission.unbound_pods import UnboundPods
 from gas.extender.bind import Binder, BindPod, GetPod
 from gas.extender.decider import Decider, Options
 from gas.extender.filter import Filter
@@ -57,7 +59,8 @@ class Recorder(Observer):
 class DrivenDecider(Decider):
     """A decider that a test drives through its verbs. It knows nothing until a test feeds `nodes` and `pods`.
 
-    bind_pod, get_pod  may be replaced by a test
+    bind_pod, get_pod, change_version  may be replaced by a test
+    clock                              seconds, for reviews of Bindings
     not_ready          the sentence that keeps the verbs from deciding
     refused            (pod, refusal) of pods that no node had room for
     reports            see `Recorder`
@@ -72,6 +75,8 @@ class DrivenDecider(Decider):
         options: Options | None = None,
         patience: float = 0.0,
         write_timeout: float | None = None,
+        moment: float = 1000.0,
+        watch_patience: float = 0.0,
     ) -> None:
         self.reports = Recorder()
         need = NeedOptions(allowlist=lists, denylist=lists, card_order=card_order)
@@ -79,6 +84,7 @@ class DrivenDecider(Decider):
         self.cluster = cluster or Cluster()
         self.bind_pod: BindPod = self.cluster.bind_pod
         self.get_pod: GetPod = self.cluster.get_pod
+        self.change_version: ChangeVersion = self.cluster.change_version
         self.not_ready: str | None = None
         self.refused: list[tuple[str, PodRefusal]] = []
         self.metrics = Metrics("1")
@@ -90,6 +96,21 @@ class DrivenDecider(Decider):
             why_not_ready=lambda: self.not_ready,
             on_refused=lambda pod, refusal: self.refused.append((pod.key, refusal)),
         )
+        self.unbound = UnboundPods(self.asks_for_cards)
+        self.clock = 0.0
+        self.bind_reviews = BindReviews(
+            self,
+            self.unbound,
+            self.pending_binds,
+            self.metrics,
+            get_pod=self._get_pod,
+            change_version=self._change_version,
+            why_not_ready=lambda: self.not_ready,
+            moment=moment,
+            settle_pause=0.0,
+            watch_patience=watch_patience,
+            clock=lambda: self.clock,
+        )
         self.binder = Binder(
             self,
             self.pending_binds,
@@ -100,7 +121,14 @@ class DrivenDecider(Decider):
             vanished=asyncio.Queue(),
             write_timeout=write_timeout,
             settle_pause=0.0,
+            reviews=self.bind_reviews,
+            review_patience=0.02,
         )
+
+    async def settle(self) -> None:
+        """Wait until no bind and no reviewed Binding is in doubt."""
+        await self.bind_reviews.finish()
+        await self.binder.settle()
 
     async def _bind_pod(
         self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
@@ -110,24 +138,30 @@ class DrivenDecider(Decider):
     async def _get_pod(self, namespace: str, name: str) -> Pod | None:
         return await self.get_pod(namespace, name)
 
+    async def _change_version(self, namespace: str, name: str, uid: str) -> bool:
+        return await self.change_version(namespace, name, uid)
+
     def list_pods(self, pods: list[Pod]) -> None:
         """Take in a complete list, as the watch does, and what the extender does about pods missing in it."""
         list_all(self.pods, pods)
+        list_all(self.unbound, pods)
         for uid, pod in self.reports.vanished:
             self.binder.settle_vanished(uid, pod)
         self.reports.vanished.clear()
 
     def see(self, event: str, pod: Pod) -> None:
         """Take in a watch event."""
-        if event == "DELETED":
-            self.pods.deleted(pod)
-        else:
-            self.pods.changed(pod)
+        for handler in (self.pods, self.unbound):
+            if event == "DELETED":
+                handler.deleted(pod)
+            else:
+                handler.changed(pod)
 
     def follow(self, nodes: Iterable[Node]) -> None:
         """List the cluster, and take in all changes at once from now on."""
         list_all(self.nodes, list(nodes))
         list_all(self.pods, self.cluster.all())
+        list_all(self.unbound, self.cluster.all())
         self.reports.freed.clear()
         self.cluster.on_change = self.see
 

@@ -1,0 +1,305 @@
+"""The webhook of bindings: give cards to the Bindings of others before the API server writes them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gas.decision.names import CONTAINER_CARDS
+from gas.errors import GasError
+from gas.extender.admission.bindings import Binding, Fate, Given, ReviewedBindings, Source
+from gas.extender.admission.review import ALLOWED, CREATE, Review, ReviewResult, decode_object
+from gas.extender.admission.unbound_pods import UnboundPod, UnboundPods
+from gas.extender.bind import GetPod
+from gas.extender.decider import CannotBind, Decider
+from gas.extender.metrics import Metrics
+from gas.extender.pending_binds import PendingBinds
+from gas.extender.readiness import NotReady
+from gas.json_patch import Operation, Patch
+from gas.objects import Pod
+
+logger = logging.getLogger(__name__)
+
+BINDINGS = frozenset({"pods/binding", "bindings"})
+"""The resources that bind a pod; the second is older and does the same."""
+
+MOMENT = 2.0
+"""Seconds that a Binding has to be written after its review. It takes a few milliseconds."""
+
+WATCH_PATIENCE = 0.1
+"""Seconds to wait for the watch to show a pod that is bound right after it was created."""
+
+READ_TIMEOUT = 2.0
+"""Seconds for reading a pod during a review."""
+
+MOST_READS = 32
+"""Pods that the watch has not shown and that are read at the same time."""
+
+SETTLE_PAUSE = 1.0
+"""Seconds between two attempts to read a pod or to change its version."""
+
+ChangeVersion = Callable[[str, str, str], Awaitable[bool]]
+"""(namespace, name, UID) -> whether the pod still exists. Changes the resource version of the pod."""
+
+
+@dataclass(slots=True)
+class _Following:
+    """A review whose binding is waited for.
+
+    hurry       ends the wait
+    is_closing  whether the wait is over and the pod is being read
+    """
+
+    task: asyncio.Task[None] | None = None
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    is_closing: bool = False
+
+
+class BindReviews:
+    """Called with the review of a Binding, returns the result. Raises BadReview and NotReady.
+
+    A Binding of a pod that asks for no cards passes at once, if the watch has shown the pod. If it has not, the pod is
+    read. A Binding of a GPU pod is given cards, or it is refused. When the binding does not follow within a moment, the
+    pod's version is changed, so that the Binding can no longer be written, and the cards are taken back.
+
+    change_version  see `ChangeVersion`
+    why_not_ready   returns the reason while this replica may not decide, else None
+    moment          seconds
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        unbound: UnboundPods,
+        pending_binds: PendingBinds,
+        metrics: Metrics,
+        *,
+        get_pod: GetPod,
+        change_version: ChangeVersion,
+        why_not_ready: Callable[[], str | None],
+        moment: float = MOMENT,
+        settle_pause: float = SETTLE_PAUSE,
+        watch_patience: float = WATCH_PATIENCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._decider = decider
+        self._unbound = unbound
+        self._pending_binds = pending_binds
+        self._metrics = metrics
+        self._get_pod = get_pod
+        self._change_version = change_version
+        self._why_not_ready = why_not_ready
+        self._moment = moment
+        self._settle_pause = settle_pause
+        self._watch_patience = watch_patience
+        self._clock = clock
+        self._reviewed = ReviewedBindings(decider)
+        self._following: dict[str, _Following] = {}
+        self._reads = 0
+
+    async def __call__(self, review: Review) -> ReviewResult:
+        if review.operation != CREATE or review.target not in BINDINGS:
+            return ALLOWED
+        self._check_ready()
+        wire = decode_object(review.new, _BindingWire)
+        if not wire.target.name or wire.target.kind not in ("", "Node"):
+            return ALLOWED  # the API server refuses it
+        binding = wire.to_binding(review)
+        known = self._unbound.find(binding.key, binding.uid)
+        if known is None:
+            known = await self._unbound.wait_for(binding.key, binding.uid, patience=self._watch_patience)
+        if known is not None and not known.wants_cards:
+            self._pending_binds.settled(known.uid)
+            return _only_for(known.uid, wire)
+        try:
+            return await self._review(binding, known, wire, review)
+        except CannotBind as cannot:
+            if cannot.refusal is not None:
+                self._metrics.refusals.labels(cannot.refusal.kind).inc()
+            return self._refused(str(cannot))
+        except (NotReady, _NotRead):
+            raise
+        except GasError as error:
+            return self._refused(str(error))
+
+    def is_open(self, uid: str) -> bool:
+        """Return whether a Binding of this pod that was given cards may still come."""
+        return uid in self._following
+
+    def hurry(self, uid: str) -> None:
+        """Stop waiting for the binding of a pod: find out now whether it is bound."""
+        if (following := self._following.get(uid)) is not None:
+            following.hurry.set()
+
+    async def settled(self, uid: str) -> None:
+        """Hurry, and return once no Binding of this pod that was given cards may still come."""
+        while (following := self._following.get(uid)) is not None and following.task is not None:
+            following.hurry.set()
+            await asyncio.wait([following.task])
+
+    async def finish(self) -> None:
+        """Settle all reviews; for the end of the program, which limits the wait."""
+        while self._following:
+            await asyncio.gather(*(self.settled(uid) for uid in list(self._following)))
+
+    def _check_ready(self) -> None:
+        if (why_not := self._why_not_ready()) is not None:
+            raise NotReady(why_not)
+
+    def _refused(self, sentence: str) -> ReviewResult:
+        self._count("refused")
+        return ReviewResult(refusal=sentence)
+
+    def _count(self, outcome: str) -> None:
+        self._metrics.reviewed_bindings.labels(outcome).inc()
+
+    async def _review(
+        self, binding: Binding, known: UnboundPod | None, wire: _BindingWire, review: Review
+    ) -> ReviewResult:
+        pod = await self._read_settled(binding, known)
+        if pod is not None and binding.uid in ("", pod.uid) and not self._decider.asks_for_cards(pod):
+            return _only_for(pod.uid, wire)
+        try:
+            given = self._reviewed.give(binding, pod, now=time.time(), clock=self._clock(), dry_run=review.dry_run)
+        finally:
+            self._pending_binds.settled(binding.uid or (pod.uid if pod is not None else ""))
+        self._count(given.source.value)
+        if given.source is Source.CHOSEN:
+            self._follow(given.uid, binding)
+            cards = given.annotations.get(CONTAINER_CARDS, "")
+            extra = {"pod": binding.key, "node": binding.node, "cards": cards, "user": review.user}
+            logger.info("gave cards to a binding of another client", extra=extra)
+        return ReviewResult(patch=_patch(wire, given))
+
+    async def _read_settled(self, binding: Binding, known: UnboundPod | None) -> Pod | None:
+        """Read the pod at a time when no earlier review of it is being settled."""
+        uid = known.uid if known is not None else binding.uid
+        while True:
+            if (following := self._following.get(uid)) is not None and following.is_closing:
+                await self.settled(uid)
+            pod = await self._read(binding, known)
+            self._check_ready()  # another replica may lead by now
+            uid = pod.uid if pod is not None else uid
+            if (following := self._following.get(uid)) is None or not following.is_closing:
+                return pod
+
+    async def _read(self, binding: Binding, known: UnboundPod | None) -> Pod | None:
+        if known is not None and (repeated := self._unchanged(known.uid, binding)) is not None:
+            return repeated
+        if known is not None:
+            self._reviewed.check_patience(known.uid, binding.key, clock=self._clock())
+        if known is None and self._reads >= MOST_READS:
+            raise _NotRead(f"too many reviews of pods that the watch has not shown, at the moment of pod {binding.key}")
+        self._reads += known is None
+        try:
+            async with asyncio.timeout(READ_TIMEOUT):
+                return await self._get_pod(binding.namespace, binding.name)
+        except (GasError, TimeoutError) as error:
+            why = str(error) or f"no response in {READ_TIMEOUT:g} s"
+            if known is None:  # it may well be a pod without GPUs: leave it to the failure policy
+                raise _NotRead(f"pod {binding.key} cannot be read: {why}") from None
+            raise CannotBind(
+                f"pod {binding.key} cannot be read, so it is not bound: {why}; it will be retried"
+            ) from None
+        finally:
+            self._reads -= known is None
+
+    def _unchanged(self, uid: str, binding: Binding) -> Pod | None:
+        """Return the pod as the watch shows it, if an open review has read it in this very version."""
+        pod, opened = self._decider.pods.waiting.get(uid), self._reviewed.opened(uid)
+        if pod is None or opened is None or opened.node != binding.node:
+            return None
+        return pod if pod.metadata.resource_version in opened.versions else None
+
+    def _follow(self, uid: str, binding: Binding) -> None:
+        following = self._following[uid] = _Following()
+        following.task = asyncio.get_running_loop().create_task(self._settle(uid, binding, following))
+        following.task.add_done_callback(lambda _task: self._following.pop(uid, None))
+
+    async def _settle(self, uid: str, binding: Binding, following: _Following) -> None:
+        """Wait a moment for the binding, then read the pod until it is known what became of it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._moment):
+                await following.hurry.wait()
+        following.is_closing = True
+        while self._reviewed.opened(uid) is not None:
+            try:
+                pod = await self._get_pod(binding.namespace, binding.name)
+                fate = self._reviewed.settle(uid, pod, clock=self._clock())
+                if fate is Fate.EXPIRED:
+                    self._count("expired")
+                    logger.warning(
+                        "a binding that was given cards did not follow; they are free again",
+                        extra={"pod": binding.key, "node": binding.node},
+                    )
+                    return
+                if fate is Fate.SETTLED:
+                    break
+                await self._change_version(binding.namespace, binding.name, uid)
+                continue
+            except GasError as error:
+                logger.warning("it is not known yet whether a pod was bound: %s", error, extra={"pod": binding.key})
+            except Exception:
+                logger.exception("a pod that may be bound could not be read", extra={"pod": binding.key})
+            await asyncio.sleep(self._settle_pause)
+        self._count("settled")
+
+
+class _NotRead(NotReady):
+    """Nothing is known about the pod, so the failure policy of the webhook decides."""
+
+
+class _Metadata(msgspec.Struct, rename="camel", frozen=True):
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+
+
+class _Target(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+
+
+class _BindingWire(msgspec.Struct, frozen=True):
+    """``v1/Binding``; its target is a node."""
+
+    metadata: _Metadata = _Metadata()
+    target: _Target = _Target()
+
+    def to_binding(self, review: Review) -> Binding:
+        return Binding(
+            name=self.metadata.name or review.name,
+            namespace=review.namespace or "default",
+            node=self.target.name,
+            uid=self.metadata.uid,
+            version=self.metadata.resource_version,
+            annotations=self.metadata.annotations or {},
+            labels=self.metadata.labels or {},
+        )
+
+
+def _only_for(uid: str, wire: _BindingWire) -> ReviewResult:
+    """Allow a Binding for the pod with this UID, and for no later one of its name."""
+    return ALLOWED if wire.metadata.uid else ReviewResult(patch=(Operation("add", "/metadata/uid", uid),))
+
+
+def _patch(wire: _BindingWire, given: Given) -> Patch:
+    """Return the operations after which a Binding has this metadata, none if it has it already."""
+    before = wire.metadata
+    wanted: Mapping[str, tuple[object, object]] = {
+        "annotations": (before.annotations or {}, given.annotations),
+        "labels": (before.labels or {}, given.labels),
+        "uid": (before.uid, given.uid),
+        "resourceVersion": (before.resource_version, given.version),
+    }
+    return tuple(
+        Operation("add", f"/metadata/{name}", value) for name, (present, value) in wanted.items() if present != value
+    )

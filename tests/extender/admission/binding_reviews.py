@@ -1,0 +1,57 @@
+"""Bindings as an API server has them reviewed, and what it makes of the result."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gas.extender.admission.review import Review, ReviewResult
+from tests.extender.decider import DrivenDecider
+
+Object = dict[str, Any]
+NOTHING = msgspec.Raw(b"null")
+
+
+def binding(pod: Mapping[str, Any], node: str = "n1", **metadata: Any) -> Object:
+    """Return a Binding without UID, as a script writes it, unless ``metadata`` has one."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod["metadata"]["name"], **metadata},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def review_of(sent: Object, *, dry_run: bool = False, resource: str = "pods", operation: str = "CREATE") -> Review:
+    """Return the review of a Binding in the namespace ``default``."""
+    return Review(
+        uid="review",
+        resource=resource,
+        subresource="binding" if resource == "pods" else "",
+        operation=operation,
+        name=sent["metadata"]["name"],
+        namespace="default",
+        user="scheduler-of-others",
+        dry_run=dry_run,
+        new=msgspec.Raw(json.dumps(sent).encode()),
+        old=NOTHING,
+    )
+
+
+async def reviewed(decider: DrivenDecider, sent: Object, **fields: Any) -> ReviewResult:
+    return await decider.bind_reviews(review_of(sent, **fields))
+
+
+def patched(sent: Object, result: ReviewResult) -> Object:
+    """Return the Binding as the API server would write it."""
+    assert not result.refusal
+    changed = copy.deepcopy(sent)
+    for operation in result.patch:
+        _, metadata, name = operation.path.split("/")
+        assert (operation.op, metadata) == ("add", "metadata")
+        changed["metadata"][name] = copy.deepcopy(operation.value)
+    return changed

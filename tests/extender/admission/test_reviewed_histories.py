@@ -1,0 +1,139 @@
+"""Random histories in which others bind pods as well: no card is ever given twice, and no pod is bound without cards.
+
+Reviews are repeated, lost and forged, their Bindings come late, twice or never, beside the extender's own binds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import invariant, precondition, rule
+
+from gas.cluster.errors import ApiRefused
+from gas.extender.readiness import NotReady
+from gas.ledger import State
+from tests.extender.admission.binding_reviews import Object, binding, patched, reviewed
+from tests.extender.histories import Histories
+
+FORGED: list[dict[str, str]] = [
+    {},
+    {"gas-container-cards": "card0", "gas-ts": "1"},
+    {"gas-container-cards": "card1|card0", "gas-allocated-cards": "card1"},
+    {"gas-card-exclusion": "mine"},
+]
+
+
+class ReviewedHistories(Histories):
+    """The API server has every Binding reviewed that does not come from the extender; the failure policy is Fail."""
+
+    def __init__(self) -> None:
+        self.in_flight: list[Object] = []
+        super().__init__()
+
+    @precondition(lambda self: self.cluster.pods)
+    @rule(
+        number=st.integers(0, 99),
+        with_uid=st.booleans(),
+        forged=st.sampled_from(FORGED),
+        comes_from_the_api_server=st.booleans(),
+        times=st.integers(1, 2),
+        dry_run=st.booleans(),
+    )
+    def review(
+        self,
+        number: int,
+        *,
+        with_uid: bool,
+        forged: dict[str, str],
+        comes_from_the_api_server: bool,
+        times: int,
+        dry_run: bool,
+    ) -> None:
+        """Have a Binding reviewed; what the API server allowed may be written at any later time."""
+        pod = self.cluster.pods[self._some_waiting(number)]
+        sent = binding(pod, annotations=dict(forged), **({"uid": pod["metadata"]["uid"]} if with_uid else {}))
+        for _ in range(times):
+            books = self.decider.booked()
+            with contextlib.suppress(NotReady):
+                result = self._run(reviewed(self.decider, sent, dry_run=dry_run))
+                if dry_run:
+                    assert self.decider.booked().keys() <= books.keys()  # doubts may be settled meanwhile
+                elif not result.refusal and comes_from_the_api_server:
+                    self.in_flight.append(patched(sent, result))
+
+    @precondition(lambda self: self.cluster.pods)
+    @rule(numbers=st.lists(st.integers(0, 99), min_size=2, max_size=4))
+    def review_and_bind_at_once(self, numbers: list[int]) -> None:
+        """Let reviews and the extender's own binds overlap, of the same pods as well."""
+
+        async def one(number: int) -> None:
+            pod = copy.deepcopy(self.cluster.pods[self._some_waiting(number)])
+            if number % 2:
+                await self.decider.bind(pod, "n1")
+                return
+            sent = binding(pod)
+            with contextlib.suppress(NotReady):
+                if not (result := await reviewed(self.decider, sent)).refusal:
+                    self.in_flight.append(patched(sent, result))
+
+        async def all_of_them() -> None:
+            await asyncio.gather(*(one(number) for number in numbers))
+
+        self._run(all_of_them())
+
+    @precondition(lambda self: self.in_flight)
+    @rule(number=st.integers(0, 99), times=st.integers(1, 2), lost=st.booleans())
+    def write(self, number: int, *, times: int, lost: bool) -> None:
+        """Write a Binding that was allowed, at once or long after its review, or lose it."""
+        late = self.in_flight.pop(number % len(self.in_flight))
+        for _ in range(0 if lost else times):
+            with contextlib.suppress(ApiRefused):
+                self.cluster.write_binding("default", late)
+
+    @precondition(lambda self: self.cluster.pods and not self.cluster.away)
+    @rule(number=st.integers(0, 99))
+    def change_a_pod(self, number: int) -> None:
+        self.cluster.annotate(self._some_waiting(number), note=str(number))
+
+    @precondition(lambda self: not self.cluster.away)
+    @rule(seconds=st.sampled_from([1, 30, 100]))
+    def a_moment_passes(self, seconds: int) -> None:
+        """After a moment, reviews alone book nothing."""
+        self.decider.clock += seconds
+        self._run(self.decider.settle())
+        for uid, booking in self.decider.ledger.bookings():
+            if booking.state is State.RESERVED:  # its pod is bound, which the watch has yet to show
+                (pod,) = (pod for pod in self.cluster.all() if pod.uid == uid)
+                assert pod.node_name == booking.node
+
+    @precondition(lambda self: self.in_flight and not self.cluster.away)
+    @rule()
+    def a_moment_passes_while_bindings_are_written(self) -> None:
+        """Write all Bindings while the extender finds out what became of their reviews."""
+
+        async def write_all() -> None:
+            while self.in_flight:
+                await asyncio.sleep(0)
+                with contextlib.suppress(ApiRefused):
+                    self.cluster.write_binding("default", self.in_flight.pop())
+
+        async def both() -> None:
+            await asyncio.gather(self.decider.settle(), write_all())
+
+        self._run(both())
+
+    @invariant()
+    def only_what_the_extender_chose_is_written_on_bound_pods(self) -> None:
+        for pod in self.cluster.all():
+            if pod.node_name:
+                assert not pod.annotations.get("gas-allocated-cards")
+                assert pod.annotations.get("gas-card-exclusion") != "mine"
+
+
+ReviewedHistories.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+
+TestReviewedHistories = ReviewedHistories.TestCase
