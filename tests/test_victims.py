@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gas.amounts import SortedAmounts, sorted_amounts
-from gas.cards import Card
+from gas.cards import Card, Tile
+from gas.eviction_cost import Evictable, violating
 from gas.ledger import NodeSums
 from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
-from gas.placement.inventory import Inventory
-from gas.placement.need import ContainerNeed, PodNeed
+from gas.placement.inventory import Inventory, Link
+from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.place import place
-from gas.victims import Evictable, Node, Victims, smallest_victims, violating
+from gas.victims import Node, Victims, smallest_victims
 from tests.placement.strategies import needs, nodes
 
 TWO_CARDS = Inventory(capacity={Card(number): {"i915": 20, "millicores": 1000} for number in range(2)})
@@ -187,6 +188,17 @@ def test_a_card_with_many_equal_pods_is_cleared_where_fewest_are() -> None:
     assert {pod.uid for pod in victims.pods} == {f"c5-{at:02}" for at in range(17)}
 
 
+@pytest.mark.parametrize("older", ["alone", "on-two"])
+def test_a_pod_that_holds_several_cards_counts_once(older: str) -> None:
+    """One pod on two cards leaves rather than two pods on a card each, whichever of them is older."""
+    inventory = Inventory(capacity={Card(number): {"i915": 20, "millicores": 1000} for number in range(4)})
+    on_two = footprint(wants(600, cards=2), Choice((ContainerChoice((Card(0), Card(1))),)))
+    on_two_cards = [Evictable(uid="on-two", priority=0, footprint=on_two)]
+    alone = [evictable("c2", 2, 600), evictable("c3", 3, 600)]
+    pods = alone + on_two_cards if older == "alone" else on_two_cards + alone
+    assert names(victims_of(wants(600, cards=2), pods, inventory=inventory)) == "on-two"
+
+
 def test_a_search_cut_short_gives_a_set_of_which_every_pod_is_needed() -> None:
     sizes = [37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101]
     pods = [evictable(f"p{size}-{card}", card, size) for card in range(2) for size in sizes]
@@ -257,6 +269,12 @@ def subsets(pods: Sequence[Evictable]) -> Iterator[tuple[Evictable, ...]]:
 def test_no_set_of_victims_is_smaller(
     node: tuple[Inventory, list[Evictable], list[int], dict[str, int]], need: PodNeed, requests: SortedAmounts
 ) -> None:
+    agrees_with_brute_force(node, need, requests)
+
+
+def agrees_with_brute_force(
+    node: tuple[Inventory, list[Evictable], list[int], dict[str, int]], need: PodNeed, requests: SortedAmounts = ()
+) -> None:
     inventory, pods, allowed, free = node
     levels = sorted({pod.priority for pod in pods}, reverse=True)
 
@@ -275,10 +293,122 @@ def test_no_set_of_victims_is_smaller(
         return fits_without(need, inventory, pods, gone)
 
     must_go = [pod for pod in pods if pod.must_go]
-    enough = [gone for gone in subsets(pods) if all(pod in gone for pod in must_go) and fits(gone)]
+    possible = sorted((gone for gone in subsets(pods) if all(pod in gone for pod in must_go)), key=cost)
+    least = next((cost(gone) for gone in possible if fits(gone)), None)
     victims = victims_of(need, pods, requests=requests, free=free, allowed=allowed, inventory=inventory)
-    assert (victims is None) == (not enough)
+    assert (victims is None) == (least is None)
     if victims is not None:
-        assert cost(victims.pods) == min(map(cost, enough))
+        assert cost(victims.pods) == least
         assert fits(victims.pods)
         assert victims.violations == violating((pod.budgets for pod in pods if pod in victims.pods), allowed)
+
+
+EIGHT = tuple(Card(number) for number in range(8))
+
+
+@st.composite
+def large_nodes(
+    draw: st.DrawFn,
+) -> tuple[tuple[Inventory, list[Evictable], list[int], dict[str, int]], PodNeed]:
+    """Return a full node of up to 8 cards, some of whose pods hold several, and a pod that wants up to 6 of them."""
+    cards = EIGHT[: draw(st.integers(3, 8))]
+    linked = draw(st.integers(0, 3)) == 0
+    pairs = draw(st.lists(st.sampled_from(list(combinations(cards, 2))), max_size=9, unique=True)) if linked else []
+    inventory = Inventory(
+        capacity={card: {"i915": 4, "millicores": 6, "tiles": 2} for card in cards},
+        numa_groups=draw(st.sampled_from([None, (cards[::2], cards[1::2]), (cards[:3], cards[3:])])),
+        links=tuple(
+            Link(Tile(one, draw(st.integers(0, 1))), Tile(other, draw(st.integers(0, 1)))) for one, other in pairs
+        ),
+    )
+    sums = NodeSums()
+    pods: list[Evictable] = []
+    allowed = draw(st.sampled_from([[], [0], [1], [1, 0], [2, 1]]))
+    budgets = [(), (), *((at,) for at in range(len(allowed))), tuple(range(len(allowed)))]
+    for number in range(draw(st.integers(3, 9))):
+        holder = draw(one_container_needs(4, linked=False))
+        allowlist = frozenset(draw(st.permutations(cards))[:4])
+        choice = place(replace(holder, allowed=allowlist), inventory, sums.usage())
+        if isinstance(choice, Choice):
+            pod = Evictable(
+                uid=f"u{number}",
+                priority=draw(st.integers(0, 1)),
+                footprint=footprint(holder, choice, inventory.capacity),
+                budgets=draw(st.sampled_from(budgets)),
+                leaving=draw(st.integers(0, 5)) == 0,
+                must_go=draw(st.integers(0, 7)) == 0,
+            )
+            sums.put(pod.uid, pod.footprint)
+            pods.append(pod)
+    need = draw(one_container_needs(6, linked=linked))
+    need = replace(need, scope=draw(st.sampled_from([Scope.ANYWHERE, Scope.ANYWHERE, Scope.NUMA])))
+    return (inventory, sorted(pods, key=lambda pod: -pod.priority), allowed, {}), need
+
+
+@st.composite
+def one_container_needs(draw: st.DrawFn, most: int, *, linked: bool) -> PodNeed:
+    """Return a need of several cards for one container, now and then with another one that needs a card of its own."""
+    count = draw(st.sampled_from([2, 4])) if linked else draw(st.integers(1, most))
+    per_card = {"i915": 1, "millicores": draw(st.integers(1, 6)), "tiles": 1 if linked else draw(st.integers(0, 2))}
+    main = ContainerNeed("main", count, sorted_amounts(per_card))
+    first = ContainerNeed("first", 1, sorted_amounts({"i915": 1, "millicores": 6}), role=Role.INIT)
+    containers = (first, main) if not linked and draw(st.integers(0, 4)) == 0 else (main,)
+    return PodNeed(containers, linked=linked)
+
+
+@settings(max_examples=150)
+@given(large_nodes())
+def test_no_set_is_smaller_on_nodes_of_up_to_eight_cards(
+    node_and_need: tuple[tuple[Inventory, list[Evictable], list[int], dict[str, int]], PodNeed],
+) -> None:
+    agrees_with_brute_force(*node_and_need)
+
+
+shares = st.tuples(
+    st.sampled_from([20, 30, 50, 70, 100]),
+    st.integers(0, 2),
+    st.sampled_from([(), (), (0,), (1,)]),
+    st.integers(0, 7).map(lambda number: number == 0),
+)
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.lists(shares, max_size=20), min_size=8, max_size=8),
+    st.integers(1, 8),
+    st.sampled_from([300, 500, 800, 1000]),
+)
+def test_the_cheapest_cards_of_many_full_ones(
+    cards: list[list[tuple[int, int, tuple[int, ...], bool]]], wanted: int, millicores: int
+) -> None:
+    """With 20 unlike pods on each of 8 cards, against tables of what every amount costs on a card."""
+    inventory = Inventory(capacity={card: {"i915": 40, "millicores": 1000} for card in EIGHT})
+    allowed = [0, 200]
+    pods: list[Evictable] = []
+    of_cards: list[tuple[int, ...]] = []
+    for number, of_card in enumerate(cards):
+        left = 1000
+        cheapest: dict[int, tuple[int, ...]] = {0: (0,) * 5}  # by amount
+        for at, (size, priority, budgets, leaving) in enumerate(of_card):
+            if size > left:
+                continue
+            left -= size
+            pods.append(
+                evictable(f"{number}-{at:02}", number, size, priority=priority, budgets=budgets, leaving=leaving)
+            )
+            counts = 0 if leaving else 1
+            cost = (counts * (budgets == (0,)), *(counts * (priority == level) for level in (2, 1, 0)), 1)
+            for amount, before in list(cheapest.items()):
+                more = tuple(map(sum, zip(before, cost, strict=True)))
+                cheapest[amount + size] = min(cheapest.get(amount + size, more), more)
+        of_cards.append(min(cost for amount, cost in cheapest.items() if left + amount >= millicores))
+    pods.sort(key=lambda pod: -pod.priority)
+    least = tuple(map(sum, zip(*sorted(of_cards)[:wanted], strict=True)))
+    victims = victims_of(wants(millicores, cards=wanted), pods, allowed=allowed, inventory=inventory)
+    assert victims is not None
+    found = [pod for pod in victims.pods if not pod.leaving]
+    assert least == (
+        sum(pod.budgets == (0,) for pod in found),
+        *(sum(pod.priority == level for pod in found) for level in (2, 1, 0)),
+        len(victims.pods),
+    )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from gas.amounts import SortedAmounts
+from gas.eviction_cost import Evictable
 from gas.extender.disruption import AssignedPods, DisruptionBudgets, allowed_disruptions, assigned_pod
 from gas.extender.host_resources import HostResources, pod_requests
 from gas.extender.nodes import Nodes
@@ -21,7 +22,7 @@ from gas.ledger import Ledger
 from gas.objects import DisruptionBudget, Pod, PreemptorPod
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
-from gas.victims import Evictable, Node, Victims, smallest_victims
+from gas.victims import Node, Victims, smallest_victims
 
 NODE_PATIENCE = 0.2
 """Seconds of the search on one node after which the best set found so far is taken."""

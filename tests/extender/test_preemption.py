@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gas.eviction_cost import violating
 from gas.extender.filter import Filter
 from gas.extender.host_resources import pod_requests
 from gas.extender.metrics import Metrics
@@ -22,7 +23,6 @@ from gas.extender.wire import BindingArgs, Proposal
 from gas.objects import DisruptionBudget, HostPod
 from gas.placement.choice import Choice
 from gas.placement.place import place
-from gas.victims import violating
 from tests.builders import container, node_json
 from tests.extender.preemption import PREEMPTING, PreemptingCluster, budget, priority_pod, with_requests
 from tests.listed import list_all
