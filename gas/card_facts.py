@@ -39,6 +39,7 @@ class CardFacts:
     memory_fault   why the memory is unknown and what to do, a sentence without the card's name; empty if it is known
     device_nodes   names under ``/dev/dri``: ``card0``, ``renderD128``
     by_path        names under ``/dev/dri/by-path``: ``pci-0000:4d:00.0-card``
+    links          cards that a direct link joins to it, as the node's vocabularies say; in natural order
     mei            names under ``/dev`` of its management engine: ``mei0``; known from sysfs only
     pci_path       folders of its sysfs path, from the one that starts with ``pci`` to the PCI device
     healthy        whether it may be given to containers now
@@ -59,6 +60,7 @@ class CardFacts:
     memory_fault: str = ""
     device_nodes: tuple[str, ...] = ()
     by_path: tuple[str, ...] = ()
+    links: tuple[Card, ...] = ()
     mei: tuple[str, ...] = ()
     pci_path: tuple[str, ...] = ()
     healthy: bool = True

@@ -58,6 +58,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     memory         bytes that pods may use; None if that is unknown or shared, or if all of it is reserved
     memory_source  a `gas.card_facts.MemorySource`, or one of a newer plugin; empty if an older plugin wrote the record
     numa_node      None if the card belongs to none
+    links          cards that a direct link joins to it, each once in natural order
     healthy        whether it may be given to containers now
     """
 
@@ -71,6 +72,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     memory_source: str = ""
     numa_node: int | None = None
     tiles: int = 1
+    links: tuple[Card, ...] = ()
     healthy: bool = True
 
     def __post_init__(self) -> None:
@@ -89,6 +91,9 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         self._check_number("memory", self.memory, 1, MOST_MEMORY)
         self._check_number("numa", self.numa_node, 0, _MOST_NUMA_NODES - 1)
         self._check_number("tiles", self.tiles, 1, _MOST_TILES)
+        if self.card in self.links or list(self.links) != sorted(set(self.links)):
+            numbers = ", ".join(map(str, self.links))
+            raise InvalidValue(f"{self.card}, links: expected other cards, each once in natural order, found {numbers}")
 
     def _check_text(self, name: str, text: str, form: re.Pattern[str], expected: str) -> None:
         if text and form.fullmatch(text) is None:
@@ -197,10 +202,24 @@ def _valid_records(text: str, faults: list[str]) -> list[CardRecord]:
         try:
             records.append(_RECORD.decode(entry))
         except msgspec.ValidationError as error:
-            faults.append(f"{_PLACE}: record {number}: {error}; it is ignored")
+            try:
+                records.append(_without_links(entry))
+            except msgspec.ValidationError:
+                faults.append(f"{_PLACE}: record {number}: {error}; it is ignored")
+            else:
+                faults.append(f"{_PLACE}: record {number}: {error}; its links are ignored")
         except (msgspec.DecodeError, RecursionError):
             faults.append(f"{_PLACE}: record {number}: it cannot be read; it is ignored")
     return records
+
+
+def _without_links(entry: msgspec.Raw) -> CardRecord:
+    """Return a record without its links, which nothing else depends on. Raises msgspec.ValidationError."""
+    fields = msgspec.json.decode(entry)
+    if not isinstance(fields, dict) or "links" not in fields:
+        raise msgspec.ValidationError("it has no links")
+    del fields["links"]
+    return _RECORD.decode(msgspec.json.encode(fields))
 
 
 def _without_taken(record: CardRecord, owners: dict[str, Card], faults: list[str]) -> CardRecord:

@@ -49,6 +49,7 @@ def records(draw: st.DrawFn) -> tuple[CardRecord, ...]:
             numa_node=draw(st.none() | st.integers(0, 1023)),
             tiles=draw(st.integers(1, 256)),
             healthy=draw(st.booleans()),
+            links=tuple(map(Card, sorted(draw(st.sets(st.integers(0, 9))) - {card}))),
             memory_source=draw(st.sampled_from(["", *MemorySource, "of-a-newer-plugin"])),
         )
         for card, address in zip(cards, addresses, strict=False)
@@ -75,7 +76,7 @@ def test_a_record_states_the_source_of_the_memory(source: MemorySource) -> None:
 
 
 def test_a_reader_ignores_fields_that_it_does_not_know() -> None:
-    assert parse_card_records('[{"card":0,"links":[1],"later":{"a":null}}]') == ((CardRecord(card=Card(0)),), ())
+    assert parse_card_records('[{"card":0,"later":{"a":null}}]') == ((CardRecord(card=Card(0)),), ())
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,36 @@ def test_an_invalid_record_is_left_out_and_the_others_count(record: str, sentenc
     assert sentence in fault
     assert fault.isprintable()
     assert len(fault) < 300
+
+
+@pytest.mark.parametrize(
+    ("links", "sentence"),
+    [
+        pytest.param("7", "Expected `array`, got `int`", id="a-number"),
+        pytest.param("null", "Expected `array`, got `null`", id="null"),
+        pytest.param('["card2"]', "expected a card number 0, 1 and so on, found 'card2'", id="card-as-text"),
+        pytest.param("[1]", "card1, links: expected other cards, each once in natural order, found card1", id="itself"),
+        pytest.param("[2,2]", "expected other cards, each once in natural order, found card2, card2", id="twice"),
+        pytest.param("[3,2]", "expected other cards, each once in natural order", id="order"),
+    ],
+)
+def test_of_a_record_with_invalid_links_the_rest_counts(links: str, sentence: str) -> None:
+    (found,), (fault,) = parse_card_records(f'[{{"card":1,"id":"0x56c0","links":{links}}}]')
+    assert found == CardRecord(card=Card(1), device_id="0x56c0")
+    assert fault.startswith("annotation gas-cards: record 1: ")
+    assert sentence in fault
+    assert fault.endswith("; its links are ignored")
+
+
+def test_a_record_with_links_and_another_fault_is_left_out() -> None:
+    found, (fault,) = parse_card_records('[{"card":1,"id":"56c0","links":[2]}]')
+    assert found == ()
+    assert fault.endswith("; it is ignored")
+
+
+def test_links_are_numbers_of_cards() -> None:
+    text = format_card_records([CardRecord(card=Card(0), links=(Card(1), Card(10)))])
+    assert json.loads(text) == [{"card": 0, "links": [1, 10]}]
 
 
 def test_of_two_records_of_one_card_the_first_counts() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -102,6 +103,7 @@ class Plugin:
                 gpus=lambda: self.scanner.scan.gpus,
                 presentation=self._presentation,
                 on_pods=self._pods_changed,
+                on_links=self._publish,
                 controller=controller,
             )
             if api is not None
@@ -210,9 +212,12 @@ class Plugin:
             server.show(lists.get(server.resource, ()))
         if self._renumbering is None:
             return
+        writer = self.cluster.node_writer if self.cluster is not None else None
+        if writer is not None:
+            gpus = tuple(replace(gpu, links=writer.links.get(gpu.card, ())) for gpu in gpus)
         description = self._vocabularies.describe(gpus, self._options)
-        if self.cluster is not None and self.cluster.node_writer is not None:
-            self.cluster.node_writer.want(description)
+        if writer is not None:
+            writer.want(description)
         if self._nfd_file is not None:
             self._nfd_file.want(feature_text(description.labels, description.resources))
             if any(name != ANNOTATION for name in description.annotations):

@@ -53,6 +53,7 @@ class ClusterSide:
     gpus          returns the cards that this node has now
     presentation  how containers see the cards
     on_pods       called after each change of the pods of this node
+    on_links      called after each change of the links between its cards
     controller    of cgroups, for memory limits
     """
 
@@ -67,6 +68,7 @@ class ClusterSide:
         gpus: Callable[[], Collection[CardFacts]],
         presentation: Presentation,
         on_pods: Callable[[], None] = lambda: None,
+        on_links: Callable[[], None] = lambda: None,
         controller: Controller = DMEM,
     ) -> None:
         self._on_pods = on_pods
@@ -110,7 +112,8 @@ class ClusterSide:
         self.node_writer: NodeWriter | None = None
         self._node_watch: Watch[Node] | None = None
         if flags.write_node is WriteNode.PATCH:
-            self.node_writer = NodeWriter(partial(patch_node_status, api, flags.node_name), vocabularies)
+            patch_node = partial(patch_node_status, api, flags.node_name)
+            self.node_writer = NodeWriter(patch_node, vocabularies, on_links=on_links)
             self._node_watch = Watch(
                 api, paths.nodes(), Node, self.node_writer, field_selector=f"metadata.name={flags.node_name}"
             )

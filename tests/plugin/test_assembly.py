@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import msgspec
 import pytest
 
 from gas.card_records import parse_card_records
 from gas.cluster.connection import connect
+from gas.cluster.objects import MERGE_PATCH
 from gas.plugin.devices.device_ids import PreferredRequest
 from gas.plugin.environment import Environment
 from gas.plugin.kubelet.pod_resources import Listing, PodResources
@@ -20,6 +22,7 @@ from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerSt
 from gas.plugin.matching.match import Preference
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.node.node_writer import clear_node
+from gas.sandbox.api.kinds import NODES
 from gas.sandbox.api.routes import Access
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
 from gas.vocabularies import DEFAULT
@@ -360,6 +363,23 @@ class TestTheNode:
             assert [(each.card, each.pci_address, each.model) for each in records] == [
                 (gpu.card, gpu.pci_address, "Data Center GPU Max 1550") for gpu in gpus
             ]
+
+    async def test_links_that_another_program_writes_are_in_the_records_of_the_cards(self) -> None:
+        def links() -> dict[int, list[int]]:
+            records, problems = parse_card_records(node.node()["metadata"]["annotations"]["gas-cards"])
+            assert problems == ()
+            return {int(each.card): [int(card) for card in each.links] for each in records}
+
+        def label(text: str | None) -> None:
+            body = msgspec.json.encode({"metadata": {"labels": {"gpu.intel.com/xe-links": text}}})
+            node.server.api.patch(NODES, None, NODE, (MERGE_PATCH, body))
+
+        async with sandbox_node(*fake_gpus(MAX_1550_XE, 3, first=1)) as node, node.running_plugin():
+            await soon(lambda: links() == {1: [], 2: [], 3: []})
+            label("0.0-1.0_0.1-2.1_0.1-1.1")
+            await soon(lambda: links() == {1: [2, 3], 2: [1], 3: [1]})
+            label(None)
+            await soon(lambda: links() == {1: [], 2: [], 3: []})
 
     async def test_uninstalling_removes_what_the_plugin_wrote_and_nothing_else(self, tmp_path: Path) -> None:
         async with sandbox_node(*FLEX) as node:

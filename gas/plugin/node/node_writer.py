@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from gas.amounts import MalformedQuantity, parse_quantity
+from gas.cards import Card
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import Forbidden
 from gas.cluster.objects import get_node, patch_node_status
 from gas.errors import GasError
 from gas.objects import Node, NodeStatus, ObjectId, Quantity
+from gas.placement.inventory import Link
 from gas.vocabulary import NodeDescription, Vocabularies
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,8 @@ class NodeWriter:
     writes      how many patches were applied
     trouble     why the node cannot be written, as a sentence; None when it can
     first_seen  the node as it was before this writer changed it; None while it is not known
+    links       card -> the cards that are linked to it, as other programs say on the node
+    on_links    called when that has changed
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class NodeWriter:
         pause: float = PAUSE,
         forbidden_pause: float = FORBIDDEN_PAUSE,
         backoff: Backoff | None = None,
+        on_links: Callable[[], None] = lambda: None,
     ) -> None:
         self.writes = 0
         self.trouble: str | None = None
@@ -66,6 +71,8 @@ class NodeWriter:
         self._wanted: NodeDescription | None = None
         self._look = asyncio.Event()
         self._held = False
+        self._on_links = on_links
+        self.links: Mapping[Card, tuple[Card, ...]] = {}
 
     def want(self, description: NodeDescription) -> None:
         """Set the description that the node should match. Before the first call nothing is written."""
@@ -93,6 +100,9 @@ class NodeWriter:
         self._node = node
         self.first_seen = self.first_seen or node
         self._look.set()
+        before, self.links = self.links, _links(self._vocabularies.facts(node).inventory.links)
+        if self.links != before:
+            self._on_links()
 
     def deleted(self, _node: Node) -> None:
         self._node = None
@@ -126,6 +136,15 @@ class NodeWriter:
         self.writes += 1
         logger.info("patched the node's labels and resources", extra={"patch": patch})
         return None
+
+
+def _links(links: Iterable[Link]) -> dict[Card, tuple[Card, ...]]:
+    """Return card -> the cards that links between tiles join to it."""
+    found: dict[Card, set[Card]] = {}
+    for one, other in links:
+        found.setdefault(one.card, set()).add(other.card)
+        found.setdefault(other.card, set()).add(one.card)
+    return {card: tuple(sorted(linked)) for card, linked in found.items()}
 
 
 async def clear_node(api: ApiServer, name: str, vocabularies: Vocabularies) -> bool:
