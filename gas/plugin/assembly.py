@@ -28,6 +28,7 @@ from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRe
 from gas.plugin.devices.device_lists import device_lists, monitored, monitoring_resources
 from gas.plugin.discovery.card_source import CardSource, read_all
 from gas.plugin.discovery.local_memory import MemoryReader
+from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.scanner import Scanner
 from gas.plugin.discovery.sysfs import SysfsCards, fake_tree_warning
 from gas.plugin.environment import Environment
@@ -52,9 +53,9 @@ CDI_FILE_WITHIN = 1.0
 _ANOTHER_CARD = "the number means another card than before; no container gets it until the pods that have it have ended"
 
 
-def card_sources(flags: Flags, environment: Environment) -> tuple[CardSource, ...]:
-    """Return the sources of this node's cards."""
-    memory = MemoryReader(environment.memory_override, environment.memory_reserved)
+def card_sources(flags: Flags, environment: Environment, *, query: Query = memory_regions) -> tuple[CardSource, ...]:
+    """Return the sources of this node's cards. ``query`` asks a driver how much memory its card has."""
+    memory = MemoryReader(environment.memory_override, environment.memory_reserved, query)
     return (SysfsCards(flags.prefix, allow_ids=flags.allow_ids, deny_ids=flags.deny_ids, memory=memory),)
 
 

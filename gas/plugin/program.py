@@ -12,6 +12,7 @@ from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, listen, serve_with
 from gas.errors import GasError
 from gas.plugin.assembly import Plugin, card_sources
 from gas.plugin.devices.cdi_file import remove_cdi_file
+from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags
 from gas.plugin.limits.dmem import DMEM, Controller
@@ -30,10 +31,18 @@ FINISH = 2.0
 """Most seconds for requests in progress on the plain port when the program is to stop."""
 
 
-async def run_plugin(flags: Flags, environment: Environment, version: str, *, controller: Controller = DMEM) -> None:
+async def run_plugin(
+    flags: Flags,
+    environment: Environment,
+    version: str,
+    *,
+    controller: Controller = DMEM,
+    query: Query = memory_regions,
+) -> None:
     """Allocate cards until SIGTERM or SIGINT. Raises GasError if it cannot start.
 
     controller  of cgroups, for memory limits
+    query       asks a driver how much memory its card has
 
     At the end the sockets and the NFD file are removed, since nothing serves or updates them any more. Labels,
     annotation and resources stay on the node, and so does the CDI file, without which containers could not restart.
@@ -45,7 +54,8 @@ async def run_plugin(flags: Flags, environment: Environment, version: str, *, co
         if flags.resource_manager:
             api = await _connect(flags)
             stack.push_async_callback(api.close)
-        plugin = Plugin(api, flags, environment, metrics, card_sources(flags, environment), controller=controller)
+        sources = card_sources(flags, environment, query=query)
+        plugin = Plugin(api, flags, environment, metrics, sources, controller=controller)
 
         def stop(signal_name: str) -> None:
             logger.info("%s: stopping", signal_name)

@@ -1,15 +1,19 @@
-"""The plugin on a stock kernel, which does not state the memory of cards in sysfs: the driver does, or nothing does."""
+"""The plugin on stock kernels, which do not state the memory of cards in sysfs: the driver does, or nothing does."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
 
-from gas.objects import Node
+from gas.amounts import parse_quantity
+from gas.extender.decider import Decider, Options
+from gas.objects import DetailedNode, Node, Pod
 from gas.placement import (
     Card,
     ContainerNeed,
@@ -24,64 +28,75 @@ from gas.placement import (
 from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.render_node import CannotAsk, Query
 from gas.plugin.discovery.sysfs import SysfsCards
-from gas.sandbox.hardware.fake_sysfs import ARC_A770, ARC_B580, Model, fake_gpus
+from gas.sandbox.hardware.fake_sysfs import fake_gpus
 from gas.vocabularies import DEFAULT
+from tests.builders import pod
+from tests.doctor.snapshots import findings
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
 from tests.plugin.scripted_kubelet import eventually
+from tests.stock_kernels import STOCK_KERNELS, StockKernel
 
+T = TypeVar("T")
 GB = 10**9
-STOCK_A770 = replace(ARC_A770, memory=None)
-
-
-def eight_gigabytes(node: Path, driver: str) -> tuple[int, ...]:
-    return (8 * GB,)
+BY_KERNEL = pytest.mark.parametrize("kernel", [pytest.param(each, id=each.name) for each in STOCK_KERNELS])
 
 
 def nothing(node: Path, driver: str) -> tuple[int, ...]:
     raise CannotAsk("cannot open a render node: Operation not permitted")
 
 
-def sources(node: SandboxNode, query: Query) -> tuple[SysfsCards, ...]:
-    return (SysfsCards(node.tree, memory=MemoryReader(query=query)),)
+@asynccontextmanager
+async def stock_node(kernel: StockKernel, query: Query, *flags: str) -> AsyncIterator[SandboxNode]:
+    """Run a node with two cards as this kernel shows them, and its plugin."""
+    gpus = fake_gpus(kernel.model, 2)
+    async with sandbox_node(*gpus) as node:
+        for gpu in gpus:
+            kernel.write(node.tree, gpu)
+        sources = (SysfsCards(node.tree, memory=MemoryReader(query=query)),)
+        async with node.running_plugin(*flags, sources=sources):
+            yield node
+
+
+def object_of(node: SandboxNode, kind: type[T]) -> T:
+    return msgspec.convert(node.node(), kind)
 
 
 def inventory_of(node: SandboxNode) -> Inventory:
-    return DEFAULT.facts(msgspec.convert(node.node(), Node)).inventory
+    return DEFAULT.facts(object_of(node, Node)).inventory
 
 
-def pod(resource: str) -> PodNeed:
+def need(resource: str) -> PodNeed:
     """Return the need of a pod that requests one card and 5 GB of its memory."""
     per_card = sorted_amounts({resource: 1, "memory.max": 5 * GB})
     return PodNeed((ContainerNeed("main", 1, per_card),), count_resources=frozenset({resource}))
 
 
-@pytest.mark.parametrize("model", [pytest.param(STOCK_A770, id="i915"), pytest.param(ARC_B580, id="xe")])
-async def test_two_pods_of_5_gb_get_a_card_of_8_gb_each_and_the_third_waits(model: Model) -> None:
-    async with (
-        sandbox_node(*fake_gpus(model, 2)) as node,
-        node.running_plugin("--shared-dev-num=10", sources=sources(node, eight_gigabytes)),
-    ):
+@BY_KERNEL
+async def test_two_pods_of_5_gb_get_a_card_of_8_gb_each_and_the_third_waits(kernel: StockKernel) -> None:
+    async with stock_node(kernel, lambda _node, _driver: kernel.regions, "--shared-dev-num=10") as node:
         await eventually(lambda: "memory.max" in node.allocatable())
         assert node.count("card_memory_bytes", card="card0", source="query") == 8 * GB
+        assert parse_quantity(node.allocatable()["memory.max"]) == 16 * GB
         annotations = node.node()["metadata"]["annotations"]
         assert annotations["gas-cards"].count('"memorySource":"query"') == 2
-        inventory, need = inventory_of(node), pod(model.driver)
+        inventory, wanted = inventory_of(node), need(kernel.model.driver)
         booked: dict[Card, dict[str, int]] = {}
         for expected in (Card(0), Card(1)):
-            choice = place(need, inventory, Usage(amounts=booked))
+            choice = place(wanted, inventory, Usage(amounts=booked))
             assert not isinstance(choice, Refusal)
             assert choice.containers[0].cards == (expected,)
-            booked |= {card: dict(amounts) for card, amounts in footprint(need, choice).amounts.items()}
-        third = place(need, inventory, Usage(amounts=booked))
+            booked |= {card: dict(amounts) for card, amounts in footprint(wanted, choice).amounts.items()}
+        third = place(wanted, inventory, Usage(amounts=booked))
         assert str(third) == "no card has 5.0 GB of memory.max free"
 
 
-async def test_without_any_source_the_node_and_the_refusal_say_why(caplog: pytest.LogCaptureFixture) -> None:
+@BY_KERNEL
+async def test_without_any_source_the_node_the_pod_and_the_doctor_say_why(
+    kernel: StockKernel, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
-    async with (
-        sandbox_node(*fake_gpus(ARC_B580, 2)) as node,
-        node.running_plugin(sources=sources(node, nothing)),
-    ):
+    driver = kernel.model.driver
+    async with stock_node(kernel, nothing) as node:
         fault = (
             "card0, card1: its memory is unknown: sysfs does not state it, and cannot open a render node: Operation "
             "not permitted; pods that request memory do not get this card; let the plugin open its render node, or set "
@@ -93,6 +108,36 @@ async def test_without_any_source_the_node_and_the_refusal_say_why(caplog: pytes
         assert [record.memory for record in caplog.records if hasattr(record, "memory")] == [
             "card0:unknown,card1:unknown"
         ]
-        refusal = place(pod("xe"), inventory_of(node), Usage())
+        refusal = place(need(driver), inventory_of(node), Usage())
         assert str(refusal) == "no card of the node has any memory.max (see the events of the node)"
         assert [reason for reason, _ in node.events(NODE)].count("GPUMemoryUnknown") == 1
+
+        requests = {f"gpu.intel.com/{driver}": "1", "gpu.intel.com/memory.max": "5G"}
+        waiting = pod({"name": "main", "resources": {"requests": requests, "limits": requests}})
+        (sentence,) = said_by_the_extender(object_of(node, Node), waiting)
+        assert f"the memory of card0, card1 of node {NODE} is unknown" in sentence
+        assert "let gas-plugin open render nodes, or set GPU_MEMORY_OVERRIDE" in sentence
+
+        (finding,) = (
+            each
+            for each in findings("node-resources", nodes=(object_of(node, DetailedNode),))
+            if "memory.max" in each.message
+        )
+        assert finding.message == (
+            "pods that request memory.max do not get card0, card1: the device plugin does not know how much memory they"
+            " have"
+        )
+        assert finding.mend[0].endswith("the event GPUMemoryUnknown says why")
+
+
+def said_by_the_extender(node: Node, waiting: Pod) -> list[str]:
+    """Return the messages of the extender's events about a waiting pod."""
+    decider = Decider(Options(vocabularies=DEFAULT))
+    decider.nodes.changed(node)
+    decider.pods.changed(waiting)
+    turns = decider.waiting_for_unknown_memory()
+    try:
+        while True:
+            next(turns)
+    except StopIteration as stop:
+        return [sentence for _, sentence in stop.value]

@@ -30,6 +30,7 @@ from gas.sandbox.hardware.fake_sysfs import (
 )
 from tests.broken_files import break_file
 from tests.plugin.gpus import read_gpus
+from tests.stock_kernels import STOCK_KERNELS, StockKernel
 
 GIB = 2**30
 STOCK_A770 = replace(ARC_A770, memory=None)
@@ -207,47 +208,18 @@ class TestFilesOfOutOfTreeDrivers:
         assert drivers.asked == []
 
 
-KERNELS = {
-    ("6.8", "i915"): ("hwmon/hwmon0/energy1_input",),
-    ("6.12", "i915"): ("hwmon/hwmon0/energy1_input", "hwmon/hwmon0/fan1_input"),
-    ("6.18", "i915"): ("hwmon/hwmon0/energy1_input", "hwmon/hwmon0/fan1_input", "hwmon/hwmon0/temp1_input"),
-    ("6.8", "xe"): ("vram_d3cold_threshold", "tile0/gt0/freq0/max_freq"),
-    ("6.12", "xe"): ("vram_d3cold_threshold", "tile0/gt0/freq0/max_freq", "tile0/memory/freq0/max_freq"),
-    ("6.18", "xe"): ("vram_d3cold_threshold", "tile0/gt0/freq0/max_freq", "tile0/memory/freq0/max_freq"),
-}
-"""Files of the PCI device beside those of every tree, by kernel and driver. None of them states an amount of memory."""
-
-
 class TestStockKernels:
     """Neither stock driver states the memory in sysfs, so the driver is asked."""
 
-    @pytest.mark.parametrize("kernel", ["6.8", "6.12", "6.18"])
-    @pytest.mark.parametrize(
-        ("model", "regions"),
-        [
-            pytest.param(STOCK_A770, (16 * GIB - 96 * 2**20,), id="i915"),
-            pytest.param(ARC_B580, (12 * GIB - 2**20,), id="xe"),
-            pytest.param(STOCK_MAX, (63 * GIB, 62 * GIB), id="xe-two-tiles"),
-        ],
-    )
-    def test_the_driver_is_asked(
-        self,
-        tmp_path: Path,
-        tree: Callable[[Model], FakeGpu],
-        kernel: str,
-        model: Model,
-        regions: tuple[int, ...],
-    ) -> None:
-        gpu = tree(model)
-        for name in KERNELS[kernel, model.driver]:
-            file = device_directory(tmp_path, gpu) / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text("2000\n")
-        drivers = Drivers(regions)
+    @pytest.mark.parametrize("kernel", [pytest.param(each, id=each.name) for each in STOCK_KERNELS])
+    def test_the_driver_is_asked(self, tmp_path: Path, tree: Callable[[Model], FakeGpu], kernel: StockKernel) -> None:
+        gpu = tree(kernel.model)
+        kernel.write(tmp_path, gpu)
+        drivers = Drivers(kernel.regions)
         scan = read_gpus(tmp_path, query=drivers)
-        assert known(scan) == (sum(regions), MemorySource.QUERY)
-        assert (scan.problems, scan.gpus[0].tiles) == ((), model.tiles)
-        assert drivers.asked == [("renderD128", model.driver)]
+        assert known(scan) == (sum(kernel.regions), MemorySource.QUERY)
+        assert (scan.problems, scan.gpus[0].tiles) == ((), kernel.model.tiles)
+        assert drivers.asked == [("renderD128", kernel.model.driver)]
 
     def test_reserved_memory_is_subtracted_once(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
         tree(STOCK_MAX)
