@@ -24,6 +24,9 @@ spec:
         - --serving={{ $names.secret }}
         - --client={{ $names.clientSecret }}
         - --names={{ include "gas.servingNames" . }}
+        {{- if .Values.admission.enabled }}
+        - --webhooks={{ $names.admission }}
+        {{- end }}
       resources:
         {{- toYaml .Values.certificates.job.resources | nindent 8 }}
       securityContext:

@@ -60,6 +60,22 @@
 {{- if and $values.extender.enabled (eq (int $values.extender.port) (int $values.extender.metricsPort)) -}}
 {{- fail (printf "extender.port and extender.metricsPort are both %d: they must be two different ports" (int $values.extender.port)) -}}
 {{- end -}}
+{{- $admission := $values.admission -}}
+{{- if and $admission.enabled (not $values.extender.enabled) -}}
+{{- fail "admission.enabled is true, but extender.enabled is false: the extender serves the webhooks" -}}
+{{- end -}}
+{{- if and $admission.enabled (has (int $admission.port) (list (int $values.extender.port) (int $values.extender.metricsPort))) -}}
+{{- fail (printf "admission.port is %d, which is extender.port or extender.metricsPort: choose another" (int $admission.port)) -}}
+{{- end -}}
+{{- if and $admission.enabled (include "gas.isBefore" (dict "root" . "release" "1.28")) -}}
+{{- fail (printf "this cluster is %s, but the webhooks need matchConditions (Kubernetes 1.28): set admission.enabled=false" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- if has "system:kube-scheduler" $admission.strictUsers -}}
+{{- fail "admission.strictUsers has system:kube-scheduler, which also binds the extender's own pods: while the extender is away no pod of the cluster would be bound, the extender neither. Name only schedulers of GPU pods" -}}
+{{- end -}}
+{{- if and $admission.clientCertificate (ne (include "gas.certificateSource" .) "secret") -}}
+{{- fail (printf "admission.clientCertificate needs certificates.source=secret, found %s: only gas-configurator --api-server gives the API server a certificate" (include "gas.certificateSource" .)) -}}
+{{- end -}}
 {{- if include "gas.isBefore" (dict "root" . "release" "1.30") -}}
 {{- if and $values.plugin.enabled $values.plugin.admissionPolicy.enabled (include "gas.pluginCallsApi" .) -}}
 {{- fail (printf "this cluster is %s, but admission policies need Kubernetes 1.30: set plugin.admissionPolicy.enabled=false. Anyone who obtains a plugin's token can then change every node's status" .Capabilities.KubeVersion.Version) -}}

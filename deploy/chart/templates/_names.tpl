@@ -5,6 +5,8 @@
   "app" "gas"
   "extender" "gpu-aware-scheduling"
   "service" "gas-service"
+  "admission" "gas-admission"
+  "binding" "gas-binding"
   "extenderAccount" "gpu-aware-scheduling-service-account"
   "extenderRole" "gas-handler"
   "extenderBinding" "handle-gas"
@@ -25,6 +27,8 @@
   "app" $override
   "extender" (printf "%s-extender" $override)
   "service" (printf "%s-service" $override)
+  "admission" (printf "%s-admission" $override)
+  "binding" (printf "%s-binding" $override)
   "extenderAccount" (printf "%s-extender" $override)
   "extenderRole" (printf "%s-extender" $override)
   "extenderBinding" (printf "%s-extender" $override)
@@ -60,9 +64,21 @@
 {{- printf "https://%s:%d" (include "gas.host" .) (int .Values.extender.service.port) -}}
 {{- end -}}
 
+{{- /* The host names by which the API server calls the admission webhooks, as a JSON list; empty without them. */ -}}
+{{- define "gas.webhookNames" -}}
+{{- $names := include "gas.names" . | fromJson -}}
+{{- $found := list -}}
+{{- if .Values.admission.enabled -}}
+{{- range list $names.admission $names.binding -}}
+{{- $found = append $found (printf "%s.%s.svc" . $.Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- $found | toJson -}}
+{{- end -}}
+
 {{- /* The names in the extender's certificate, separated by commas; first the one that kube-scheduler calls. */ -}}
 {{- define "gas.servingNames" -}}
 {{- $names := include "gas.names" . | fromJson -}}
 {{- $service := printf "%s.%s" $names.service .Release.Namespace -}}
-{{- concat (list (include "gas.host" .) (printf "%s.svc" $service) $service $names.service "localhost" "127.0.0.1") .Values.certificates.extraNames | uniq | join "," -}}
+{{- concat (list (include "gas.host" .) (printf "%s.svc" $service) $service $names.service "localhost" "127.0.0.1") (include "gas.webhookNames" . | fromJsonArray) .Values.certificates.extraNames | uniq | join "," -}}
 {{- end -}}
