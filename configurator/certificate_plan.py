@@ -10,6 +10,9 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from configurator.api_server import CERTIFICATE as API_SERVER_CERTIFICATE
+from configurator.api_server import KEY as API_SERVER_KEY
+from configurator.api_server import PROGRAM as API_SERVER
 from configurator.certificates import (
     AUTHORITY_NAME,
     CLIENT_NAME,
@@ -44,6 +47,9 @@ Read = Callable[[Path], FileState | None]
 """Returns the state of a file that may be written later, None if it does not exist."""
 
 SERVICE = "gas-service.default.svc.cluster.local"
+WEBHOOK_SERVICES = ("gas-admission", "gas-binding")
+"""The Services by which the API server calls the admission webhooks, in the namespace of the extender."""
+
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -66,6 +72,8 @@ class CertificateRequest:
     given_client, given_serving  pairs to use as they are; None to sign one
     names              for the serving certificate; the first is the host that kube-scheduler calls
     client_owner       user and group of kube-scheduler, as numbers; None for root
+    api_server         whether to provide a client certificate for kube-apiserver
+    api_server_owner   user and group of kube-apiserver, as numbers; None for root
     secret             None for the name that an earlier run used, else the default
     """
 
@@ -76,15 +84,21 @@ class CertificateRequest:
     given_serving: GivenPair | None
     names: Sequence[str]
     client_owner: tuple[int, int] | None
+    api_server: bool
+    api_server_owner: tuple[int, int] | None
     secret: SecretName | None
 
 
 @dataclass(slots=True)
 class CertificatePlan:
-    """The files, in the order in which to write them, and sentences about what is new."""
+    """The files, in the order in which to write them, and sentences about what is new.
+
+    serving_authority  that signs the extender's certificate, as PEM
+    """
 
     files: list[WantedFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    serving_authority: bytes = b""
 
     def contents(self, directory: Path) -> list[bytes]:
         """Return the content of the files in a directory that are not secret."""
@@ -126,6 +140,9 @@ class _Planner:
         self._add(clients / AUTHORITY_CERTIFICATE, serving_authority)
         self._add(clients / CLIENT_CERTIFICATE, client.chain)
         self._add(clients / CLIENT_KEY, client.key_text, secret=True, owner=request.client_owner)
+        if request.api_server:
+            self._api_server(request.api_server_owner)
+        self._result.serving_authority = serving_authority
         return self._result
 
     def _add(self, path: Path, content: bytes, *, secret: bool = False, owner: tuple[int, int] | None = None) -> None:
@@ -170,6 +187,24 @@ class _Planner:
         if kept is None:
             self._note(f"a client certificate for {CLIENT_NAME}, valid until {_end(pair)}")
         return pair, signing.chain
+
+    def _api_server(self, owner: tuple[int, int] | None) -> None:
+        """Plan the certificate that kube-apiserver presents to the webhooks."""
+        if self._is_signing_named:
+            raise ConfiguratorError(
+                "--api-server needs the authority of the configurator, because the extender must tell kube-apiserver "
+                "from others: leave out -cert, -key and --cluster-ca, or name a certificate of your own for "
+                "kube-apiserver as docs/admission.md says"
+            )
+        signing = self._authority()
+        own = self._request.own_directory
+        files = own / API_SERVER_CERTIFICATE, own / API_SERVER_KEY
+        kept = self._kept(*files, signing, ExtendedKeyUsageOID.CLIENT_AUTH, ())
+        pair = kept or mint_client(signing, self._now, name=API_SERVER)
+        if kept is None:
+            self._note(f"a client certificate for {API_SERVER}, valid until {_end(pair)}")
+        self._add(files[0], pair.chain)
+        self._add(files[1], pair.key_text, secret=True, owner=owner)
 
     def _authority(self) -> Pair:
         """Return the authority that signs. If it is our own, its files are planned too."""
@@ -313,9 +348,14 @@ def _end(pair: Pair) -> str:
 def serving_names(host: str, more: Iterable[str] = ()) -> list[str]:
     """Return the names for the serving certificate, each once. The host that kube-scheduler calls is the first.
 
-    A Service has shorter names as well. The local names let an administrator on the machine call the extender.
+    A Service has shorter names as well. The local names let an administrator on the machine call the extender. The
+    Services of the admission webhooks are in the same namespace.
     """
-    names = [host, *_short_forms(host), SERVICE, *_short_forms(SERVICE), *_LOCAL, *more]
+    short, usual = _short_forms(host), _short_forms(SERVICE)
+    webhooks = [
+        f"{name}.{forms[1].partition('.')[2]}.svc" for forms in (short, usual) if forms for name in WEBHOOK_SERVICES
+    ]
+    names = [host, *short, SERVICE, *usual, *webhooks, *_LOCAL, *more]
     return list(dict.fromkeys(names))
 
 

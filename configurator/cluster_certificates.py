@@ -12,7 +12,7 @@ import base64
 import binascii
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,8 @@ from configurator.certificates import (
     read_pair,
     serves,
 )
-from configurator.errors import BadCertificate
+from configurator.errors import BadCertificate, ConfiguratorError
+from configurator.webhooks import trust
 from gas.cluster.connection import ApiServer, connect
 from gas.cluster.errors import ApiRefused
 from gas.errors import GasError
@@ -51,6 +52,10 @@ class Secret:
 
     data: Data
     version: str
+
+
+Trust = Callable[[bytes, datetime], Awaitable[list[str]]]
+"""Lets the API server trust an authority in the admission webhooks, and returns sentences about what is new."""
 
 
 class Secrets(Protocol):
@@ -72,21 +77,26 @@ class Wanted:
     names: Sequence[str]
 
 
-async def renew(secrets: Secrets, wanted: Wanted, now: datetime) -> list[str]:
+async def _no_webhooks(_authority: bytes, _now: datetime) -> list[str]:
+    return []
+
+
+async def renew(secrets: Secrets, wanted: Wanted, now: datetime, *, trust: Trust = _no_webhooks) -> list[str]:
     """Fill the Secrets and return sentences about what is new. Idempotent, also when two run at once.
 
-    The authority is written first, so a second process finds it, or gets a conflict and starts again.
+    The authority is written first, so a second process finds it, or gets a conflict and starts again. The API server
+    trusts it before the extender presents a certificate of it.
     """
     for _ in range(TRIES - 1):
         try:
-            return await _renew_once(secrets, wanted, now)
+            return await _renew_once(secrets, wanted, now, trust)
         except ApiRefused as refused:
             if refused.status != _CONFLICT:
                 raise
-    return await _renew_once(secrets, wanted, now)
+    return await _renew_once(secrets, wanted, now, trust)
 
 
-async def _renew_once(secrets: Secrets, wanted: Wanted, now: datetime) -> list[str]:
+async def _renew_once(secrets: Secrets, wanted: Wanted, now: datetime, trust: Trust) -> list[str]:
     said: list[str] = []
     found = await secrets.get(wanted.authority)
     authority = _kept_authority(wanted.authority, found.data, now, said)
@@ -94,6 +104,7 @@ async def _renew_once(secrets: Secrets, wanted: Wanted, now: datetime) -> list[s
         authority = mint_authority(now)
         await secrets.put(wanted.authority, found.version, _data(authority))
         said.append(f"Secret {wanted.authority}: a new authority, valid until {_end(authority)}")
+    said += await trust(authority.chain, now)
     server, client = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
     for name, usage, names in ((wanted.serving, server, wanted.names), (wanted.client, client, ())):
         found = await secrets.get(name)
@@ -176,10 +187,18 @@ def _decoded(text: str) -> bytes:
         return b""
 
 
-async def _run(namespace: str, wanted: Wanted) -> list[str]:
+async def _run(namespace: str, wanted: Wanted, webhooks: str) -> list[str]:
     api = await connect(None, user_agent="gas-certificates")
+
+    async def trust_in_webhooks(authority: bytes, now: datetime) -> list[str]:
+        changed, missing = await trust(api, webhooks, authority, now)
+        if missing:
+            raise ConfiguratorError(f"{missing[0]} {webhooks} does not exist yet; run this again")
+        return changed
+
+    chosen = trust_in_webhooks if webhooks else _no_webhooks
     try:
-        return await renew(SecretsOfNamespace(api, namespace), wanted, datetime.now(UTC))
+        return await renew(SecretsOfNamespace(api, namespace), wanted, datetime.now(UTC), trust=chosen)
     finally:
         await api.close()
 
@@ -189,10 +208,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for flag in ("namespace", "authority", "serving", "client", "names"):
         parser.add_argument(f"--{flag}", required=True)
+    parser.add_argument("--webhooks", default="", help="webhook configurations that must trust the authority")
     given = parser.parse_args()
     wanted = Wanted(authority=given.authority, serving=given.serving, client=given.client, names=given.names.split(","))
     try:
-        said = asyncio.run(_run(given.namespace, wanted))
+        said = asyncio.run(_run(given.namespace, wanted, given.webhooks))
     except GasError as error:
         sys.stderr.write(f"certificates: {error}\n")
         return 1

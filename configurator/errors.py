@@ -25,6 +25,13 @@ class NotAScheduler(ConfiguratorError):
         super().__init__(f"{name} {problem}; expected the static pod manifest of a kube-scheduler, named with -m")
 
 
+class NotAnApiServer(ConfiguratorError):
+    """A manifest is not the static pod of a kube-apiserver, or not one that can present a certificate to webhooks."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name} {problem}")
+
+
 class BadConfiguration(ConfiguratorError):
     """The extender cannot be added to a kube-scheduler configuration."""
 

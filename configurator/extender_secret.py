@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from gas.cluster.connection import ApiServer
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
@@ -64,18 +66,12 @@ def secret_manifest(secret: SecretName, *, certificate: bytes, key: bytes, autho
     return ("\n".join(lines) + "\n").encode()
 
 
-async def apply_secret(kubeconfig: Path, secret: SecretName, manifest: bytes) -> None:
+async def apply_secret(api: ApiServer, secret: SecretName, manifest: bytes) -> None:
     """Apply the Secret server-side. Idempotent. Raises GasError."""
-    from gas.cluster.connection import connect
-
-    api = await connect(str(kubeconfig), explicit=True, user_agent="gas-configurator")
-    try:
-        await api.request(
-            "PATCH",
-            f"/api/v1/namespaces/{secret.namespace}/secrets/{secret.name}",
-            query={"fieldManager": "gas-configurator", "force": "true"},
-            body=manifest,
-            content_type="application/apply-patch+yaml",
-        )
-    finally:
-        await api.close()
+    await api.request(
+        "PATCH",
+        f"/api/v1/namespaces/{secret.namespace}/secrets/{secret.name}",
+        query={"fieldManager": "gas-configurator", "force": "true"},
+        body=manifest,
+        content_type="application/apply-patch+yaml",
+    )

@@ -14,10 +14,14 @@ from urllib.parse import urlsplit
 from configurator.certificate_plan import GivenPair
 from configurator.extender_secret import DEFAULT, SecretName
 from configurator.kubernetes_version import KubernetesVersion
+from gas.daemon.flag_values import object_name
 from gas.daemon.flags import CommandFlags, IgnoredFlags, UsageError, flag, read_flags, switch
 from gas.errors import InvalidEntry
 
 Colour = Literal["auto", "always", "never"]
+
+DEFAULT_WEBHOOKS = "gas-admission"
+"""The name of the webhook configurations in the manifests."""
 
 DEFAULT_TEMPLATE = Path("deploy/extender-configuration/scheduler-config.yaml")
 
@@ -217,6 +221,26 @@ class Flags(CommandFlags):
     )
     apply_secret: bool = switch("apply-secret", "Also apply the Secret to the cluster.")
     kubeconfig: Path = flag("kubeconfig", path, "/etc/kubernetes/admin.conf", "FILE", "Kubeconfig for --apply-secret.")
+
+    webhooks: str = flag(
+        "webhooks",
+        object_name,
+        DEFAULT_WEBHOOKS,
+        "NAME",
+        "Name of the webhook configurations. If they exist, --apply-secret lets the API server trust the authority of "
+        "the extender's certificate there.",
+        group="Admission webhooks",
+    )
+    api_server: bool = switch(
+        "api-server",
+        "Also let kube-apiserver present a client certificate to the webhooks, with kube-apiserver.yaml beside -m. "
+        "Later runs renew it without this flag.",
+    )
+
+    @property
+    def api_server_manifest(self) -> Path:
+        """The static pod manifest of kube-apiserver."""
+        return self.manifest.with_name("kube-apiserver.yaml")
 
     @property
     def signing(self) -> tuple[Path, Path]:

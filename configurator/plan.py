@@ -10,6 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from configurator.api_server import (
+    CONFIGURATION,
+    KUBECONFIG,
+    ApiServerManifest,
+    admission_configuration,
+    webhook_kubeconfig,
+)
 from configurator.certificate_plan import CertificateRequest, GivenPair, plan_certificates, serving_names
 from configurator.certificates import is_authority, read_certificates
 from configurator.configuration_document import (
@@ -24,7 +31,7 @@ from configurator.files import Change, FileState, WantedFile, changes, read_inpu
 from configurator.flags import DEFAULT_TEMPLATE, Flags
 from configurator.kubernetes_version import NEWEST
 from configurator.scheduler_container import CONFIG
-from configurator.scheduler_manifest import SchedulerManifest
+from configurator.scheduler_manifest import Identity, SchedulerManifest
 from configurator.yaml_document import YamlDocument
 
 BUILT_IN_TEMPLATE = Path(__file__).with_name("default-scheduler-config.yaml")
@@ -36,16 +43,20 @@ CERTIFICATE_DIRECTORY = Path("/etc/certs")
 class Plan:
     """The changes of a run.
 
-    changes        in the order in which to make them; the manifest, which kubelet acts on, is the last
-    notes          sentences about what is new, and why
-    warnings       sentences about what the administrator should know or do
-    cluster_signs  whether the cluster's authority signs the certificates
+    changes            in the order in which to make them; the manifests, which kubelet acts on, are the last
+    notes              sentences about what is new, and why
+    warnings           sentences about what the administrator should know or do
+    cluster_signs      whether the cluster's authority signs the certificates
+    serving_authority  that signs the extender's certificate, as PEM
+    restarts_api_server  whether the changes let kubelet restart kube-apiserver
     """
 
     changes: Sequence[Change]
     notes: Sequence[str]
     warnings: Sequence[str]
     cluster_signs: bool
+    serving_authority: bytes
+    restarts_api_server: bool
 
 
 class _Files:
@@ -76,15 +87,19 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
     _refuse_misplaced(flags, certificates, target)
 
     cluster_authority, given_client = _signing(flags)
-    owner = None if manifest.runs_as is None else (manifest.runs_as.user, manifest.runs_as.group)
+    owner = _owner(manifest.runs_as)
+    api_server = _api_server(flags, files)
+    names = serving_names(extender_host(configuration), flags.more_names)
     request = CertificateRequest(
         client_directory=certificates,
         own_directory=flags.own_directory,
         cluster_authority=cluster_authority,
         given_client=given_client,
         given_serving=flags.given_serving,
-        names=serving_names(extender_host(configuration), flags.more_names),
+        names=names,
         client_owner=owner,
+        api_server=api_server is not None,
+        api_server_owner=None if api_server is None else _owner(api_server.runs_as),
         secret=flags.secret,
     )
     certificate_plan = plan_certificates(request, read=files.read, read_input=read_input, now=now)
@@ -93,6 +108,7 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
     wanted = [
         *certificate_plan.files,
         WantedFile(path=target, content=configuration.document.content),
+        *(_for_api_server(flags, api_server, names) if api_server is not None else ()),
         WantedFile(path=flags.manifest, content=wired.content),
     ]
     for file in wanted:
@@ -118,7 +134,41 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
         notes=certificate_plan.notes,
         warnings=warnings,
         cluster_signs=cluster_authority is not None,
+        serving_authority=certificate_plan.serving_authority,
+        restarts_api_server=any(change.path == flags.api_server_manifest for change in made),
     )
+
+
+def _owner(identity: Identity | None) -> tuple[int, int] | None:
+    return None if identity is None else (identity.user, identity.group)
+
+
+def _api_server(flags: Flags, files: _Files) -> ApiServerManifest | None:
+    """Return kube-apiserver's manifest if it is to present a certificate, now or because an earlier run said so."""
+    path = flags.api_server_manifest
+    try:
+        state = files.read(path)
+        if state is None:
+            raise FileTrouble(path, "does not exist; --api-server needs kube-apiserver's static pod manifest there")
+        manifest = ApiServerManifest.read(YamlDocument.parse(str(path), state.content))
+    except ConfiguratorError:
+        if flags.api_server:
+            raise
+        return None
+    return manifest if flags.api_server or manifest.uses(flags.own_directory) else None
+
+
+def _for_api_server(flags: Flags, manifest: ApiServerManifest, names: Sequence[str]) -> list[WantedFile]:
+    """Return kube-apiserver's configuration of its webhooks, and its manifest."""
+    directory = manifest.inside(flags.own_directory)
+    configuration = admission_configuration(directory)
+    kubeconfig = webhook_kubeconfig(directory, [name for name in names if name.endswith(".svc")])
+    wired = manifest.wired(flags.own_directory, [configuration, kubeconfig])
+    return [
+        WantedFile(path=flags.own_directory / KUBECONFIG, content=kubeconfig),
+        WantedFile(path=flags.own_directory / CONFIGURATION, content=configuration),
+        WantedFile(path=flags.api_server_manifest, content=wired.content),
+    ]
 
 
 def _configuration(

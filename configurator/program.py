@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -15,10 +16,14 @@ from configurator.difference import difference
 from configurator.errors import ConfiguratorError, NotPutBack
 from configurator.extender_secret import DEFAULT, SecretName, apply_secret, name_in
 from configurator.files import read_input, read_state
-from configurator.flags import Flags
+from configurator.flags import DEFAULT_WEBHOOKS, Flags
 from configurator.plan import CERTIFICATE_DIRECTORY, Plan, make_plan
 from configurator.transaction import commit, locked, missing_directories, remove_left_over
+from gas.cluster.errors import ApiUnavailable, OutcomeUnknown
 from gas.errors import GasError
+
+API_SERVER_RESTART = 120.0
+"""Seconds within which kubelet restarts kube-apiserver after its manifest has changed."""
 
 Say = Callable[[str], None]
 """Prints one line or several for the administrator."""
@@ -43,23 +48,54 @@ def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> 
         _remove_left_over(flags)
         if flags.undo:
             _undo(flags, say)
-        else:
-            _change(flags, now, say)
+            return
+        plan = _change(flags, now, say)
     if flags.apply_secret:
-        _apply(flags, say)
+        _apply(flags, plan, now, say)
 
 
-def _apply(flags: Flags, say: Say) -> None:
+def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:
+    """Bring the authority into the webhooks and the Secret into the cluster, in this order.
+
+    So the API server already trusts the authority when the extender begins to present a certificate of it.
+    """
     file = flags.own_directory / SECRET
     secret = _secret(flags)
+    patience = API_SERVER_RESTART if plan.restarts_api_server else 0.0
+
+    async def apply() -> None:
+        from configurator.webhooks import trust
+        from gas.cluster.connection import connect
+
+        api = await connect(str(flags.kubeconfig), explicit=True, user_agent="gas-configurator")
+        try:
+            changed, _ = await trust(api, flags.webhooks or DEFAULT_WEBHOOKS, plan.serving_authority, now)
+            for sentence in changed:
+                say(sentence)
+            await apply_secret(api, secret, read_input(file))
+        finally:
+            await api.close()
+
     try:
-        asyncio.run(apply_secret(flags.kubeconfig, secret, read_input(file)))
+        asyncio.run(_with_patience(apply, patience))
     except GasError as error:
         raise ConfiguratorError(
             f"all files are complete, but the Secret {secret} could not be applied to the cluster: {error}; run this "
             f"again, or kubectl apply -f {file}"
         ) from error
     say(f"the Secret {secret} is in the cluster")
+
+
+async def _with_patience(work: Callable[[], Awaitable[None]], seconds: float) -> None:
+    """Do the work. While the API server cannot be reached, try again for so many seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await work()
+        except (ApiUnavailable, OutcomeUnknown):
+            if time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(1)
 
 
 def _secret(flags: Flags) -> SecretName:
@@ -77,7 +113,8 @@ def _show(plan: Plan, say: Say, *, coloured: bool) -> None:
         say("dry run: nothing would be changed")
 
 
-def _change(flags: Flags, now: datetime, say: Say) -> None:
+def _change(flags: Flags, now: datetime, say: Say) -> Plan:
+    """Make the changes that are needed, and return their plan."""
     for path in undone_backups(_places_of_backups(flags)).values():
         remove_undone(path)
     _take_back_unfinished_runs(flags, say)
@@ -86,7 +123,7 @@ def _change(flags: Flags, now: datetime, say: Say) -> None:
     _print_notes(plan, say)
     if not plan.changes:
         say("nothing to change")
-        return
+        return plan
     directories = missing_directories(plan.changes)
     record = RunRecord(_own_place(flags), flags.backups, plan.changes, directories, now)
     try:
@@ -104,6 +141,7 @@ def _change(flags: Flags, now: datetime, say: Say) -> None:
     if record.kept is not None:
         say(f"backup: {record.kept}; --undo restores it")
     _print_next_steps(flags, plan, say)
+    return plan
 
 
 def _take_back_unfinished_runs(flags: Flags, say: Say) -> None:

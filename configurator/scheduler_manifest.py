@@ -91,7 +91,7 @@ class SchedulerManifest:
             version=version or KubernetesVersion.of_image(image, name=name),
             flags=flags,
             mounts=_mounts(name, spec, container),
-            runs_as=_runs_as(spec, container),
+            runs_as=identity_of(spec, container),
         )
 
     def on_host(self, path: str) -> Path | None:
@@ -272,7 +272,7 @@ def _texts(name: str, container: Mapping[str, Any], index: int, key: str) -> lis
     return words
 
 
-def _runs_as(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Identity | None:
+def identity_of(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Identity | None:
     """Return user and group of the container's security context, else of the pod's; None for root."""
     found: dict[str, int] = {}
     for context in (spec.get("securityContext"), container.get("securityContext")):
