@@ -188,6 +188,32 @@ async def test_a_refusal_ends_at_once() -> None:
     assert asked == 1
 
 
+async def test_the_api_server_trusts_an_authority_before_the_extender_presents_a_certificate_of_it() -> None:
+    secrets = Memory()
+    seen: list[tuple[bytes, bool]] = []
+
+    async def trust(authority: bytes, now: datetime) -> list[str]:
+        seen.append((authority, "tls.crt" in secrets.data["serving"]))
+        return [f"trusted at {now:%H:%M}"]
+
+    said = await renew(secrets, WANTED, NOW, trust=trust)
+    assert seen == [(secrets.data["authority"]["tls.crt"], False)]
+    assert said[1] == "trusted at 00:00"
+    await renew(secrets, WANTED, NOW, trust=trust)  # also if the certificates are good: the webhooks may be new
+    assert len(seen) == 2
+
+
+async def test_webhooks_that_cannot_be_changed_leave_the_extender_its_certificate() -> None:
+    secrets = Memory()
+
+    async def trust(_authority: bytes, _now: datetime) -> list[str]:
+        raise ApiRefused(403, "Forbidden", "no")
+
+    with pytest.raises(ApiRefused, match="403"):
+        await renew(secrets, WANTED, NOW, trust=trust)
+    assert secrets.data["serving"] == {}
+
+
 def test_without_a_cluster_it_ends_with_a_sentence() -> None:
     arguments = ("--namespace=gpu", "--authority=a", "--serving=s", "--client=c", "--names=n")
     environment = {**os.environ, "KUBECONFIG": "/nonexistent/kubeconfig", "HOME": "/nonexistent"}

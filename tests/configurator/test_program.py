@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import json
@@ -17,7 +18,8 @@ from configurator.flags import DEFAULT_TEMPLATE
 from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.transaction import STAGED
 from configurator.yaml_document import YamlDocument
-from tests.configurator.control_plane_files import NEWEST, RELEASES, ControlPlaneFiles, kubeadm_manifest
+from gas.cluster.errors import ApiUnavailable
+from tests.configurator.control_plane_files import KUBEADM, NEWEST, RELEASES, ControlPlaneFiles, kubeadm_manifest
 from tests.configurator.test_configuration_document import IN_USE, ORIGINAL_WITH_ANOTHER
 
 
@@ -491,6 +493,79 @@ def test_secret_that_cannot_be_applied_leaves_the_files_and_names_the_command(fi
     with pytest.raises(ConfiguratorError, match=r"all files are complete, but the Secret .*kubectl apply -f"):
         files.run("--apply-secret", f"--kubeconfig={files.root}/none")
     assert files.run() == "nothing to change"
+
+
+class Api:
+    """An API server that is away for the first requests, and records the others."""
+
+    def __init__(self, *, away: int = 0) -> None:
+        self.away = away
+        self.requests: list[tuple[str, str]] = []
+        self.bundles: list[bytes] = []
+
+    async def request(self, method: str, path: str, *, body: bytes = b"", **_: object) -> bytes:
+        if self.away:
+            self.away -= 1
+            raise ApiUnavailable("the API server is away")
+        self.requests.append((method, path.rpartition("/apis/")[2] or path))
+        if "webhookconfigurations" not in path:
+            return b"{}"
+        if method == "PATCH":
+            self.bundles += [
+                base64.b64decode(each["clientConfig"]["caBundle"]) for each in json.loads(body)["webhooks"]
+            ]
+        webhook = {"name": "bind.pods.gas", "clientConfig": {"service": {}}}
+        return json.dumps({"metadata": {"resourceVersion": "1"}, "webhooks": [webhook]}).encode()
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    found = Api()
+
+    async def connect(*_: object, **__: object) -> Api:
+        return found
+
+    monkeypatch.setattr("gas.cluster.connection.connect", connect)
+    return found
+
+
+def test_the_api_server_trusts_the_authority_before_the_extender_gets_its_certificate(
+    files: ControlPlaneFiles, api: Api
+) -> None:
+    said = files.run("--apply-secret", "--webhooks=my-admission")
+    group = "admissionregistration.k8s.io/v1"
+    assert api.requests == [
+        ("GET", f"{group}/validatingwebhookconfigurations/my-admission"),
+        ("PATCH", f"{group}/validatingwebhookconfigurations/my-admission"),
+        ("GET", f"{group}/mutatingwebhookconfigurations/my-admission"),
+        ("PATCH", f"{group}/mutatingwebhookconfigurations/my-admission"),
+        ("PATCH", "/api/v1/namespaces/default/secrets/extender-secret"),
+    ]
+    assert set(api.bundles) == {(files.own / "ca.crt").read_bytes()}
+    assert "validatingwebhookconfigurations my-admission: the API server trusts the authority" in said
+
+
+def test_a_run_that_restarts_the_api_server_waits_for_it(
+    files: ControlPlaneFiles, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = KUBEADM / NEWEST / "kube-apiserver.yaml"
+    mounted = release.read_text().replace("path: /etc/kubernetes/pki\n", f"path: {files.etc}/pki\n")
+    (files.manifests / "kube-apiserver.yaml").write_text(mounted)
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr("configurator.program.asyncio.sleep", sleep)
+    api.away = 3
+    assert "is in the cluster" in files.run("--apply-secret", "--api-server")
+    assert len(waited) == 3
+    api.away = 1
+    with pytest.raises(ConfiguratorError, match="the API server is away"):
+        files.run("--apply-secret")  # which restarts nothing
 
 
 def test_old_flags_of_the_original_are_accepted(files: ControlPlaneFiles) -> None:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lets real kubeadm of every supported release write the kube-scheduler manifest, which the tests then work on.
+# Lets real kubeadm of every supported release write the kube-scheduler manifest, which the tests then work on, and those
+# of the end-to-end tests kube-apiserver's as well.
 #
 #   tests/configurator/kubeadm/write.sh             every release below
 #   tests/configurator/kubeadm/write.sh 1.22 1.36   only these
@@ -84,5 +85,12 @@ for release in "${releases[@]}"; do
     mkdir -p "$root/tmp"
     "$work/kubeadm" init phase control-plane scheduler --rootfs "$root" --kubernetes-version "v$release" >/dev/null
     install -D -m 0644 "$root/etc/kubernetes/manifests/kube-scheduler.yaml" "$here/$minor/kube-scheduler.yaml"
+    case $minor in
+        1.34 | 1.37)
+            "$work/kubeadm" init phase control-plane apiserver --rootfs "$root" --kubernetes-version "v$release" \
+                --apiserver-advertise-address 192.0.2.1 >/dev/null
+            install -m 0644 "$root/etc/kubernetes/manifests/kube-apiserver.yaml" "$here/$minor/kube-apiserver.yaml"
+            ;;
+    esac
     printf '%s: kubeadm v%s built in %s s\n' "$minor" "$release" "$built"
 done
