@@ -175,9 +175,9 @@ def test_another_authority_is_refused(control_plane: ControlPlaneFiles) -> None:
     [
         pytest.param("kind: Pod", "kind: Job", "is not a Pod", id="another kind"),
         pytest.param("    - kube-apiserver\n", "    - sh\n", "has 0 containers that run kube-apiserver", id="a shell"),
-        pytest.param("    - --allow-privileged=true
-", "    - 1
-", "words that are invalid", id="a word that is a number"),
+        pytest.param(
+            "    - --allow-privileged=true\n", "    - 1\n", "words that are invalid", id="a number for a word"
+        ),
     ],
 )
 def test_what_is_no_api_server_is_refused(

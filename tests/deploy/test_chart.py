@@ -60,6 +60,7 @@ COPIES = {
     "alerts.yaml": COMPONENTS / "monitoring/alerts.yaml",
     "dashboard.json": COMPONENTS / "monitoring/dashboard.json",
     "own-node-only.yaml": BASE / "plugin/own-node-only.yaml",
+    "webhooks.yaml": COMPONENTS / "admission/webhooks.yaml",
 }
 """Files of the chart -> the files that they are copies of, because a chart must be complete."""
 
@@ -140,6 +141,9 @@ def _present(schema: Schema, value: Mapping[str, Any]) -> Schema:
         pytest.param({"tolerations": []}, id="one floor too high"),
         pytest.param({"extender": {"flags": {"allowed-names": []}}}, id="no name, which would allow every client"),
         pytest.param({"plugin": {"podLabels": {"app": "x"}}}, id="a label that the chart sets"),
+        pytest.param({"admission": {"timeoutSeconds": 31}}, id="a time-out that the API server refuses"),
+        pytest.param({"admission": {"strictUsers": ["it's"]}}, id="a user that would end a text in CEL"),
+        pytest.param({"admission": {"caBundle": "bm9uZQ=="}}, id="an authority that is not PEM"),
     ],
 )
 def test_the_schema_refuses(values: dict[str, Any]) -> None:
@@ -307,7 +311,9 @@ def test_documented_values_are_values(name: str) -> None:
 
 
 def test_values_that_the_page_names_are_there() -> None:
-    named = set(re.findall(r"`((?:image|certificates|rbac|extender|plugin|scheduler|monitoring)\.[A-Za-z.]+)", PAGE))
+    named = set(
+        re.findall(r"`((?:image|certificates|rbac|extender|admission|plugin|scheduler|monitoring)\.[A-Za-z.]+)", PAGE)
+    )
     assert len(named) > 10
     for path in named:
         value: Any = VALUES

@@ -64,7 +64,8 @@ def test_the_arguments_that_components_add_are_flags_of_the_programs() -> None:
         for file in COMPONENTS.rglob("kustomization.yaml")
         for flag in re.findall(r"value: --([A-Za-z-]+)", file.read_text(encoding="utf-8"))
     }
-    assert found == {"leader-elect", "allowed-names", "cacert", "write-node", "usage", "memory-limits"}
+    admission = {"admission-port", "admission-client-ca"}
+    assert found == {"leader-elect", "allowed-names", "cacert", "write-node", "usage", "memory-limits", *admission}
     assert found <= flags_by_name(ExtenderFlags).keys() | flags_by_name(PluginFlags).keys()
 
 
