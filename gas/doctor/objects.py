@@ -35,6 +35,7 @@ class _ServicePort(_Part, frozen=True):
 
 class _ServiceSpec(_Part, frozen=True):
     cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
+    publish_not_ready_addresses: bool = False
     ports: Sequence[_ServicePort] | None = None
 
 
@@ -83,6 +84,38 @@ class EndpointSlices(_Part, frozen=True):
     """A list of slices, as one page."""
 
     items: Sequence[EndpointSlice] | None = None
+
+
+class _ServiceReference(_Part, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    port: int | None = None
+
+
+class _WebhookClient(_Part, frozen=True):
+    service: _ServiceReference | None = None
+    url: str = ""
+    ca_bundle: str = ""
+
+
+class _MatchCondition(_Part, frozen=True):
+    expression: str = ""
+
+
+class RegisteredWebhook(_Part, frozen=True):
+    """An entry of a webhook configuration. The API server fills in policy and time-out."""
+
+    name: str
+    client_config: _WebhookClient = _WebhookClient()
+    failure_policy: str = ""
+    timeout_seconds: int = 0
+    match_conditions: Sequence[_MatchCondition] | None = None
+
+
+class WebhookConfiguration(_Part, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    webhooks: Sequence[RegisteredWebhook] | None = None
 
 
 class ConfigMap(_Part, frozen=True):

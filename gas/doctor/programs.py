@@ -25,6 +25,7 @@ class Program(StrEnum):
     INTEL_PLUGIN = "Intel's GPU device plugin"
     NFD = "Node Feature Discovery"
     SCHEDULER = "kube-scheduler"
+    API_SERVER = "kube-apiserver"
 
 
 def program_of(container: DetailedContainer) -> Program | None:
@@ -42,6 +43,8 @@ def program_of(container: DetailedContainer) -> Program | None:
         return Program.PLUGIN
     if "kube-scheduler" in heads or (not container.command and image == "kube-scheduler"):
         return Program.SCHEDULER
+    if "kube-apiserver" in heads or (not container.command and image == "kube-apiserver"):
+        return Program.API_SERVER
     if (image is not None and image.startswith("node-feature-discovery")) or not heads.isdisjoint(("nfd-master",)):
         return Program.NFD
     return None

@@ -12,6 +12,9 @@ from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, containers_with
 from gas.objects import DetailedContainer, DetailedNode, DetailedPod
 
+BIND_PATH = "/bind"
+"""The path of the webhook that gives bindings their cards."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
@@ -101,6 +104,7 @@ class ServiceSeen:
 
     cluster_address  cluster IP and port; None if it is headless
     ready            addresses of the ready endpoints
+    has_not_ready    whether it also leads to replicas that are not ready
     """
 
     name: str
@@ -108,6 +112,44 @@ class ServiceSeen:
     exists: bool
     cluster_address: tuple[str, int] | None = None
     ready: tuple[tuple[str, int], ...] = ()
+    has_not_ready: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """One of the admission webhooks, as it is registered at the API server, and the outcome of connecting to it.
+
+    kind                ``validatingwebhookconfiguration`` or ``mutatingwebhookconfiguration``
+    configuration       name of the object that it is in
+    path                of its URL
+    policy              ``Fail`` or ``Ignore``
+    timeout             seconds
+    conditions          CEL expressions that must all be true for a call
+    bundle              the authorities that the API server trusts, as PEM; empty for those of its machine
+    service             that is called; None if it is called by a URL
+    connected           the address that responded; empty if none did
+    failure             why there was no connection
+    server_certificate  DER of the certificate that the server presented; None without one
+    not_verified        why the API server would not trust that certificate; empty if it does
+    """
+
+    kind: str
+    configuration: str
+    name: str
+    path: str
+    policy: str
+    timeout: int
+    conditions: tuple[str, ...]
+    bundle: bytes
+    service: ServiceSeen | Unseen | None = None
+    connected: str = ""
+    failure: str = ""
+    server_certificate: bytes | None = None
+    not_verified: str = ""
+
+    @property
+    def is_for_bindings(self) -> bool:
+        return self.path == BIND_PATH
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -153,6 +195,7 @@ class Snapshot:
     undecodable      number of nodes and pods that could not be decoded and are left out
     node_leases      node -> heartbeat of its kubelet
     feature_objects  number of NodeFeature objects of NFD; None if the cluster does not have that kind
+    webhooks         the admission webhooks of gas
     topology_policies  node with GPUs -> the policy of its kubelet's Topology Manager
     only_node        name of the only node to check; empty for all
     dry_pod          whether to ask the extender about the dry pod
@@ -172,6 +215,7 @@ class Snapshot:
     schedulers: tuple[Scheduler, ...] = ()
     calls: tuple[Call, ...] = ()
     accounts: tuple[Account, ...] = ()
+    webhooks: tuple[Webhook, ...] | Unseen = ()
     only_node: str = ""
     dry_pod: bool = True
     control_plane: Path = Path("/etc/kubernetes")

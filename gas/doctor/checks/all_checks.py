@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gas.doctor.checks import (
     accounts,
+    admission,
     certificates,
     clocks,
     extender,
@@ -26,6 +27,7 @@ CHECKS: Mapping[str, tuple[str, Callable[[Snapshot], Iterator[Finding]]]] = {
     schedulers.CHECK: ("kube-scheduler's configuration", schedulers.check_schedulers),
     extender.CHECK: ("the extender", extender.check_extender),
     certificates.CHECK: ("certificates", certificates.check_certificates),
+    admission.CHECK: ("admission webhooks", admission.check_admission),
     accounts.CHECK: ("permissions in the cluster", accounts.check_accounts),
     node_labels.CHECK: ("nodes' labels", node_labels.check_node_labels),
     node_resources.CHECK: ("nodes' resources", node_resources.check_node_resources),

@@ -14,6 +14,7 @@ from gas.extender.flags import Flags
 CHECK = "scheduler-configuration"
 PREEMPT = "scheduler/preempt"
 PRIORITIZE = "scheduler/prioritize"
+INSTALL_WEBHOOKS = "kubectl apply --kustomize deploy/overlays/admission   # or your own overlay: docs/admission.md"
 CONFIGURE = "sudo gas-configurator   # on the control-plane node"
 
 
@@ -97,7 +98,11 @@ def _entries(scheduler: Scheduler, entries: list[ExtenderEntry], snapshot: Snaps
             found=", ".join(entry.url_prefix or "no urlPrefix" for entry in entries),
         )
     for entry in entries:
-        faults = [*_resources(scheduler, entry, snapshot), *_verbs(scheduler, entry), *_settings(scheduler, entry)]
+        faults = [
+            *_resources(scheduler, entry, snapshot),
+            *_verbs(scheduler, entry),
+            *_settings(scheduler, entry, snapshot),
+        ]
         faults += _preemption(scheduler, entry, snapshot)
         faults += _scores(scheduler, entry, snapshot)
         faults += _tls(scheduler, entry)
@@ -207,17 +212,9 @@ def _scores(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -> I
         )
 
 
-def _settings(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
+def _settings(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
     if entry.ignorable:
-        yield warning(
-            CHECK,
-            scheduler.file,
-            "while the extender is unavailable, or if it fails to bind a pod, kube-scheduler binds GPU pods itself,"
-            " without cards",
-            _edit(scheduler, "ignorable: false"),
-            expected="ignorable: false",
-            found="ignorable: true",
-        )
+        yield _ignorable(scheduler, snapshot)
     if not entry.node_cache_capable:
         yield warning(
             CHECK,
@@ -227,6 +224,31 @@ def _settings(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
             expected="nodeCacheCapable: true",
             found="nodeCacheCapable: false",
         )
+
+
+def _ignorable(scheduler: Scheduler, snapshot: Snapshot) -> Finding:
+    """Report that kube-scheduler continues without the extender; the bind webhook limits the damage."""
+    seen = snapshot.webhooks
+    if not isinstance(seen, Unseen) and any(webhook.is_for_bindings for webhook in seen):
+        return warning(
+            CHECK,
+            scheduler.file,
+            "while the extender is unavailable, kube-scheduler binds GPU pods itself, without cards; if only its"
+            " response is lost, the bind webhook gives them cards",
+            _edit(scheduler, "ignorable: false"),
+            expected="ignorable: false",
+            found="ignorable: true",
+        )
+    return warning(
+        CHECK,
+        scheduler.file,
+        "while the extender is unavailable, or if it fails to bind a pod, kube-scheduler binds GPU pods itself,"
+        " without cards",
+        _edit(scheduler, "ignorable: false"),
+        INSTALL_WEBHOOKS,
+        expected="ignorable: false, or at least the bind webhook",
+        found="ignorable: true" + ("" if isinstance(seen, Unseen) else ", and no webhook for bindings"),
+    )
 
 
 def _tls(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:

@@ -43,11 +43,14 @@ class _FilterResult(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFiles:
-    """PEM files of kube-scheduler as the extender's client; None for a file that is not configured or not readable."""
+    """PEM files of a client of the extender; None for a file that is not configured or not readable.
+
+    ``authority`` is a file, or its content.
+    """
 
     certificate: Path | None
     key: Path | None
-    authority: Path | None
+    authority: Path | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,10 @@ def client_context(files: ClientFiles, *, verify: bool) -> ssl.SSLContext:
     """Return a TLS context that behaves as Go's client. Raises ssl.SSLError and OSError for unusable files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if verify and files.authority is not None:
-        context.load_verify_locations(files.authority)
+        if isinstance(files.authority, bytes):
+            context.load_verify_locations(cadata=files.authority.decode("ascii", errors="replace"))
+        else:
+            context.load_verify_locations(files.authority)
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Go, every certificate in the file is trusted
     else:
         context.check_hostname = False
@@ -263,7 +269,11 @@ async def _service(api: ApiServer, host: str) -> ServiceSeen | Unseen | None:
     """Return the Service that a host name stands for; None if it is not the name of a Service."""
     if (match := _SERVICE.fullmatch(host)) is None:
         return None
-    name, namespace = match["name"], match["namespace"]
+    return await find_service(api, match["namespace"], match["name"])
+
+
+async def find_service(api: ApiServer, namespace: str, name: str) -> ServiceSeen | Unseen:
+    """Return a Service with its ready endpoints, also if it does not exist."""
     service = await probe(get_object(api, f"/api/v1/namespaces/{namespace}/services/{name}", Service))
     if isinstance(service, Unseen):
         return service
@@ -280,6 +290,7 @@ async def _service(api: ApiServer, host: str) -> ServiceSeen | Unseen | None:
         exists=True,
         cluster_address=service.address,
         ready=tuple(address for each in (slices.items if slices else None) or () for address in each.ready_addresses()),
+        has_not_ready=service.spec is not None and service.spec.publish_not_ready_addresses,
     )
 
 

@@ -26,6 +26,7 @@ from gas.doctor.gather.accounts import find_accounts
 from gas.doctor.gather.calls import call_extenders
 from gas.doctor.gather.schedulers import find_schedulers
 from gas.doctor.gather.topology_policies import read_topology_policies
+from gas.doctor.gather.webhooks import find_webhooks
 from gas.doctor.gpus import dry_pod_for, gpu_nodes
 from gas.doctor.host_files import HostFiles
 from gas.doctor.objects import AnyObject, Lease, ServerVersion
@@ -78,6 +79,7 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Fl
         schedulers=tuple(each.scheduler for each in found),
         calls=tuple(await call_extenders(api, files, found, question=question, timeout=flags.timeout)),
         accounts=tuple(await find_accounts(api, known_pods)),
+        webhooks=await probe(find_webhooks(api, flags.timeout)),
         only_node=flags.node,
         dry_pod=flags.dry_pod,
         control_plane=flags.control_plane,
