@@ -46,6 +46,7 @@ OTHERS_FLAGS = {
         "lock-object-namespace",
         "profiling",
     },
+    "kube-apiserver": {"admission-control-config-file"},
     "kubelet": {"root-dir"},
     "kubectl": {"grace-period"},
 }

@@ -180,9 +180,7 @@ def test_another_authority_is_refused(control_plane: ControlPlaneFiles) -> None:
         ),
     ],
 )
-def test_what_is_no_api_server_is_refused(
-    control_plane: ControlPlaneFiles, before: str, after: str, match: str
-) -> None:
+def test_another_manifest_is_refused(control_plane: ControlPlaneFiles, before: str, after: str, match: str) -> None:
     change(control_plane, before, after)
     refused(control_plane, error=NotAnApiServer, match=match)
     control_plane.run()  # without the flag it does not matter

@@ -33,7 +33,7 @@ def test_an_empty_bundle_gets_the_authority() -> None:
     assert bundle(NEW.chain, b"", written=None, now=NOW) == NEW.chain
 
 
-def test_what_is_no_certificate_is_replaced() -> None:
+def test_an_unreadable_bundle_is_replaced() -> None:
     assert bundle(NEW.chain, b"nonsense", written=NOW - YEAR, now=NOW) == NEW.chain
 
 

@@ -43,7 +43,12 @@ NOT_SEEN = Unseen("it may not be seen", "gas doctor --kubeconfig=FILE")
 def test_a_healthy_cluster_has_only_findings_that_are_ok() -> None:
     found = [each for each in all_findings(snapshot()) if each.check != "certificates"]
     assert {each.level for each in found} == {Level.OK}
-    assert {each.check for each in found} == CHECKS.keys() - {"certificates", "permissions", "usage-and-limits"}
+    assert {each.check for each in found} == CHECKS.keys() - {
+        "certificates",
+        "permissions",
+        "usage-and-limits",
+        "admission",
+    }
     assert exit_code(found) == 0
 
 

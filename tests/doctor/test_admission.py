@@ -1,0 +1,230 @@
+"""The check of the admission webhooks: what is registered, what serves it, and what its failure does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from configurator.certificates import mint_authority, mint_server
+from gas.doctor.probe import Unseen
+from gas.doctor.programs import Program
+from gas.doctor.snapshot import Account, ServiceSeen, Webhook
+from gas.objects import DetailedPod
+from tests.deploy.test_admission import WEBHOOKS
+from tests.doctor.snapshots import (
+    NOW,
+    configuration,
+    entry,
+    findings,
+    gpu_pod,
+    plugin_pod,
+    program_pod,
+    scheduler,
+    worst,
+)
+
+TODAY = datetime.fromtimestamp(NOW, UTC)
+YEAR = timedelta(days=365)
+AUTHORITY = mint_authority(TODAY - YEAR)
+SERVED = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443")
+POINTS = (("10.0.0.7", 9443),)
+
+
+def webhook(name: str = "create.pods.gas", **changes: Any) -> Webhook:
+    """Build a webhook as the manifests register it, that was reached."""
+    registered = WEBHOOKS[name]
+    called = registered["clientConfig"]["service"]
+    service = ServiceSeen(
+        name=called["name"],
+        namespace="default",
+        exists=True,
+        cluster_address=("10.96.0.9", 443),
+        ready=POINTS,
+        has_not_ready=called["path"] != "/bind",
+    )
+    usual = Webhook(
+        kind="mutatingwebhookconfiguration" if called["path"] == "/bind" else "validatingwebhookconfiguration",
+        configuration="gas-admission",
+        name=name,
+        path=called["path"],
+        policy=registered["failurePolicy"],
+        timeout=registered["timeoutSeconds"],
+        conditions=tuple(each["expression"] for each in registered["matchConditions"]),
+        bundle=AUTHORITY.chain,
+        service=service,
+        connected="10.96.0.9:443",
+        server_certificate=mint_server(AUTHORITY, ["gas-admission.default.svc"], TODAY).certificate.public_bytes(
+            Encoding.DER
+        ),
+    )
+    return replace(usual, **changes)
+
+
+ALL = tuple(map(webhook, WEBHOOKS))
+
+
+def faults(*webhooks: Webhook, pods: tuple[DetailedPod, ...] = (SERVED,), **changes: Any) -> list[tuple[str, str]]:
+    found = worst(findings("admission", webhooks=webhooks, pods=(plugin_pod(), *pods), **changes))
+    return [
+        (each.level.value, " | ".join((each.where, each.message, each.expected, each.found, *each.mend)))
+        for each in found
+    ]
+
+
+def test_the_webhooks_of_the_manifests_are_well() -> None:
+    found = findings("admission", webhooks=ALL, pods=(SERVED,))
+    assert [(each.level.value, each.where.rpartition(" ")[2]) for each in found] == [("ok", name) for name in WEBHOOKS]
+
+
+def test_a_cluster_without_webhooks_has_nothing_to_check() -> None:
+    assert findings("admission") == []
+    unseen = Unseen("not allowed", "gas doctor --kubeconfig=FILE")
+    assert findings("admission", webhooks=unseen) == []
+    ((level, text),) = [
+        (each.level.value, each.message) for each in findings("admission", webhooks=unseen, pods=(SERVED,))
+    ]
+    assert (level, text) == ("unknown", "they are unknown: not allowed")
+
+
+def test_an_extender_without_registered_webhooks_is_reported() -> None:
+    ((level, text),) = faults()
+    assert level == "warning"
+    assert "none is registered" in text
+    assert "deploy/overlays/admission" in text
+    switched_off = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=0")
+    assert faults(pods=(switched_off,)) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "level", "words"), [("Ignore", "warning", "nothing is checked"), ("Fail", "problem", "refuses")]
+)
+def test_webhooks_that_no_extender_serves_are_reported(policy: str, level: str, words: str) -> None:
+    limited = ("request.userInfo.username in ['system:serviceaccount:gpu:gas-scheduler']",)
+    away = webhook("bind.pods.gas", policy=policy, conditions=limited, connected="", failure="refused")
+    plain = program_pod("gas-0", "gas:1", "gas-extender")
+    (first, second) = faults(away, pods=(plain,))
+    assert first[0] == level
+    assert words in first[1]
+    assert "kubectl delete mutatingwebhookconfiguration gas-admission" in first[1]
+    assert second[0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "words"),
+    [
+        pytest.param({"bundle": b""}, "problem", "has no caBundle", id="no-bundle"),
+        pytest.param({"bundle": b"nonsense"}, "problem", "no PEM certificate", id="unreadable-bundle"),
+        pytest.param(
+            {"bundle": mint_authority(TODAY - 2 * YEAR, life=YEAR).chain}, "problem", "has expired", id="expired"
+        ),
+        pytest.param(
+            {"bundle": mint_authority(TODAY - YEAR, life=YEAR + timedelta(days=9)).chain},
+            "warning",
+            "expires in 9 days",
+            id="expires-soon",
+        ),
+        pytest.param(
+            {"not_verified": "unable to get local issuer certificate"},
+            "problem",
+            "does not trust the certificate that 10.96.0.9:443 presents",
+            id="another-authority",
+        ),
+        pytest.param({"timeout": 30}, "warning", "waits for the whole time-out", id="long"),
+        pytest.param({"policy": "Fail"}, "warning", "refuses every object", id="check-that-fails"),
+        pytest.param({"connected": "", "failure": "timed out"}, "unknown", "timed out", id="not-reached"),
+        pytest.param(
+            {"service": ServiceSeen(name="s", namespace="n", exists=False)},
+            "problem",
+            "does not exist",
+            id="no-service",
+        ),
+        pytest.param(
+            {"service": ServiceSeen(name="s", namespace="n", exists=True)}, "problem", "no extender behind", id="empty"
+        ),
+        pytest.param(
+            {"service": ServiceSeen(name="s", namespace="n", exists=True, ready=POINTS)},
+            "warning",
+            "every replica checks pods",
+            id="only-the-leader-checks",
+        ),
+        pytest.param({"service": Unseen("not allowed", "ask")}, "unknown", "not allowed", id="unseen-service"),
+    ],
+)
+def test_a_fault_of_a_webhook_is_reported(changes: dict[str, Any], level: str, words: str) -> None:
+    ((found, text),) = faults(webhook(**changes))
+    assert found == level
+    assert words in text
+
+
+def test_an_authority_that_joins_an_expired_one_is_enough() -> None:
+    expired = mint_authority(TODAY - 2 * YEAR, life=YEAR)
+    assert faults(webhook(bundle=expired.chain + AUTHORITY.chain)) == []
+
+
+def test_bindings_that_reach_replicas_that_do_not_lead_are_reported() -> None:
+    usual = webhook("bind.pods.gas")
+    assert isinstance(usual.service, ServiceSeen)
+    ((level, text),) = faults(replace(usual, service=replace(usual.service, has_not_ready=True)))
+    assert level == "warning"
+    assert "only the replica that leads" in text
+
+
+@pytest.mark.parametrize(
+    ("conditions", "is_fatal"),
+    [
+        pytest.param((), True, id="for all"),
+        pytest.param(("request.userInfo.username != 'x'",), True, id="for all but one"),
+        pytest.param(("request.userInfo.username == 'system:kube-scheduler'",), True, id="for the shared scheduler"),
+        pytest.param(("request.userInfo.username in ['a', 'system:kube-scheduler']",), True, id="for it among others"),
+        pytest.param(("request.userInfo.username in ['gas-scheduler']",), False, id="for a scheduler of its own"),
+        pytest.param(("request.userInfo.username == 'gas-scheduler'",), False, id="for exactly one"),
+    ],
+)
+def test_bindings_that_fail_for_the_whole_cluster_are_a_problem(conditions: tuple[str, ...], *, is_fatal: bool) -> None:
+    found = faults(webhook("bind.pods.gas", policy="Fail", conditions=conditions))
+    assert [level for level, text in found if "does not come up" in text] == (["problem"] if is_fatal else [])
+    assert len(found) == is_fatal
+
+
+def test_a_webhook_that_reviews_the_extenders_own_bindings_is_reported() -> None:
+    account = Account(program=Program.EXTENDER, namespace="gpu", name="mine", allowed={})
+    ((level, text),) = faults(webhook("bind.pods.gas"), accounts=(account,))
+    assert level == "warning"
+    assert "system:serviceaccount:gpu:mine" in text
+    usual = replace(account, name="gpu-aware-scheduling-service-account")
+    assert faults(webhook("bind.pods.gas"), accounts=(usual,)) == []
+
+
+@pytest.mark.parametrize("flags", [(), ("--admission-control-config-file=/etc/kubernetes/pki/gas/admission.yaml",)])
+def test_an_api_server_that_shows_no_certificate_is_reported_if_one_is_demanded(flags: tuple[str, ...]) -> None:
+    api_server = program_pod("kube-apiserver-cp", "registry.k8s.io/kube-apiserver:v1.37.1", "kube-apiserver", *flags)
+    demanding = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443", "--admission-client-ca=/ca.crt")
+    assert faults(*ALL, pods=(SERVED, api_server)) == []
+    found = faults(*ALL, pods=(demanding, api_server))
+    assert [level for level, _ in found] == ([] if flags else ["problem"])
+    assert all("gas-configurator --api-server --apply-secret" in text for _, text in found)
+
+
+def ignorable(*webhooks: Webhook) -> str:
+    written = scheduler(configuration(entry(ignorable=True)))
+    (found,) = worst(findings("scheduler-configuration", schedulers=(written,), webhooks=webhooks))
+    return " | ".join((found.message, found.expected, found.found, *found.mend))
+
+
+def test_ignorable_without_the_bind_webhook_is_said_so() -> None:
+    for without in ((), (webhook("create.pods.gas"),)):
+        said = ignorable(*without)
+        assert "ignorable: true, and no webhook for bindings" in said
+        assert "kubectl apply --kustomize deploy/overlays/admission" in said
+    with_it = ignorable(webhook("bind.pods.gas"))
+    assert "no webhook" not in with_it
+    assert "deploy/overlays/admission" not in with_it
+    assert "while the extender is unavailable" in with_it
+
+
+def test_gpu_pods_do_not_count_as_extenders() -> None:
+    assert faults(pods=(gpu_pod(cards="card0"),)) == []
