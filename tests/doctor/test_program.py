@@ -261,7 +261,8 @@ async def test_a_configuration_in_a_config_map_is_read(doctor: Doctor, beside: B
     (ignorable,) = [each for each in found if each["check"] == "scheduler-configuration"]
     assert ignorable["where"] == "ConfigMap default/gas-scheduler, key c.yaml"
     assert ignorable["mend"] == [
-        "kubectl --namespace=default edit configmap gas-scheduler   # ignorable: false; then restart kube-scheduler"
+        "kubectl --namespace=default edit configmap gas-scheduler   # ignorable: false; then restart kube-scheduler",
+        "kubectl apply --kustomize deploy/overlays/admission   # or your own overlay: docs/admission.md",
     ]
 
 

@@ -180,7 +180,7 @@ def client_context(files: ClientFiles, *, verify: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if verify and files.authority is not None:
         if isinstance(files.authority, bytes):
-            context.load_verify_locations(cadata=files.authority.decode("ascii", errors="replace"))
+            context.load_verify_locations(cadata=files.authority.decode("ascii", errors="ignore"))
         else:
             context.load_verify_locations(files.authority)
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Go, every certificate in the file is trusted
