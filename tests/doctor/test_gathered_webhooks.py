@@ -109,7 +109,7 @@ async def test_a_certificate_for_another_name_is_not_verified(port: int) -> None
     assert "Hostname mismatch" in (await found(objects)).not_verified
 
 
-async def test_a_service_that_does_not_exist_or_respond_is_no_connection(port: int) -> None:
+async def test_a_service_that_does_not_exist_or_respond_is_not_reached(port: int) -> None:
     objects = cluster(port)
     objects.pop("/api/v1/namespaces/gpu/services/gas-binding")
     gone = await found(objects)
@@ -130,7 +130,7 @@ async def test_a_service_that_may_not_be_seen_is_unseen(port: int) -> None:
     assert isinstance(webhook.service, Unseen)
 
 
-async def test_a_bundle_that_cannot_be_read_is_no_connection(port: int) -> None:
+async def test_a_bundle_that_cannot_be_read_ends_without_a_connection(port: int) -> None:
     changed = cluster(port)
     items = changed["/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"]["items"]
     items[0]["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode("ä".encode()).decode()
