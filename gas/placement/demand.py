@@ -10,10 +10,11 @@ from gas.placement.need import PodNeed
 from gas.placement.plan import plan_of
 from gas.placement.waste import WHOLE, Asked, Mix, Part, Shape, share_taken
 
-FIRST_TIMES = (20, 50, 100)
-"""After so many arrivals the mix is made anew, and from then on after every EVERY."""
+FIRST = 20
+"""After so many arrivals the first mix is made, and then one whenever there were half as many again."""
 
-EVERY = 200
+MOST_BETWEEN = 1000
+"""After so many more arrivals at the latest, the mix is made anew. Making it more often gives out no more cards."""
 
 MEMORY = 4096.0
 """Arrivals that count. When more have come, each of them counts half, so that old habits are forgotten."""
@@ -37,7 +38,7 @@ class Demand:
         self._asked: dict[tuple[Shape, Hashable], tuple[float, dict[str, float]]] = {}
         self._weight = 0.0
         self._arrivals = 0
-        self._next = FIRST_TIMES[0]
+        self._next = FIRST
         self._mix = Mix()
 
     @property
@@ -66,7 +67,7 @@ class Demand:
     def mix(self) -> Mix:
         """Return the latest mix, made anew if enough pods have come since."""
         if self._arrivals >= self._next:
-            self._next = next((number for number in FIRST_TIMES if number > self._arrivals), self._arrivals + EVERY)
+            self._next = self._arrivals + min(self._arrivals // 2, MOST_BETWEEN)
             self._mix = Mix(
                 tuple(
                     Asked(shape, restriction, weight, tuple(sorted(sums.items())))

@@ -6,7 +6,7 @@ from hypothesis import settings
 
 from gas.extender.decider import Options
 from gas.extender.nodes import Nodes
-from gas.placement.demand import FIRST_TIMES
+from gas.placement.demand import FIRST
 from gas.placement.node_score import NodeScore
 from gas.vocabularies import DEFAULT
 from tests.extender.decider import DrivenDecider
@@ -24,7 +24,7 @@ class HistoriesWithScores(Histories):
         options = Options(vocabularies=DEFAULT, count_hosts=True, node_score=NodeScore.BALANCE)
         decider = DrivenDecider(self.cluster, options=options)
         assert decider.scores is not None
-        for number in range(FIRST_TIMES[0]):
+        for number in range(FIRST):
             need = NEEDS[number % len(NEEDS)]
             decider.scores.learn(f"old-{number}", need, ())
         return decider

@@ -15,7 +15,7 @@ from gas.amounts import sorted_amounts
 from gas.cards import Card
 from gas.errors import InvalidValue
 from gas.placement.choice import Choice, ContainerChoice, footprint
-from gas.placement.demand import EVERY, MEMORY, MOST_PRESSURE, Demand, pressures
+from gas.placement.demand import MEMORY, MOST_BETWEEN, MOST_PRESSURE, Demand, pressures
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.node_cost import PRICE, RESERVE, Effect, effect, placement_cost, stranded
@@ -331,13 +331,14 @@ def test_another_text_is_refused_with_what_is_expected() -> None:
 def test_the_mix_is_made_anew_now_and_then() -> None:
     demand = Demand()
     seen = []
-    for _ in range(600):
+    for _ in range(4000):
         demand.learn(share(500), {"cpu": 1})
         if (mix := demand.mix()) not in seen:
             seen.append(mix)
-    assert [sum(each.weight for each in mix.asked) for mix in seen] == [0, 20, 50, 100, 300, 500]
-    assert demand.arrivals == 600
-    assert EVERY == 200
+    after = [0, 20, 30, 45, 67, 100, 150, 225, 337, 505, 757, 1135, 1702, 2553, 3553]
+    assert [sum(each.weight for each in mix.asked) for mix in seen] == after
+    assert demand.arrivals == 4000
+    assert after[-1] - after[-2] == MOST_BETWEEN
 
 
 def test_a_pod_without_cards_teaches_nothing() -> None:
