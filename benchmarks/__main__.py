@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -14,7 +14,7 @@ from benchmarks import page
 from benchmarks.bind import bind
 from benchmarks.churn import churn
 from benchmarks.cold_start import cold_start
-from benchmarks.fragmentation import fragmentation
+from benchmarks.fragmentation import Others, fragmentation
 from benchmarks.growth import growth
 from benchmarks.http_versions import http_versions
 from benchmarks.placement import placement
@@ -66,6 +66,13 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, metavar="DIR", help=f"folder of traces (CSV) for {FRAGMENTATION}")
     parser.add_argument("--trace", action="append", default=[], metavar="NAME", help="only this trace of the folder")
     parser.add_argument("--seeds", type=int, metavar="N", help=f"orders of arrival of each trace, {SEEDS} by default")
+    parser.add_argument(
+        "--others",
+        type=Others,
+        choices=list(Others),
+        default=Others.RANDOM,
+        help=f"how {FRAGMENTATION} places pods without GPUs where the extender is asked about GPU pods only",
+    )
     parser.add_argument("--write", action="store_true", help="also write the tables and plots into docs/performance.md")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in known]:
@@ -76,18 +83,18 @@ def main() -> None:
         try:
             if name == FRAGMENTATION:
                 seeds = arguments.seeds or (FULL_SEEDS if arguments.full else SEEDS)
-                all_results = fragmentation(arguments.traces, seeds=seeds, only=arguments.trace)
+                only, others = arguments.trace, arguments.others
+                all_results: Iterable[Results] = fragmentation(arguments.traces, seeds=seeds, only=only, others=others)
             else:
                 all_results = [BENCHMARKS[name](arguments.full)]
+            for results in all_results:
+                console.print(results.table())
+                if arguments.write:
+                    _write(console, results)
         except ComponentsMissing as missing:
             console.print(f"{name}: {missing}\n", markup=False)
             continue
-        for results in all_results:
-            console.print(results.table())
         console.print(f"{name} took {time.monotonic() - started:.0f} s\n")
-        if arguments.write:
-            for results in all_results:
-                _write(console, results)
 
 
 if __name__ == "__main__":

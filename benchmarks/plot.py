@@ -1,4 +1,4 @@
-"""A plot of lines over logarithmic axes as SVG, readable on light and on dark pages."""
+"""A plot of lines over logarithmic axes as SVG, readable on light and on dark pages. The y axis may be linear."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 64, 176, 40, 48
-COLOURS = ("#2f81f7", "#d9730d", "#2da44e", "#bf4b8a")
+COLOURS = ("#2f81f7", "#d9730d", "#2da44e", "#bf4b8a", "#7a6ff0")
 """Colours with enough contrast on white and on black."""
 
 GREY = "#808080"
@@ -47,12 +47,31 @@ class _Scale:
                     yield tick
 
 
-def plot(title: str, *, x: str, y: str, lines: Sequence[Line]) -> str:
-    """Return a plot as an SVG document. ``x`` and ``y`` name the axes."""
+@dataclass(frozen=True, slots=True)
+class _LinearScale(_Scale):
+    """The same for an axis on which equal differences are equally far apart."""
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self) -> Iterator[float]:
+        """Yield six values from end to end."""
+        for number in range(6):
+            yield self.low + number * (self.high - self.low) / 5
+
+
+def plot(title: str, *, x: str, y: str, lines: Sequence[Line], linear: tuple[float, float] | None = None) -> str:
+    """Return a plot as an SVG document. ``x`` and ``y`` name the axes.
+
+    linear  the lowest and the highest value of a linear y axis; None for a logarithmic one that holds all points
+    """
     xs = [point[0] for line in lines for point in line.points]
     ys = [point[1] for line in lines for point in line.points]
     across = _Scale(min(xs), max(xs), LEFT, WIDTH - RIGHT)
-    up = _Scale(_below(min(ys)), _above(max(ys)), HEIGHT - BOTTOM, TOP)
+    if linear is None:
+        up = _Scale(_below(min(ys)), _above(max(ys)), HEIGHT - BOTTOM, TOP)
+    else:
+        up = _LinearScale(*linear, HEIGHT - BOTTOM, TOP)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
         ' font-family="sans-serif" font-size="12" role="img">',

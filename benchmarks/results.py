@@ -13,27 +13,33 @@ class Goal:
     """The limit that a ratio is compared with.
 
     at_least  whether the ratio should be at least the limit rather than at most
+    unit      if the limit is for our value itself, also where there is a ratio: its unit
     """
 
     limit: float
     at_least: bool = False
+    unit: str = ""
 
-    def is_met(self, ratio: float) -> bool:
-        return ratio >= self.limit if self.at_least else ratio <= self.limit
+    def is_met(self, compared: float) -> bool:
+        return compared >= self.limit if self.at_least else compared <= self.limit
 
     def __str__(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {self.limit:g}"
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g}{self.unit and f' {self.unit}'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row: two values in one unit. ``other`` is None if there is nothing to compare with."""
+    """One row: two values in one unit. ``other`` is None if there is nothing to compare with.
+
+    spread  the lowest and the highest of the values that ``ours`` is the mean of, None if they are not shown
+    """
 
     what: str
     ours: float
     other: float | None = None
     unit: str = "ms"
     goal: Goal | None = None
+    spread: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -41,8 +47,8 @@ class Figure:
 
     @property
     def compared(self) -> float:
-        """The value that the goal applies to: the ratio, or the value itself if there is no ratio."""
-        return self.ours if self.ratio is None else self.ratio
+        """The value that the goal applies to: the ratio, or our value if there is no ratio or the goal has a unit."""
+        return self.ours if self.ratio is None or (self.goal is not None and self.goal.unit) else self.ratio
 
     def verdict(self) -> str:
         """Return the figure and whether it meets its goal, as one cell."""
@@ -54,10 +60,11 @@ class Figure:
         return "" if self.goal is None else "met" if self.goal.is_met(self.compared) else "MISSED"
 
     def cells(self) -> list[str]:
+        digits = None if self.spread is None else 2
         return [
             self.what,
-            _value(self.ours, self.unit),
-            "" if self.other is None else _value(self.other, self.unit),
+            _value(self.ours, self.unit, digits) + ("" if self.spread is None else _spread(*self.spread)),
+            "" if self.other is None else _value(self.other, self.unit, digits),
             "" if self.ratio is None else f"{self.ratio:.2f}",
             "" if self.goal is None else f"{self.goal} {self._met}",
         ]
@@ -104,6 +111,11 @@ class Results:
         return "\n".join(lines).strip()
 
 
-def _value(value: float, unit: str) -> str:
-    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+def _value(value: float, unit: str, digits: int | None = None) -> str:
+    if digits is None:
+        digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f} {unit}"
+
+
+def _spread(lowest: float, highest: float) -> str:
+    return f" ({lowest:,.2f} to {highest:,.2f})"

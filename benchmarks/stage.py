@@ -35,10 +35,11 @@ class Stage:
         self.ours: Extender = our_extender(directory, self._authority, kubeconfig, *flags)
         self.bare = self._bare.program
 
-    def start(self) -> None:
+    def start(self, *, with_bare: bool = True) -> None:
         self._feed.start()
         self._feed.wait_until_healthy(self._port, lambda: True)
-        self._bare.start()
+        if with_bare:
+            self._bare.start()
         self.ours.start_and_wait_until_ready(seconds=120)
 
     def stop(self) -> None:
@@ -73,12 +74,12 @@ class Stage:
 
 
 @contextmanager
-def stage(size: Size, *flags: str) -> Iterator[Stage]:
-    """Run both extenders while the block runs; they are ready when it begins. ``flags`` are for ours."""
+def stage(size: Size, *flags: str, with_bare: bool = True) -> Iterator[Stage]:
+    """Run both extenders while the block runs, or only ours; they are ready when it begins. ``flags`` are for ours."""
     with TemporaryDirectory(prefix="gas-bench-") as directory:
         running = Stage(Path(directory), size, *flags)
         try:
-            running.start()
+            running.start(with_bare=with_bare)
             yield running
         finally:
             running.stop()

@@ -95,7 +95,11 @@ def read_traces(directory: Path) -> list[Trace]:
 
 
 def generated_trace(seed: int = 1) -> Trace:
-    """Make a small trace of the same shape: most nodes have little CPU for their cards, many pods share cards."""
+    """Make a small trace of the same shape: nodes have from 8 to 52 cores for each card, many pods share cards.
+
+    The cores that a pod asks for hardly depend on its share of a card, as in the published traces: a pod with a large
+    share may need few cores, and one with a small share many.
+    """
     chance = random.Random(seed)
     kinds = [(96, 384, 8, "large")] * 72 + [(104, 512, 2, "rich")] * 48
     kinds += [(32, 128, 4, "poor")] * 12 + [(8, 64, 1, "tiny")] * 8
@@ -106,19 +110,20 @@ def generated_trace(seed: int = 1) -> Trace:
     sizes = (810, 810, 810, 470, 470, 320, 650, 230, 460, 590, 160, 550, 220)
     pods: list[TracePod] = []
     wanted = sum(node.cards for node in nodes) * WHOLE * 0.98
-    while sum(pod.gpu for pod in pods) < wanted:
+    while wanted > 0:
         kind = chance.random()
-        cpu = chance.choice((4, 6, 8, 11, 12, 16))
         if kind < 0.13:
-            pods.append(TracePod(chance.choice((8000, 12_500, 16_500, 32_000)), 24_576, 0, 0))
+            pod = TracePod(chance.choice((8000, 12_500, 16_500, 32_000)), 24_576, 0, 0)
         elif kind < 0.51:
-            size = chance.choice(sizes)
-            pods.append(TracePod(max(cpu * size // 1000, 1) * 1000, 8192, 1, size))
+            pod = TracePod(chance.choice((2000, 3000, 4000, 8000, 12_000)), 8192, 1, chance.choice(sizes))
         elif kind < 0.99:
-            pods.append(TracePod(cpu * 1000, 16_384, 1, WHOLE))
+            cpu = chance.choice((3000, 4000, 8000, 10_000, 11_000, 11_000, 12_000, 16_000, 19_000))
+            pod = TracePod(cpu, 16_384, 1, WHOLE)
         else:
-            cards = chance.choice((2, 4, 8))
-            pods.append(TracePod(10_000 * cards, 32_768 * cards, cards, WHOLE))
+            cards = chance.choice((2, 4, 8, 8))
+            pod = TracePod(chance.choice((8000, 11_000)) * cards, 32_768 * cards, cards, WHOLE)
+        pods.append(pod)
+        wanted -= pod.gpu
     return Trace("generated", nodes, pods)
 
 

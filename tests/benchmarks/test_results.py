@@ -21,10 +21,16 @@ from benchmarks.results import Figure, Goal, Results
         pytest.param(Figure("a", 80, 100, "/s", Goal(0.9, at_least=True)), "0.80, MISSED", id="too-small"),
         pytest.param(Figure("a", 251, None, "MB", Goal(250)), "251 MB, MISSED", id="compared-with-nothing"),
         pytest.param(Figure("a", 3, 2), "1.50", id="no-goal"),
+        pytest.param(Figure("a", 96, 95, "%", Goal(97, at_least=True, unit="%")), "1.01, MISSED", id="not-the-ratio"),
     ],
 )
 def test_a_figure_says_whether_it_is_what_it_should_be(figure: Figure, verdict: str) -> None:
     assert figure.verdict() == verdict
+
+
+def test_a_mean_is_shown_with_its_lowest_and_highest_value_and_the_goal_with_its_unit() -> None:
+    figure = Figure("a", 96.216, 95.23, "%", Goal(95.9, at_least=True, unit="%"), spread=(96.19, 96.26))
+    assert figure.cells() == ["a", "96.22 % (96.19 to 96.26)", "95.23 %", "1.01", "≥ 95.9 % met"]
 
 
 def results(ours: float) -> Results:
@@ -71,3 +77,15 @@ def test_a_plot_has_its_axes_its_legend_and_every_point_inside() -> None:
     assert all(0 < x < width and 0 < y < height for x, y in points)
     assert points[0][1] > points[1][1]
     assert points[0][0] < points[1][0]
+
+
+def test_on_a_linear_axis_equal_differences_are_equally_far_apart() -> None:
+    lines = [Line("one", [(80, 80), (90, 85), (100, 95)])]
+    root = ElementTree.fromstring(plot("A title", x="asked", y="%", lines=lines, linear=(75, 100)))
+    svg = "{http://www.w3.org/2000/svg}"
+    texts = {text.text for text in root.iter(svg + "text")}
+    assert {"75", "80", "85", "90", "95", "100"} <= texts
+    (line,) = root.iter(svg + "polyline")
+    low, middle, high = (float(point.split(",")[1]) for point in line.get("points", "").split())
+    assert low - middle == pytest.approx((middle - high) / 2, abs=0.2)
+    assert low > middle > high

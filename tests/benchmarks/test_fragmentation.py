@@ -1,0 +1,92 @@
+"""The fragmentation benchmark: the replayed scheduler, and the goals that its figures are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from benchmarks.fragmentation import FGD, GAS, GAS_GPU_PODS, POLICIES, Cluster, Others, results_of
+from benchmarks.replay import Curve
+from benchmarks.results import Figure
+from benchmarks.traces import Run, Trace, TraceNode, TracePod
+
+NODES = [
+    TraceNode("n0", 100_000, 100_000, 8, "large"),
+    TraceNode("n1", 50_000, 50_000, 2, "small"),
+    TraceNode("n2", 50_000, 50_000, 2, "small"),
+]
+RANKS = {"n-00000": "n2", "n-00001": "n0", "n-00002": "n1"}
+CPU_ONLY = TracePod(10_000, 10_000, 0, 0)
+
+
+def cluster() -> Cluster:
+    return Cluster(Run(Trace("t", NODES, [CPU_ONLY]), 1, [CPU_ONLY], [1, 2, 0]))
+
+
+def test_nodes_are_named_by_their_rank() -> None:
+    assert {name: node.name for name, node in cluster().nodes.items()} == RANKS
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(CPU_ONLY, ["n-00000", "n-00001", "n-00002"], id="all"),
+        pytest.param(TracePod(60_000, 1, 0, 0), ["n-00001"], id="cpu"),
+        pytest.param(TracePod(1, 60_000, 0, 0), ["n-00001"], id="memory"),
+        pytest.param(TracePod(1, 1, 2, 1000), ["n-00001", "n-00002"], id="cards"),
+        pytest.param(TracePod(1, 1, 0, 0, frozenset({"small"})), ["n-00000", "n-00002"], id="model"),
+    ],
+)
+def test_the_scheduler_asks_about_nodes_with_enough_in_sum(pod: TracePod, expected: list[str]) -> None:
+    there = cluster()
+    there.take(TracePod(1, 1, 1, 500), "n-00000")
+    assert there.with_room(pod) == expected
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        pytest.param(Others.LEAST_ALLOCATED, {"n-00001"}, id="largest-part-left"),
+        pytest.param(Others.MOST_ALLOCATED, {"n-00000", "n-00002"}, id="smallest-part-left"),
+        pytest.param(Others.RANDOM, set(RANKS), id="any"),
+    ],
+)
+def test_pods_without_gpus_are_placed_as_is_asked_for(others: Others, expected: set[str]) -> None:
+    there = cluster()
+    assert {there.choose(CPU_ONLY, list(RANKS), others) for _ in range(50)} == expected
+
+
+def curve(percent: float) -> Curve:
+    """Return a curve of 100 pods of a hundredth of the GPUs, of which so many are placed."""
+    found = Curve(100_000)
+    for number in range(100):
+        found.arrived(TracePod(1, 1, 1, 1000), placed=number < percent)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("trace", "others", "goals"),
+    [
+        pytest.param("default", Others.RANDOM, {GAS: "≥ 95.9 % met", GAS_GPU_PODS: "≥ 95.5 % MISSED"}, id="published"),
+        pytest.param("default", Others.MOST_ALLOCATED, {GAS: "≥ 95.9 % met"}, id="not-at-random"),
+        pytest.param("mine", Others.RANDOM, {GAS: "≥ 1 met"}, id="any-other"),
+    ],
+)
+def test_every_trace_has_its_goals(trace: str, others: Others, goals: Mapping[str, str]) -> None:
+    curves = {policy: curve(95) for policy in POLICIES} | {GAS: curve(97)}
+    results = results_of(Trace(trace, NODES, [CPU_ONLY]), [curves, curves], others)
+    ending = ", 100 % of the GPUs asked for"
+    shown = {each.what.removesuffix(ending): each for each in results.figures if each.what.endswith(ending)}
+    assert {what: figure.cells()[-1] for what, figure in shown.items() if figure.goal} == goals
+    assert set(shown) == set(POLICIES)
+
+
+def test_figures_are_means_with_the_lowest_and_the_highest_order() -> None:
+    runs = [{policy: curve(value) for policy in POLICIES} for value in (90, 96)]
+    results = results_of(Trace("mine", NODES, [CPU_ONLY]), runs, Others.RANDOM)
+    first: Figure = results.figures[0]
+    assert (first.what, first.ours, first.spread) == (f"{GAS}, 100 % of the GPUs asked for", 93, (90, 96))
+    (fgd, *_) = [figure for figure in results.figures if figure.what.startswith(FGD)]
+    assert fgd.other is None
+    assert list(results.plots) == ["fragmentation-mine"]
