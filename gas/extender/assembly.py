@@ -41,6 +41,7 @@ from gas.extender.reports import Reports
 from gas.extender.requeuer import Requeuer
 from gas.objects import DisruptionBudget, HostPod, Node, Pod
 from gas.placement.node_score import NodeScore
+from gas.placement.order import resource_of
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.pod_checks import PodChecks
 from gas.vocabulary import NeedOptions, Vocabularies
@@ -71,6 +72,7 @@ class Extender:
             count_hosts=flags.node_score is not NodeScore.NONE,
             node_score=flags.node_score,
         )
+        self._order = options.need.card_order
         speaks = options.vocabularies.speaks
         reports = Reports(metrics)
         self.decider = decider = Decider(options, reports)
@@ -197,7 +199,20 @@ class Extender:
     async def _look_ahead(self) -> None:
         """Find out the states of all nodes before the first filter needs them."""
         await self.pod_watch.synced.wait()
+        self._check_order()
         await in_turns(self.decider.verdicts.look_ahead())
+
+    def _check_order(self) -> None:
+        """Warn if the order of cards goes by a resource that no card has. It may be misspelt."""
+        resource, known = resource_of(self._order), self.decider.nodes.resources()
+        if resource is not None and known and resource not in known:
+            logger.warning(
+                "order of cards %s: no card of the cluster has the resource %s, so cards are tried in natural order;"
+                " expected one of %s",
+                self._order,
+                resource,
+                ", ".join(sorted(known)),
+            )
 
     async def _announce_unknown_memory(self) -> None:
         """Write events on pods that wait because the memory of cards is unknown, again and again."""

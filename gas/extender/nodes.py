@@ -86,6 +86,11 @@ class Nodes:
         kind = self._nodes.get(name)
         return None if kind is None else kind.number
 
+    def resources(self) -> set[str]:
+        """Return the resources that the cards of any node have."""
+        capacities = (amounts for kind in self._kinds.values() for amounts in kind.facts.inventory.capacity.values())
+        return {name for amounts in capacities for name in amounts}
+
     def __iter__(self) -> Iterator[tuple[str, NodeFacts]]:
         return ((name, kind.facts) for name, kind in self._nodes.items())
 

@@ -198,7 +198,7 @@ def _allowed(annotations: Mapping[str, str], options: NeedOptions) -> frozenset[
 
 
 def _card_order(annotations: Mapping[str, str], default: CardOrder) -> CardOrder:
-    if (text := annotations.get(names.CARD_ORDER)) is None:
+    if not (text := annotations.get(names.CARD_ORDER)):
         return default
     try:
         return parse_card_order(text)
@@ -207,7 +207,7 @@ def _card_order(annotations: Mapping[str, str], default: CardOrder) -> CardOrder
 
 
 def _node_score(annotations: Mapping[str, str]) -> NodeScore | None:
-    if (text := annotations.get(names.NODE_SCORE)) is None:
+    if not (text := annotations.get(names.NODE_SCORE)):
         return None
     try:
         return parse_node_score(text)
@@ -216,7 +216,7 @@ def _node_score(annotations: Mapping[str, str]) -> NodeScore | None:
 
 
 def _is_near(annotations: Mapping[str, str]) -> bool:
-    text = annotations.get(names.CARD_NEAR, "false")
+    text = annotations.get(names.CARD_NEAR) or "false"
     if text not in ("true", "false"):
         raise BadNeed(f"{names.CARD_NEAR}: expected true or false, found {quoted(text)}")
     return text == "true"

@@ -150,6 +150,12 @@ DEFAULT_ORDER = Natural(chosen=False)
 _PLAIN: tuple[CardOrder, ...] = (NATURAL, FewestContainers(), UsedFirst())
 _BY_RESOURCE: tuple[type[_ByResource], ...] = (LeastUsed, BestFit)
 
+
+def resource_of(order: CardOrder) -> str | None:
+    """Return the resource that an order goes by, None if it goes by none."""
+    return order.resource if isinstance(order, _ByResource) else None
+
+
 CARD_ORDERS = "natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first"
 """The text forms, for help texts and messages."""
 

@@ -118,6 +118,43 @@ async def test_a_refused_pod_is_requeued_when_its_node_changes(
         assert await passing(running, waiting, "n1") == ["n1"]
 
 
+UNKNOWN_RESOURCE = (
+    "order of cards least-used=milicores: no card of the cluster has the resource milicores, so cards are tried in"
+    " natural order; expected one of i915, millicores"
+)
+
+
+@pytest.mark.parametrize(
+    ("flag", "warnings"),
+    [
+        pytest.param("--card-order=least-used=milicores", [UNKNOWN_RESOURCE], id="misspelt"),
+        pytest.param("--balancedResource=milicores", [UNKNOWN_RESOURCE], id="by-the-older-flag"),
+        pytest.param("--card-order=best-fit=millicores", [], id="known"),
+        pytest.param("--card-order=used-first", [], id="no-resource"),
+    ],
+)
+async def test_an_order_by_a_resource_that_no_card_has_is_reported(
+    server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, flag: str, warnings: list[str]
+) -> None:
+    add_node(server, cards=1, i915=1, millicores=1000)
+    assert await warnings_of_order(server, tmp_path, caplog, flag) == warnings
+
+
+async def test_an_order_is_not_reported_while_the_cluster_has_no_cards(
+    server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await warnings_of_order(server, tmp_path, caplog, "--card-order=least-used=milicores") == []
+
+
+async def warnings_of_order(
+    server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, flag: str
+) -> list[str]:
+    caplog.set_level(logging.INFO)
+    async with extender(server, tmp_path, flag):
+        await eventually(lambda: "ready" in caplog.messages)
+    return [message for message in caplog.messages if message.startswith("order of cards")]
+
+
 async def test_pods_found_waiting_at_the_start_are_requeued_once(server: ApiServer, tmp_path: Path) -> None:
     """Their cards may have become free while no extender ran."""
     add_node(server)

@@ -342,11 +342,29 @@ def test_another_text_for_the_order_of_cards_is_refused() -> None:
     assert refusal(ONE_CARD, annotations={"gas-card-order": "least-used"}) == sentence
 
 
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "gas-card-order",
+        "gas-card-near",
+        "gas-card-affinity",
+        "gas-card-anti-affinity",
+        "gas-card-exclusion",
+        "gas-card-name",
+        "gas-node-score",
+    ],
+)
+def test_an_empty_annotation_means_the_same_as_none(annotation: str) -> None:
+    """As templates write it for a value that is not set."""
+    options = NeedOptions(card_order=LeastUsed("millicores"))
+    assert read_need(pod(ONE_CARD, annotations={annotation: ""}), options) == read_need(pod(ONE_CARD), options)
+
+
 def test_nearness_is_off_unless_the_pod_asks_for_it() -> None:
     assert not need(ONE_CARD).near
     assert need(ONE_CARD, annotations={"gas-card-near": "true"}).near
     assert not need(ONE_CARD, annotations={"gas-card-near": "false"}).near
-    assert refusal(ONE_CARD, annotations={"gas-card-near": ""}) == "gas-card-near: expected true or false, found ''"
+    assert refusal(ONE_CARD, annotations={"gas-card-near": "no"}) == "gas-card-near: expected true or false, found 'no'"
 
 
 COMPANY = {"gas-card-affinity": "red", "gas-card-anti-affinity": "Green_1", "gas-card-exclusion": "b.l-ue"}
