@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -128,6 +129,31 @@ async def test_without_any_source_the_node_the_pod_and_the_doctor_say_why(
             " have"
         )
         assert finding.mend[0].endswith("the event GPUMemoryUnknown says why")
+
+
+async def test_a_driver_that_does_not_reply_hides_no_card_and_its_late_reply_counts() -> None:
+    may_reply = threading.Event()
+
+    def query(node: Path, _driver: str) -> tuple[int, ...]:
+        if node.name == "renderD129":
+            may_reply.wait(30)
+        return (8 * GB,)
+
+    kernel = STOCK_KERNELS[-1]
+    gpus = fake_gpus(kernel.model, 3)
+    async with sandbox_node(*gpus) as node:
+        sources = (SysfsCards(node.tree, memory=MemoryReader(query=query, within=0.05)),)
+        async with node.running_plugin(sources=sources) as plugin:
+            try:
+                await eventually(lambda: node.allocatable().get(kernel.model.driver) == "3")
+                await eventually(lambda: node.allocatable().get("memory.max") == "16G")
+                said = "card1: its memory is unknown: the driver has not replied on /dev/dri/renderD129 within 0.05 s; "
+                await eventually(lambda: any(text.startswith(said) for _, text in node.events(NODE)))
+            finally:
+                may_reply.set()
+            await eventually(lambda: not any(each.name == "driver" for each in threading.enumerate()))
+            await plugin.scanner.scan_once()
+            await eventually(lambda: node.allocatable().get("memory.max") == "24G")
 
 
 def said_by_the_extender(node: Node, waiting: Pod) -> list[str]:
