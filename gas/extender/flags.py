@@ -169,7 +169,11 @@ class Flags(DaemonFlags):
         group="Vocabularies",
     )
 
-    allowlist: bool = switch("enableAllowlist", "Obey the pod annotation gas-allow.", group="Choosing cards")
+    allowlist: bool = switch(
+        "enableAllowlist",
+        "Obey the pod annotation gas-allow, and gas-card-name where it chooses a card.",
+        group="Choosing cards",
+    )
     denylist: bool = switch("enableDenylist", "Obey the pod annotation gas-deny.")
     balanced_resource: str | None = flag(
         "balancedResource",
