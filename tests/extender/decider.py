@@ -77,6 +77,7 @@ class DrivenDecider(Decider):
         write_timeout: float | None = None,
         moment: float = 1000.0,
         watch_patience: float = 0.0,
+        read_timeout: float = 30.0,
     ) -> None:
         self.reports = Recorder()
         need = NeedOptions(allowlist=lists, denylist=lists, card_order=card_order)
@@ -109,6 +110,7 @@ class DrivenDecider(Decider):
             moment=moment,
             settle_pause=0.0,
             watch_patience=watch_patience,
+            read_timeout=read_timeout,
             clock=lambda: self.clock,
         )
         self.binder = Binder(

@@ -35,11 +35,12 @@ MOMENT = 2.0
 WATCH_PATIENCE = 0.1
 """Seconds to wait for the watch to show a pod that is bound right after it was created."""
 
-READ_TIMEOUT = 2.0
-"""Seconds for reading a pod during a review."""
+READ_TIMEOUT = 1.0
+"""Most seconds for reading a pod and settling an earlier review of it. The API server waits 2 s for the response, and a
+refusal must reach it."""
 
 MOST_READS = 32
-"""Pods that the watch has not shown and that are read at the same time."""
+"""Pods that are read at the same time: so many that the watch has shown, and so many others."""
 
 SETTLE_PAUSE = 1.0
 """Seconds between two attempts to read a pod or to change its version."""
@@ -86,6 +87,7 @@ class BindReviews:
         moment: float = MOMENT,
         settle_pause: float = SETTLE_PAUSE,
         watch_patience: float = WATCH_PATIENCE,
+        read_timeout: float = READ_TIMEOUT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._decider = decider
@@ -98,10 +100,12 @@ class BindReviews:
         self._moment = moment
         self._settle_pause = settle_pause
         self._watch_patience = watch_patience
+        self._read_timeout = read_timeout
         self._clock = clock
         self._reviewed = ReviewedBindings(decider)
         self._following: dict[str, _Following] = {}
-        self._reads = 0
+        self._reads_of_known = asyncio.Semaphore(MOST_READS)
+        self._reads_of_unknown = asyncio.Semaphore(MOST_READS)
 
     async def __call__(self, review: Review) -> ReviewResult:
         if review.operation != CREATE or review.target not in BINDINGS:
@@ -123,7 +127,7 @@ class BindReviews:
             if cannot.refusal is not None:
                 self._metrics.refusals.labels(cannot.refusal.kind).inc()
             return self._refused(str(cannot))
-        except (NotReady, _NotRead):
+        except NotReady:
             raise
         except GasError as error:
             return self._refused(str(error))
@@ -162,7 +166,7 @@ class BindReviews:
     async def _review(
         self, binding: Binding, known: UnboundPod | None, wire: _BindingWire, review: Review
     ) -> ReviewResult:
-        pod = await self._read_settled(binding, known)
+        pod = await self._read(binding, known)
         if pod is not None and binding.uid in ("", pod.uid) and not self._decider.asks_for_cards(pod):
             return _only_for(pod.uid, wire)
         try:
@@ -177,38 +181,35 @@ class BindReviews:
             logger.info("gave cards to a binding of another client", extra=extra)
         return ReviewResult(patch=_patch(wire, given))
 
+    async def _read(self, binding: Binding, known: UnboundPod | None) -> Pod | None:
+        """Return the pod as it is now. Raises CannotBind or, if it may have no GPUs, NotReady if it cannot be read."""
+        try:
+            async with asyncio.timeout(self._read_timeout):
+                return await self._read_settled(binding, known)
+        except (CannotBind, NotReady):
+            raise
+        except (GasError, TimeoutError) as error:
+            why = str(error) or f"no response in {self._read_timeout:g} s"
+            if known is None:  # it may well be a pod without GPUs: leave it to the failure policy
+                raise NotReady(f"pod {binding.key} cannot be read: {why}") from None
+            raise CannotBind(
+                f"pod {binding.key} cannot be read, so it is not bound: {why}; it will be retried"
+            ) from None
+
     async def _read_settled(self, binding: Binding, known: UnboundPod | None) -> Pod | None:
         """Read the pod at a time when no earlier review of it is being settled."""
         uid = known.uid if known is not None else binding.uid
         while True:
             if (following := self._following.get(uid)) is not None and following.is_closing:
                 await self.settled(uid)
-            pod = await self._read(binding, known)
+            if (pod := self._unchanged(uid, binding)) is None:
+                self._reviewed.check_patience(uid, binding.key, clock=self._clock())
+                async with self._reads_of_known if known is not None else self._reads_of_unknown:
+                    pod = await self._get_pod(binding.namespace, binding.name)
             self._check_ready()  # another replica may lead by now
             uid = pod.uid if pod is not None else uid
             if (following := self._following.get(uid)) is None or not following.is_closing:
                 return pod
-
-    async def _read(self, binding: Binding, known: UnboundPod | None) -> Pod | None:
-        if known is not None and (repeated := self._unchanged(known.uid, binding)) is not None:
-            return repeated
-        if known is not None:
-            self._reviewed.check_patience(known.uid, binding.key, clock=self._clock())
-        if known is None and self._reads >= MOST_READS:
-            raise _NotRead(f"too many reviews of pods that the watch has not shown, at the moment of pod {binding.key}")
-        self._reads += known is None
-        try:
-            async with asyncio.timeout(READ_TIMEOUT):
-                return await self._get_pod(binding.namespace, binding.name)
-        except (GasError, TimeoutError) as error:
-            why = str(error) or f"no response in {READ_TIMEOUT:g} s"
-            if known is None:  # it may well be a pod without GPUs: leave it to the failure policy
-                raise _NotRead(f"pod {binding.key} cannot be read: {why}") from None
-            raise CannotBind(
-                f"pod {binding.key} cannot be read, so it is not bound: {why}; it will be retried"
-            ) from None
-        finally:
-            self._reads -= known is None
 
     def _unchanged(self, uid: str, binding: Binding) -> Pod | None:
         """Return the pod as the watch shows it, if an open review has read it in this very version."""
@@ -249,10 +250,6 @@ class BindReviews:
                 logger.exception("a pod that may be bound could not be read", extra={"pod": binding.key})
             await asyncio.sleep(self._settle_pause)
         self._count("settled")
-
-
-class _NotRead(NotReady):
-    """Nothing is known about the pod, so the failure policy of the webhook decides."""
 
 
 class _Metadata(msgspec.Struct, rename="camel", frozen=True):

@@ -116,15 +116,15 @@ class TestUnknownPods:
         with pytest.raises(NotReady, match="pod default/pod cannot be read: cannot connect to the API server"):
             await reviewed(decider, binding(gpu_pod()))
 
-    async def test_a_flood_of_unknown_pods_reads_only_some_at_a_time(self) -> None:
-        decider = following()
-        asked = 0
-        go = asyncio.Event()
+    async def test_a_flood_of_unknown_pods_reads_only_some_at_a_time_and_delays_no_known_one(self) -> None:
+        decider = following(gpu_pod(), read_timeout=0.2)
+        asked: list[str] = []
 
-        async def slow(_namespace: str, _name: str) -> Pod | None:
-            nonlocal asked
-            asked += 1
-            await go.wait()
+        async def slow(namespace: str, name: str) -> Pod | None:
+            if name == "pod":
+                return await decider.cluster.get_pod(namespace, name)
+            asked.append(name)
+            await asyncio.sleep(1000)
             return None
 
         decider.get_pod = slow
@@ -133,12 +133,10 @@ class TestUnknownPods:
             for number in range(3 * MOST_READS)
         ]
         await turns()
-        assert asked == MOST_READS
-        go.set()
+        assert len(asked) == MOST_READS
+        assert not (await reviewed(decider, binding(gpu_pod()))).refusal
         results = await asyncio.gather(*flood, return_exceptions=True)
-        assert sum(isinstance(result, NotReady) for result in results) == 2 * MOST_READS
-        decider.get_pod = decider.cluster.get_pod
-        assert (await reviewed(decider, binding(plain_pod()))).refusal == "pod default/plain does not exist"
+        assert all(isinstance(result, NotReady) and "no response in 0.2 s" in str(result) for result in results)
 
 
 # One review and its repetitions
@@ -249,6 +247,20 @@ async def test_a_gpu_pod_that_cannot_be_read_is_refused_whatever_the_failure_pol
     assert refusal == (
         "pod default/pod cannot be read, so it is not bound: cannot connect to the API server; it will be retried"
     )
+    assert booked_cards(decider, "u1") == "nothing"
+
+
+async def test_a_review_does_not_wait_long_for_an_earlier_one_whose_outcome_is_not_known() -> None:
+    decider = following(gpu_pod(), read_timeout=0.05)
+    await reviewed(decider, binding(gpu_pod()))
+    decider.cluster.away = True
+    decider.bind_reviews.hurry("u1")
+    await asyncio.sleep(0)
+    refusal = (await reviewed(decider, binding(gpu_pod()))).refusal
+    assert refusal == "pod default/pod cannot be read, so it is not bound: no response in 0.05 s; it will be retried"
+    assert booked_cards(decider, "u1") == "card0 on n1, reserved"
+    decider.cluster.away = False
+    await decider.settle()
     assert booked_cards(decider, "u1") == "nothing"
 
 

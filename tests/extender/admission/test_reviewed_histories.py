@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -17,7 +18,9 @@ from gas.cluster.errors import ApiRefused
 from gas.extender.readiness import NotReady
 from gas.ledger import State
 from tests.extender.admission.binding_reviews import Object, binding, patched, reviewed
-from tests.extender.histories import Histories
+from tests.extender.cluster import Outcome
+from tests.extender.decider import DrivenDecider
+from tests.extender.histories import SHAPES, Histories
 
 FORGED: list[dict[str, str]] = [
     {},
@@ -33,6 +36,9 @@ class ReviewedHistories(Histories):
     def __init__(self) -> None:
         self.in_flight: list[Object] = []
         super().__init__()
+
+    def _decider(self) -> DrivenDecider:
+        return DrivenDecider(self.cluster, read_timeout=0.05)
 
     @precondition(lambda self: self.cluster.pods)
     @rule(
@@ -105,10 +111,28 @@ class ReviewedHistories(Histories):
         """After a moment, reviews alone book nothing."""
         self.decider.clock += seconds
         self._run(self.decider.settle())
+        nodes = {pod.uid: pod.node_name for pod in self.cluster.all()}
         for uid, booking in self.decider.ledger.bookings():
-            if booking.state is State.RESERVED:  # its pod is bound, which the watch has yet to show
-                (pod,) = (pod for pod in self.cluster.all() if pod.uid == uid)
-                assert pod.node_name == booking.node
+            if booking.state is State.RESERVED:  # its pod was bound, or even removed, which the watch has yet to show
+                assert nodes.get(uid, booking.node) == booking.node
+
+    @precondition(lambda self: not self.cluster.away)
+    @rule(shapes=st.lists(st.sampled_from(SHAPES), min_size=2, max_size=5), repeated=st.booleans())
+    def a_binding_comes_after_others_had_its_cards(self, shapes: list[dict[str, Any]], *, repeated: bool) -> None:
+        """Write a Binding when its cards were taken back and other pods may have them."""
+        self.create(shapes[0], twin=False)
+        sent = binding(self.cluster.pods[f"default/pod-{self.count}"])
+        self._run(self._list())
+        for _ in range(1 + repeated):
+            if not (result := self._run(reviewed(self.decider, sent))).refusal:
+                self.in_flight.append(patched(sent, result))
+            self._run(self.decider.settle())
+        for shape in shapes[1:]:
+            self.create(shape, twin=False)
+            self.cluster.outcome = Outcome.WRITTEN
+            self._run(self.decider.bind(self.cluster.pods[f"default/pod-{self.count}"], "n1"))
+        while self.in_flight:
+            self.write(0, times=1, lost=False)
 
     @precondition(lambda self: self.in_flight and not self.cluster.away)
     @rule()
@@ -129,7 +153,7 @@ class ReviewedHistories(Histories):
     @invariant()
     def only_what_the_extender_chose_is_written_on_bound_pods(self) -> None:
         for pod in self.cluster.all():
-            if pod.node_name:
+            if pod.node_name and self.decider.asks_for_cards(pod):
                 assert not pod.annotations.get("gas-allocated-cards")
                 assert pod.annotations.get("gas-card-exclusion") != "mine"
 
