@@ -6,7 +6,7 @@ states no sum of it, so kube-scheduler refuses such a pod without asking, and it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,6 +19,9 @@ from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
 from gas.vocabulary import NodeFacts
+
+NODES_A_TURN = 20
+"""Unlike nodes that are tried before others get their turn: some milliseconds."""
 
 _UNUSED = Usage()
 
@@ -61,7 +64,7 @@ def nodes_of_unknown_memory(
     for need in needs:
         if not _wants_memory(need):
             continue
-        would_fit = list(_would_fit(need, unknown))
+        would_fit = yield from _would_fit(need, unknown)
         if would_fit and len((yield from verdicts.hopeless(need, nodes, nodes.get))) == len(nodes):
             first = would_fit[0]
             found[need] = Unknown(first, tuple(sorted(unknown[first].unknown_memory)), len(would_fit) - 1)
@@ -76,8 +79,9 @@ def _wants_memory(need: PodNeed) -> bool:
     )
 
 
-def _would_fit(need: PodNeed, nodes: Mapping[str, NodeFacts]) -> Iterator[str]:
-    """Yield the nodes on which the pod would fit if their cards of unknown memory had more than any card has."""
+def _would_fit(need: PodNeed, nodes: Mapping[str, NodeFacts]) -> Turns[list[str]]:
+    """Return the nodes on which the pod would fit if their cards of unknown memory had as much as a card can have."""
+    found: list[str] = []
     alike: dict[int, bool] = {}
     for name, facts in nodes.items():
         if (fits := alike.get(id(facts))) is None:
@@ -87,5 +91,8 @@ def _would_fit(need: PodNeed, nodes: Mapping[str, NodeFacts]) -> Iterator[str]:
             }
             result = place(need, replace(facts.inventory, capacity=supposed), _UNUSED)
             fits = alike[id(facts)] = not isinstance(result, Refusal)
+            if len(alike) % NODES_A_TURN == 0:
+                yield
         if fits:
-            yield name
+            found.append(name)
+    return found

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from gas.extender.decider import Decider
+from gas.extender.unknown_memory import NODES_A_TURN
 from gas.extender.verdicts import Turns
 from gas.objects import Node
 from tests.builders import container, node, pod
@@ -99,3 +100,22 @@ def test_a_pod_that_is_gone_meanwhile_is_not_announced() -> None:
     next(turns)
     decider.pods.deleted(gone)
     assert [each.uid for each, _ in done(turns)] == ["stays"]
+
+
+def test_filters_get_their_turns_while_very_many_unlike_nodes_are_looked_at() -> None:
+    decider = Decider(OPTIONS)
+    count = 10 * NODES_A_TURN
+    for number in range(count):
+        other = {"card": 0, "memorySource": "unknown", "pci": f"{number:04x}:4d:00.0"}
+        annotations = {"gas-cards": json.dumps([other])}
+        decider.nodes.changed(node(f"gpu-{number:04}", cards=1, annotations=annotations, xe=10))
+    decider.pods.changed(pod(container(**WANTS_5_GB), uid="a"))
+    turns, taken = decider.waiting_for_unknown_memory(), 0
+    try:
+        while True:
+            next(turns)
+            taken += 1
+    except StopIteration as stop:
+        ((_, sentence),) = stop.value
+    assert f"of cards of {count - 1} more nodes" in sentence
+    assert taken >= 10
