@@ -211,6 +211,34 @@ class NewPod(Pod, frozen=True):
         return "kubernetes.io/config.mirror" in self.annotations
 
 
+class PodTemplate(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NewPodSpec = NewPodSpec()
+
+
+class JobSpec(_Object, frozen=True):
+    template: PodTemplate | None = None
+
+
+class JobTemplate(_Object, frozen=True):
+    spec: JobSpec = JobSpec()
+
+
+class WorkloadSpec(JobSpec, frozen=True):
+    job_template: JobTemplate | None = None
+
+
+class Workload(_Object, frozen=True):
+    """An object with a template of pods: a Deployment, StatefulSet, DaemonSet, ReplicaSet, Job or CronJob."""
+
+    spec: WorkloadSpec = WorkloadSpec()
+
+    @property
+    def template(self) -> PodTemplate | None:
+        jobs = self.spec.job_template
+        return self.spec.template if jobs is None else jobs.spec.template
+
+
 class ContainerPort(_Object, frozen=True):
     host_port: int | None = None
 

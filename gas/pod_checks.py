@@ -6,25 +6,56 @@ the same words, and ``gas doctor`` reports them for pods that were created witho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
+from gas.decision.names import ALLOCATED_CARDS, ALLOCATED_INIT_CARDS
 from gas.json_patch import Operation, Patch
 from gas.objects import NewPod, Pod
-from gas.vocabulary import BadNeed, NeedOptions, Vocabularies
+from gas.placement.inventory import UNUSED, Inventory
+from gas.placement.need import PodNeed
+from gas.placement.order import BestFit, LeastUsed
+from gas.placement.place import place
+from gas.placement.refusal import Refusal, SearchLimitHit
+from gas.quoted import quoted
+from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies
 
 DEFAULT_SCHEDULER = "default-scheduler"
+
+MOST_KINDS = 1000
+"""Different nodes that are searched for room for one pod; beyond that, one of the others may have it."""
+
+STEPS = 500
+"""Of the search on an empty node. A pod that needs more is taken to fit."""
+
+_MOST_REASONS = 2
+_RECEIPTS = frozenset({ALLOCATED_CARDS, ALLOCATED_INIT_CARDS})
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
     """The faults of a pod, and warnings, one sentence each.
 
-    faults    no node could ever give the pod what it asks for
-    warnings  the pod probably does not mean what it says
+    bad_need  the reason why no node could ever run it; empty if there is none
+    faults    other reasons to refuse it when it is created; a pod that exists all the same is scheduled
+    warnings  what its owner probably did not mean
     """
 
+    bad_need: str = ""
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """All reasons to refuse the pod."""
+        return (self.bad_need, *self.faults) if self.bad_need else self.faults
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All sentences, the worst first."""
+        return (*self.refusals, *self.warnings)
 
 
 NOTHING = Findings()
@@ -41,18 +72,62 @@ class PodChecks:
     options: NeedOptions
     scheduler_name: str | None = None
 
-    def new_pod(self, pod: Pod) -> Findings:
+    def pod(self, pod: Pod) -> Findings:
         """Check a pod that is to be created, or one that waits; nothing if it asks for no GPU."""
         if (vocabulary := self.vocabularies.spoken_by(pod)) is None:
             return NOTHING
+        words = vocabulary.admission
+        faults = tuple(words.faults(pod)) if words is not None else ()
+        warnings = tuple(words.warnings(pod, self.options)) if words is not None else ()
         try:
-            self.vocabularies.need(pod, self.options)
-            faults: tuple[str, ...] = ()
+            need = self.vocabularies.need(pod, self.options)
         except BadNeed as bad:
-            faults = (str(bad),)
-        if (words := vocabulary.admission) is None:
-            return Findings(faults)
-        return Findings((*faults, *words.faults(pod)), tuple(words.warnings(pod)))
+            return Findings(str(bad), faults, warnings)
+        if need.wants_cards and pod.node_name:
+            where = f"the pod names its node itself, {quoted(pod.node_name)}"
+            warnings = (*warnings, f"{where}, so no cards are chosen for it; use a nodeSelector instead")
+        return Findings("", faults, warnings)
+
+    def in_cluster(self, pod: Pod, nodes: Iterable[NodeFacts]) -> Generator[None, None, tuple[str, ...]]:
+        """Return warnings of a pod that depend on the nodes, which may change later.
+
+        Yields whenever other work should get its turn.
+
+        nodes  of all nodes; equal nodes should share one object
+        """
+        try:
+            need = self.vocabularies.need(pod, self.options)
+        except BadNeed:
+            return ()
+        if not need.wants_cards:
+            return ()
+        kinds: dict[int, list[NodeFacts]] = {}
+        for facts in nodes:
+            kinds.setdefault(id(facts), []).append(facts)
+        counted = [(alike[0].inventory, len(alike)) for alike in kinds.values()]
+        warnings = (
+            () if need.order == self.options.card_order else _unknown_resource(need, [each for each, _ in counted])
+        )
+        never = yield from _why_never(need, counted)
+        return (*warnings, never) if never else warnings
+
+    def change(self, old: Pod, new: Pod, *, may_write_receipts: bool = False) -> tuple[str, ...]:
+        """Return warnings of a change of a pod: those that the old one did not have.
+
+        Of a bound pod these are changes of annotations and labels that say what it holds.
+
+        may_write_receipts  whether the change may be the device plugin's
+        """
+        if not new.node_name:
+            before = self.pod(old).all
+            return tuple(each for each in self.pod(new).all if each not in before)
+        if not self.vocabularies.speaks(new):
+            return ()
+        return tuple(
+            f"{quoted(name)} {_BOUND_RECEIPT if name in _RECEIPTS else _BOUND}"
+            for name in sorted(self.vocabularies.metadata - (_RECEIPTS if may_write_receipts else frozenset()))
+            if _text(old, name) != _text(new, name)
+        )
 
     def complete(self, pod: NewPod) -> Patch:
         """Return what a new GPU pod lacks. A pod that was completed is complete.
@@ -66,3 +141,56 @@ class PodChecks:
         if self.scheduler_name and name == DEFAULT_SCHEDULER != self.scheduler_name:
             patch = (*patch, Operation("add", "/spec/schedulerName", self.scheduler_name))
         return patch
+
+
+_BOUND = (
+    "says what the bound pod holds; undo the change: the extender keeps what it decided, but reads the new text when it"
+    " starts again, and the containers keep their cards in any case"
+)
+_BOUND_RECEIPT = (
+    "says what kubelet gave the bound pod, and the extender follows it; only the device plugin should write it"
+)
+
+
+def _text(pod: Pod, name: str) -> str:
+    """Return an annotation and a label of this name; an empty text means the same as none."""
+    return (pod.annotations.get(name) or "") + "\0" + ((pod.metadata.labels or {}).get(name) or "")
+
+
+def _unknown_resource(need: PodNeed, inventories: list[Inventory]) -> tuple[str, ...]:
+    """Return a warning of an order of cards by a resource that no card has, if there are cards."""
+    order = need.order
+    if not isinstance(order, LeastUsed | BestFit):
+        return ()
+    known = {name for inventory in inventories for amounts in inventory.capacity.values() for name in amounts}
+    if not known or order.resource in known:
+        return ()
+    similar = get_close_matches(order.resource, known, n=1)
+    hint = f"did you mean {similar[0]}?" if similar else f"they have {', '.join(sorted(known))}"
+    return (f"order of cards {quoted(str(order))} has no effect: no card has {quoted(order.resource)}; {hint}",)
+
+
+def _why_never(need: PodNeed, inventories: list[tuple[Inventory, int]]) -> Generator[None, None, str]:
+    """Return why no node could run the pod even if it were empty and nothing were disabled; empty if one could.
+
+    inventories  different ones, and how many nodes have each
+    """
+    with_cards = [(inventory, count) for inventory, count in inventories if inventory.capacity]
+    if not inventories or len(with_cards) > MOST_KINDS:
+        return ""
+    if not with_cards:
+        return "no node of the cluster has known GPU cards now, so the pod will wait for one"
+    reasons: Counter[str] = Counter()
+    for inventory, count in with_cards:
+        open_inventory = replace(inventory, disabled=frozenset(), closed_tiles={})
+        result = place(need, open_inventory, UNUSED, step_limit=STEPS)
+        if not isinstance(result, Refusal) or isinstance(result, SearchLimitHit):
+            return ""
+        reasons[str(result)] += count
+        yield
+    shown = "; ".join(f"{reason} ({_nodes(count)})" for reason, count in reasons.most_common(_MOST_REASONS))
+    return f"no node of the cluster could run the pod now, even without other pods: {shown}"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

@@ -200,7 +200,7 @@ class AdmissionWords(Protocol):
     def faults(self, pod: Pod) -> Sequence[str]:
         """Return reasons to refuse a new pod that has a need all the same, such as requests that count for nothing."""
 
-    def warnings(self, pod: Pod) -> Sequence[str]:
+    def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
         """Return what the owner of a new pod probably did not mean, one sentence each."""
 
     def complete(self, pod: Pod) -> Patch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -44,7 +44,7 @@ from gas.placement.node_score import NodeScore
 from gas.placement.order import resource_of
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.pod_checks import PodChecks
-from gas.vocabulary import NeedOptions, Vocabularies
+from gas.vocabulary import NeedOptions, NodeFacts, Vocabularies
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class Extender:
             else None
         )
         checks = PodChecks(options.vocabularies, options.need, flags.admission_scheduler_name)
-        pod_reviews = PodReviews(checks)
+        pod_reviews = PodReviews(checks, nodes=self._known_nodes)
         self.webhooks: dict[str, Reviewer] = {"validate": pod_reviews.validate, "complete": pod_reviews.complete}
         if self.bind_reviews is not None:
             self.webhooks["bind"] = self.bind_reviews
@@ -220,6 +220,12 @@ class Extender:
             await asyncio.sleep(UNKNOWN_MEMORY_INTERVAL)
             if self.readiness.may_act():
                 self._announcer.announce_unknown_memory(await in_turns(self.decider.waiting_for_unknown_memory()))
+
+    def _known_nodes(self) -> Iterator[NodeFacts] | None:
+        """Return the facts of all nodes, None before the first list of them has been read."""
+        if not self.node_watch.synced.is_set():
+            return None
+        return (facts for _, facts in self.decider.nodes)
 
     def _why_not_preempting(self) -> str | None:
         """Return why pods cannot be evicted now, None if they can; filter and bind do not need disruption budgets."""

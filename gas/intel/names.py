@@ -54,5 +54,23 @@ CARD_EXCLUSION = "gas-card-exclusion"
 CARD_NAME = "gas-card-name"
 NODE_SCORE = "gas-node-score"
 
+USERS_ANNOTATIONS = frozenset(
+    {
+        ALLOW,
+        DENY,
+        SAME_GPU,
+        ALLOCATE_XELINK,
+        ALLOCATE_SINGLE_NUMA,
+        CARD_ORDER,
+        CARD_NEAR,
+        CARD_AFFINITY,
+        CARD_ANTI_AFFINITY,
+        CARD_EXCLUSION,
+        CARD_NAME,
+        NODE_SCORE,
+    }
+)
+"""All of them."""
+
 BOOKED_ANNOTATIONS = (CARD_AFFINITY, CARD_ANTI_AFFINITY, CARD_EXCLUSION, CARD_NAME)
 """Those that still count once the pod is bound, because other pods depend on them."""

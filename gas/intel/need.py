@@ -127,7 +127,11 @@ def _request(container: Container, role: Role, *, is_booked: bool) -> _Request:
         name = full_name.removeprefix(names.PREFIX)
         if name == full_name:
             continue
-        if name in names.MONITORING_RESOURCES:
+        if not name:
+            if not is_booked:
+                where = f"container {quoted(container.name)}"
+                raise BadNeed(f"{where}: expected the name of a resource after {quoted(names.PREFIX)}, found none")
+        elif name in names.MONITORING_RESOURCES:
             monitoring = monitoring or _is_positive(requests[full_name])
         else:
             try:
@@ -159,10 +163,16 @@ def _is_positive(quantity: Quantity) -> bool:
 
 
 def _check_kinds(requests: Iterable[_Request]) -> None:
-    asked = {name for request in requests for name in names.COUNT_RESOURCES if name in request.amounts}
-    if len(asked) > 1:
-        both = " and ".join(f"{names.PREFIX}{name}" for name in names.COUNT_RESOURCES)
-        raise BadNeed(f"the pod asks for both {both}; use only one of them in all its containers")
+    asking = {name: request.name for request in requests for name in names.COUNT_RESOURCES if name in request.amounts}
+    if len(asking) > 1:
+        (one, first), (other, second) = sorted(asking.items())
+        both = [f"{names.PREFIX}{one}", f"{names.PREFIX}{other}"]
+        who = (
+            f"container {quoted(first)} asks for both {both[0]} and {both[1]}"
+            if first == second
+            else f"container {quoted(first)} asks for {both[0]} and container {quoted(second)} for {both[1]}"
+        )
+        raise BadNeed(f"{who}; use only one of them in the whole pod")
 
 
 def _check_sums(requests: Iterable[_Request]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.card_facts import CardFacts
 from gas.intel import names
+from gas.intel.admission import IntelAdmission
 from gas.intel.affinity_mask import AFFINITY_MASK, container_mask
 from gas.intel.inventory import read_node
 from gas.intel.need import read_booked_need, read_need
@@ -121,7 +122,14 @@ class IntelDevices:
         return {}
 
 
-INTEL = Vocabulary(name="intel", pods=IntelPods(), choices=IntelChoices(), nodes=IntelNodes(), devices=IntelDevices())
+INTEL = Vocabulary(
+    name="intel",
+    pods=IntelPods(),
+    choices=IntelChoices(),
+    nodes=IntelNodes(),
+    devices=IntelDevices(),
+    admission=IntelAdmission(),
+)
 
 
 def _prefixed(resources: Mapping[str, Quantity] | None) -> frozenset[tuple[str, Quantity]]:

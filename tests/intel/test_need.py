@@ -138,19 +138,20 @@ def test_sums_over_2_to_the_63_are_refused() -> None:
 
 
 # contract E1.3
-@pytest.mark.parametrize(
-    "containers",
-    [
-        pytest.param([container("a", i915=1, xe=1)], id="in-one-container"),
-        pytest.param([container("a", i915=1), container("b", xe=1)], id="in-two-containers"),
-    ],
-)
-def test_i915_and_xe_in_one_pod_are_refused(containers: list[Mapping[str, Any]]) -> None:
-    sentence = (
-        "the pod asks for both gpu.intel.com/i915 and gpu.intel.com/xe; use only one of them in all its containers"
-    )
-    assert refusal(*containers) == sentence
-    assert refusal(container("a", i915=1), init=(container("b", xe=1),)) == sentence
+def test_i915_and_xe_in_one_pod_are_refused() -> None:
+    rule = "use only one of them in the whole pod"
+    one = f"container 'a' asks for both gpu.intel.com/i915 and gpu.intel.com/xe; {rule}"
+    two = f"container 'a' asks for gpu.intel.com/i915 and container 'b' for gpu.intel.com/xe; {rule}"
+    assert refusal(container("a", i915=1, xe=1)) == one
+    assert refusal(container("a", i915=1), container("b", xe=1)) == two
+    assert refusal(container("b", xe=1), container("a", i915=1)) == two
+    assert refusal(container("a", i915=1), init=(container("b", xe=1),)) == two
+
+
+def test_a_resource_without_a_name_is_refused() -> None:
+    nameless = {"name": "main", "resources": {"requests": {"gpu.intel.com/i915": 1, "gpu.intel.com/": 1}}}
+    assert refusal(nameless) == "container 'main': expected the name of a resource after 'gpu.intel.com/', found none"
+    assert read_booked_need(pod(nameless)).containers[0].count == 1
 
 
 def test_a_pod_without_containers_is_refused() -> None:

@@ -1,31 +1,67 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from gas.extender.admission.pods import PodReviews
+from gas.extender.admission.pods import TEMPLATES, PodReviews
 from gas.extender.admission.review import ALLOWED, BadReview, ReviewResult, encode_result
 from gas.pod_checks import PodChecks
 from gas.vocabularies import DEFAULT
-from gas.vocabulary import NeedOptions
-from tests.builders import container, pod_json
+from gas.vocabulary import NeedOptions, NodeFacts
+from tests.builders import container, node, pod_json
 from tests.extender.admission.reviews import patched, review
 
 BOTH = pod_json(container(i915=1, xe=1))
 GPU = pod_json(container(i915=1))
 PLAIN = pod_json(container(), annotations={"gas-same-gpu": "nonsense"})
-REFUSED = "the pod asks for both gpu.intel.com/i915 and gpu.intel.com/xe; use only one of them in all its containers"
+REFUSED = (
+    "container 'main' asks for both gpu.intel.com/i915 and gpu.intel.com/xe; use only one of them in the whole pod"
+)
+NO_CARD = (
+    "container 'main' asks for 'gpu.intel.com/millicores' but for no card; add gpu.intel.com/i915 or gpu.intel.com/xe"
+    " to the container, or remove the request"
+)
+UNKNOWN = "annotation 'gas-alow' is not known and has no effect; did you mean gas-allow?"
+NEVER = "no node of the cluster could run the pod now, even without other pods: "
 
 
-def reviews(scheduler_name: str | None = None) -> PodReviews:
+def reviews(scheduler_name: str | None = None, nodes: Sequence[NodeFacts] | None = None) -> PodReviews:
     checks = PodChecks(DEFAULT, NeedOptions(), scheduler_name)
-    return PodReviews(checks)
+    return PodReviews(checks, nodes=lambda: nodes)
 
 
 async def test_a_need_that_no_node_can_have_is_refused() -> None:
     assert await reviews().validate(review(BOTH)) == ReviewResult(refusal=REFUSED)
+
+
+async def test_amounts_without_a_card_are_refused_with_all_faults_and_warnings() -> None:
+    both = pod_json(container("a", i915=1, xe=1), container(millicores=1), annotations={"gas-alow": "card0"})
+    refusal = f"{REFUSED.replace('main', 'a')}; {NO_CARD}"
+    assert await reviews().validate(review(both)) == ReviewResult(refusal=refusal, warnings=(UNKNOWN,))
+
+
+async def test_a_gpu_pod_that_no_node_could_hold_is_created_with_a_warning() -> None:
+    small = DEFAULT.facts(node(cards=1))
+    large = pod_json(container(i915=1, memory_max="9G"))
+    warning = f"{NEVER}no card has 9.0 GB of memory.max free (2 nodes)"
+    assert await reviews(nodes=[small, small]).validate(review(large)) == ReviewResult(warnings=(warning,))
+    assert await reviews(nodes=[small]).validate(review(GPU)) == ALLOWED
+    assert await reviews(nodes=None).validate(review(large)) == ALLOWED
+
+
+async def test_a_pod_that_names_its_node_is_not_scheduled_so_it_is_only_warned_of() -> None:
+    named = pod_json(container(i915=1, xe=1), node="n1")
+    assert await reviews().validate(review(named)) == ReviewResult(warnings=(REFUSED,))
+
+
+async def test_a_flood_of_warnings_is_cut() -> None:
+    many = pod_json(container(i915=1), annotations={f"gas-{number:02}-x": "" for number in range(20)})
+    result = await reviews().validate(review(many))
+    assert len(result.warnings) == 10
+    assert result.warnings[-1] == "and 11 more warnings"
 
 
 @pytest.mark.parametrize("new", [GPU, PLAIN], ids=["gpu", "no-gpu"])
@@ -89,6 +125,109 @@ async def test_the_scheduler_of_gpu_pods_is_completed(new: dict[str, Any], prese
 
 async def test_without_the_flag_the_scheduler_stays() -> None:
     assert await reviews().complete(review(GPU)) == ALLOWED
+
+
+class TestUpdates:
+    async def test_an_edit_of_what_a_bound_pod_holds_is_a_warning(self) -> None:
+        old, new = (
+            pod_json(container(i915=1), node="n1", uid="u", annotations={"gas-container-cards": cards})
+            for cards in ("card0", "card1")
+        )
+        result = await reviews().validate(review(new, old=old, operation="UPDATE"))
+        (warning,) = result.warnings
+        assert warning.startswith("'gas-container-cards' says what the bound pod holds; undo the change")
+        assert result == ReviewResult(warnings=(warning,))
+        assert await reviews().validate(review(new, old=new, operation="UPDATE")) == ALLOWED
+
+    @pytest.mark.parametrize(
+        ("user", "count"),
+        [
+            ("alice", 1),
+            ("system:admin", 1),
+            ("system:serviceaccount:gas:gas-plugin", 0),
+            ("system:node:n1", 0),
+        ],
+    )
+    async def test_a_receipt_is_a_warning_unless_the_device_plugin_may_have_written_it(
+        self, user: str, count: int
+    ) -> None:
+        old = pod_json(container(i915=1), node="n1", uid="u")
+        new = pod_json(container(i915=1), node="n1", uid="u", annotations={"gas-allocated-cards": "card1"})
+        result = await reviews().validate(review(new, old=old, operation="UPDATE", user=user))
+        assert len(result.warnings) == count
+
+    async def test_a_waiting_pod_is_never_refused_again(self) -> None:
+        new = pod_json(container(i915=1), annotations={"gas-card-near": "maybe"})
+        result = await reviews().validate(review(new, old=GPU, operation="UPDATE"))
+        assert result == ReviewResult(warnings=("gas-card-near: expected true or false, found 'maybe'",))
+
+    async def test_an_update_without_the_old_object_is_a_bad_review(self) -> None:
+        with pytest.raises(BadReview, match=r"^request\.oldObject: "):
+            await reviews().validate(review(GPU, operation="UPDATE"))
+
+
+def workload(resource: str, pod: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return an object with a template."""
+    meta = pod["metadata"]
+    template = {"metadata": {"annotations": meta.get("annotations") or {}}, "spec": pod["spec"]}
+    spec: dict[str, Any] = {"template": template, **fields}
+    if resource == "batch/cronjobs":
+        spec = {"schedule": "* * * * *", "jobTemplate": {"spec": spec}}
+    return {"metadata": {"name": "x"}, "spec": spec}
+
+
+def of(resource: str) -> dict[str, str]:
+    group, _, name = resource.partition("/")
+    return {"group": group, "resource": name}
+
+
+@pytest.mark.parametrize("resource", sorted(TEMPLATES))
+class TestTemplates:
+    async def test_a_fault_of_a_template_is_a_warning(self, resource: str) -> None:
+        result = await reviews().validate(review(workload(resource, BOTH), **of(resource)))
+        assert result == ReviewResult(warnings=(f"pods of this template will be refused: {REFUSED}",))
+
+    async def test_limits_count_as_requests_as_they_will_in_the_pod(self, resource: str) -> None:
+        limits = {"gpu.intel.com/i915": 1, "gpu.intel.com/xe": 1}
+        pod = pod_json({"name": "main", "resources": {"limits": limits}})
+        init = pod_json(container(), init=({"name": "main", "resources": {"limits": limits}},))
+        requested = pod_json({"name": "main", "resources": {"limits": limits, "requests": dict.fromkeys(limits, 0)}})
+        for each, count in ((pod, 1), (init, 1), (requested, 0)):
+            result = await reviews().validate(review(workload(resource, each), **of(resource)))
+            assert len(result.warnings) == count
+
+    async def test_warnings_and_the_cluster_count_as_for_pods(self, resource: str) -> None:
+        pod = pod_json(container(i915=3), annotations={"gas-alow": "card0"})
+        webhook = reviews(nodes=[DEFAULT.facts(node(cards=1))]).validate
+        never = f"{NEVER}a container asks for 3 cards, but the node has 1 (1 node)"
+        assert await webhook(review(workload(resource, pod), **of(resource))) == ReviewResult(warnings=(UNKNOWN, never))
+
+    async def test_an_update_is_warned_of_what_it_adds(self, resource: str) -> None:
+        old = workload(resource, pod_json(container(i915=1), annotations={"gas-alow": "card0"}))
+        scaled = workload(resource, pod_json(container(i915=1), annotations={"gas-alow": "card0"}), replicas=5)
+        worse = workload(resource, pod_json(container(i915=1, xe=1), annotations={"gas-alow": "card1"}))
+        update: dict[str, Any] = {"old": old, "operation": "UPDATE", **of(resource)}
+        webhook = reviews(nodes=[DEFAULT.facts(node(cards=""))]).validate
+        assert await webhook(review(scaled, **update)) == ALLOWED
+        result = await webhook(review(worse, **update))
+        assert result.warnings == (f"pods of this template will be refused: {REFUSED}",)
+
+    async def test_templates_without_gpus_are_allowed(self, resource: str) -> None:
+        assert await reviews().validate(review(workload(resource, PLAIN), **of(resource))) == ALLOWED
+
+    async def test_an_object_without_a_template_is_allowed(self, resource: str) -> None:
+        specs: list[dict[str, Any]] = [{}, {"template": None}, {"template": {}}, {"jobTemplate": {"spec": {}}}]
+        for spec in specs:
+            assert await reviews().validate(review({"spec": spec}, **of(resource))) == ALLOWED
+
+    async def test_the_system_may_run_what_it_likes(self, resource: str) -> None:
+        result = await reviews().validate(review(workload(resource, BOTH), namespace="kube-system", **of(resource)))
+        assert result == ReviewResult(warnings=(REFUSED,))
+
+    async def test_scaling_and_status_have_no_rule(self, resource: str) -> None:
+        for subresource in ("scale", "status"):
+            asked = review(5, old=5, operation="UPDATE", subresource=subresource, **of(resource))
+            assert await reviews().validate(asked) == ALLOWED
 
 
 def changed(pod: dict[str, Any], result: ReviewResult) -> Any:

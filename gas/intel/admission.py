@@ -1,0 +1,92 @@
+"""Checks of a new pod in Intel's vocabulary, beyond what its need refuses at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from gas.amounts import MalformedQuantity, parse_quantity
+from gas.decision.names import DESCHEDULED_BY_US, WRITTEN_ANNOTATIONS
+from gas.intel import names
+from gas.json_patch import Patch
+from gas.objects import Container, Pod, Quantity
+from gas.quoted import quoted
+from gas.vocabulary import NeedOptions
+
+_PREFIX = "gas-"
+_WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
+_SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
+"""Annotations that are in force whatever their value is."""
+_OFF = frozenset({"false", "no", "off", "0"})
+
+
+class IntelAdmission:
+    """Refuse amounts without a card, and warn of annotations without effect. There are no defaults."""
+
+    def faults(self, pod: Pod) -> list[str]:
+        return list(_amounts_without_cards(pod))
+
+    def warnings(self, pod: Pod, options: NeedOptions) -> list[str]:
+        return [*_unknown_annotations(pod), *_written_annotations(pod), *_without_effect(pod, options)]
+
+    def complete(self, pod: Pod) -> Patch:
+        return ()
+
+
+def _amounts_without_cards(pod: Pod) -> Iterator[str]:
+    """Yield a sentence for each container that asks for parts of a card, and for no card.
+
+    A filter lets such a pod pass, as the original does: nothing is booked for it, and it gets no card.
+    """
+    counts = [names.PREFIX + name for name in names.COUNT_RESOURCES]
+    no_amounts = {*counts, *(names.PREFIX + name for name in names.MONITORING_RESOURCES)}
+    for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+        requests = _requests(container)
+        if any(_is_positive(requests.get(name, 0)) for name in counts):
+            continue
+        for name in sorted(requests.keys() - no_amounts):
+            if name.startswith(names.PREFIX) and _is_positive(requests[name]):
+                yield (
+                    f"container {quoted(container.name)} asks for {quoted(name)} but for no card; add"
+                    f" {' or '.join(counts)} to the container, or remove the request"
+                )
+                break
+
+
+def _unknown_annotations(pod: Pod) -> Iterator[str]:
+    for name in sorted(pod.annotations):
+        if name.startswith(_PREFIX) and "/" not in name and name not in names.USERS_ANNOTATIONS | _WRITTEN:
+            similar = get_close_matches(name, names.USERS_ANNOTATIONS, n=1)
+            hint = f"; did you mean {similar[0]}?" if similar else "; docs/pods.md lists those that have one"
+            yield f"annotation {quoted(name)} is not known and has no effect{hint}"
+
+
+def _written_annotations(pod: Pod) -> Iterator[str]:
+    """Yield a sentence for each annotation of a decision that a pod has before one was made."""
+    for name in sorted(pod.annotations.keys() & _WRITTEN):
+        if pod.annotations[name]:
+            yield f"annotation {name} is written when the pod is bound; remove it, it seems to be another pod's"
+
+
+def _without_effect(pod: Pod, options: NeedOptions) -> Iterator[str]:
+    for name, is_obeyed, flag in (
+        (names.ALLOW, options.allowlist, "--enableAllowlist"),
+        (names.DENY, options.denylist, "--enableDenylist"),
+    ):
+        if name in pod.annotations and not is_obeyed:
+            yield f"annotation {name} has no effect, because the extender runs without {flag}"
+    for name in _SWITCHES:
+        if (text := pod.annotations.get(name, "")).strip().lower() in _OFF:
+            yield f"annotation {name} is in force with every value, also {quoted(text)}; remove it to switch it off"
+
+
+def _requests(container: Container) -> dict[str, Quantity]:
+    return (container.resources.requests if container.resources else None) or {}
+
+
+def _is_positive(quantity: Quantity) -> bool:
+    """Return whether a quantity is positive; one that cannot be read is refused by the need."""
+    try:
+        return parse_quantity(quantity) > 0
+    except MalformedQuantity:
+        return False
