@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions, NodeFacts, Vocabularies
 from tests.builders import container, node, pod, pod_json
 from tests.extender.admission.reviews import apply, as_json
+from tests.extender.at_once import at_once
 from tests.made_up import MADE_UP
 
 CHECKS = PodChecks(DEFAULT, NeedOptions())
@@ -90,16 +91,6 @@ def test_a_vocabulary_without_admission_words_has_only_its_need() -> None:
     assert checks.complete(msgspec.convert(slices, NewPod)) == (Operation("add", "/spec/schedulerName", "other"),)
 
 
-def finished(work: Generator[None, None, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the result of work that is done in turns."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            result: tuple[str, ...] = stop.value
-            return result
-
-
 def facts(**fields: Any) -> NodeFacts:
     return DEFAULT.facts(node(**fields))
 
@@ -155,7 +146,7 @@ NEVER = "no node of the cluster could run the pod now, even without other pods"
     ],
 )
 def test_a_pod_that_no_node_could_hold_is_a_warning(checked: Pod, nodes: list[NodeFacts], warning: str) -> None:
-    assert finished(CHECKS.in_cluster(checked, nodes)) == ((warning,) if warning else ())
+    assert at_once(CHECKS.in_cluster(checked, nodes)) == ((warning,) if warning else ())
 
 
 amounts = st.integers(0, 3)
@@ -178,7 +169,7 @@ def test_a_pod_gets_the_warning_exactly_if_no_empty_node_has_room(
     ]
     need = DEFAULT.need(checked, NeedOptions())
     fits = any(not isinstance(place(need, each.inventory, UNUSED), Refusal) for each in nodes)
-    assert bool(finished(CHECKS.in_cluster(checked, nodes))) == (need.wants_cards and not fits)
+    assert bool(at_once(CHECKS.in_cluster(checked, nodes))) == (need.wants_cards and not fits)
 
 
 def test_equal_nodes_are_searched_once_and_others_in_turns() -> None:
@@ -189,8 +180,8 @@ def test_equal_nodes_are_searched_once_and_others_in_turns() -> None:
 
 def test_too_many_different_nodes_are_not_searched() -> None:
     different = [replace(SMALL) for _ in range(MOST_KINDS + 1)]
-    assert finished(CHECKS.in_cluster(pod(container(i915=9)), different)) == ()
-    assert finished(CHECKS.in_cluster(pod(container(i915=9)), different[1:])) != ()
+    assert at_once(CHECKS.in_cluster(pod(container(i915=9)), different)) == ()
+    assert at_once(CHECKS.in_cluster(pod(container(i915=9)), different[1:])) != ()
 
 
 @pytest.mark.parametrize(
@@ -215,12 +206,12 @@ def test_an_order_of_cards_by_a_resource_that_no_card_has_is_a_warning(
     order: str, nodes: list[NodeFacts], warning: str
 ) -> None:
     checked = pod(container(i915=1), annotations={"gas-card-order": order})
-    assert finished(CHECKS.in_cluster(checked, nodes)) == ((warning,) if warning else ())
+    assert at_once(CHECKS.in_cluster(checked, nodes)) == ((warning,) if warning else ())
 
 
 def test_the_administrators_order_is_no_fault_of_the_pod() -> None:
     checks = PodChecks(DEFAULT, NeedOptions(card_order=LeastUsed("gold")))
-    assert finished(checks.in_cluster(pod(container(i915=1)), [SMALL])) == ()
+    assert at_once(checks.in_cluster(pod(container(i915=1)), [SMALL])) == ()
 
 
 def gpu_pod(node: str | None = None, **annotations: str) -> Pod:

@@ -42,10 +42,10 @@ def _amounts_without_cards(pod: Pod) -> Iterator[str]:
     no_amounts = {*counts, *(names.PREFIX + name for name in names.MONITORING_RESOURCES)}
     for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
         requests = _requests(container)
-        if any(_is_positive(requests.get(name, 0)) for name in counts):
+        if any(_is_positive(requests.get(name, 0), if_unreadable=True) for name in counts):
             continue
         for name in sorted(requests.keys() - no_amounts):
-            if name.startswith(names.PREFIX) and _is_positive(requests[name]):
+            if name.startswith(names.PREFIX) and _is_positive(requests[name], if_unreadable=False):
                 yield (
                     f"container {quoted(container.name)} asks for {quoted(name)} but for no card; add"
                     f" {' or '.join(counts)} to the container, or remove the request"
@@ -84,9 +84,9 @@ def _requests(container: Container) -> dict[str, Quantity]:
     return (container.resources.requests if container.resources else None) or {}
 
 
-def _is_positive(quantity: Quantity) -> bool:
-    """Return whether a quantity is positive; one that cannot be read is refused by the need."""
+def _is_positive(quantity: Quantity, *, if_unreadable: bool) -> bool:
+    """Return whether a quantity is positive, or ``if_unreadable`` for one that the need refuses anyway."""
     try:
         return parse_quantity(quantity) > 0
     except MalformedQuantity:
-        return False
+        return if_unreadable

@@ -711,6 +711,24 @@ DAMAGED_RECEIPT = {"gas-allocated-cards": "nonsense"}
         ),
         pytest.param((gpu_pod(node=None, i915="-1"),), "warning", "no node can ever run it", id="never-fits"),
         pytest.param(
+            (gpu_pod(node=None, i915=0, millicores=5),),
+            "warning",
+            "asks for 'gpu.intel.com/millicores' but for no card; add gpu.intel.com/i915",
+            id="gets-no-card",
+        ),
+        pytest.param(
+            (gpu_pod(node=None, annotations={"gas-same-gpus": "a"}),),
+            "warning",
+            "annotation 'gas-same-gpus' is not known and has no effect; did you mean gas-same-gpu?",
+            id="unknown-annotation",
+        ),
+        pytest.param(
+            (gpu_pod(node=None, i915=9),),
+            "warning",
+            "no node of the cluster could run the pod now, even without other pods: a container asks for 9 cards",
+            id="no-node-could-hold-it",
+        ),
+        pytest.param(
             (gpu_pod(node=None, spec={"schedulerName": "other"}),), "problem", "default-scheduler", id="wrong-scheduler"
         ),
     ],

@@ -48,6 +48,7 @@ ADD = "but for no card; add gpu.intel.com/i915 or gpu.intel.com/xe to the contai
         pytest.param([container(xe=1, millicores=1)], (), [], id="with-xe"),
         pytest.param([container(millicores=0)], (), [], id="an-amount-of-0"),
         pytest.param([container(millicores="x")], (), [], id="unreadable-amounts-are-a-fault-of-the-need"),
+        pytest.param([container(i915="x", millicores=1)], (), [], id="unreadable-counts-as-well"),
         pytest.param([container()], (), [], id="nothing"),
     ],
 )

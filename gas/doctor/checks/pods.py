@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import combinations
 
 from gas.doctor.checks.rebuilt_ledger import Fault, RebuiltLedger, rebuild_ledger
@@ -11,12 +11,16 @@ from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
 from gas.objects import DetailedPod
 from gas.placement.inventory import NOTHING
+from gas.pod_checks import PodChecks
 from gas.vocabularies import DEFAULT
-from gas.vocabulary import BadNeed, NeedOptions
+from gas.vocabulary import NeedOptions
 
 CHECK = "pods"
 MOST = 20
 """Pods with one kind of fault that are reported one by one."""
+
+CREATION = PodChecks(DEFAULT, NeedOptions(allowlist=True, denylist=True))
+"""The rules for pods when they are created. The extender's flags are not known, so lists of cards count as obeyed."""
 
 NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", "the ledger is not complete")
 """Parts of the scheduler's message about a pod: the extender was not reached, or did not decide."""
@@ -43,7 +47,7 @@ def check_pods(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _wrong_company(snapshot, rebuilt)
     if not faults:
         yield ok(CHECK, "bound pods", f"the annotations of all {len(bound)} with GPUs are valid")
-    yield from _waiting(snapshot, [pod for pod in wanted if not pod.node_name])
+    yield from _waiting(snapshot, rebuilt, [pod for pod in wanted if not pod.node_name])
 
 
 def _is_checked(snapshot: Snapshot, pod: DetailedPod) -> bool:
@@ -113,7 +117,7 @@ def _wrong_company(snapshot: Snapshot, rebuilt: RebuiltLedger) -> Iterator[Findi
                 )
 
 
-def _waiting(snapshot: Snapshot, waiting: list[DetailedPod]) -> Iterator[Finding]:
+def _waiting(snapshot: Snapshot, rebuilt: RebuiltLedger, waiting: list[DetailedPod]) -> Iterator[Finding]:
     names = {
         name
         for each in snapshot.schedulers
@@ -121,19 +125,36 @@ def _waiting(snapshot: Snapshot, waiting: list[DetailedPod]) -> Iterator[Finding
         if each.configuration.gpu_extenders
         for name in each.configuration.scheduler_names
     }
+    nodes = () if snapshot.undecodable else tuple(rebuilt.nodes.values())
     for pod in waiting[:MOST]:
-        yield _waits(pod, names)
+        findings = CREATION.pod(pod)
+        if findings.bad_need:
+            yield _warning(pod, f"no node can ever run it: {findings.bad_need}")
+        for sentence in (*findings.faults, *findings.warnings, *_at_once(CREATION.in_cluster(pod, nodes))):
+            yield _warning(pod, sentence)
+        if not findings.bad_need:
+            yield _waits(pod, names)
     if len(waiting) > MOST:
         yield ok(CHECK, "waiting pods", f"{len(waiting) - MOST} more wait")
+
+
+def _warning(pod: DetailedPod, sentence: str) -> Finding:
+    return warning(CHECK, f"pod {pod.key}", sentence, kubectl_pod(pod, "describe", "pod"))
+
+
+def _at_once(work: Generator[None, None, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the result of work that could be done in turns."""
+    try:
+        while True:
+            next(work)
+    except StopIteration as done:
+        result: tuple[str, ...] = done.value
+        return result
 
 
 def _waits(pod: DetailedPod, names: set[str]) -> Finding:
     where = f"pod {pod.key}"
     describe = kubectl_pod(pod, "describe", "pod")
-    try:
-        DEFAULT.need(pod, NeedOptions(allowlist=True, denylist=True))
-    except BadNeed as error:
-        return warning(CHECK, where, f"no node can ever run it: {error}", describe)
     scheduler = pod.spec.scheduler_name or "default-scheduler"
     if names and scheduler not in names:
         return problem(

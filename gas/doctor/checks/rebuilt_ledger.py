@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from gas.decision.text import MalformedAnnotation
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
+from gas.extender.nodes import Nodes
 from gas.extender.written_cards import written_cards
 from gas.ledger import Ledger
 from gas.objects import DetailedPod
@@ -31,7 +32,7 @@ class Fault:
 class RebuiltLedger:
     """A ledger, with the nodes and pods that it was made from.
 
-    nodes    name -> its cards
+    nodes    name -> its cards; nodes that say the same share one object
     ledger   what the pods hold
     holders  node -> pods that hold cards there
     faults   of bound pods
@@ -46,7 +47,7 @@ class RebuiltLedger:
 def rebuild_ledger(snapshot: Snapshot) -> RebuiltLedger:
     """Return the ledger of all bound pods that are not over. It is empty if nodes or pods could not be seen."""
     nodes = () if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
-    rebuilt = RebuiltLedger({node.name: DEFAULT.facts(node) for node in nodes})
+    rebuilt = RebuiltLedger(Nodes(DEFAULT).as_sent(nodes))
     for pod in () if isinstance(snapshot.pods, Unseen) else snapshot.pods:
         if pod.node_name and not pod.is_over:
             _book(rebuilt, pod)
