@@ -209,7 +209,7 @@ def test_an_order_of_cards_by_a_resource_that_no_card_has_is_a_warning(
     assert at_once(CHECKS.in_cluster(checked, nodes)) == ((warning,) if warning else ())
 
 
-def test_the_administrators_order_is_no_fault_of_the_pod() -> None:
+def test_the_pod_is_not_warned_of_the_administrators_order() -> None:
     checks = PodChecks(DEFAULT, NeedOptions(card_order=LeastUsed("gold")))
     assert at_once(checks.in_cluster(pod(container(i915=1)), [SMALL])) == ()
 

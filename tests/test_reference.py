@@ -7,7 +7,7 @@ import pytest
 from gas.intel import names
 from scripts.reference import PAGE, metrics, page
 
-PARTS = {"MONITORING_RESOURCES", "COUNT_RESOURCES", "WRITTEN_ANNOTATIONS", "BOOKED_ANNOTATIONS"}
+PARTS = {"MONITORING_RESOURCES", "COUNT_RESOURCES", "WRITTEN_ANNOTATIONS", "USERS_ANNOTATIONS", "BOOKED_ANNOTATIONS"}
 
 
 def test_the_page_is_what_the_code_says() -> None:

@@ -15,6 +15,7 @@ from gas.vocabulary import NeedOptions
 
 _PREFIX = "gas-"
 _WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
+_KNOWN = _WRITTEN.union(names.USERS_ANNOTATIONS)
 _SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
 """Annotations that are in force whatever their value is."""
 _OFF = frozenset({"false", "no", "off", "0"})
@@ -55,7 +56,7 @@ def _amounts_without_cards(pod: Pod) -> Iterator[str]:
 
 def _unknown_annotations(pod: Pod) -> Iterator[str]:
     for name in sorted(pod.annotations):
-        if name.startswith(_PREFIX) and "/" not in name and name not in names.USERS_ANNOTATIONS | _WRITTEN:
+        if name.startswith(_PREFIX) and "/" not in name and name not in _KNOWN:
             similar = get_close_matches(name, names.USERS_ANNOTATIONS, n=1)
             hint = f"; did you mean {similar[0]}?" if similar else "; docs/pods.md lists those that have one"
             yield f"annotation {quoted(name)} is not known and has no effect{hint}"

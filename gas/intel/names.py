@@ -54,21 +54,19 @@ CARD_EXCLUSION = "gas-card-exclusion"
 CARD_NAME = "gas-card-name"
 NODE_SCORE = "gas-node-score"
 
-USERS_ANNOTATIONS = frozenset(
-    {
-        ALLOW,
-        DENY,
-        SAME_GPU,
-        ALLOCATE_XELINK,
-        ALLOCATE_SINGLE_NUMA,
-        CARD_ORDER,
-        CARD_NEAR,
-        CARD_AFFINITY,
-        CARD_ANTI_AFFINITY,
-        CARD_EXCLUSION,
-        CARD_NAME,
-        NODE_SCORE,
-    }
+USERS_ANNOTATIONS = (
+    ALLOW,
+    DENY,
+    SAME_GPU,
+    ALLOCATE_XELINK,
+    ALLOCATE_SINGLE_NUMA,
+    CARD_ORDER,
+    CARD_NEAR,
+    CARD_AFFINITY,
+    CARD_ANTI_AFFINITY,
+    CARD_EXCLUSION,
+    CARD_NAME,
+    NODE_SCORE,
 )
 """All of them."""
 
