@@ -27,10 +27,14 @@ DEFAULT_SCHEDULER = "default-scheduler"
 MOST_KINDS = 1000
 """Different nodes that are searched for room for one pod; beyond that, one of the others may have it."""
 
+MOST_CONTAINERS = 30
+"""Containers with cards of a pod for which nodes are searched; larger pods are taken to fit."""
+
 STEPS = 500
 """Of the search on an empty node. A pod that needs more is taken to fit."""
 
 _MOST_REASONS = 2
+_LONGEST_RESOURCE = 63
 _RECEIPTS = frozenset({ALLOCATED_CARDS, ALLOCATED_INIT_CARDS})
 
 
@@ -99,7 +103,7 @@ class PodChecks:
             need = self.vocabularies.need(pod, self.options)
         except BadNeed:
             return ()
-        if not need.wants_cards:
+        if not 0 < sum(container.count > 0 for container in need.containers) <= MOST_CONTAINERS:
             return ()
         kinds: dict[int, list[NodeFacts]] = {}
         for facts in nodes:
@@ -165,7 +169,7 @@ def _unknown_resource(need: PodNeed, inventories: list[Inventory]) -> tuple[str,
     known = {name for inventory in inventories for amounts in inventory.capacity.values() for name in amounts}
     if not known or order.resource in known:
         return ()
-    similar = get_close_matches(order.resource, known, n=1)
+    similar = get_close_matches(order.resource[:_LONGEST_RESOURCE], known, n=1)
     hint = f"did you mean {similar[0]}?" if similar else f"they have {', '.join(sorted(known))}"
     return (f"order of cards {quoted(str(order))} has no effect: no card has {quoted(order.resource)}; {hint}",)
 

@@ -17,7 +17,7 @@ from gas.placement.inventory import UNUSED
 from gas.placement.order import LeastUsed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
-from gas.pod_checks import MOST_KINDS, Findings, PodChecks
+from gas.pod_checks import MOST_CONTAINERS, MOST_KINDS, Findings, PodChecks
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions, NodeFacts, Vocabularies
 from tests.builders import container, node, pod, pod_json
@@ -176,6 +176,12 @@ def test_equal_nodes_are_searched_once_and_others_in_turns() -> None:
     checked = pod(container(i915=9))
     assert len(list(CHECKS.in_cluster(checked, [SMALL] * 5000))) == 1
     assert len(list(CHECKS.in_cluster(checked, [SMALL, LARGE, SMALL]))) == 2
+
+
+@pytest.mark.parametrize(("count", "is_searched"), [(MOST_CONTAINERS, True), (MOST_CONTAINERS + 1, False)])
+def test_nodes_are_not_searched_for_a_pod_of_very_many_containers(count: int, *, is_searched: bool) -> None:
+    checked = pod(*(container(f"c{number}", i915=9) for number in range(count)))
+    assert bool(at_once(CHECKS.in_cluster(checked, [SMALL]))) == is_searched
 
 
 def test_too_many_different_nodes_are_not_searched() -> None:

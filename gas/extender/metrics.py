@@ -42,8 +42,8 @@ class Metrics:
         self.reviews = Counter(
             "gas_extender_reviews_total",
             "Reviews of the API server, by webhook and result: allowed, warned, patched, refused, not-ready, "
-            "bad-review, wrong-content-type, wrong-method, too-large, too-slow, client-gone, internal-error (a bug; "
-            "the log has the traceback).",
+            "bad-review, wrong-content-type, wrong-method, too-large, too-many-large, too-slow, client-gone, "
+            "internal-error (a bug; the log has the traceback).",
             ["webhook", "result"],
             registry=registry,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from itertools import islice
 
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.decision.names import DESCHEDULED_BY_US, WRITTEN_ANNOTATIONS
@@ -14,6 +15,10 @@ from gas.quoted import quoted
 from gas.vocabulary import NeedOptions
 
 _PREFIX = "gas-"
+_MOST = 20
+"""Unknown annotations that are reported; each is compared with all known ones."""
+_LONGEST = 63
+"""Characters of the longest name of an annotation."""
 _WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
 _KNOWN = _WRITTEN.union(names.USERS_ANNOTATIONS)
 _SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
@@ -28,7 +33,8 @@ class IntelAdmission:
         return list(_amounts_without_cards(pod))
 
     def warnings(self, pod: Pod, options: NeedOptions) -> list[str]:
-        return [*_unknown_annotations(pod), *_written_annotations(pod), *_without_effect(pod, options)]
+        unknown = islice(_unknown_annotations(pod), _MOST)
+        return [*unknown, *_written_annotations(pod), *_without_effect(pod, options)]
 
     def complete(self, pod: Pod) -> Patch:
         return ()
@@ -57,7 +63,7 @@ def _amounts_without_cards(pod: Pod) -> Iterator[str]:
 def _unknown_annotations(pod: Pod) -> Iterator[str]:
     for name in sorted(pod.annotations):
         if name.startswith(_PREFIX) and "/" not in name and name not in _KNOWN:
-            similar = get_close_matches(name, names.USERS_ANNOTATIONS, n=1)
+            similar = get_close_matches(name[:_LONGEST], names.USERS_ANNOTATIONS, n=1)
             hint = f"; did you mean {similar[0]}?" if similar else "; docs/pods.md lists those that have one"
             yield f"annotation {quoted(name)} is not known and has no effect{hint}"
 

@@ -81,6 +81,11 @@ def test_an_unknown_annotation_is_a_warning_with_the_most_similar_one(name: str,
     assert warnings(name, "1") == [f"annotation '{name}' is not known and has no effect{hint}"]
 
 
+def test_of_very_many_and_very_long_names_only_some_are_compared() -> None:
+    many = {f"gas-{number}" + "x" * 100_000: "" for number in range(100)}
+    assert len(ADMISSION.warnings(pod(container(i915=1), annotations=many), OBEYED)) == 20
+
+
 @pytest.mark.parametrize("name", ["gas", "gasoline", "gas-sandbox/run-seconds", "example.com/gas-same-gpus", "x-gas-y"])
 def test_other_annotations_are_left_alone(name: str) -> None:
     assert warnings(name, "1") == []

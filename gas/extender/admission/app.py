@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from time import perf_counter
 
 from starlette.datastructures import Headers
@@ -12,6 +13,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gas.daemon.early_responses import EarlyResponses
+from gas.errors import GasError
 from gas.extender.admission.review import BadReview, Review, ReviewResult, decode_review, encode_result
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
@@ -29,6 +31,10 @@ logger = logging.getLogger(__name__)
 
 LARGEST_REVIEW = 8 * 1024 * 1024
 """Bytes. The API server accepts objects of up to 3 MiB, and the review of an update has two of them."""
+
+LARGE = 256 * 1024
+MOST_LARGE = 8
+"""Reviews over LARGE bytes that are read at a time. Callers may be unknown, so the memory that they take is limited."""
 
 REVIEW_TIMEOUT = 5.0
 """Most seconds from the headers of a request to the end of its body, which the API server sends at once."""
@@ -52,11 +58,12 @@ def admission_app(
 
     Every review that can be read gets status 200. All other statuses make the API server apply the failure policy of
     the webhook: 400 for a body that is not a valid review, 404, 405, 408, 413 and 415 as HTTP has them, 500 for a bug,
-    and 503 while this replica may not decide. That last response ends its connection, so that the next review
-    can reach another replica.
+    and 503 while this replica may not decide or reads too many large reviews. In the first case the response ends its
+    connection, so that the next review can reach another replica.
     """
+    large = _LargeReviews()
     routes = [
-        Route(f"/{name}", _Webhook(name, reviewer, metrics, largest=largest, timeout=timeout))
+        Route(f"/{name}", _Webhook(name, reviewer, metrics, large, largest=largest, timeout=timeout))
         for name, reviewer in webhooks.items()
     ]
     paths = " or ".join(f"/{name}" for name in webhooks)
@@ -64,13 +71,51 @@ def admission_app(
     return EarlyResponses(Router(routes, redirect_slashes=False, default=unknown), patience=timeout)
 
 
+class TooManyLarge(GasError):
+    """Too many large reviews are being read (status 503)."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{MOST_LARGE} reviews over {LARGE} bytes are being read already; try again")
+
+
+class _LargeReviews:
+    """Count the large reviews that are being read."""
+
+    def __init__(self) -> None:
+        self._reading = 0
+
+    @contextmanager
+    def reading(self, declared: int | None) -> Iterator[None]:
+        """Read a review of this declared length, None if it has none. Raises TooManyLarge."""
+        if declared is not None and declared <= LARGE:
+            yield
+            return
+        if self._reading >= MOST_LARGE:
+            raise TooManyLarge
+        self._reading += 1
+        try:
+            yield
+        finally:
+            self._reading -= 1
+
+
 class _Webhook:
     """Turn a request into a review, and its result or error into a response."""
 
-    def __init__(self, name: str, reviewer: Reviewer, metrics: Metrics, *, largest: int, timeout: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        reviewer: Reviewer,
+        metrics: Metrics,
+        large: _LargeReviews,
+        *,
+        largest: int,
+        timeout: float,
+    ) -> None:
         self._name = name
         self._reviewer = reviewer
         self._metrics = metrics
+        self._large = large
         self._largest = largest
         self._timeout = timeout
 
@@ -96,7 +141,8 @@ class _Webhook:
             return self._problem(415, "wrong-content-type", f"expected application/json, found {found}")
         try:
             declared = declared_length(headers)
-            body = await read_body(receive, declared=declared, limit=self._largest, patience=self._timeout)
+            with self._large.reading(declared):
+                body = await read_body(receive, declared=declared, limit=self._largest, patience=self._timeout)
             review = decode_review(body)
             result = await to_its_end(self._reviewer(review))
             response = Response(encode_result(review, result), media_type="application/json")
@@ -104,6 +150,8 @@ class _Webhook:
             return self._problem(413, "too-large", str(error))
         except BodyTooSlow as error:
             return self._problem(408, "too-slow", str(error))
+        except TooManyLarge as error:
+            return self._problem(503, "too-many-large", str(error))
         except BadReview as error:
             return self._problem(400, "bad-review", str(error))
         except NotReady as error:

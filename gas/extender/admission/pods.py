@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from gas.extender.admission.review import ALLOWED, CREATE, UPDATE, Review, ReviewResult, decode_object
+from gas.extender.admission.review import ALLOWED, CREATE, UPDATE, BadReview, Review, ReviewResult, decode_object
 from gas.extender.filter import in_turns
 from gas.objects import NewContainer, NewPod, Workload
 from gas.pod_checks import PodChecks
@@ -21,8 +22,14 @@ TEMPLATES = frozenset(
 SYSTEM_NAMESPACE = "kube-system"
 """Every pod can be created here, so that a cluster can start from nothing."""
 
-MOST_WARNINGS = 10
-"""Warnings in one response; the API server keeps 4096 characters of all of them."""
+MOST_SENTENCES = 10
+"""Faults and warnings in one response; the API server keeps 4096 characters of all warnings."""
+
+MOST_CONTAINERS = 500
+"""Containers of a pod that is checked; more would keep other work waiting."""
+
+CLUSTER_TIMEOUT = 0.5
+"""Most seconds to find out whether any node could hold a pod, while other work goes on."""
 
 _RECEIPTS_WRITERS = ("system:serviceaccount:", "system:node:")
 """Users that may be the device plugin, which writes receipts."""
@@ -59,46 +66,64 @@ class PodReviews:
 
     async def _new_pod(self, review: Review) -> ReviewResult:
         pod = decode_object(review.new, NewPod)
+        _check_size(pod)
         findings = self._checks.pod(pod)
         if findings.refusals and not _is_of_the_system(review, pod) and not pod.node_name:
-            return ReviewResult(refusal="; ".join(findings.refusals), warnings=_warnings(findings.warnings))
-        return ReviewResult(warnings=_warnings((*findings.all, *await self._in_cluster(pod))))
+            return ReviewResult(refusal="; ".join(_first(findings.refusals)), warnings=_first(findings.warnings))
+        return ReviewResult(warnings=_first((*findings.all, *await self._in_cluster(pod))))
 
     def _changed_pod(self, review: Review) -> ReviewResult:
         old = decode_object(review.old, NewPod, where="request.oldObject")
         new = decode_object(review.new, NewPod)
+        _check_size(old)
+        _check_size(new)
         may_write_receipts = review.user.startswith(_RECEIPTS_WRITERS)
-        return ReviewResult(warnings=_warnings(self._checks.change(old, new, may_write_receipts=may_write_receipts)))
+        return ReviewResult(warnings=_first(self._checks.change(old, new, may_write_receipts=may_write_receipts)))
 
     async def _template(self, review: Review) -> ReviewResult:
         pod = _pod_of(decode_object(review.new, Workload))
         if pod is None:
             return ALLOWED
+        _check_size(pod)
         before: Sequence[str] = ()
         if review.operation == UPDATE:
             old = _pod_of(decode_object(review.old, Workload, where="request.oldObject"))
             if old == pod:
                 return ALLOWED
-            before = self._checks.pod(old).all if old is not None else ()
+            if old is not None:
+                _check_size(old)
+                before = self._checks.pod(old).all
         findings = self._checks.pod(pod)
         what = "" if _is_of_the_system(review, pod) else "pods of this template will be refused: "
         refused = [f"{what}{each}" for each in findings.refusals if each not in before]
         warnings = [each for each in findings.warnings if each not in before]
-        return ReviewResult(warnings=_warnings((*refused, *warnings, *await self._in_cluster(pod))))
+        return ReviewResult(warnings=_first((*refused, *warnings, *await self._in_cluster(pod))))
 
     async def _in_cluster(self, pod: NewPod) -> tuple[str, ...]:
-        nodes = self._nodes()
-        return () if nodes is None else await in_turns(self._checks.in_cluster(pod, nodes))
+        if (nodes := self._nodes()) is None:
+            return ()
+        try:
+            async with asyncio.timeout(CLUSTER_TIMEOUT):
+                return await in_turns(self._checks.in_cluster(pod, nodes))
+        except TimeoutError:
+            return ()
 
 
 def _is_of_the_system(review: Review, pod: NewPod) -> bool:
     return review.namespace == SYSTEM_NAMESPACE or pod.is_mirror
 
 
-def _warnings(sentences: Sequence[str]) -> tuple[str, ...]:
-    if len(sentences) <= MOST_WARNINGS:
+def _first(sentences: Sequence[str]) -> tuple[str, ...]:
+    if len(sentences) <= MOST_SENTENCES:
         return tuple(sentences)
-    return (*sentences[: MOST_WARNINGS - 1], f"and {len(sentences) - MOST_WARNINGS + 1} more warnings")
+    return (*sentences[: MOST_SENTENCES - 1], f"and {len(sentences) - MOST_SENTENCES + 1} more")
+
+
+def _check_size(pod: NewPod) -> None:
+    """Raise BadReview for a pod with more containers than any real one has."""
+    count = len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
+    if count > MOST_CONTAINERS:
+        raise BadReview(f"the pod has {count} containers; expected at most {MOST_CONTAINERS}")
 
 
 def _pod_of(workload: Workload) -> NewPod | None:

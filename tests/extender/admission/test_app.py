@@ -4,11 +4,11 @@ import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from gas.extender.admission.app import admission_app
+from gas.extender.admission.app import LARGE, MOST_LARGE, admission_app
 from gas.extender.admission.review import BadReview, Review, ReviewResult
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
@@ -16,7 +16,7 @@ from gas.extender.server import INTERNAL_ERROR
 from gas.json_patch import Operation
 from tests.extender.admission.reviews import UID, review_json
 from tests.extender.running import Running, running
-from tests.extender.test_server import read_to_end
+from tests.extender.test_server import read_to_end, wait_until
 
 JSON = {"Content-Type": "application/json"}
 LARGEST = 200_000
@@ -55,9 +55,9 @@ class Admission:
 
 
 @contextmanager
-def serving(timeout: float = 10.0) -> Iterator[Admission]:
+def serving(timeout: float = 10.0, largest: int = LARGEST) -> Iterator[Admission]:
     metrics = Metrics("test")
-    app = admission_app({"validate": by_name, "other": by_name}, metrics, largest=LARGEST, timeout=timeout)
+    app = admission_app({"validate": by_name, "other": by_name}, metrics, largest=largest, timeout=timeout)
     with running(app) as served:
         yield Admission(served, metrics)
 
@@ -161,6 +161,22 @@ def test_a_slow_review_is_408_and_delays_no_other() -> None:
         assert not slow.done()
         assert slow.result(20).startswith(b"HTTP/1.1 408 ")
         assert admission.counted("too-slow") == 1
+
+
+def test_large_reviews_take_a_limited_amount_of_memory_and_delay_no_small_one() -> None:
+    with serving(largest=2 * LARGE) as admission, ExitStack() as opened:
+        reading = [opened.enter_context(admission.served.connect()) for _ in range(MOST_LARGE)]
+        large = body_of("allowed") + b" " * LARGE
+        for at, client in enumerate(reading):
+            length = "Transfer-Encoding: chunked" if at == 0 else f"Content-Length: {len(large)}"
+            client.sendall(head(length))
+        wait_until(lambda: admission.post(large)[0] == 503)
+        assert admission.post(large) == (503, b"8 reviews over 262144 bytes are being read already; try again\n")
+        assert admission.counted("too-many-large") >= 2
+        assert admission.post(body_of("allowed"))[0] == 200
+        reading[1].sendall(large)
+        assert b"HTTP/1.1 200" in reading[1].recv(1000)
+        assert admission.post(large)[0] == 200
 
 
 def test_a_truncated_review_is_counted_and_has_no_response() -> None:

@@ -61,7 +61,45 @@ async def test_a_flood_of_warnings_is_cut() -> None:
     many = pod_json(container(i915=1), annotations={f"gas-{number:02}-x": "" for number in range(20)})
     result = await reviews().validate(review(many))
     assert len(result.warnings) == 10
-    assert result.warnings[-1] == "and 11 more warnings"
+    assert result.warnings[-1] == "and 11 more"
+
+
+async def test_a_flood_of_faults_is_cut() -> None:
+    many = pod_json(*(container(f"c{number}", millicores=1) for number in range(30)))
+    result = await reviews().validate(review(many))
+    assert result.refusal.count("but for no card") == 9
+    assert result.refusal.endswith("; and 21 more")
+
+
+@pytest.mark.parametrize(("count", "is_checked"), [(500, True), (501, False)])
+async def test_a_pod_with_more_containers_than_any_real_one_is_left_to_the_failure_policy(
+    count: int, *, is_checked: bool
+) -> None:
+    large = pod_json(*(container(f"c{number}", i915=1) for number in range(count)))
+    asked = [
+        review(large),
+        review(large, old=GPU, operation="UPDATE"),
+        review(GPU, old=large, operation="UPDATE"),
+        review(workload("apps/deployments", large), **of("apps/deployments")),
+        review(
+            workload("apps/deployments", GPU),
+            old=workload("apps/deployments", large),
+            operation="UPDATE",
+            **of("apps/deployments"),
+        ),
+    ]
+    for each in asked:
+        if is_checked:
+            assert await reviews().validate(each) == ALLOWED
+        else:
+            with pytest.raises(BadReview, match=r"^the pod has 501 containers; expected at most 500$"):
+                await reviews().validate(each)
+
+
+async def test_the_search_for_a_node_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gas.extender.admission.pods.CLUSTER_TIMEOUT", 0.0)
+    different = [DEFAULT.facts(node(cards=1)) for _ in range(20)]
+    assert await reviews(nodes=different).validate(review(pod_json(container(i915=2)))) == ALLOWED
 
 
 @pytest.mark.parametrize("new", [GPU, PLAIN], ids=["gpu", "no-gpu"])
