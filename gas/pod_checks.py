@@ -16,7 +16,7 @@ from gas.json_patch import Operation, Patch
 from gas.objects import NewPod, Pod
 from gas.placement.inventory import UNUSED, Inventory
 from gas.placement.need import PodNeed
-from gas.placement.order import BestFit, LeastUsed
+from gas.placement.order import resource_of
 from gas.placement.place import place
 from gas.placement.refusal import Refusal, SearchLimitHit
 from gas.quoted import quoted
@@ -105,13 +105,11 @@ class PodChecks:
             return ()
         if not 0 < sum(container.count > 0 for container in need.containers) <= MOST_CONTAINERS:
             return ()
-        kinds: dict[int, list[NodeFacts]] = {}
-        for facts in nodes:
-            kinds.setdefault(id(facts), []).append(facts)
-        counted = [(alike[0].inventory, len(alike)) for alike in kinds.values()]
-        warnings = (
-            () if need.order == self.options.card_order else _unknown_resource(need, [each for each, _ in counted])
-        )
+        every = list(nodes)
+        alike = Counter(map(id, every))
+        counted = [(facts.inventory, alike[key]) for key, facts in {id(facts): facts for facts in every}.items()]
+        is_chosen = need.order != self.options.card_order
+        warnings = _unknown_resource(need, [inventory for inventory, _ in counted]) if is_chosen else ()
         never = yield from _why_never(need, counted)
         return (*warnings, never) if never else warnings
 
@@ -163,15 +161,14 @@ def _text(pod: Pod, name: str) -> str:
 
 def _unknown_resource(need: PodNeed, inventories: list[Inventory]) -> tuple[str, ...]:
     """Return a warning of an order of cards by a resource that no card has, if there are cards."""
-    order = need.order
-    if not isinstance(order, LeastUsed | BestFit):
+    if (resource := resource_of(need.order)) is None:
         return ()
     known = {name for inventory in inventories for amounts in inventory.capacity.values() for name in amounts}
-    if not known or order.resource in known:
+    if not known or resource in known:
         return ()
-    similar = get_close_matches(order.resource[:_LONGEST_RESOURCE], known, n=1)
+    similar = get_close_matches(resource[:_LONGEST_RESOURCE], known, n=1)
     hint = f"did you mean {similar[0]}?" if similar else f"they have {', '.join(sorted(known))}"
-    return (f"order of cards {quoted(str(order))} has no effect: no card has {quoted(order.resource)}; {hint}",)
+    return (f"order of cards {quoted(str(need.order))} has no effect: no card has {quoted(resource)}; {hint}",)
 
 
 def _why_never(need: PodNeed, inventories: list[tuple[Inventory, int]]) -> Generator[None, None, str]:

@@ -80,7 +80,7 @@ def _without_effect(pod: Pod, options: NeedOptions) -> Iterator[str]:
         (names.ALLOW, options.allowlist, "--enableAllowlist"),
         (names.DENY, options.denylist, "--enableDenylist"),
     ):
-        if name in pod.annotations and not is_obeyed:
+        if pod.annotations.get(name) and not is_obeyed:
             yield f"annotation {name} has no effect, because the extender runs without {flag}"
     for name in _SWITCHES:
         if (text := pod.annotations.get(name, "")).strip().lower() in _OFF:

@@ -118,6 +118,7 @@ def test_the_annotations_of_a_decision_are_not_for_new_pods(name: str) -> None:
 def test_a_list_of_cards_that_is_switched_off_is_a_warning(name: str, flag: str) -> None:
     sentence = f"annotation {name} has no effect, because the extender runs without {flag}"
     assert warnings(name, "card0", NeedOptions()) == [sentence]
+    assert warnings(name, "", NeedOptions()) == []
 
 
 @pytest.mark.parametrize("name", ["gas-allocate-xelink", "gas-allocate-single-numa"])
