@@ -6,7 +6,8 @@ deleted or nominated for another node, its cards there are kept from pods of low
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from cachetools import LRUCache
@@ -19,13 +20,17 @@ from gas.ledger import Ledger, NodeSums
 from gas.objects import HostPod, ObjectId, Pod
 from gas.placement.card_rules import closed_cards
 from gas.placement.choice import Choice, Footprint, footprint
-from gas.placement.inventory import Inventory, free_amount
+from gas.placement.inventory import Inventory, Usage, free_amount
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.vocabulary import BadNeed
 
 MOST_REMEMBERED = 1024
 """Pods whose cards on the nodes of the last preempt response are remembered."""
+
+
+UNLIKE_ANY = "\0"
+"""An exclusion that no pod can have, since annotations contain no such character."""
 
 
 class Nominated(NamedTuple):
@@ -80,7 +85,7 @@ class Nominations:
         self._on_given_up = on_given_up
         self._nominated: dict[str, Nominated] = {}
         self._on_node: dict[str, set[str]] = {}
-        self._kept: dict[str, list[Kept]] = {}
+        self._kept: dict[str, tuple[frozenset[str], list[Kept]]] = {}
         self._chosen: LRUCache[str, Mapping[str, Footprint]] = LRUCache(MOST_REMEMBERED)
 
     def listed(self, pods: list[HostPod]) -> None:
@@ -103,8 +108,7 @@ class Nominations:
         known = self._nominated.get(pod.uid)
         if known is not None and (known.node, known.priority) != (node, pod.priority):
             self._drop(pod.uid)
-            known = None
-        if known is None and node:
+        if node:
             self._add(pod, node)
 
     def deleted(self, pod: HostPod) -> None:
@@ -123,9 +127,9 @@ class Nominations:
 
     def chosen(self, uid: str, footprints: Mapping[str, Footprint]) -> None:
         """Remember the cards that a pod will get, by the node that kube-scheduler may nominate it for."""
-        self._chosen[uid] = footprints
-        for node in footprints:
+        for node in {*self._chosen.get(uid, ()), *footprints}:
             self.forget(node)
+        self._chosen[uid] = footprints
 
     def kept_from(self, pod: Pod) -> dict[str, tuple[Footprint, ...]]:
         """Return the cards that are kept from a pod, by node: those of other pods of its priority or a higher one."""
@@ -145,9 +149,10 @@ class Nominations:
         """Return the pods that are nominated for a node and not booked anywhere yet, the most important first."""
         if node not in self._on_node:
             return []
-        if (kept := self._kept.get(node)) is None:
-            kept = self._kept[node] = self._find(node)
-        return kept
+        waiting = frozenset(uid for uid in self._on_node[node] if self._ledger.booking(uid) is None)
+        if (known := self._kept.get(node)) is None or known[0] != waiting:
+            known = self._kept[node] = waiting, self._find(node, waiting)
+        return known[1]
 
     def __iter__(self) -> Iterator[Kept]:
         return (kept for node in self._on_node for kept in self.on(node))
@@ -157,9 +162,11 @@ class Nominations:
             need = self._read_need(pod)
         except BadNeed:
             need = None
-        self._nominated[pod.uid] = Nominated(pod.uid, pod.key, node, pod.priority, need, pod_requests(pod))
-        self._on_node.setdefault(node, set()).add(pod.uid)
-        self.forget(node)
+        nominated = Nominated(pod.uid, pod.key, node, pod.priority, need, pod_requests(pod))
+        if nominated != self._nominated.get(pod.uid):
+            self._nominated[pod.uid] = nominated
+            self._on_node.setdefault(node, set()).add(pod.uid)
+            self.forget(node)
 
     def _drop(self, uid: str) -> None:
         if (nominated := self._nominated.pop(uid, None)) is None:
@@ -171,15 +178,14 @@ class Nominations:
         self.forget(nominated.node)
         self._on_given_up(nominated.node)
 
-    def _find(self, node: str) -> list[Kept]:
-        """Return the cards of each nominated pod of a node, so that those of none are in the way of another's."""
+    def _find(self, node: str, waiting: Collection[str]) -> list[Kept]:
+        """Return the cards of these nominated pods of a node, so that those of none are in the way of another's."""
         facts = self._nodes.facts(node)
-        nominated = (self._nominated[uid] for uid in self._on_node[node])
+        nominated = (self._nominated[uid] for uid in waiting)
         found: list[Kept] = []
         for each in sorted(nominated, key=lambda each: (-each.priority, each.uid)):
-            if self._ledger.booking(each.uid) is None:
-                cards = self._cards_of(each, facts.inventory, found) if facts is not None else Footprint()
-                found.append(Kept(each, cards))
+            cards = self._cards_of(each, facts.inventory, found) if facts is not None else Footprint()
+            found.append(Kept(each, cards))
         return found
 
     def _cards_of(self, nominated: Nominated, inventory: Inventory, before: list[Kept]) -> Footprint:
@@ -200,11 +206,11 @@ class Nominations:
             if closed.isdisjoint(chosen.amounts) or closed_cards(nominated.need, inventory, sums.usage()).isdisjoint(
                 chosen.amounts
             ):
-                return chosen
+                return _kept_whole_if_idle(chosen, sums.usage())
         result = place(nominated.need, inventory, sums.usage(), step_limit=self._step_limit)
         if not isinstance(result, Choice):
             return Footprint()
-        return footprint(nominated.need, result, inventory.capacity)
+        return _kept_whole_if_idle(footprint(nominated.need, result, inventory.capacity), sums.usage())
 
 
 def _has_room(sums: NodeSums, wanted: Footprint, inventory: Inventory) -> bool:
@@ -218,3 +224,17 @@ def _has_room(sums: NodeSums, wanted: Footprint, inventory: Inventory) -> bool:
         indexes.isdisjoint(inventory.closed_tiles.get(card, ())) and indexes.isdisjoint(usage.tiles.get(card, ()))
         for card, indexes in wanted.tiles.items()
     )
+
+
+def _kept_whole_if_idle(cards: Footprint, usage: Usage) -> Footprint:
+    """Keep other pods off cards that must be idle until the pod is bound: a new name, or the first of its affinity.
+
+    Other pods may join such a pod, but if one of them came before it, the pod could not have the card any more.
+    """
+    affinity = cards.company.affinity
+    is_open = all(
+        (not affinity or any(other.affinity == affinity for other in usage.company_on(card)))
+        and (not cards.named or cards.named in usage.names.get(card, ()))
+        for card in cards.amounts
+    )
+    return cards if is_open else replace(cards, company=replace(cards.company, exclusion=UNLIKE_ANY))

@@ -220,6 +220,87 @@ def test_two_nominated_pods_never_wait_for_each_other(cluster: PreemptingCluster
     assert not cluster.fits(twin)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        pytest.param({}, {}, "at once", id="no-labels"),
+        pytest.param({"exclusion": "a"}, {"exclusion": "a"}, "at once", id="the-same-exclusion"),
+        pytest.param({"exclusion": "a"}, {"exclusion": "b"}, "never", id="other-exclusions"),
+        pytest.param({"exclusion": "a"}, {}, "never", id="one-exclusion"),
+        pytest.param({"anti-affinity": "a"}, {"anti-affinity": "a"}, "never", id="the-same-anti-affinity"),
+        pytest.param({"anti-affinity": "a"}, {"anti-affinity": "b"}, "at once", id="other-anti-affinities"),
+        pytest.param({"affinity": "a"}, {"affinity": "a"}, "later", id="the-same-affinity"),
+        pytest.param({"affinity": "a"}, {"affinity": "b"}, "never", id="other-affinities"),
+        pytest.param({}, {"affinity": "a"}, "never", id="affinity-of-the-second"),
+        pytest.param({"affinity": "a"}, {}, "later", id="affinity-of-the-first"),
+        pytest.param({"name": "a"}, {"name": "a"}, "later", id="the-same-name"),
+        pytest.param({"name": "a"}, {"name": "b"}, "never", id="other-names"),
+        pytest.param({"name": "a"}, {}, "later", id="name-of-the-first"),
+    ],
+)
+def test_two_nominated_pods_share_a_card_only_if_they_may(
+    first: dict[str, str], second: dict[str, str], kept: str
+) -> None:
+    """Both were promised card0 before either nomination was seen; card1 is full of a pod that stays."""
+    cluster = PreemptingCluster()
+    cluster.add_node(cards=2, i915=20, millicores=2000)
+    cluster.run("low", share(1000), priority=1)
+    cluster.run("stays", share(1000), priority=99)
+
+    def pod(name: str, **fields: Any) -> dict[str, Any]:
+        labels = first if name == "first" else second
+        annotations = {f"gas-card-{label}": value for label, value in labels.items()}
+        return priority_pod(name, share(400), priority=50, annotations=annotations, **fields)
+
+    for name in ("first", "second"):
+        assert cluster.victims(pod(name), "low") == "low"
+    for name in ("first", "second"):
+        cluster.see(pod(name, nominated="n"))
+    cluster.delete("low")
+    nominations = cluster.preemption.nominations
+    is_kept = [bool(each.footprint.amounts) for each in nominations.on("n")]
+    assert is_kept == [True, kept == "at once"]
+    assert cluster.fits(pod("first", nominated="n"))
+    assert cluster.fits(pod("second", nominated="n")) == (kept == "at once")
+    cluster.bind(pod("first", nominated="n"))
+    assert [bool(each.footprint.amounts) for each in nominations.on("n")] == [kept != "never"]
+    assert cluster.fits(pod("second", nominated="n")) == (kept != "never")
+
+
+@pytest.mark.parametrize("label", ["gas-card-affinity", "gas-card-name"])
+def test_no_pod_joins_a_card_that_must_be_idle_for_a_nominated_pod(label: str) -> None:
+    cluster = PreemptingCluster()
+    cluster.add_node(cards=1, i915=20, millicores=1000)
+    cluster.run("low", share(1000), priority=1)
+    sent = priority_pod("high", share(200), priority=50, annotations={label: "a"}, nominated="n")
+    assert cluster.victims(sent, "low") == "low"
+    cluster.see(sent)
+    cluster.delete("low")
+    assert not cluster.fits(priority_pod("small", share(100), priority=50))
+    assert not cluster.can_bind(priority_pod("small", share(100), priority=50))
+    cluster.bind(sent)
+    assert cluster.fits(priority_pod("small", share(100), priority=50))
+
+
+def test_a_pod_that_is_edited_while_nominated_keeps_the_cards_that_it_may_have_now(cluster: PreemptingCluster) -> None:
+    preempt_for_high(cluster)
+    cluster.delete("low")
+    cluster.delete("other")
+    cluster.see(high(nominated="n", annotations={"gas-deny": "card0"}))
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert [str(card) for card in kept.footprint.amounts] == ["card1"]
+
+
+def test_room_is_kept_again_when_a_bind_elsewhere_fails(cluster: PreemptingCluster) -> None:
+    cluster.add_node("m", cards=1)
+    preempt_for_high(cluster)
+    cluster.delete("low")
+    cluster.decider.reserve(BindingArgs("high", "default", "high", "m"), _decoded(high(nominated="n")), now=1.0)
+    assert cluster.fits(equal())
+    cluster.decider.cancel("high")
+    assert not cluster.fits(equal())
+
+
 def test_room_is_kept_on_a_node_that_a_request_describes(cluster: PreemptingCluster) -> None:
     preempt_for_high(cluster)
     cluster.delete("low")
@@ -283,10 +364,15 @@ def test_without_preemption_nominations_change_nothing() -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["bind", "nominate", "unnominate", "leave", "delete", "preempt", "ask"]),
+        st.sampled_from(
+            ["bind", "nominate", "unnominate", "leave", "delete", "preempt", "ask", "reserve", "cancel", "disable"]
+        ),
         st.integers(0, 5),
         st.sampled_from([200, 500, 1000]),
         st.integers(0, 2),
+        st.sampled_from(
+            [{}, {}, {"gas-card-affinity": "a"}, {"gas-card-exclusion": "a"}, {"gas-card-anti-affinity": "a"}]
+        ),
     ),
     max_size=25,
 )
@@ -294,17 +380,21 @@ STEPS = st.lists(
 
 @settings(max_examples=150)
 @given(STEPS)
-def test_remembered_verdicts_are_right_whatever_is_kept(steps: list[tuple[str, int, int, int]]) -> None:
+def test_remembered_verdicts_are_right_whatever_is_kept(
+    steps: list[tuple[str, int, int, int, dict[str, str]]],
+) -> None:
     cluster = PreemptingCluster()
     cluster.add_node(cards=2, i915=8, millicores=2000)
     cluster.add_node("m", cards=2, i915=8, millicores=2000)
     decider = cluster.decider
-    for kind, number, millicores, priority in steps:
+    for kind, number, millicores, priority, company in steps:
         name = f"p{number}"
-        sent = cluster.pods.get(name) or priority_pod(name, share(millicores), priority=priority)
+        sent = cluster.pods.get(name) or priority_pod(
+            name, share(millicores), priority=priority, annotations=dict(company)
+        )
         is_bound = bool(sent["spec"].get("nodeName"))
         node = "nm"[number % 2]
-        if kind == "bind" and not is_bound and cluster.fits(sent, node):
+        if kind == "bind" and decider.ledger.booking(name) is None and cluster.fits(sent, node):
             cluster.bind(sent, node)
         elif kind in ("nominate", "unnominate") and not is_bound:
             sent["status"]["nominatedNodeName"] = node if kind == "nominate" else ""
@@ -315,7 +405,18 @@ def test_remembered_verdicts_are_right_whatever_is_kept(steps: list[tuple[str, i
             cluster.delete(name)
         elif kind == "preempt" and not is_bound:
             cluster.preempt(sent, {node: [other for other in cluster.pods if other != name]})
-        asking = priority_pod("asking", share(millicores), priority=priority)
+        elif kind == "reserve" and not is_bound and decider.ledger.booking(name) is None and cluster.fits(sent, node):
+            decider.reserve(BindingArgs(name, "default", name, node), _decoded(sent), now=1.0)
+        elif kind == "cancel":
+            decider.cancel(name)
+        elif kind == "disable":
+            labels = {f"{DISABLED}card{number % 2}": "true"} if priority else {}
+            cluster.add_node(node, cards=2, i915=8, millicores=2000, labels=labels)
+        nominations = cluster.preemption.nominations
+        remembered = {at: nominations.on(at) for at in "nm"}
+        nominations._kept.clear()
+        assert remembered == {at: nominations.on(at) for at in "nm"}
+        asking = priority_pod("asking", share(millicores), priority=priority, annotations=dict(company))
         need = decider._need(_decoded(asking))
         kept = decider.preemption.nominations.kept_from(_decoded(asking))  # type: ignore[union-attr]
         fresh = at_once(
