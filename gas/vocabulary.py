@@ -235,11 +235,13 @@ class Vocabularies:
     """The vocabularies that are switched on, asked as one.
 
     A pod speaks one of them: a need in the words of two is refused, since no card could be booked for both.
+
+    most_needs  needs that are remembered
     """
 
-    def __init__(self, vocabularies: Iterable[Vocabulary]) -> None:
+    def __init__(self, vocabularies: Iterable[Vocabulary], *, most_needs: int = MOST_NEEDS) -> None:
         self._all = tuple(vocabularies)
-        self._needs: LRUCache[Hashable, PodNeed] = LRUCache(MOST_NEEDS)
+        self._needs: LRUCache[Hashable, PodNeed] = LRUCache(most_needs)
         self.annotations = frozenset(WRITTEN_ANNOTATIONS).union(*(each.choices.annotations for each in self._all))
         """Every annotation that a choice or a receipt is written in."""
         self.metadata = self.annotations.union(*(each.pods.metadata for each in self._all))

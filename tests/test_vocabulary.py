@@ -55,6 +55,17 @@ class TestPods:
         assert not DEFAULT.speaks(pod(slices(3)))
         assert BOTH.speaks(pod(slices(3)))
 
+    def test_the_latest_needs_are_remembered(self) -> None:
+        vocabularies = Vocabularies([INTEL], most_needs=2)
+        one, two, three = (pod(container(i915=count)) for count in (1, 2, 3))
+        first = vocabularies.need(one, NO_OPTIONS)
+        vocabularies.need(two, NO_OPTIONS)
+        assert vocabularies.need(one, NO_OPTIONS) is first
+        vocabularies.need(two, NO_OPTIONS)
+        vocabularies.need(three, NO_OPTIONS)
+        assert vocabularies.need(one, NO_OPTIONS) is not first
+        assert vocabularies.need(one, NO_OPTIONS) == first
+
     def test_a_pod_without_gpus_needs_no_card(self) -> None:
         assert not BOTH.speaks(pod(container()))
         assert not BOTH.need(pod(container()), NO_OPTIONS).wants_cards

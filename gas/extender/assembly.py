@@ -51,6 +51,9 @@ logger = logging.getLogger(__name__)
 UNKNOWN_MEMORY_INTERVAL = 30.0
 """Seconds between two looks for pods that wait because the memory of cards is unknown."""
 
+MOST_REVIEWED_NEEDS = 64
+"""Needs of reviewed pods that are remembered, up to 0.2 MB each: a workload creates many equal pods in a row."""
+
 LEADERS_WRITE_TIMEOUT = 4.0
 """Seconds for a Binding: less than lies between the end of a leader's time and the first moment of the next one's."""
 
@@ -146,7 +149,9 @@ class Extender:
             if decider.preemption is not None
             else None
         )
-        checks = PodChecks(options.vocabularies, options.need, flags.admission_scheduler_name)
+        # Its needs are remembered apart: reviews may be forged, and must not displace those of real pods.
+        reviewed = Vocabularies(flags.vocabularies, most_needs=MOST_REVIEWED_NEEDS)
+        checks = PodChecks(reviewed, options.need, flags.admission_scheduler_name)
         pod_reviews = PodReviews(checks, nodes=self._known_nodes)
         self.webhooks: dict[str, Reviewer] = {"validate": pod_reviews.validate, "complete": pod_reviews.complete}
         if self.bind_reviews is not None:

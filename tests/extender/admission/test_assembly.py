@@ -1,0 +1,95 @@
+"""The webhooks of a whole extender on an API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gas.extender.admission.review import ALLOWED, ReviewResult
+from gas.extender.assembly import Extender
+from gas.objects import Pod
+from gas.sandbox.api.failure import ApiFailure
+from gas.sandbox.api.kinds import NODES
+from gas.sandbox.api.routes import Access
+from gas.sandbox.api.server import ApiServer
+from gas.vocabulary import MOST_NEEDS, NeedOptions
+from tests.builders import container, pod_json
+from tests.extender.admission.reviews import review
+from tests.extender.assembled import add_node, extender
+from tests.extender.eventually import eventually
+
+LARGE = pod_json(container(i915=3))
+NEVER = (
+    "no node of the cluster could run the pod now, even without other pods: a container asks for 3 cards, but the node"
+    " has 2 (1 node)"
+)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer() as server:
+        yield server
+
+
+async def validated(running: Extender, pod: dict[str, Any]) -> ReviewResult:
+    return await running.webhooks["validate"](review(pod))
+
+
+async def test_warnings_follow_the_nodes(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server, cards=2)
+    async with extender(server, tmp_path) as running:
+        assert await validated(running, LARGE) == ReviewResult(warnings=(NEVER,))
+        add_node(server, "n2", cards=3)
+        await eventually(lambda: len(running.decider.nodes) == 2)
+        assert await validated(running, LARGE) == ALLOWED
+
+
+async def test_pods_are_checked_before_the_nodes_are_known(server: ApiServer, tmp_path: Path) -> None:
+    held = asyncio.Event()
+
+    async def slow(access: Access) -> ApiFailure | None:
+        if access.kind is NODES and access.verb == "list":
+            await held.wait()
+        return None
+
+    server.settings.intercept = slow
+    async with extender(server, tmp_path, ready=False) as running:
+        assert await validated(running, LARGE) == ALLOWED
+        assert (await validated(running, pod_json(container(i915=1, xe=1)))).refusal
+        held.set()
+
+
+async def test_every_replica_checks_pods(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server, cards=2)
+    (tmp_path / "second").mkdir()
+    async with (
+        extender(server, tmp_path, "--leader-elect") as first,
+        extender(server, tmp_path / "second", "--leader-elect", ready=False) as second,
+    ):
+        await eventually(second.node_watch.synced.is_set)
+        assert not second.readiness.may_act()
+        for running in (first, second):
+            assert await validated(running, LARGE) == ReviewResult(warnings=(NEVER,))
+
+
+async def test_the_scheduler_name_of_the_flag_is_completed(server: ApiServer, tmp_path: Path) -> None:
+    async with extender(server, tmp_path, "--admission-scheduler-name=other") as running:
+        (operation,) = (await running.webhooks["complete"](review(LARGE))).patch
+    assert (operation.path, operation.value) == ("/spec/schedulerName", "other")
+
+
+async def test_forged_reviews_book_nothing_and_displace_no_remembered_need(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server, cards=2)
+    async with extender(server, tmp_path) as running:
+        known = msgspec.convert(pod_json(container(i915=1)), Pod)
+        vocabularies = running.decider._vocabularies
+        need = vocabularies.need(known, NeedOptions())
+        for millicores in range(MOST_NEEDS + 1):
+            await validated(running, pod_json(container(i915=1, millicores=millicores), node="n1"))
+        assert vocabularies.need(known, NeedOptions()) is need
+        assert running.decider.ledger.on_node("n1") == {}
