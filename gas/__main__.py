@@ -12,9 +12,13 @@ HELP = """Usage: gas COMMAND [flags]
 
 Commands:
   doctor    checks a cluster and reports what GPU scheduling still needs, each with the command that fixes it
+  top       shows what is booked and used of cards, of nodes, or by pods
+  pods      lists the pods that ask for GPUs
+  inspect   shows everything about one node
 
-gas COMMAND --help shows the flags of a command, gas --version the version. gas-extender and gas-plugin are the programs
-that run in a cluster; gas-configurator configures kube-scheduler to call the extender.
+kubectl gas has the same commands. gas COMMAND --help shows the flags of a command, gas --version the version.
+gas-extender and gas-plugin are the programs that run in a cluster; gas-configurator configures kube-scheduler to call
+the extender.
 """
 
 
@@ -26,7 +30,21 @@ def _doctor(argv: Sequence[str]) -> int:
         return run(argv)
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"doctor": _doctor}
+def _inspection(command: str) -> Callable[[Sequence[str]], int]:
+    def run_it(argv: Sequence[str]) -> int:
+        with quiet_end_on_signals():
+            from gas.inspection.command_line import run
+
+        with interrupt_on_signals(signal.SIGINT):
+            return run((command, *argv), program="gas")
+
+    return run_it
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "doctor": _doctor,
+    **{command: _inspection(command) for command in ("top", "pods", "inspect")},
+}
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import click
 from prometheus_client import CollectorRegistry
 
 from configurator.flags import Flags as ConfiguratorFlags
@@ -18,6 +19,7 @@ from gas.doctor.flags import Flags as DoctorFlags
 from gas.extender.card_summaries import CardSummary, card_series
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.metrics import Metrics as ExtenderMetrics
+from gas.inspection.command_line import kubectl_gas
 from gas.intel import names
 from gas.intel.node_description import MILLICORES
 from gas.placement.node_score import NODE_SCORES
@@ -161,6 +163,9 @@ def page() -> str:
     ]
     for program in PROGRAMS:
         parts += [f"### {program.program}", "", *_flags(program)]
+    for command in kubectl_gas.commands.values():
+        if options := [each for each in command.params if isinstance(each, click.Option)]:
+            parts += [f"### kubectl gas {command.name}", "", *_options(options), ""]
     parts += ["## Metrics", ""]
     for program, rows in metrics().items():
         parts += [f"### Metrics of {program}", "", *_table(("metric", "kind", "labels", "meaning"), rows), ""]
@@ -184,6 +189,22 @@ def _flags(program: type[CommandFlags]) -> Iterator[str]:
         yield ""
     if names := [f"`{each.dashed}`" for group in program.ignored for each in group.flags]:
         yield from (f"Accepted without effect, with a warning: {', '.join(names)}.", "")
+
+
+def _options(options: Iterable[click.Option]) -> Iterator[str]:
+    """Return the table of the options of a command of kubectl gas, which are spelled as kubectl's."""
+    yield from ("| flag | default | meaning |", "|---|---|---|")
+    for option in options:
+        value = "" if option.is_flag else f" {_metavar(option)}"
+        yield f"| `{', '.join(option.opts)}{value}` | {option.default or ''} | {_escaped(option.help or '')} |".replace(
+            "|  |", "| |"
+        )
+
+
+def _metavar(option: click.Option) -> str:
+    if isinstance(option.type, click.Choice):
+        return ", ".join(map(str, option.type.choices))
+    return option.metavar or ""
 
 
 def _default(flag: Flag) -> str:

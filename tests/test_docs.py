@@ -14,6 +14,7 @@ from gas.card_records import ANNOTATION
 from gas.cards import Card
 from gas.daemon.flags import flags_of
 from gas.decision import names as decision
+from gas.inspection.command_line import kubectl_gas
 from gas.intel import names
 from gas.placement import card_rules, refusal
 from gas.placement.need import PodNeed
@@ -33,7 +34,10 @@ PAGES = {name: path.read_text(encoding="utf-8") for name, path in PATHS.items()}
 EXTENDER, PODS, NODES = PAGES["extender.md"], PAGES["pods.md"], PAGES["nodes.md"]
 TROUBLESHOOTING, PLUGIN = PAGES["troubleshooting.md"], PAGES["plugin.md"]
 
-OWN_FLAGS = {program.program: {flag.name for flag in flags_of(program)} for program in PROGRAMS}
+OWN_FLAGS = {program.program: {flag.name for flag in flags_of(program)} for program in PROGRAMS} | {
+    f"kubectl gas {command.name}": {name.lstrip("-") for option in command.params for name in option.opts}
+    for command in kubectl_gas.commands.values()
+}
 IGNORED_FLAGS = {flag.name for program in PROGRAMS for group in program.ignored for flag in group.flags}
 OTHERS_FLAGS = {
     "kube-scheduler": {

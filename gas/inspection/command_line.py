@@ -1,0 +1,386 @@
+"""The command line of ``kubectl gas``: what each command takes, and how its result is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import ShellComplete, get_completion_class
+
+from gas.cluster.connection import ApiServer
+from gas.daemon.command import INTERRUPTED, print_text
+from gas.errors import GasError
+from gas.inspection.cluster import Cluster, Missing
+from gas.inspection.gather import Where, connected, namespace_of, read_cluster, read_use
+from gas.inspection.node_view import node_data, node_lines
+from gas.inspection.output import FORMATS, Look, as_json, as_yaml, shown, written
+from gas.inspection.report import BadExpression, Report, keep_rows, sort_rows
+from gas.inspection.rows import card_report, node_report, pod_report
+from gas.inspection.selectors import BadSelector, Selector, parse_selector
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DONE, NOT_SO, BAD_USE, UNREACHABLE = 0, 1, 2, 3
+"""Exit codes: done; something does not fit or does not exist; a wrong command line; the cluster cannot be read."""
+
+EXIT_CODES = (
+    "Exit code 0: done; 1: something does not fit, or does not exist; 2: wrong command line or file; 3: the cluster"
+    " cannot be read; 130: interrupted."
+)
+COMPLETE_VARIABLE = "_KUBECTL_GAS_COMPLETE"
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@click.group(context_settings=_SETTINGS, epilog=EXIT_CODES)
+@click.version_option(None, "--version", message="kubectl gas %(version)s", prog_name="kubectl gas", package_name="gas")
+def kubectl_gas() -> None:
+    """Show the GPUs of a cluster card by card: what is booked, what is used, who holds it. Changes nothing."""
+
+
+def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    return click.option(*names, **settings)
+
+
+def _where(command: Command) -> Command:
+    """Add the options that name the cluster."""
+    for add in (
+        _option("--context", metavar="NAME", default="", help="Context of the kubeconfig."),
+        _option("--kubeconfig", metavar="FILE", default="", help="Kubeconfig with which to reach the cluster."),
+    ):
+        command = add(command)
+    return command
+
+
+def _form(*forms: str) -> Callable[[Command], Command]:
+    return _option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(forms),
+        default=forms[0],
+        show_default=True,
+        help="Format of the output.",
+    )
+
+
+_NAMESPACE = _option("-n", "--namespace", metavar="NAME", default="", help="Namespace of the pods.")
+_ALL = _option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show the pods of all namespaces.")
+_SELECTOR = _option("-l", "--selector", metavar="LABELS", default="", help="Show only objects with these labels.")
+_SORT = _option(
+    "--sort-by", metavar="COLUMN", default="", help="Sort by a column; a hyphen before it reverses the order."
+)
+_WHERE = _option(
+    "--where",
+    "conditions",
+    metavar="CONDITION",
+    multiple=True,
+    help="Show only rows such as health!=ok, model~flex or memory.max>80 (percent booked). May be repeated.",
+)
+_WATCH = _option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
+
+
+def _reported(command: Callable[..., int]) -> Callable[..., int]:
+    """Turn errors into a sentence and an exit code."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> int:
+        try:
+            if options.get("watch"):
+                return command(*arguments, **options)
+            with _without_collecting():
+                return command(*arguments, **options)
+        except GasError as error:
+            say(str(error))
+            if isinstance(error, Missing | BadExpression | BadSelector):
+                return error.exit_code
+            return UNREACHABLE
+        except KeyboardInterrupt:
+            return INTERRUPTED
+
+    return run
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Keep the garbage collector from walking over a large cluster again and again: a third of a command's time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def say(*sentences: str) -> None:
+    """Write sentences to standard error, so that the output of a command stays its result."""
+    for sentence in sentences:
+        sys.stderr.write(f"kubectl gas: {shown(sentence)}\n")
+
+
+def look() -> Look:
+    """Return how tables are drawn on this output."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    return Look(
+        width=shutil.get_terminal_size((100, 24)).columns if terminal else None,
+        colours=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+        unicode=encoding.startswith("utf"),
+    )
+
+
+def _print(text: str, code: int = DONE) -> int:
+    return print_text("kubectl gas", text, exit_code=code, unwritten=UNREACHABLE) if text else code
+
+
+def _read(where: Where, use: Callable[[ApiServer, Cluster], Awaitable[T]]) -> T:
+    """Read the cluster and use it while the API server is connected."""
+
+    async def read() -> T:
+        async with connected(where) as api:
+            return await use(api, await read_cluster(api))
+
+    return asyncio.run(read())
+
+
+def _show(
+    where: Where,
+    make: Callable[[Cluster], Report],
+    form: str,
+    *,
+    sort_by: str,
+    conditions: Sequence[str],
+    watch: bool,
+    nothing: str,
+) -> int:
+    """Make a report of the cluster, and show it once, or again and again."""
+
+    def prepared(cluster: Cluster) -> Report:
+        return sort_rows(keep_rows(make(cluster), conditions), sort_by)
+
+    if watch:
+        from gas.inspection.watching import watch_report
+
+        return asyncio.run(watch_report(where, prepared, form, look))
+
+    async def once(api: ApiServer, cluster: Cluster) -> tuple[Report, tuple[str, ...]]:
+        notes = await read_use(api, cluster)
+        return prepared(cluster), (*cluster.settings.notes, *notes)
+
+    report, notes = _read(where, once)
+    code = _print(written(report, form, look()))
+    if form in ("table", "wide"):
+        say(*notes, *([] if report.rows else [nothing]))
+    return code
+
+
+@kubectl_gas.command(epilog=EXIT_CODES)
+@click.argument("what", type=click.Choice(["nodes", "cards", "pods"]), default="cards")
+@_form(*FORMATS)
+@_NAMESPACE
+@_ALL
+@_SELECTOR
+@_SORT
+@_WHERE
+@_WATCH
+@_where
+@_reported
+def top(
+    *,
+    what: str,
+    form: str,
+    namespace: str,
+    everywhere: bool,
+    selector: str,
+    sort_by: str,
+    conditions: tuple[str, ...],
+    watch: bool,
+    kubeconfig: str,
+    context: str,
+) -> int:
+    """Show what is booked and used of cards.
+
+    -l selects nodes by their labels, or pods with `top pods`. -n and -A matter to `top pods` only.
+    """
+    where = Where(kubeconfig=kubeconfig, context=context)
+    selected = parse_selector(selector) if selector else None
+    if what == "pods":
+        return _show_pods(
+            where,
+            form=form,
+            namespace=namespace,
+            everywhere=everywhere,
+            selector=selected,
+            sort_by=sort_by,
+            conditions=conditions,
+            watch=watch,
+        )
+    make = card_report if what == "cards" else node_report
+    return _show(
+        where,
+        lambda cluster: make(cluster, selected),
+        form,
+        sort_by=sort_by,
+        conditions=conditions,
+        watch=watch,
+        nothing="no card was found",
+    )
+
+
+@kubectl_gas.command(epilog=EXIT_CODES)
+@_form(*FORMATS)
+@_NAMESPACE
+@_ALL
+@_SELECTOR
+@_SORT
+@_WHERE
+@_WATCH
+@_where
+@_reported
+def pods(
+    *,
+    form: str,
+    namespace: str,
+    everywhere: bool,
+    selector: str,
+    sort_by: str,
+    conditions: tuple[str, ...],
+    watch: bool,
+    kubeconfig: str,
+    context: str,
+) -> int:
+    """List the pods that ask for GPUs.
+
+    Their cards and what they book of them; `-o wide` adds why waiting pods wait.
+    """
+    where = Where(kubeconfig=kubeconfig, context=context)
+    selected = parse_selector(selector) if selector else None
+    return _show_pods(
+        where,
+        form=form,
+        namespace=namespace,
+        everywhere=everywhere,
+        selector=selected,
+        sort_by=sort_by,
+        conditions=conditions,
+        watch=watch,
+    )
+
+
+def _show_pods(
+    where: Where,
+    *,
+    form: str,
+    namespace: str,
+    everywhere: bool,
+    selector: Selector | None,
+    sort_by: str,
+    conditions: Sequence[str],
+    watch: bool,
+) -> int:
+    only = None if everywhere else namespace or namespace_of(where)
+    return _show(
+        where,
+        lambda cluster: pod_report(cluster, namespace=only, selector=selector),
+        form,
+        sort_by=sort_by,
+        conditions=conditions,
+        watch=watch,
+        nothing="no pod that asks for GPUs was found" + (f" in namespace {only}; -A shows all" if only else ""),
+    )
+
+
+def _nodes_in_cluster(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of nodes for completion; nothing if the cluster cannot be read."""
+    try:
+        cluster = _read(Where(), _cluster_alone)
+    except GasError:
+        return []
+    return [name for name in cluster.node_names if name.startswith(incomplete) and name.isprintable()]
+
+
+async def _cluster_alone(_api: ApiServer, cluster: Cluster) -> Cluster:
+    return cluster
+
+
+@kubectl_gas.command(epilog=EXIT_CODES)
+@click.argument("node", shell_complete=_nodes_in_cluster)
+@_form("table", "json", "yaml")
+@_where
+@_reported
+def inspect(*, node: str, form: str, kubeconfig: str, context: str) -> int:
+    """Show everything about one NODE.
+
+    Its cards, tiles, NUMA nodes and links, and what each pod holds of which card.
+    """
+
+    async def view(api: ApiServer, cluster: Cluster) -> tuple[str, tuple[str, ...]]:
+        cluster.node(node)
+        notes = await read_use(api, cluster, [node])
+        match form:
+            case "json":
+                return as_json(node_data(cluster, node)), ()
+            case "yaml":
+                return as_yaml(node_data(cluster, node)), ()
+        return "\n".join(node_lines(cluster, node, look())) + "\n", notes
+
+    text, notes = _read(Where(kubeconfig=kubeconfig, context=context), view)
+    code = _print(text)
+    say(*notes)
+    return code
+
+
+@kubectl_gas.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def doctor(*, arguments: tuple[str, ...]) -> int:
+    """Report what GPU scheduling still needs, as gas doctor does."""
+    from gas.doctor.program import run
+
+    return run(arguments)
+
+
+@kubectl_gas.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(*, shell: str) -> int:
+    """Print a completion script for a SHELL.
+
+    It completes `kubectl-gas`. For `kubectl gas`, kubectl itself calls the program kubectl_complete-gas.
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        return BAD_USE
+    return _print(kind(kubectl_gas, {}, "kubectl-gas", COMPLETE_VARIABLE).source())
+
+
+def run(arguments: Sequence[str], program: str = "kubectl gas") -> int:
+    """Run a command line. Return the exit code."""
+    try:
+        code = kubectl_gas.main(list(arguments), prog_name=program, standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(error.format_message() + "\n")
+        return BAD_USE
+    except click.ClickException as error:
+        say(error.format_message())
+        return BAD_USE
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    return code if isinstance(code, int) else DONE
+
+
+def complete(words: Sequence[str]) -> str:
+    """Return what kubectl shows for the words after ``kubectl gas``, of which the last is incomplete.
+
+    One candidate a line with its help after a tab, then a line for kubectl: ``:4`` offers no file names, ``:0`` does.
+    """
+    *before, incomplete = words or ("",)
+    found = ShellComplete(kubectl_gas, {}, "kubectl-gas", COMPLETE_VARIABLE).get_completions(list(before), incomplete)
+    lines = [f"{item.value}\t{shown(item.help or '')}".rstrip() for item in found if item.type == "plain"]
+    files = any(item.type in ("file", "dir") for item in found)
+    return "".join(f"{line}\n" for line in [*lines, ":0" if files else ":4"])

@@ -1,0 +1,104 @@
+"""The rules of Kubernetes that keep a pod off a node: node selector, required node affinity, taints and cordons.
+
+kube-scheduler checks them before it asks the extender. Rules that depend on other pods, and CPU and memory, are not
+modelled: `not_checked` names those that a pod has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from gas.inspection.objects import InspectedNode, InspectedPod, NodeSelectorTerm, Taint, Toleration
+from gas.objects import Requirement
+
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""The taint that Kubernetes gives a node that is cordoned."""
+
+ALWAYS_UNCHECKED = "CPU, memory and pod slots of nodes"
+
+
+def node_rules(pod: InspectedPod) -> bytes:
+    """Return everything of a pod that `exclusion` depends on, as one value: pods of one template share it."""
+    return msgspec.json.encode((pod.spec.node_selector, pod.spec.affinity, pod.spec.tolerations), order="sorted")
+
+
+def exclusion(pod: InspectedPod, node: InspectedNode) -> str:
+    """Return the rule that keeps a pod off a node, as a sentence about the node; empty if none does."""
+    spec = pod.spec
+    if any(node.labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
+        return "the pod's node selector does not match the node"
+    nodes = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
+    if nodes is not None and not any(_matches(term, node) for term in nodes.node_selector_terms or ()):
+        return "the pod's required node affinity does not match the node"
+    taints = [*(node.spec.taints or ())]
+    if node.spec.unschedulable:
+        taints.append(UNSCHEDULABLE)
+    for taint in taints:
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(
+            _tolerates(each, taint) for each in spec.tolerations or ()
+        ):
+            if taint.key == UNSCHEDULABLE.key:
+                return "the node is cordoned"
+            return f"the pod does not tolerate the taint {taint.key}"
+    return ""
+
+
+def not_checked(pod: InspectedPod) -> tuple[str, ...]:
+    """Name the rules of Kubernetes that may keep the pod off a node and are not modelled here."""
+    found = [ALWAYS_UNCHECKED]
+    affinity = pod.spec.affinity
+    if affinity and affinity.pod_affinity and affinity.pod_affinity.required:
+        found.append("pod affinity")
+    if affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required:
+        found.append("pod anti-affinity")
+    if any(each.when_unsatisfiable == "DoNotSchedule" for each in pod.spec.topology_spread_constraints or ()):
+        found.append("topology spread constraints")
+    if pod.spec.volumes:
+        found.append("volumes")
+    return tuple(found)
+
+
+def _matches(term: NodeSelectorTerm, node: InspectedNode) -> bool:
+    """Return whether a term selects a node; an empty term selects none."""
+    expressions, fields = term.match_expressions or (), term.match_fields or ()
+    return (
+        bool(expressions or fields)
+        and all(_is_met(each, node.labels.get(each.key)) for each in expressions)
+        and all(each.key == "metadata.name" and _is_met(each, node.name) for each in fields)
+    )
+
+
+_NUMERIC: dict[str, Callable[[int, int], bool]] = {"Gt": int.__gt__, "Lt": int.__lt__}
+
+
+def _is_met(wanted: Requirement, value: str | None) -> bool:
+    values = wanted.values or ()
+    match wanted.operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            if value is None or len(values) != 1:
+                return False
+            try:
+                return _NUMERIC[wanted.operator](int(value), int(values[0]))
+            except ValueError:
+                return False
+    return False
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and (toleration.value or "") == (taint.value or "")

@@ -1,0 +1,89 @@
+"""Everything about one node: what Kubernetes says, its cards with their pods, tiles, NUMA nodes and links."""
+
+from __future__ import annotations
+
+from gas.amounts import TILES
+from gas.inspection.cluster import Cluster
+from gas.inspection.output import Look, shown, table_lines
+from gas.inspection.report import Gauge, Report
+from gas.inspection.rows import card_report
+from gas.placement.inventory import free_tiles
+from gas.placement.refusal import in_words
+
+
+def node_data(cluster: Cluster, name: str) -> dict[str, object]:
+    """Return the node as data for JSON and YAML. Raises Missing."""
+    node = cluster.node(name)
+    facts = cluster.decider.nodes.facts(name)
+    inventory = facts.inventory if facts is not None else None
+    usage = cluster.decider.ledger.usage(name)
+    report = card_report(cluster, only_node=name)
+    cards = []
+    for row in report.rows:
+        card = {key: _datum(value) for key, value in row.items()}
+        if inventory is not None:
+            for each, amounts in inventory.capacity.items():
+                if str(each) == row["card"] and TILES in amounts:
+                    card["freeTiles"] = list(free_tiles(inventory, usage, each))
+        cards.append(card)
+    taints = [f"{taint.key}:{taint.effect}" for taint in node.spec.taints or ()]
+    return {
+        "node": name,
+        "ready": node.is_ready,
+        "cordoned": bool(node.spec.unschedulable),
+        "taints": taints,
+        "kernel": node.kernel_version,
+        "problems": list(facts.problems) if facts is not None else [],
+        "numaGroups": [list(map(str, group)) for group in (inventory.numa_groups or ())] if inventory else [],
+        "links": [f"{one} - {other}" for one, other in inventory.links] if inventory else [],
+        "boards": [list(map(str, board)) for board in inventory.boards] if inventory else [],
+        "cards": cards,
+    }
+
+
+def node_lines(cluster: Cluster, name: str, look: Look) -> list[str]:
+    """Return the node as text. Raises Missing."""
+    data = node_data(cluster, name)
+    state = ["ready" if data["ready"] else "not ready"]
+    if data["cordoned"]:
+        state.append("cordoned")
+    lines = [f"Node      {shown(name)}", f"State     {', '.join(state)}"]
+    for title, key in (
+        ("Kernel", "kernel"),
+        ("Taints", "taints"),
+        ("NUMA", "numaGroups"),
+        ("Boards", "boards"),
+        ("Links", "links"),
+    ):
+        if text := _text(data[key]):
+            lines.append(f"{title:<10}{shown(text)}")
+    problems = data["problems"]
+    for problem in problems if isinstance(problems, list) else ():
+        lines.append(f"Problem   {shown(str(problem))}")
+    report = card_report(cluster, only_node=name)
+    lines.append("")
+    if not report.rows:
+        return [*lines, "The node has no known GPU card."]
+    columns = tuple(column for column in report.columns if column.name not in ("node", "holders"))
+    lines += table_lines(Report(columns, report.rows), wide=True, look=look)
+    holders = cluster.holders(name)
+    for card in cluster.cards(name):
+        if held := holders.get(card):
+            lines += ["", f"Pods on {card}"]
+            for holder in held:
+                amounts = in_words(holder.booking.footprint.amounts[card])
+                tiles = "".join(f" gt{index}" for index in sorted(holder.booking.footprint.tiles.get(card, ())))
+                lines.append(f"  {shown(holder.booking.pod)}  {amounts}{', tiles' if tiles else ''}{tiles}")
+    return lines
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return "; ".join(" ".join(each) if isinstance(each, list) else str(each) for each in value)
+    return str(value) if value else ""
+
+
+def _datum(value: object) -> object:
+    if isinstance(value, Gauge):
+        return {"booked": value.booked, "capacity": value.capacity}
+    return list(value) if isinstance(value, tuple) else value

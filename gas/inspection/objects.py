@@ -1,0 +1,80 @@
+"""Nodes and pods with the rules that keep pods off nodes, which only these commands read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gas.objects import DetailedNode, DetailedPod, DetailedPodSpec, Requirement
+
+
+class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+    """A part of a Kubernetes object."""
+
+
+class Taint(_Part, frozen=True):
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class InspectedNodeSpec(_Part, frozen=True):
+    taints: Sequence[Taint] | None = None
+    unschedulable: bool | None = None
+
+
+class InspectedNode(DetailedNode, frozen=True):
+    """A node with its taints."""
+
+    spec: InspectedNodeSpec = InspectedNodeSpec()
+
+
+class Toleration(_Part, frozen=True):
+    """A toleration. An absent key tolerates every key, an absent effect every effect."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class NodeSelectorTerm(_Part, frozen=True):
+    match_expressions: Sequence[Requirement] | None = None
+    match_fields: Sequence[Requirement] | None = None
+
+
+class NodeSelector(_Part, frozen=True):
+    node_selector_terms: Sequence[NodeSelectorTerm] | None = None
+
+
+class RequiredNodes(_Part, frozen=True):
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class RequiredCompany(_Part, frozen=True):
+    required: Sequence[Any] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class PodAffinity(_Part, frozen=True):
+    node_affinity: RequiredNodes | None = None
+    pod_affinity: RequiredCompany | None = None
+    pod_anti_affinity: RequiredCompany | None = None
+
+
+class Spread(_Part, frozen=True):
+    when_unsatisfiable: str = ""
+
+
+class InspectedPodSpec(DetailedPodSpec, frozen=True):
+    node_selector: dict[str, str] | None = None
+    affinity: PodAffinity | None = None
+    tolerations: Sequence[Toleration] | None = None
+    topology_spread_constraints: Sequence[Spread] | None = None
+
+
+class InspectedPod(DetailedPod, frozen=True):
+    """A pod with the rules that limit it to some of the nodes."""
+
+    spec: InspectedPodSpec = InspectedPodSpec()

@@ -1,0 +1,142 @@
+"""Reports: columns and rows of plain values, which can be sorted, filtered and written in any format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from gas.errors import GasError
+from gas.inspection.cluster import natural
+from gas.quoted import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """How much of a resource is booked, of how much there is."""
+
+    booked: int
+    capacity: int
+
+    @property
+    def share(self) -> float:
+        """The booked part, 1 for all. More than 1 if the card has shrunk below what is booked."""
+        return self.booked / self.capacity if self.capacity > 0 else float(self.booked > 0)
+
+
+Value = str | int | float | bool | None | Gauge | tuple[str, ...]
+Row = Mapping[str, Value]
+
+
+class Column(NamedTuple):
+    """A column of a report.
+
+    name     the key in the rows, and what users sort by
+    wide     whether a narrow table leaves it out
+    number   whether it is aligned to the right
+    resource  the resource that its amounts are of; empty if they are of none
+    gauge    whether its values are `Gauge`
+    """
+
+    name: str
+    wide: bool = False
+    number: bool = False
+    resource: str = ""
+    gauge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A table of plain values.
+
+    notes  sentences about what could not be found out
+    """
+
+    columns: tuple[Column, ...]
+    rows: Sequence[Row]
+    notes: tuple[str, ...] = field(default=())
+
+
+class BadExpression(GasError):
+    """A column, or an expression about one, that does not exist in the report."""
+
+    exit_code = 2
+
+
+def sort_rows(report: Report, by: str) -> Report:
+    """Return the report with its rows sorted by a column, in falling order after a hyphen. Raises BadExpression."""
+    if not by:
+        return report
+    name = by.removeprefix("-")
+    _check(report, name, "--sort-by")
+
+    def key(row: Row) -> tuple[bool, object]:
+        value = row.get(name)
+        return value is not None, _order(value)
+
+    present = [row for row in report.rows if row.get(name) is not None]
+    absent = [row for row in report.rows if row.get(name) is None]
+    kinds = {isinstance(_order(row[name]), tuple) for row in present}
+    if len(kinds) > 1:
+        raise BadExpression(f"flag --sort-by: column {quoted(name)} has texts and numbers")
+    return replace(report, rows=sorted(present, key=key, reverse=by.startswith("-")) + absent)
+
+
+_CONDITION = re.compile(r"([\w.-]+?)(!=|=|~|<|>)(.*)", re.DOTALL)
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<": float.__lt__, ">": float.__gt__}
+
+
+def keep_rows(report: Report, conditions: Sequence[str]) -> Report:
+    """Return the report with the rows that meet all conditions, such as ``health!=ok``. Raises BadExpression.
+
+    ``=`` and ``!=`` compare texts, ``~`` looks for a part of the text, ``<`` and ``>`` compare numbers; of a resource
+    they compare the booked part in percent.
+    """
+    rows = list(report.rows)
+    for condition in conditions:
+        if (found := _CONDITION.fullmatch(condition)) is None:
+            raise BadExpression(
+                f"flag --where: expected a condition such as health!=ok or memory.max>80, found {quoted(condition)}"
+            )
+        name, operator, wanted = found.groups()
+        _check(report, name, "--where")
+        rows = [row for row in rows if _meets(row.get(name), operator, wanted, condition)]
+    return replace(report, rows=rows)
+
+
+def _meets(value: Value, operator: str, wanted: str, condition: str) -> bool:
+    if operator in _COMPARE:
+        try:
+            number = float(wanted)
+        except ValueError:
+            raise BadExpression(
+                f"flag --where: expected a number after {operator}, found {quoted(wanted)} in {quoted(condition)}"
+            ) from None
+        if isinstance(value, Gauge):
+            value = value.share * 100
+        return isinstance(value, int | float) and _COMPARE[operator](float(value), number)
+    texts = value if isinstance(value, tuple) else (_plain(value),)
+    if operator == "~":
+        return any(wanted.lower() in text.lower() for text in texts)
+    return (wanted in texts or wanted == ",".join(texts)) == (operator == "=")
+
+
+def _plain(value: Value) -> str:
+    if isinstance(value, Gauge):
+        return f"{value.booked}/{value.capacity}"
+    return "" if value is None else str(value)
+
+
+def _order(value: Value) -> object:
+    if isinstance(value, Gauge):
+        return value.share
+    if isinstance(value, tuple):
+        return tuple(map(natural, value))
+    return value if isinstance(value, int | float) else natural(str(value))
+
+
+def _check(report: Report, name: str, flag: str) -> None:
+    names = [column.name for column in report.columns]
+    if name not in names:
+        raise BadExpression(f"flag {flag}: expected a column of this report ({', '.join(names)}), found {quoted(name)}")

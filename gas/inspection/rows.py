@@ -1,0 +1,240 @@
+"""The reports about nodes, cards and pods: what is booked, what is used, who holds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from gas.amounts import MEMORY_MAX, is_bytes
+from gas.card_records import CardRecord
+from gas.cards import Card
+from gas.inspection.cluster import Cluster, natural
+from gas.inspection.objects import InspectedPod
+from gas.inspection.report import Column, Gauge, Report, Row, Value
+from gas.inspection.selectors import Selector
+from gas.placement.inventory import NOTHING
+from gas.vocabulary import NodeFacts
+
+MILLICORES = "millicores"
+"""The canonical resource for the time of cards, 1000 for each."""
+
+
+def resources(cluster: Cluster) -> tuple[str, ...]:
+    """Return the resources that cards of the cluster have: bytes first, then millicores, then all others by name."""
+    seen: dict[str, None] = {}
+    done: set[int] = set()
+    for _, facts in cluster.decider.nodes:
+        if id(facts) not in done:
+            done.add(id(facts))
+            for amounts in facts.inventory.capacity.values():
+                seen.update(dict.fromkeys(amounts))
+    return tuple(sorted(seen, key=lambda name: (not is_bytes(name), name != MILLICORES, name)))
+
+
+def _resource_columns(names: Sequence[str], *, gauge: bool = True) -> list[Column]:
+    """Return a column for each resource. Counts of containers are wide: they say little about a card."""
+    important = [name for name in names if is_bytes(name) or name == MILLICORES]
+    return [
+        Column(name, wide=bool(important) and name not in important, number=not gauge, resource=name, gauge=gauge)
+        for name in names
+    ]
+
+
+def card_report(cluster: Cluster, selector: Selector | None = None, only_node: str = "") -> Report:
+    """Return a row for each card: its bookings, its measured use, the pods on it, its health and model."""
+    names = resources(cluster)
+    rows: list[Row] = []
+    for node in _selected(cluster, selector, only_node):
+        rows += card_rows(cluster, node, names)
+    columns = (
+        Column("node"),
+        Column("card"),
+        *_resource_columns(names),
+        Column("used", number=True, resource=MEMORY_MAX),
+        Column("busy", number=True),
+        Column("pods", number=True),
+        Column("health"),
+        Column("model"),
+        Column("tiles", wide=True, number=True),
+        Column("numa", wide=True, number=True),
+        Column("pci", wide=True),
+        Column("holders", wide=True),
+    )
+    return Report(columns, rows)
+
+
+def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
+    """Return the rows of the cards of one node."""
+    facts = cluster.decider.nodes.facts(node)
+    records = cluster.records(node)
+    usage = cluster.decider.ledger.usage(node)
+    holders = cluster.holders(node)
+    rows: list[Row] = []
+    for card in cluster.cards(node):
+        capacity = facts.inventory.capacity.get(card, NOTHING) if facts is not None else NOTHING
+        booked = usage.amounts.get(card, NOTHING)
+        on_card = holders.get(card, [])
+        used, busy = _use(cluster, [(holder.uid, card) for holder in on_card])
+        record = records.get(card)
+        row: dict[str, Value] = {"node": node, "card": str(card)}
+        for name in names:
+            if name in capacity or name in booked:
+                row[name] = Gauge(booked.get(name, 0), capacity.get(name, 0))
+        row |= {
+            "used": used,
+            "busy": busy,
+            "pods": len(on_card),
+            "health": health(card, facts, record),
+            "model": record.model if record is not None else "",
+            "tiles": record.tiles if record is not None else None,
+            "numa": record.numa_node if record is not None else None,
+            "pci": record.pci_address if record is not None else "",
+            "holders": tuple(holder.booking.pod for holder in on_card),
+        }
+        rows.append(row)
+    return rows
+
+
+def health(card: Card, facts: NodeFacts | None, record: CardRecord | None) -> str:
+    """Return ``ok``, or why nothing new starts on a card: ``unhealthy``, ``gone``, ``disabled``, ``descheduled``."""
+    if record is not None and not record.healthy:
+        return "unhealthy"
+    if facts is None or card not in facts.inventory.capacity:
+        return "gone"
+    if card in facts.deschedule_cards:
+        return "descheduled"
+    return "disabled" if card in facts.inventory.disabled else "ok"
+
+
+def node_report(cluster: Cluster, selector: Selector | None = None) -> Report:
+    """Return a row for each node with cards: the sums over its cards."""
+    names = resources(cluster)
+    rows: list[Row] = []
+    for node in _selected(cluster, selector, ""):
+        of_cards = card_rows(cluster, node, names)
+        on_node = cluster.decider.ledger.on_node(node)
+        used, busy = _use(cluster, [(uid, card) for uid in on_node for card in cluster.cards(node)])
+        row: dict[str, Value] = {"node": node, "cards": len(of_cards), "pods": len(on_node)}
+        for name in names:
+            gauges = [gauge for each in of_cards if isinstance(gauge := each.get(name), Gauge)]
+            if gauges:
+                row[name] = Gauge(sum(gauge.booked for gauge in gauges), sum(gauge.capacity for gauge in gauges))
+        row |= {
+            "used": used,
+            "busy": busy,
+            "health": _counted(str(each["health"]) for each in of_cards),
+            "model": _counted(str(each["model"]) for each in of_cards if each["model"]),
+        }
+        rows.append(row)
+    columns = (
+        Column("node"),
+        Column("cards", number=True),
+        *_resource_columns(names),
+        Column("used", number=True, resource=MEMORY_MAX),
+        Column("busy", number=True),
+        Column("pods", number=True),
+        Column("health"),
+        Column("model"),
+    )
+    return Report(columns, rows)
+
+
+def pod_report(cluster: Cluster, *, namespace: str | None = None, selector: Selector | None = None) -> Report:
+    """Return a row for each GPU pod: its cards and what it books, or that it waits, and why.
+
+    namespace  None for all namespaces
+    """
+    names = resources(cluster)
+    rows: list[Row] = []
+    pods = [
+        pod
+        for pod in cluster.gpu_pods
+        if (namespace is None or (pod.metadata.namespace or "default") == namespace)
+        and (selector is None or selector.matches(pod.metadata.labels or {}))
+    ]
+    for pod in sorted(pods, key=lambda each: natural(each.key)):
+        booking = cluster.decider.ledger.booking(pod.uid)
+        row: dict[str, Value] = {
+            "namespace": pod.metadata.namespace or "default",
+            "name": pod.metadata.name,
+            "state": _state(pod),
+            "node": pod.node_name or None,
+            "cards": tuple(map(str, booking.footprint.amounts)) if booking is not None else None,
+        }
+        if booking is not None:
+            sums: Counter[str] = Counter()
+            for amounts in booking.footprint.amounts.values():
+                sums.update(dict(amounts))
+            row |= dict(sums)
+            used, busy = _use(cluster, [(pod.uid, card) for card in booking.footprint.amounts])
+            row |= {"used": used, "busy": busy}
+        bound = cluster.decider.pods.bound_pod(pod.uid)
+        row["priority"] = pod.priority
+        if not pod.node_name:
+            row["note"] = reason(cluster, pod)
+        elif bound is not None and bound.trouble is not None:
+            row["note"] = bound.trouble.sentence
+        rows.append(row)
+    columns = (
+        Column("namespace"),
+        Column("name"),
+        Column("state"),
+        Column("node"),
+        Column("cards"),
+        *_resource_columns(names, gauge=False),
+        Column("used", number=True, resource=MEMORY_MAX),
+        Column("busy", number=True),
+        Column("priority", wide=True, number=True),
+        Column("note", wide=True),
+    )
+    return Report(columns, rows)
+
+
+def reason(cluster: Cluster, pod: InspectedPod) -> str:
+    """Return one line about a waiting pod: the most frequent reason of the nodes that it may use at all."""
+    excluded = cluster.eligible(pod)
+    names = [name for name, rule in excluded.items() if not rule]
+    if not names:
+        if not excluded:
+            return "the cluster has no nodes"
+        rule, count = Counter(excluded.values()).most_common(1)[0]
+        return rule if len(excluded) == 1 else f"{rule} ({count} of {len(excluded)} nodes)"
+    decision = cluster.filter(pod, names)
+    if decision.passing:
+        return f"fits on {len(decision.passing)} of {len(names)} nodes; kube-scheduler has yet to bind it"
+    return Counter(decision.failed.values()).most_common(1)[0][0]
+
+
+def _state(pod: InspectedPod) -> str:
+    if not pod.node_name:
+        return "Waiting"
+    if pod.metadata.deletion_timestamp:
+        return "Terminating"
+    return (pod.status.phase if pod.status is not None else None) or "Pending"
+
+
+def _selected(cluster: Cluster, selector: Selector | None, only_node: str) -> list[str]:
+    names = [cluster.node(only_node).name] if only_node else cluster.node_names
+    return [
+        name
+        for name in names
+        if cluster.cards(name) and (selector is None or selector.matches(cluster.nodes.by_key[name].labels))
+    ]
+
+
+def _use(cluster: Cluster, places: Iterable[tuple[str, Card]]) -> tuple[int | None, float | None]:
+    """Return the memory used, and the largest busy share, over pods on cards; None where nothing was measured."""
+    if not cluster.use:
+        return None, None
+    found = [use for place in places if (use := cluster.use.get(place)) is not None]
+    memory = [use.memory for use in found if use.memory is not None]
+    busy = [use.busy for use in found if use.busy is not None]
+    return (sum(memory) if memory else None), (max(busy) if busy else None)
+
+
+def _counted(texts: Iterable[str]) -> str:
+    """List different texts, with how often each comes if there are several: ``ok``, ``3 ok, 1 unhealthy``."""
+    counts = Counter(texts)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))

@@ -1,0 +1,84 @@
+"""Draw a report again and again while the cluster changes, without flicker and without a full list each time."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from gas.cluster.connection import ApiServer
+from gas.daemon.command import StandardOutput
+from gas.inspection.cluster import Cluster
+from gas.inspection.gather import Where, connected, following, read_use
+from gas.inspection.output import Look, table_lines, written
+from gas.inspection.report import Report
+
+INTERVAL = 1.0
+"""Seconds between two drawings at least."""
+
+USE_INTERVAL = 10.0
+"""Seconds between two readings of measured use, as often as plugins measure."""
+
+
+async def watch_report(where: Where, make: Callable[[Cluster], Report], form: str, look: Callable[[], Look]) -> int:
+    """Follow the cluster until interrupted. Raises as `following` does.
+
+    A terminal shows as many rows as it has lines. Any other output gets the whole report after each change.
+    """
+    async with connected(where) as api, following(api) as cluster:
+        shows = _redraw if sys.stdout.isatty() and form in ("table", "wide") else _repeat
+        await shows(api, cluster, make, form, look)
+    return 0
+
+
+async def _repeat(
+    api: ApiServer, cluster: Cluster, make: Callable[[Cluster], Report], form: str, look: Callable[[], Look]
+) -> None:
+    output, reader = StandardOutput("kubectl gas"), sys.stdout
+    async for _ in _changes(api, cluster):
+        output.write(written(make(cluster), form, look()) or "\n")
+        if sys.stdout is not reader:
+            return
+
+
+async def _redraw(
+    api: ApiServer, cluster: Cluster, make: Callable[[Cluster], Report], form: str, look: Callable[[], Look]
+) -> None:
+    console = Console(highlight=False, markup=False, emoji=False)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        async for notes in _changes(api, cluster):
+            report = make(cluster)
+            lines = screen_lines(report, notes, wide=form == "wide", look=look())
+            live.update(Group(*(Text.from_ansi(line, no_wrap=True) for line in lines)), refresh=True)
+
+
+def screen_lines(report: Report, notes: tuple[str, ...], *, wide: bool, look: Look, height: int = 0) -> list[str]:
+    """Return as many lines of a report as the terminal has, and a last line that says how many rows there are."""
+    height = height or shutil.get_terminal_size((100, 24)).lines
+    most = max(height - 2, 1)
+    lines = table_lines(report, wide=wide, look=look, most=most)
+    total = len(report.rows)
+    count = f"{total} rows" if total <= most else f"{most} of {total} rows; see --sort-by and --where"
+    return [*lines, "; ".join((count, *notes[:1]))[: look.width]]
+
+
+async def _changes(api: ApiServer, cluster: Cluster) -> AsyncIterator[tuple[str, ...]]:
+    """Yield notes about the use at once and whenever something has changed, at most once in an interval."""
+    drawn: tuple[int, int, float] | None = None
+    read_at = -USE_INTERVAL
+    notes: tuple[str, ...] = ()
+    while True:
+        if time.monotonic() - read_at >= USE_INTERVAL:
+            notes = await read_use(api, cluster)
+            read_at = time.monotonic()
+        seen = (cluster.nodes.version, cluster.pods.version, read_at if cluster.use else 0.0)
+        if seen != drawn:
+            drawn = seen
+            yield notes
+        await asyncio.sleep(INTERVAL)

@@ -1,0 +1,109 @@
+"""The cluster that the commands look at is the one that the extender sees."""
+
+from __future__ import annotations
+
+import pytest
+
+from gas.cards import Card
+from gas.inspection.cluster import settings_of
+from gas.inspection.report import Gauge
+from gas.inspection.rows import card_report, node_report
+from gas.placement.order import LeastUsed
+from tests.builders import node_json
+from tests.inspection.example_cluster import (
+    GB,
+    cluster_of,
+    decoded_pod,
+    example_cluster,
+    example_nodes,
+    example_pods,
+    extender_pod,
+    gpu_node_json,
+    record,
+    running,
+    waiting,
+)
+
+
+def test_the_settings_are_those_of_the_extenders_command_line() -> None:
+    pod = extender_pod("--enableDenylist", "--balancedResource=millicores", "--search-steps", "77", "--cert=/x")
+    options, notes = settings_of([decoded_pod(pod)])
+    assert (options.need.allowlist, options.need.denylist) == (False, True)
+    assert options.need.card_order == LeastUsed("millicores")
+    assert options.step_limit == 77
+    assert notes == ()
+
+
+def test_without_an_extender_its_defaults_are_assumed_and_a_note_says_so() -> None:
+    (note,) = settings_of([]).notes
+    assert note == "no extender was found in a pod; its default flags are assumed"
+    (note,) = settings_of([decoded_pod(extender_pod("--card-order=alphabetic"))]).notes
+    assert "the flags of the extender's pod kube-system/gas-extender-0 are ignored: flag --card-order" in note
+
+
+def test_the_ledger_is_that_of_the_extender() -> None:
+    cluster = example_cluster()
+    booking = cluster.decider.ledger.booking("uid-default-train-0")
+    assert booking is not None
+    assert booking.node == "gpu-1"
+    assert dict(booking.footprint.amounts[Card(0)]) == {"i915": 1, "memory.max": 12 * GB, "millicores": 800}
+
+
+def test_sums_of_nodes_are_the_sums_of_their_cards() -> None:
+    cluster = example_cluster()
+    cards, nodes = card_report(cluster), node_report(cluster)
+    for name in ("memory.max", "millicores", "i915"):
+        for node in nodes.rows:
+            gauges = [
+                gauge for row in cards.rows if row["node"] == node["node"] and isinstance(gauge := row.get(name), Gauge)
+            ]
+            assert node[name] == Gauge(sum(each.booked for each in gauges), sum(each.capacity for each in gauges))
+
+
+@pytest.mark.parametrize(
+    ("labels", "health"),
+    [
+        pytest.param({}, "ok", id="ok"),
+        pytest.param({"telemetry.aware.scheduling.p/gas-disable-card0": "true"}, "disabled", id="disabled"),
+        pytest.param(
+            {"telemetry.aware.scheduling.p/gas-deschedule-pods-card0": "true"}, "descheduled", id="descheduled"
+        ),
+    ],
+)
+def test_the_health_of_a_card(labels: dict[str, str], health: str) -> None:
+    cluster = cluster_of([gpu_node_json("n", record(0), labels=labels)], [])
+    assert [row["health"] for row in card_report(cluster).rows] == [health]
+
+
+def test_a_card_that_is_gone_is_shown_while_something_is_booked_on_it() -> None:
+    pods = [running("p", "n", "card3", i915=1, memory_max=GB)]
+    cluster = cluster_of([gpu_node_json("n", record(0))], pods)
+    row = card_report(cluster).rows[-1]
+    assert (row["card"], row["health"], row["memory.max"]) == ("card3", "gone", Gauge(GB, 0))
+
+
+def test_nodes_without_cards_are_left_out() -> None:
+    plain = node_json("plain", cards="", cpu=1)
+    plain["metadata"]["labels"] = {}
+    plain["status"] = {}
+    cluster = cluster_of([plain, *example_nodes()], example_pods())
+    assert "plain" not in {row["node"] for row in card_report(cluster).rows}
+
+
+def test_watched_changes_give_the_same_as_a_new_list() -> None:
+    nodes, pods = example_nodes(), example_pods()
+    watched = cluster_of(nodes, pods)
+    gone, new = decoded_pod(pods[0]), decoded_pod(running("new", "gpu-10", "card1", i915=1, memory_max=GB))
+    version = watched.pods.version
+    watched.pods.deleted(gone)
+    watched.pods.changed(new)
+    assert watched.pods.version == version + 2
+    listed = cluster_of(nodes, [*pods[1:], running("new", "gpu-10", "card1", i915=1, memory_max=GB)])
+    assert card_report(watched) == card_report(listed)
+
+
+def test_a_pod_that_has_ended_holds_nothing() -> None:
+    ended = running("p", "gpu-1", "card0", i915=1)
+    ended["status"]["phase"] = "Succeeded"
+    cluster = cluster_of(example_nodes(), [ended, waiting("w", i915=1)])
+    assert [pod.metadata.name for pod in cluster.gpu_pods] == ["w"]

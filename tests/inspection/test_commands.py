@@ -1,0 +1,190 @@
+"""The commands on a cluster in the sandbox's API server: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+import yaml
+
+from gas.inspection.command_line import complete
+from gas.sandbox.api.kinds import PODS
+from tests.inspection.conftest import Kubectl
+from tests.inspection.example_cluster import GB, create_pod, use_path, waiting
+
+
+async def test_top_shows_booked_and_used_of_each_card(kubectl: Kubectl) -> None:
+    rows = await kubectl.data("top")
+    assert [(row["node"], row["card"]) for row in rows] == [
+        (node, card) for node in ("gpu-1", "gpu-2", "gpu-10") for card in ("card0", "card1")
+    ]
+    first = rows[0]
+    assert first["memory.max"] == {"booked": 12 * GB, "capacity": 16 * GB}
+    assert first["millicores"] == {"booked": 800, "capacity": 1000}
+    assert first["used"] == int(9.4 * GB)
+    assert first["busy"] == 0.93
+    assert first["holders"] == ["default/train-0"]
+    assert rows[3]["health"] == "unhealthy"
+    assert rows[3]["memory.max"] is None
+
+
+async def test_top_nodes_adds_up_the_cards_of_each_node(kubectl: Kubectl) -> None:
+    first, second, _ = await kubectl.data("top", "nodes")
+    assert first["memory.max"] == {"booked": 22 * GB, "capacity": 32 * GB}
+    assert (first["cards"], first["pods"], first["health"]) == (2, 2, "ok")
+    assert second["health"] == "1 ok, 1 unhealthy"
+    assert first["used"] == int(9.4 * GB) + int(9.9 * GB)
+
+
+async def test_pods_of_the_namespace_of_the_context_are_listed(kubectl: Kubectl) -> None:
+    assert [row["name"] for row in await kubectl.data("pods")] == ["big", "notebook", "train-0", "train-1"]
+    config = json.loads(kubectl.kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = "shop"
+    kubectl.kubeconfig.write_text(json.dumps(config))
+    assert [row["name"] for row in await kubectl.data("pods")] == ["web-7d"]
+    assert [row["name"] for row in await kubectl.data("pods", "--context", "viewer", "-n", "shop")] == ["web-7d"]
+    assert len(await kubectl.data("pods", "-A")) == 5
+
+
+async def test_pods_that_wait_have_the_reason_of_the_extender(kubectl: Kubectl) -> None:
+    (big,) = [row for row in await kubectl.data("pods") if row["state"] == "Waiting"]
+    assert big["note"] == "no card has 14.0 GB of memory.max free"
+    assert big["node"] is None
+
+
+async def test_labels_select_nodes_and_pods(kubectl: Kubectl) -> None:
+    rows = await kubectl.data("top", "nodes", "-l", "zone in (a,b),zone!=b")
+    assert [row["node"] for row in rows] == ["gpu-1"]
+    result = await kubectl("pods", "-l", "app=none")
+    assert (result.code, result.out) == (0, "")
+    assert "no pod that asks for GPUs was found in namespace default" in result.err
+
+
+async def test_rows_are_sorted_and_filtered(kubectl: Kubectl) -> None:
+    rows = await kubectl.data("top", "--sort-by", "-used", "--where", "health=ok", "--where", "memory.max>30")
+    assert [row["used"] for row in rows] == [int(9.9 * GB), int(9.4 * GB), int(2.8 * GB), int(1.2 * GB)]
+
+
+async def test_the_formats_have_the_same_content(kubectl: Kubectl) -> None:
+    rows = await kubectl.data("top")
+    assert yaml.safe_load((await kubectl("top", "-o", "yaml")).out) == rows
+    written = list(csv.DictReader(io.StringIO((await kubectl("top", "-o", "csv")).out)))
+    assert [row["memory.max.booked"] for row in written[:2]] == [str(12 * GB), str(10 * GB)]
+    assert [row["holders"] for row in written[:2]] == ["default/train-0", "default/train-1"]
+
+
+async def test_inspect_shows_the_pods_of_each_card(kubectl: Kubectl) -> None:
+    result = await kubectl("inspect", "gpu-1")
+    assert result.code == 0
+    assert "Pods on card1\n  default/train-1  1 i915, 500 millicores and 10.0 GB of memory.max\n" in result.out
+    data = json.loads((await kubectl("inspect", "gpu-1", "-o", "json")).out)
+    assert yaml.safe_load((await kubectl("inspect", "gpu-1", "-o", "yaml")).out) == data
+    assert (data["ready"], data["cordoned"], data["kernel"]) == (True, False, "6.12.0-amd64")
+    assert data["numaGroups"] == []
+
+
+async def test_a_node_that_does_not_exist_ends_with_1(kubectl: Kubectl) -> None:
+    result = await kubectl("inspect", "gpu-9")
+    assert result.code == 1
+    assert "node 'gpu-9': expected the name of a node" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["nonsense"], "No such command 'nonsense'", id="command"),
+        pytest.param(["top", "-o", "xml"], "'xml' is not one of", id="format"),
+        pytest.param(["top", "--sort-by", "size"], "expected a column of this report", id="column"),
+        pytest.param(["top", "--where", "health"], "expected a condition such as", id="condition"),
+        pytest.param(["top", "--where", "used>much"], "expected a number after >, found 'much'", id="number"),
+        pytest.param(["top", "-l", "a=b=c"], "expected a label selector such as", id="selector"),
+        pytest.param([], "Usage: kubectl gas", id="nothing"),
+    ],
+)
+async def test_a_wrong_command_line_ends_with_2(kubectl: Kubectl, arguments: list[str], words: str) -> None:
+    result = await kubectl(*arguments)
+    assert result.code == 2
+    assert words in result.err
+
+
+async def test_a_cluster_that_cannot_be_reached_ends_with_3(kubectl: Kubectl) -> None:
+    result = await kubectl("top", "--kubeconfig", "/does/not/exist")
+    assert result.code == 3
+    assert "the file does not exist" in result.err
+    result = await kubectl("top", "--context", "nowhere")
+    assert result.code == 3
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        pytest.param({"trouble": "it is broken", "pods": []}, "for node gpu-2: it is broken", id="trouble"),
+        pytest.param([1], "for node gpu-2: expected the document /usage of gas-plugin", id="something-else"),
+        pytest.param(
+            {"pods": [{"uid": "u", "cards": {"crad0": {}}}]}, "for node gpu-2: the use of pod 'u'", id="malformed-card"
+        ),
+        pytest.param(None, "for node gpu-2: the API server refused GET", id="missing"),
+    ],
+)
+async def test_use_that_cannot_be_read_is_reported_and_the_rest_is_shown(
+    kubectl: Kubectl, document: object, words: str
+) -> None:
+    if document is None:
+        del kubectl.beside.objects[use_path("gpu-2")]
+    else:
+        kubectl.beside.objects[use_path("gpu-2")] = document
+    result = await kubectl("top")
+    assert result.code == 0
+    assert f"use is not shown {words}" in result.err
+    assert "93%" in result.out
+
+
+async def test_without_plugins_that_measure_a_line_says_so(kubectl: Kubectl) -> None:
+    for name in ("gpu-1", "gpu-2", "gpu-10"):
+        kubectl.server.api.delete(PODS, "kube-system", f"gas-plugin-{name}", {"gracePeriodSeconds": 0})
+    result = await kubectl("top")
+    assert "use is not shown: no plugin measures it; see gas-plugin --usage" in result.err
+    assert "USED" not in result.out
+
+
+async def test_the_command_only_reads(kubectl: Kubectl) -> None:
+    for arguments in (["top"], ["top", "nodes"], ["pods", "-A"], ["inspect", "gpu-1"]):
+        await kubectl(*arguments)
+    asked = [line.split() for line in kubectl.beside.asked]
+    assert {agent for agent, _, _ in asked} == {"kubectl-gas"}
+    assert {method for _, method, _ in asked} == {"GET"}
+
+
+async def test_commands_names_and_options_are_completed(kubectl: Kubectl) -> None:
+    import asyncio
+
+    assert complete(["in"]) == "inspect\tShow everything about one NODE.\n:4\n"
+    assert complete(["top", ""]).splitlines() == ["nodes", "cards", "pods", ":4"]
+    assert "--watch\tDraw again whenever something changes." in complete(["top", "--w"])
+    assert await asyncio.to_thread(complete, ["inspect", "gpu-1"]) == "gpu-1\ngpu-10\n:4\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+async def test_the_completion_script_of_a_shell_is_printed(kubectl: Kubectl, shell: str) -> None:
+    result = await kubectl("completion", shell)
+    assert result.code == 0
+    assert f"{shell}_complete" in result.out
+
+
+HOSTILE = "[red]x\x1b[2J\u202eevil\u05d0\n"
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "csv"])
+async def test_hostile_texts_are_shown_as_text(kubectl: Kubectl, form: str) -> None:
+    pod = waiting("x" * 253, i915=1)
+    pod["metadata"]["annotations"] = {"gas-card-order": HOSTILE}
+    create_pod(kubectl.server, pod)
+    result = await kubectl("pods", "-A", "-o", form)
+    assert result.code == 0
+    assert "x" * 253 in result.out
+    assert not set(result.out) & {"\x1b", "\u202e", "\u05d0", "\r"}
+    if form in ("json", "yaml"):
+        (row,) = [row for row in yaml.safe_load(result.out) if row["name"] == "x" * 253]
+        assert "gas-card-order" in row["note"]
