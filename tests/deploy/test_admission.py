@@ -11,7 +11,7 @@ import yaml
 from configurator.certificate_plan import WEBHOOK_SERVICES
 from configurator.flags import DEFAULT_WEBHOOKS
 from gas.intel import names
-from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, Manifest, one, read
+from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, ROOT, Manifest, one, read
 
 COMPONENT = COMPONENTS / "admission"
 VALIDATING, MUTATING = (one(COMPONENT, f"{kind}WebhookConfiguration") for kind in ("Validating", "Mutating"))
@@ -19,6 +19,7 @@ WEBHOOKS: dict[str, Manifest] = {each["name"]: each for each in (*VALIDATING["we
 SERVICES = {each["metadata"]["name"]: each["spec"] for each in read(COMPONENT / "services.yaml")}
 EXTENDER = one(BASE / "extender", "Deployment")
 BINDING = "bind.pods.gas"
+PAGE = (ROOT / "docs/admission.md").read_text(encoding="utf-8")
 
 
 def patched(name: str) -> list[dict[str, Any]]:
@@ -94,6 +95,20 @@ def test_webhooks_call_services_that_lead_to_the_port_of_the_extender() -> None:
         assert service["selector"].items() <= EXTENDER["spec"]["template"]["metadata"]["labels"].items()
         # Checks are answered by every replica, bindings by the one that leads, which alone is ready.
         assert service.get("publishNotReadyAddresses", False) is (name != BINDING)
+
+
+def test_the_page_states_the_policy_of_every_webhook() -> None:
+    section = PAGE.partition("## When the extender is away")[2].partition("\n## ")[0]
+    stated: dict[str, str] = {}
+    for names_cell, policy in re.findall(r"^\| ([^|]*pods\.gas[^|]*) \| `(\w+)` \|", section, re.MULTILINE):
+        stated |= dict.fromkeys(re.findall(r"`([\w-]+\.pods\.gas)`", names_cell), policy)
+    of_chart = {"complete.pods.gas": "Ignore", "bind-strict.pods.gas": "Fail"}
+    assert stated == {name: each["failurePolicy"] for name, each in WEBHOOKS.items()} | of_chart
+    template = (DEPLOY / "chart/templates/admission.yaml").read_text(encoding="utf-8")
+    assert set(re.findall(r'"([\w-]+\.pods\.gas)"', template)) == of_chart.keys()
+    assert {each["timeoutSeconds"] for each in WEBHOOKS.values()} == {
+        int(re.findall(r"`timeoutSeconds` \((\d+) s\)", PAGE)[0])
+    }
 
 
 def test_the_configurator_knows_these_names() -> None:
