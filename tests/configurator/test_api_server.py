@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import yaml
@@ -17,6 +19,7 @@ from tests.configurator.control_plane_files import KUBEADM, NOW, ControlPlaneFil
 from tests.configurator.test_certificate_plan import load, write_pair
 
 RELEASES = sorted(path.parent.name for path in KUBEADM.glob("*/kube-apiserver.yaml"))
+ROOT = Path(__file__).parents[2]
 INSIDE = "/etc/kubernetes/pki/gas"
 """Where kube-apiserver's container sees the configurator's directory."""
 
@@ -80,6 +83,17 @@ def test_the_api_server_gets_a_certificate_for_the_webhooks_alone(control_plane:
     assert is_for(pair.certificate, ExtendedKeyUsageOID.CLIENT_AUTH)
     assert is_signed_by(pair.certificate, load(files.own / "ca.crt", files.own / "ca.key").certificate)
     assert (files.own / "api-server.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_files_for_other_control_planes_are_those_of_the_configurator(control_plane: ControlPlaneFiles) -> None:
+    control_plane.run("--api-server")
+    page = (ROOT / "docs/admission.md").read_text(encoding="utf-8")
+    documented = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    (plugins,) = [each for each in documented if each.get("kind") == "AdmissionConfiguration"]
+    assert plugins == yaml.safe_load((control_plane.own / "admission.yaml").read_text())
+    (kubeconfig,) = [each for each in documented if each.get("kind") == "Config"]
+    written = yaml.safe_load((control_plane.own / "admission-kubeconfig.yaml").read_text())
+    assert kubeconfig == written | {"users": [each for each in written["users"] if "gas-service" not in each["name"]]}
 
 
 def test_undo_restores_every_byte(control_plane: ControlPlaneFiles) -> None:
