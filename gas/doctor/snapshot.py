@@ -196,6 +196,8 @@ class Snapshot:
     node_leases      node -> heartbeat of its kubelet
     feature_objects  number of NodeFeature objects of NFD; None if the cluster does not have that kind
     webhooks         the admission webhooks of gas
+    api_server_certificate  file and content (PEM) of the certificate that kube-apiserver presents to them; None if
+                     this machine has none
     topology_policies  node with GPUs -> the policy of its kubelet's Topology Manager
     only_node        name of the only node to check; empty for all
     dry_pod          whether to ask the extender about the dry pod
@@ -216,6 +218,7 @@ class Snapshot:
     calls: tuple[Call, ...] = ()
     accounts: tuple[Account, ...] = ()
     webhooks: tuple[Webhook, ...] | Unseen = ()
+    api_server_certificate: tuple[str, bytes] | None = None
     only_node: str = ""
     dry_pod: bool = True
     control_plane: Path = Path("/etc/kubernetes")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from configurator.certificates import mint_authority, mint_server
+from configurator.certificates import mint_authority, mint_client, mint_server
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program
 from gas.doctor.snapshot import Account, ServiceSeen, Webhook
@@ -17,6 +17,7 @@ from gas.objects import DetailedPod
 from tests.deploy.test_admission import WEBHOOKS
 from tests.doctor.snapshots import (
     NOW,
+    call,
     configuration,
     entry,
     findings,
@@ -207,6 +208,41 @@ def test_an_api_server_that_shows_no_certificate_is_reported_if_one_is_demanded(
     found = faults(*ALL, pods=(demanding, api_server))
     assert [level for level, _ in found] == ([] if flags else ["problem"])
     assert all("gas-configurator --api-server --apply-secret" in text for _, text in found)
+
+
+def presenting(life: timedelta) -> Webhook:
+    pair = mint_server(AUTHORITY, ["gas-admission.default.svc"], TODAY - YEAR / 2, life=life)
+    return webhook(server_certificate=pair.certificate.public_bytes(Encoding.DER))
+
+
+def test_a_certificate_of_the_webhooks_that_expires_is_reported_once() -> None:
+    ((level, text),) = faults(*[presenting(YEAR / 2 + timedelta(days=9))] * 3)
+    assert level == "warning"
+    assert "for the admission webhooks, expires in 9 days" in text
+    assert faults(presenting(YEAR)) == []
+    # kube-scheduler's check of the same certificate reports it.
+    soon = presenting(YEAR / 2 + timedelta(days=9))
+    assert faults(soon, calls=(call(server_certificate=soon.server_certificate),)) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "level", "words"),
+    [
+        (mint_client(AUTHORITY, TODAY - YEAR / 2).chain, None, ""),
+        (mint_client(AUTHORITY, TODAY - YEAR / 2, life=YEAR / 4).chain, "problem", "has expired"),
+        (b"nonsense", "problem", "no PEM certificate"),
+    ],
+    ids=["valid", "expired", "unreadable"],
+)
+def test_the_certificate_of_the_api_server_is_checked_if_one_is_demanded(
+    content: bytes, level: str | None, words: str
+) -> None:
+    demanding = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443", "--admission-client-ca=/ca.crt")
+    held = ("/etc/kubernetes/pki/gas/api-server.crt", content)
+    assert faults(*ALL, api_server_certificate=held) == []
+    found = faults(*ALL, pods=(demanding,), api_server_certificate=held)
+    assert [each for each, _ in found] == ([level] if level else [])
+    assert all(words in text for _, text in found)
 
 
 def ignorable(*webhooks: Webhook) -> str:

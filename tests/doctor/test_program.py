@@ -253,6 +253,32 @@ def add_scheduler_with_config_map(doctor: Doctor) -> None:
 CONFIG_MAP = "/api/v1/namespaces/default/configmaps/gas-scheduler"
 
 
+async def test_webhooks_and_the_certificate_of_the_api_server_are_read(doctor: Doctor, beside: Beside) -> None:
+    group = "/apis/admissionregistration.k8s.io/v1"
+    webhook = {
+        "name": "create.pods.gas",
+        "clientConfig": {"service": {"namespace": "default", "name": "gas-admission"}},
+    }
+    for kind, webhooks in (("validating", [webhook]), ("mutating", [])):
+        items = [{"metadata": {"name": "gas-admission"}, "webhooks": webhooks}]
+        beside.objects[f"{group}/{kind}webhookconfigurations"] = {"metadata": {}, "items": items}
+    demanding = {
+        "name": "gasext", "image": "gas", "command": ["gas-extender"],
+        "args": ["--admission-port=9443", "--admission-client-ca=/gas/cert/ca.crt"],
+    }  # fmt: skip
+    pod = pod_json(demanding, name="demanding", node="gpu-1", phase="Running")
+    doctor.server.api.create(PODS, "default", pod)
+    certificate = doctor.control_plane / "pki/gas/api-server.crt"
+    certificate.parent.mkdir(parents=True)
+    certificate.write_text("nonsense")
+    _, found = await doctor.findings()
+    said = [f"{each['where']}: {each['message']}" for each in found if each["check"] == "admission"]
+    assert "has no caBundle" in said[0]
+    assert said[1] == "service default/gas-admission: webhook create.pods.gas calls this Service, but it does not exist"
+    assert said[2] == f"{certificate}: the file contains no PEM certificate, so kube-apiserver presents none"
+    assert len(said) == 3
+
+
 async def test_a_configuration_in_a_config_map_is_read(doctor: Doctor, beside: Beside) -> None:
     written = {"kind": "KubeSchedulerConfiguration", "extenders": [entry(ignorable=True)]}
     beside.objects[CONFIG_MAP] = {"data": {"c.yaml": json.dumps(written)}}

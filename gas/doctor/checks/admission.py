@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from configurator.certificates import day, read_certificates, read_der_certificate
+from configurator.certificates import day, read_certificates, read_der_certificate, read_first_certificate
 from configurator.errors import BadCertificate
-from gas.doctor.checks.certificates import SOON
+from gas.doctor.checks.certificates import SOON, dates
 from gas.doctor.checks.schedulers import INSTALL_WEBHOOKS
 from gas.doctor.findings import Finding, command, kubectl, ok, problem, unknown, warning
 from gas.doctor.probe import Unseen
@@ -59,6 +59,7 @@ def check_admission(snapshot: Snapshot) -> Iterator[Finding]:
             yield _not_reached(webhook)
         elif not faults:
             yield ok(CHECK, _where(webhook), f"reached at {webhook.connected}; failurePolicy {webhook.policy}")
+    yield from _server_certificates(seen, snapshot)
     if any(flag_value(container, "admission-client-ca") for _, container in serving):
         yield from _api_servers(snapshot)
 
@@ -215,8 +216,30 @@ def _not_reached(webhook: Webhook) -> Finding:
     )
 
 
+def _server_certificates(webhooks: Iterable[Webhook], snapshot: Snapshot) -> Iterator[Finding]:
+    """Check the dates of the certificates on the port of the webhooks, unless kube-scheduler gets the same ones."""
+    reported = {call.server_certificate for call in snapshot.calls}
+    for webhook in webhooks:
+        if webhook.server_certificate in reported or webhook.not_verified:
+            continue
+        reported.add(webhook.server_certificate)
+        certificate = read_der_certificate(webhook.server_certificate or b"")
+        if certificate is not None:
+            name = f"the certificate at {webhook.connected}, for the admission webhooks,"
+            yield from dates(_where(webhook), name, certificate, snapshot.now, check=CHECK)
+
+
 def _api_servers(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check that each API server has a configuration from which it takes a client certificate."""
+    """Check that each API server has a configuration from which it takes a client certificate, and a valid one."""
+    if snapshot.api_server_certificate is not None:
+        file, content = snapshot.api_server_certificate
+        certificate = read_first_certificate(content)
+        if certificate is None:
+            yield problem(CHECK, file, "the file contains no PEM certificate, so kube-apiserver presents none", TRUST)
+        else:
+            yield from dates(
+                file, "kube-apiserver's client certificate for webhooks", certificate, snapshot.now, check=CHECK
+            )
     for pod, container in snapshot.running(Program.API_SERVER):
         if flag_value(container, "admission-control-config-file") is None:
             yield problem(

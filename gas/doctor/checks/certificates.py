@@ -52,7 +52,7 @@ def _client(call: Call, now: float) -> Iterator[Finding]:
     if certificate is None:
         yield problem(CHECK, cert_file, "the file contains no PEM certificate", RENEW)
         return
-    faults = list(_dates(cert_file, "kube-scheduler's client certificate", certificate, now))
+    faults = list(dates(cert_file, "kube-scheduler's client certificate", certificate, now))
     if isinstance(call.key, bytes) and not is_key_of(certificate, call.key):
         yield problem(CHECK, key_file, f"this is not the private key of {cert_file}", RENEW)
         return
@@ -99,7 +99,7 @@ def _authority(call: Call, now: float) -> Iterator[Finding]:
     if certificate is None:
         yield problem(CHECK, ca_file, "the file contains no PEM certificate", RENEW)
         return
-    faults = list(_dates(ca_file, "the authority of the extender's certificate", certificate, now))
+    faults = list(dates(ca_file, "the authority of the extender's certificate", certificate, now))
     yield from faults or [ok(CHECK, ca_file, f"valid until {_end(certificate)}")]
 
 
@@ -118,7 +118,7 @@ def _server(call: Call, now: float) -> Iterator[Finding]:
         return
     tls = call.entry.tls_config
     host = (tls.server_name if tls else "") or urlsplit(call.entry.url_prefix).hostname or ""
-    faults = list(_dates(where, "the extender's certificate", certificate, now))
+    faults = list(dates(where, "the extender's certificate", certificate, now))
     if not serves(certificate, host):
         faults.append(
             problem(
@@ -144,14 +144,15 @@ def _server(call: Call, now: float) -> Iterator[Finding]:
     yield from faults or [ok(CHECK, where, f"valid until {_end(certificate)}, for {host}")]
 
 
-def _dates(where: str, name: str, certificate: x509.Certificate, now: float) -> Iterator[Finding]:
+def dates(where: str, name: str, certificate: x509.Certificate, now: float, *, check: str = CHECK) -> Iterator[Finding]:
+    """Yield a finding if the certificate is not valid at this time, or will expire soon."""
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     today = datetime.fromtimestamp(now, UTC)
     if end <= today:
-        yield problem(CHECK, where, f"{name} has expired", RENEW, expected="a date in the future", found=day(end))
+        yield problem(check, where, f"{name} has expired", RENEW, expected="a date in the future", found=day(end))
     elif begin > today:
         yield problem(
-            CHECK,
+            check,
             where,
             f"{name} is not valid yet; a clock may be wrong",
             "timedatectl status",
@@ -159,7 +160,7 @@ def _dates(where: str, name: str, certificate: x509.Certificate, now: float) -> 
             found=f"{begin:%Y-%m-%d %H:%M} UTC",
         )
     elif end - today < min(SOON, (end - begin) / 3):
-        yield warning(CHECK, where, f"{name} expires in {(end - today).days} days, on {day(end)}", RENEW)
+        yield warning(check, where, f"{name} expires in {(end - today).days} days, on {day(end)}", RENEW)
 
 
 def _end(certificate: x509.Certificate) -> str:

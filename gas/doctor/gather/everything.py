@@ -40,6 +40,9 @@ T = TypeVar("T")
 
 NODE_LEASES = "kube-node-lease"
 NODE_FEATURES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeatures"
+API_SERVER_CERTIFICATE = "pki/gas/api-server.crt"
+"""Where gas-configurator puts it, below /etc/kubernetes."""
+
 _VERSION = "/version"
 
 
@@ -80,12 +83,19 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Fl
         calls=tuple(await call_extenders(api, files, found, question=question, timeout=flags.timeout)),
         accounts=tuple(await find_accounts(api, known_pods)),
         webhooks=await probe(find_webhooks(api, flags.timeout)),
+        api_server_certificate=_api_server_certificate(files),
         only_node=flags.node,
         dry_pod=flags.dry_pod,
         control_plane=flags.control_plane,
     )
     policies = await read_topology_policies(api, [node.name for node in gpu_nodes(seen)], flags.timeout)
     return replace(seen, topology_policies=policies)
+
+
+def _api_server_certificate(files: HostFiles) -> tuple[str, bytes] | None:
+    path = files.control_plane / API_SERVER_CERTIFICATE
+    content = files.read_here(path)
+    return None if isinstance(content, Unseen) else (str(path), content)
 
 
 async def _list(
