@@ -13,7 +13,7 @@ from gas.objects import ObjectId, Pod
 class UnboundPod(NamedTuple):
     """A pod without a node.
 
-    wants_cards  whether it asks for cards in any vocabulary; that never changes
+    wants_cards  whether it asks for cards in any vocabulary
     """
 
     uid: str
@@ -68,8 +68,8 @@ class UnboundPods:
         """Take in a pod that is new or was updated."""
         if pod.node_name or pod.is_over:
             self._forget(pod.uid)
-        elif pod.uid not in self._keys:
-            if (before := self._by_key.get(pod.key)) is not None:
+        else:
+            if (before := self._by_key.get(pod.key)) is not None and before.uid != pod.uid:
                 self._forget(before.uid)
             self._keys[pod.uid] = pod.key
             self._by_key[pod.key] = UnboundPod(pod.uid, self._speaks(pod))
