@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gas.intel import names
 from gas.intel.vocabulary import INTEL
 from gas.json_patch import Operation, Patch
 from gas.objects import NewPod, Pod
@@ -218,6 +219,34 @@ def test_an_order_of_cards_by_a_resource_that_no_card_has_is_a_warning(
 def test_the_pod_is_not_warned_of_the_administrators_order() -> None:
     checks = PodChecks(DEFAULT, NeedOptions(card_order=LeastUsed("gold")))
     assert at_once(checks.in_cluster(pod(container(i915=1)), [SMALL])) == ()
+
+
+RESOURCES = ["i915", "xe", "tiles", "millicores", "memory.max", "monitoring", "gold", "", "x" * 300]
+AMOUNTS = st.sampled_from([0, 1, 2, 3, -1, 2**63, 10**30, "1", "1.5", "1Ki", "x", "", "9" * 300])
+TEXTS = st.sampled_from(["", "a", "a,b", "true", "false", "best-fit=gold", "x" * 300, "\n\x1b[31m", "card0"])
+ANNOTATIONS = st.sampled_from([*names.USERS_ANNOTATIONS, "gas-ts", "gas-same-gpus", "gas-" + "x" * 300, "gas-\n", "b"])
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from(RESOURCES), AMOUNTS, max_size=3), max_size=3),
+    st.dictionaries(ANNOTATIONS, TEXTS, max_size=3),
+    st.sampled_from([None, "n1", "\n" * 300]),
+)
+def test_whatever_a_pod_says_it_is_checked_in_short_printable_sentences(
+    requests: list[dict[str, int | str]], annotations: dict[str, str], node: str | None
+) -> None:
+    containers = [
+        {"name": f"c{at}\n", "resources": {"requests": {f"gpu.intel.com/{name}": text for name, text in each.items()}}}
+        for at, each in enumerate(requests)
+    ]
+    checked = pod(*containers, annotations=annotations, node=node)
+    findings = CHECKS.pod(checked)
+    for sentence in (*findings.all, *at_once(CHECKS.in_cluster(checked, [SMALL, LARGE]))):
+        assert sentence.isprintable()
+        assert len(sentence) <= 400
+    assert all(len(sentence) <= 256 for sentence in findings.all)
+    assert CHECKS.change(checked, checked) == ()
+    assert DEFAULT.speaks(checked) or findings == Findings()
 
 
 def gpu_pod(node: str | None = None, **annotations: str) -> Pod:
