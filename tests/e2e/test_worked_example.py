@@ -53,7 +53,7 @@ def test_a_pod_that_waits_for_a_memory_that_no_node_knows_has_an_event_that_says
         annotations={"gas-cards": '[{"card":0,"memorySource":"unknown"},{"card":1,"memorySource":"unknown"}]'},
         resources={"gpu.intel.com/i915": "20"},
     )
-    cluster.extender("gas", "-v=4").start_and_wait_until_ready()
+    cluster.extender("gas", "-v=4", account=cluster.full_account).start_and_wait_until_ready()
     api.create(PODS, pod("unknown", container(i915=1, memory_max="5G")))
     (scheduled, *_) = wait_for("its refusal", lambda: event_messages(api, "unknown", "FailedScheduling"))
     assert "Insufficient gpu.intel.com/memory.max" in scheduled
