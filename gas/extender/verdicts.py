@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import TypeVar, cast
 
@@ -35,6 +36,10 @@ NOTHING_KEPT: KeptCards = MappingProxyType({})
 
 NEEDS_BY_NAME = 16
 """Needs whose verdicts are remembered by the names of nodes as well: those that were asked about last."""
+
+MOST_REFRESHED = 32
+"""Changed nodes that get their verdicts before the names of a question are looked up. If no name lacks one after that,
+the names need not be searched for those that do, which takes as long as all look-ups."""
 
 NODES_A_TURN = 500
 """Nodes whose state is looked up before other work gets its turn: some milliseconds."""
@@ -172,6 +177,18 @@ class NodeStates:
         return self._last
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _ByName:
+    """The verdicts of a need that are remembered by the names of nodes.
+
+    verdicts  only of nodes that have not changed since
+    changed   nodes that have changed since, and whose verdicts were not looked for yet
+    """
+
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+
+
 class Verdicts:
     """The results of `place` for named nodes. Pods of one template share a need, and most nodes are alike.
 
@@ -190,13 +207,14 @@ class Verdicts:
         self._clock = clock
         self.states = NodeStates(nodes, ledger)
         self._remembered: OrderedDict[PodNeed, dict[int, Verdict]] = OrderedDict()
-        self._by_name: OrderedDict[PodNeed, dict[str, Verdict]] = OrderedDict()
+        self._by_name: OrderedDict[PodNeed, _ByName] = OrderedDict()
 
     def forget(self, node: str) -> None:
         """Forget the state of a node that has changed, or whose bookings have."""
         self.states.forget(node)
         for by_name in self._by_name.values():
-            by_name.pop(node, None)
+            if by_name.verdicts.pop(node, None) is not None:
+                by_name.changed.add(node)
 
     def look_ahead(self) -> Turns[None]:
         """Find out the state of every node."""
@@ -212,24 +230,30 @@ class Verdicts:
         """
         known = self._known(need)
         by_name = self._known_by_name(need)
-        if by_name:
-            verdicts = list(map(by_name.get, names))
+        budget = TimeBudget(self._step_limit, self._clock)
+        judged = False
+        if by_name is not None and by_name.changed:
+            judged = yield from self._refresh(by_name, known, need, budget)
+        if by_name is not None and by_name.verdicts:
+            verdicts = list(map(by_name.verdicts.get, names))
         else:
             verdicts = self.states.look_up(names, known)
             if by_name is not None:
-                by_name.update((name, verdict) for name, verdict in zip(names, verdicts, strict=True) if verdict)
+                by_name.verdicts.update(
+                    (name, verdict) for name, verdict in zip(names, verdicts, strict=True) if verdict
+                )
         if kept:
             verdicts = [None if name in kept else verdict for name, verdict in zip(names, verdicts, strict=True)]
         if all_fit(verdicts):
+            if judged:
+                self._forget_the_oldest()
             return cast(list[Verdict], verdicts)
-        budget = TimeBudget(self._step_limit, self._clock)
-        judged = False
         for at in [at for at, verdict in enumerate(verdicts) if verdict is None]:
             name = names[at]
             kept_here = kept.get(name, ())
             if (verdict := known.get(self.states.of(name, kept_here))) is not None:
                 if by_name is not None and not kept_here:
-                    by_name[name] = verdict
+                    by_name.verdicts[name] = verdict
             else:
                 verdict = self._judge(known, need, name, budget.steps(), kept_here)
                 judged = True
@@ -240,6 +264,23 @@ class Verdicts:
         if judged:
             self._forget_the_oldest()
         return cast(list[Verdict], verdicts)
+
+    def _refresh(self, by_name: _ByName, known: dict[int, Verdict], need: PodNeed, budget: TimeBudget) -> Turns[bool]:
+        """Find the verdicts of some nodes that have changed; return whether any was not remembered."""
+        judged = False
+        for name in list(islice(by_name.changed, MOST_REFRESHED)):
+            by_name.changed.discard(name)
+            if self._nodes.facts(name) is None:
+                continue
+            if known.get(self.states.of(name)) is None:
+                self._judge(known, need, name, budget.steps(), ())
+                judged = True
+            if (verdict := known.get(self.states.of(name))) is not None:
+                by_name.verdicts[name] = verdict
+            if budget.turn_is_over():
+                yield
+                budget.begin_turn()
+        return judged
 
     def hopeless(
         self, need: PodNeed, names: Iterable[str], facts: Callable[[str], NodeFacts | None]
@@ -312,13 +353,13 @@ class Verdicts:
         self._remembered[need] = known
         return known
 
-    def _known_by_name(self, need: PodNeed) -> dict[str, Verdict] | None:
+    def _known_by_name(self, need: PodNeed) -> _ByName | None:
         """Return what is remembered of a need by name; None if it is long ago that the need was asked about.
 
         It holds only what is remembered by state, and only of nodes that are known and have not changed since.
         """
         by_name = self._by_name.pop(need, None)
-        self._by_name[need] = {} if by_name is None else by_name
+        self._by_name[need] = _ByName() if by_name is None else by_name
         if len(self._by_name) > NEEDS_BY_NAME:
             self._by_name.popitem(last=False)
         return by_name

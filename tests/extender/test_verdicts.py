@@ -17,6 +17,7 @@ from gas.extender.verdicts import (
     FITS,
     FITS_PREFERRED,
     MOST_NEEDS,
+    MOST_REFRESHED,
     NEEDS_BY_NAME,
     TURN,
     NodeStates,
@@ -159,7 +160,7 @@ class TestByName:
             known.judge("n1", millicores=millicores)
         assert len(looked_up) == 3 * (NEEDS_BY_NAME + 1)
         assert len(asked) == NEEDS_BY_NAME + 1
-        assert not any(known.verdicts._by_name.values())
+        assert not any(by_name.verdicts for by_name in known.verdicts._by_name.values())
 
     def test_only_the_node_that_changed_is_judged_again(self, looked_up: list[Sequence[str]], asked: list[str]) -> None:
         known = Known()
@@ -179,7 +180,35 @@ class TestByName:
             known.judge("n1", f"absent-{number}")
         known.nodes.deleted(node("n1"))
         known.judge("n1")
-        assert known.verdicts._by_name == {wanting(): {}}
+        (by_name,) = known.verdicts._by_name.values()
+        assert not by_name.verdicts
+        assert not by_name.changed
+
+    def test_a_node_that_changed_is_judged_before_names_are_looked_up(self, asked: list[str]) -> None:
+        known = Known()
+        for _ in range(3):
+            known.judge("n1", "n2")
+        asked.clear()
+        known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
+        assert known.judge("n2") == [FITS]
+        assert asked == ["600"]
+        (verdict,) = known.judge("n1")
+        assert verdict.refusal is not None
+        assert asked == ["600"]
+
+    def test_of_many_nodes_that_changed_some_are_judged_at_once(self, asked: list[str]) -> None:
+        known = Known()
+        for number in range(MOST_REFRESHED + 5):
+            known.nodes.changed(node(f"more-{number}"))
+        for _ in range(3):
+            known.judge("n2", *(f"more-{number}" for number in range(MOST_REFRESHED + 5)))
+        asked.clear()
+        for number in range(MOST_REFRESHED + 5):
+            known.ledger.hold(f"u{number}", "default/a", f"more-{number}", taking(0, millicores=1 + number))
+        known.judge("n2")
+        assert len(asked) == MOST_REFRESHED
+        known.judge("n2")
+        assert len(asked) == MOST_REFRESHED + 5
 
 
 def test_a_confirmed_reservation_changes_no_verdict(asked: list[str]) -> None:
