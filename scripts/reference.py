@@ -196,9 +196,12 @@ def _options(options: Iterable[click.Option]) -> Iterator[str]:
     yield from ("| flag | default | meaning |", "|---|---|---|")
     for option in options:
         value = "" if option.is_flag else f" {_metavar(option)}"
-        yield f"| `{', '.join(option.opts)}{value}` | {option.default or ''} | {_escaped(option.help or '')} |".replace(
-            "|  |", "| |"
-        )
+        named = f"`{', '.join(option.opts)}{value}`"
+        yield f"| {named} | {_option_default(option)} | {_escaped(option.help or '')} |".replace("|  |", "| |")
+
+
+def _option_default(option: click.Option) -> str:
+    return f"`{option.default}`" if isinstance(option.default, str) and option.default else ""
 
 
 def _metavar(option: click.Option) -> str:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -19,12 +20,16 @@ from gas.cluster.connection import ApiServer
 from gas.daemon.command import INTERRUPTED, print_text
 from gas.errors import GasError
 from gas.inspection.cluster import Cluster, Missing
+from gas.inspection.fit import explained_report, fit_all, fit_report
 from gas.inspection.gather import Where, connected, namespace_of, read_cluster, read_use
+from gas.inspection.manifests import BadManifest, read_manifests
+from gas.inspection.node_rules import not_checked
 from gas.inspection.node_view import node_data, node_lines
 from gas.inspection.output import FORMATS, Look, as_json, as_yaml, shown, written
 from gas.inspection.report import BadExpression, Report, keep_rows, sort_rows
 from gas.inspection.rows import card_report, node_report, pod_report
 from gas.inspection.selectors import BadSelector, Selector, parse_selector
+from gas.quoted import listed, quoted
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -100,7 +105,7 @@ def _reported(command: Callable[..., int]) -> Callable[..., int]:
                 return command(*arguments, **options)
         except GasError as error:
             say(str(error))
-            if isinstance(error, Missing | BadExpression | BadSelector):
+            if isinstance(error, Missing | BadExpression | BadSelector | BadManifest):
                 return error.exit_code
             return UNREACHABLE
         except KeyboardInterrupt:
@@ -335,6 +340,47 @@ def inspect(*, node: str, form: str, kubeconfig: str, context: str) -> int:
     code = _print(text)
     say(*notes)
     return code
+
+
+@kubectl_gas.command(epilog=EXIT_CODES)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(allow_dash=True))
+@_option("--explain", is_flag=True, help="Show each pod with its node and cards, and all reasons of the nodes.")
+@_form(*FORMATS)
+@_NAMESPACE
+@_where
+@_reported
+def fit(*, files: tuple[str, ...], explain: bool, form: str, namespace: str, kubeconfig: str, context: str) -> int:
+    """Show where the pods of manifests would land.
+
+    The pods of each FILE (`-` for standard input), with their replicas, are placed one after the other on what is free
+    now. Exit code 0 if all of them fit.
+    """
+    where = Where(kubeconfig=kubeconfig, context=context)
+    default = namespace or namespace_of(where)
+    read = [read_manifests(file, _text_of(file), default) for file in files]
+    wanted = [each for found, _ in read for each in found]
+    if not wanted:
+        raise BadManifest(f"file {quoted(files[0])}: expected pods or objects that create pods, found none")
+    cluster = _read(where, _cluster_alone)
+    fitted = fit_all(cluster, wanted)
+    report = explained_report(fitted) if explain else fit_report(fitted)
+    all_fit = all(each.fitting == each.count for each in fitted)
+    code = _print(written(report, form, look()), DONE if all_fit else NOT_SO)
+    unchecked = dict.fromkeys(rule for each in wanted for rule in not_checked(each.pod))
+    say(*cluster.settings.notes, f"not looked at: {', '.join(unchecked)}")
+    if others := [name for _, found in read for name in found]:
+        say(f"not looked at, because only pods matter: {listed(others)}")
+    return code
+
+
+def _text_of(file: str) -> str:
+    """Return the content of a file, ``-`` for standard input. Raises BadManifest."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadManifest(f"file {quoted(file)}: expected text in UTF-8, found {error}") from error
+    except OSError as error:
+        raise BadManifest(f"file {quoted(file)}: cannot be read: {error.strerror}") from error
 
 
 @kubectl_gas.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

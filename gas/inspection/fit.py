@@ -1,0 +1,190 @@
+"""Where pods of manifests would land: they are placed one after the other, as the extender would, and booked.
+
+The extender's own filter and reserve decide. Among the nodes that pass, the first one by name is taken, because the
+order of preference is kube-scheduler's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from gas.extender.wire import BindingArgs
+from gas.inspection.cluster import Cluster
+from gas.inspection.manifests import Wanted
+from gas.inspection.objects import InspectedPod
+from gas.inspection.report import Column, Report, Row
+from gas.ledger import NodeSums
+from gas.placement.choice import footprint
+from gas.placement.inventory import Inventory
+from gas.placement.need import PodNeed
+from gas.placement.place import place
+from gas.placement.refusal import Refusal
+from gas.vocabulary import BadNeed
+
+MOST_MORE = 10_000
+"""Further pods that are counted on one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of one pod.
+
+    node     empty if no node has room
+    cards    as they would be written on the pod; empty if it needs none
+    passing  how many nodes have room
+    """
+
+    pod: str
+    node: str
+    cards: tuple[str, ...] = ()
+    passing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The places of the pods of one object.
+
+    count    how many pods it asks for
+    places   of those that fit, and of the first that does not
+    more     how many more of it fit on the cards that are left then; None for a DaemonSet, and if it needs no cards
+    reasons  of the first pod that does not fit: how many nodes give which reason
+    """
+
+    name: str
+    count: int
+    places: tuple[Place, ...]
+    more: int | None
+    reasons: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def fitting(self) -> int:
+        """How many of the pods fit."""
+        return sum(bool(place.node) for place in self.places)
+
+
+def fit_all(cluster: Cluster, wanted: Sequence[Wanted]) -> list[Fitted]:
+    """Place the pods of all objects, in their order, and book them in the cluster's ledger."""
+    return [_fit(cluster, each, f"fit-{number}") for number, each in enumerate(wanted)]
+
+
+def _fit(cluster: Cluster, wanted: Wanted, uid: str) -> Fitted:
+    excluded = cluster.eligible(wanted.pod)
+    if wanted.each_node:
+        targets = [[name] for name, rule in excluded.items() if not rule]
+    else:
+        only = wanted.pod.node_name
+        names = [name for name, rule in excluded.items() if (name == only if only else not rule)]
+        targets = [names] * wanted.count
+    places: list[Place] = []
+    reasons: tuple[tuple[str, int], ...] = ()
+    for number, names in enumerate(targets):
+        pod = _numbered(wanted.pod, uid, number, len(targets))
+        decision = cluster.filter(pod, names)
+        if decision.passing:
+            places.append(_booked(cluster, pod, decision.passing[0], len(decision.passing)))
+            continue
+        counts = Counter(decision.failed.values()).most_common()
+        if not wanted.each_node:
+            counts += Counter(filter(None, excluded.values())).most_common()
+        reasons = reasons or tuple(counts) or (("the cluster has no nodes", 0),)
+        places.append(Place(pod.key, ""))
+        if not wanted.each_node:
+            break  # the others are equal, and nothing becomes free
+    more = None if wanted.each_node else more_of(cluster, wanted.pod)
+    return Fitted(wanted.name, len(targets), tuple(places), more, reasons)
+
+
+def _numbered(pod: InspectedPod, uid: str, number: int, count: int) -> InspectedPod:
+    name = pod.metadata.name if count == 1 else f"{pod.metadata.name}-{number}"
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, name=name, uid=f"{uid}-{number}"),
+        spec=replace(pod.spec, node_name=None),
+    )
+
+
+def _booked(cluster: Cluster, pod: InspectedPod, node: str, passing: int) -> Place:
+    args = BindingArgs(pod.metadata.name, pod.metadata.namespace or "default", pod.uid, node)
+    cluster.decider.reserve(args, pod, now=0.0)
+    booking = cluster.decider.ledger.booking(pod.uid)
+    cards = tuple(map(str, booking.footprint.amounts)) if booking is not None else ()
+    return Place(pod.key, node, cards, passing)
+
+
+def more_of(cluster: Cluster, pod: InspectedPod) -> int | None:
+    """Return how many more pods like this one fit, on all nodes together; None if it needs no cards.
+
+    Nodes in the same state are counted once.
+    """
+    options, decider = cluster.settings.options, cluster.decider
+    try:
+        need = options.vocabularies.need(pod, options.need)
+    except BadNeed:
+        return 0
+    if not need.wants_cards:
+        return None
+    of_state: dict[int, int] = {}
+    total = 0
+    for name, rule in cluster.eligible(pod).items():
+        facts = decider.nodes.facts(name)
+        if rule or facts is None:
+            continue
+        state = decider.verdicts.states.of(name)
+        if state not in of_state:
+            of_state[state] = _room(need, facts.inventory, decider.ledger.sums(name), options.step_limit)
+        total += of_state[state]
+    return total
+
+
+def _room(need: PodNeed, inventory: Inventory, sums: NodeSums, step_limit: int) -> int:
+    for count in range(MOST_MORE):
+        choice = place(need, inventory, sums.usage(), step_limit=step_limit)
+        if isinstance(choice, Refusal):
+            return count
+        sums.put(f"more-{count}", footprint(need, choice, inventory.capacity))
+    return MOST_MORE
+
+
+def fit_report(fitted: Sequence[Fitted]) -> Report:
+    """Return a row for each object: how many of its pods fit, where, and how many more would."""
+    rows: list[Row] = [
+        {
+            "object": each.name,
+            "pods": each.count,
+            "fit": each.fitting,
+            "more": each.more,
+            "nodes": tuple(
+                f"{node}({count})" if count > 1 else node
+                for node, count in Counter(place.node for place in each.places if place.node).items()
+            ),
+            "reason": each.reasons[0][0] if each.reasons else None,
+        }
+        for each in fitted
+    ]
+    columns = (
+        Column("object"),
+        Column("pods", number=True),
+        Column("fit", number=True),
+        Column("more", number=True),
+        Column("nodes"),
+        Column("reason"),
+    )
+    return Report(columns, rows)
+
+
+def explained_report(fitted: Sequence[Fitted]) -> Report:
+    """Return a row for each pod that fits, and for the first one that does not a row for each reason of the nodes."""
+    rows: list[Row] = []
+    for each in fitted:
+        for of_pod in each.places:
+            head = {"pod": of_pod.pod, "node": of_pod.node or None, "cards": of_pod.cards}
+            if of_pod.node:
+                rows.append({**head, "nodes": of_pod.passing, "note": ""})
+            else:
+                rows += [{**head, "nodes": count, "note": reason} for reason, count in each.reasons]
+    columns = (Column("pod"), Column("node"), Column("cards"), Column("nodes", number=True), Column("note"))
+    return Report(columns, rows)

@@ -1,0 +1,158 @@
+"""Pods that manifests ask for: pods themselves, and the templates of everything that creates pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from gas.errors import GasError
+from gas.inspection.objects import InspectedPod
+from gas.quoted import quoted
+
+MOST_PODS = 100_000
+"""Replicas of one object. More is a mistake, and would take minutes."""
+
+_TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job", "CronJob")
+
+
+class BadManifest(GasError):
+    """A manifest that cannot be read."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Equal pods that one object of a manifest asks for.
+
+    name       ``Deployment shop/web``
+    pod        one of them, without a UID
+    count      how many run at the same time; 0 for a DaemonSet
+    each_node  True for a DaemonSet, which has one on every node that its rules allow
+    """
+
+    name: str
+    pod: InspectedPod
+    count: int
+    each_node: bool = False
+
+
+def read_manifests(file: str, text: str, namespace: str) -> tuple[list[Wanted], list[str]]:
+    """Return what a file asks for, and the objects in it that ask for no pods. Raises BadManifest.
+
+    namespace  of objects that name none
+    """
+    try:
+        documents = list(YAML(typ="safe", pure=True).load_all(text))
+    except (YAMLError, ValueError, RecursionError) as error:
+        place = " ".join(str(error).split())
+        raise BadManifest(f"file {quoted(file)}: expected YAML or JSON, found {place[:300]}") from error
+    wanted: list[Wanted] = []
+    others: list[str] = []
+    for built in _objects(file, documents):
+        kind = built.get("kind")
+        name = _name(built, namespace)
+        if kind == "Pod":
+            wanted.append(Wanted(name, _pod(file, name, built, built, namespace), 1))
+        elif kind in _TEMPLATES:
+            wanted.append(_of_template(file, name, built, namespace))
+        else:
+            others.append(name)
+    return wanted, others
+
+
+def _objects(file: str, documents: list[object]) -> Iterator[Mapping[str, Any]]:
+    for document in documents:
+        if document is None:
+            continue
+        if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+            raise BadManifest(
+                f"file {quoted(file)}: expected a Kubernetes object with a kind, found {quoted(document)}"
+            )
+        if document["kind"].endswith("List") and isinstance(document.get("items"), list):
+            yield from _objects(file, document["items"])
+        else:
+            yield document
+
+
+def _name(built: Mapping[str, Any], namespace: str) -> str:
+    metadata = built.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    name = metadata.get("name") or metadata.get("generateName") or "without-name"
+    return f"{built['kind']} {metadata.get('namespace') or namespace}/{name}"
+
+
+def _of_template(file: str, name: str, built: Mapping[str, Any], namespace: str) -> Wanted:
+    kind = built["kind"]
+    spec = _part(file, name, built, "spec")
+    if kind == "CronJob":
+        spec = _part(file, name, _part(file, name, spec, "jobTemplate"), "spec")
+    pod = _pod(file, name, _part(file, name, spec, "template"), built, namespace)
+    if kind == "DaemonSet":
+        return Wanted(name, pod, 0, each_node=True)
+    if kind in ("Job", "CronJob"):
+        parallel = _number(file, name, spec, "parallelism", 1)
+        return Wanted(name, pod, min(parallel, _number(file, name, spec, "completions", parallel)))
+    return Wanted(name, pod, _number(file, name, spec, "replicas", 1))
+
+
+def _part(file: str, name: str, of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    part = of.get(key)
+    if not isinstance(part, dict):
+        raise BadManifest(f"file {quoted(file)}, {name}: expected a map at {key}, found {quoted(part)}")
+    return part
+
+
+def _number(file: str, name: str, of: Mapping[str, Any], key: str, default: int) -> int:
+    number = of.get(key)
+    if number is None:
+        return default
+    if type(number) is not int or not 0 <= number <= MOST_PODS:
+        raise BadManifest(
+            f"file {quoted(file)}, {name}: expected a whole number from 0 to {MOST_PODS} at {key},"
+            f" found {quoted(number)}"
+        )
+    return number
+
+
+def _pod(file: str, name: str, template: Mapping[str, Any], owner: Mapping[str, Any], namespace: str) -> InspectedPod:
+    """Return the pod that a template makes, with the requests that the API server takes from limits."""
+    metadata = template.get("metadata") or {}
+    owners = owner.get("metadata") or {}
+    spec = _part(file, name, template, "spec")
+    try:
+        built = {
+            "metadata": {
+                **metadata,
+                "name": str(owners.get("name") or owners.get("generateName") or "without-name"),
+                "namespace": owners.get("namespace") or namespace,
+                "uid": None,
+            },
+            "spec": {
+                **spec,
+                **{
+                    key: list(map(_with_requests, spec[key]))
+                    for key in ("containers", "initContainers")
+                    if spec.get(key)
+                },
+            },
+        }
+        return msgspec.convert(built, InspectedPod)
+    except (msgspec.ValidationError, TypeError, AttributeError) as error:
+        raise BadManifest(f"file {quoted(file)}, {name}: expected a pod, found a mistake: {error}") from error
+
+
+def _with_requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    resources = container.get("resources") or {}
+    return {
+        **container,
+        "resources": {
+            **resources,
+            "requests": {**(resources.get("limits") or {}), **(resources.get("requests") or {})},
+        },
+    }

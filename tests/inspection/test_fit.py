@@ -1,0 +1,238 @@
+"""Where the pods of manifests would land, compared with the extender that then gets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.inspection.fit import fit_all, more_of
+from gas.inspection.manifests import BadManifest, Wanted, read_manifests
+from tests.builders import container, node_json, pod_json
+from tests.inspection.conftest import Kubectl
+from tests.inspection.example_cluster import (
+    GB,
+    cluster_of,
+    decoded_pod,
+    example_cluster,
+    gpu_node_json,
+    record,
+    running,
+)
+
+
+def template(**requests: Any) -> dict[str, Any]:
+    """Return a pod template that states only limits, as people write them."""
+    limits = {f"gpu.intel.com/{name.replace('_', '.')}": value for name, value in requests.items()}
+    return {"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
+
+
+def owner(kind: str, name: str = "web", pod: Any = None, **spec: Any) -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": name}, "spec": {"template": pod or template(i915=1), **spec}}
+
+
+def read(*objects: Any) -> list[Wanted]:
+    return read_manifests("f.yaml", yaml.safe_dump_all(objects), "default")[0]
+
+
+@pytest.mark.parametrize(
+    ("built", "name", "count"),
+    [
+        pytest.param({"kind": "Pod", "metadata": {"name": "p"}, **template(i915=1)}, "Pod default/p", 1, id="pod"),
+        pytest.param(owner("Deployment", replicas=3), "Deployment default/web", 3, id="deployment"),
+        pytest.param(owner("Deployment"), "Deployment default/web", 1, id="one-replica-by-default"),
+        pytest.param(owner("StatefulSet", replicas=0), "StatefulSet default/web", 0, id="stateful-set"),
+        pytest.param(owner("ReplicaSet", replicas=2), "ReplicaSet default/web", 2, id="replica-set"),
+        pytest.param(owner("Job", parallelism=4, completions=3), "Job default/web", 3, id="job"),
+        pytest.param(owner("Job", parallelism=4), "Job default/web", 4, id="job-without-completions"),
+        pytest.param(
+            {
+                "kind": "CronJob",
+                "metadata": {"name": "c", "namespace": "n"},
+                "spec": {"jobTemplate": {"spec": {"parallelism": 2, "template": template(i915=1)}}},
+            },
+            "CronJob n/c",
+            2,
+            id="cron-job",
+        ),
+    ],
+)
+def test_objects_that_create_pods_are_read(built: dict[str, Any], name: str, count: int) -> None:
+    (wanted,) = read(built)
+    assert (wanted.name, wanted.count) == (name, count)
+    (found,) = wanted.pod.spec.containers or ()
+    assert found.resources is not None
+    assert found.resources.requests == {"gpu.intel.com/i915": 1}
+
+
+def test_lists_empty_documents_and_other_kinds() -> None:
+    service = {"kind": "Service", "metadata": {"name": "s"}}
+    text = yaml.safe_dump_all([None, {"kind": "List", "items": [owner("Job"), service]}])
+    wanted, others = read_manifests("f.yaml", text, "team")
+    assert [each.name for each in wanted] == ["Job team/web"]
+    assert others == ["Service team/s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("a: [", "expected YAML or JSON", id="not-yaml"),
+        pytest.param("- 1", "expected a Kubernetes object with a kind", id="no-object"),
+        pytest.param(
+            "kind: Deployment", "Deployment default/without-name: expected a map at spec, found 'None'", id="no-spec"
+        ),
+        pytest.param(
+            json.dumps(owner("Deployment", replicas=-1)), "from 0 to 100000 at replicas, found '-1'", id="count"
+        ),
+        pytest.param(json.dumps(owner("Deployment", replicas=True)), "at replicas, found 'True'", id="no-number"),
+        pytest.param(
+            json.dumps(owner("Job", pod={"spec": {"containers": 3}})), "expected a pod, found a mistake", id="pod"
+        ),
+        pytest.param(
+            json.dumps(owner("Job", pod={"spec": {"containers": ["x"]}})), "expected a pod, found a mistake", id="text"
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_in_a_sentence(text: str, words: str) -> None:
+    with pytest.raises(BadManifest) as found:
+        read_manifests("f.yaml", text, "default")
+    assert str(found.value).startswith("file 'f.yaml'")
+    assert words in str(found.value)
+
+
+def test_replicas_fill_the_cards_that_are_free() -> None:
+    (fitted,) = fit_all(
+        example_cluster(), read(owner("Deployment", replicas=5, pod=template(i915=1, memory_max=5 * GB)))
+    )
+    assert [(place.node, place.cards) for place in fitted.places] == [
+        ("gpu-1", ("card1",)),
+        ("gpu-2", ("card0",)),
+        ("gpu-2", ("card0",)),
+        ("gpu-10", ("card0",)),
+        ("gpu-10", ("card1",)),
+    ]
+    assert (fitted.fitting, fitted.more, fitted.reasons) == (5, 0, ())
+
+
+def test_the_first_pod_that_does_not_fit_has_the_reasons_of_all_nodes() -> None:
+    big = owner("Deployment", replicas=3, pod=template(i915=1, memory_max=9 * GB))
+    big["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "a"}
+    (fitted,) = fit_all(example_cluster(), read(big))
+    assert (fitted.fitting, fitted.count) == (0, 3)
+    assert dict(fitted.reasons) == {
+        "no card has 9.0 GB of memory.max free": 1,
+        "the pod's node selector does not match the node": 2,
+    }
+
+
+def test_what_comes_first_takes_the_room_of_what_comes_later() -> None:
+    pods = [owner("Deployment", name, pod=template(i915=1, memory_max=8 * GB)) for name in ("a", "b", "c")]
+    assert [each.fitting for each in fit_all(example_cluster(), read(*pods))] == [1, 1, 0]
+
+
+def test_a_daemon_set_has_one_pod_on_each_node_that_its_rules_allow() -> None:
+    cluster = example_cluster()
+    (fitted,) = fit_all(cluster, read(owner("DaemonSet", pod=template(i915=1, memory_max=5 * GB))))
+    assert [(place.node, fitted.count) for place in fitted.places] == [("gpu-1", 3), ("gpu-2", 3), ("gpu-10", 3)]
+
+
+def test_pods_without_gpus_and_pods_of_bad_requests() -> None:
+    without_gpu = {"spec": {"containers": [{"name": "main"}]}}
+    plain, bad = fit_all(example_cluster(), read(owner("Job", "a", without_gpu), owner("Job", "b", template(i915="x"))))
+    assert (plain.fitting, plain.places[0].cards, plain.more) == (1, (), None)
+    assert bad.fitting == 0
+    assert "'x'" in bad.reasons[0][0]
+
+
+AMOUNTS = st.integers(1, 8).map(lambda gigabytes: gigabytes * GB)
+
+
+@given(
+    st.lists(st.lists(AMOUNTS, max_size=3), min_size=1, max_size=4),
+    st.integers(1, 2),
+    AMOUNTS,
+    st.integers(0, 6),
+)
+def test_what_is_said_to_fit_is_bound_by_the_extender_and_no_more(
+    booked: list[list[int]], cards: int, amount: int, count: int
+) -> None:
+    nodes = [gpu_node_json(f"n-{at}", record(0), record(1), memory=16 * GB) for at in range(len(booked))]
+    pods = [
+        running(f"p-{at}-{each}", f"n-{at}", f"card{each % 2}", i915=1, memory_max=size)
+        for at, sizes in enumerate(booked)
+        for each, size in enumerate(sizes)
+    ]
+    wanted = Wanted("Deployment default/d", decoded_pod(pod_json(container(i915=cards, memory_max=amount))), count)
+    (fitted,) = fit_all(cluster_of(nodes, pods), [wanted])
+    # The same pods, one by one, each seen bound by a new extender with the cards that were promised.
+    asked = pod_json(container(i915=cards, memory_max=amount))
+    for number, promised in enumerate(fitted.places):
+        cluster = cluster_of(nodes, pods)
+        passing = cluster.filter(decoded_pod(asked), cluster.node_names).passing
+        assert len(passing) == promised.passing
+        assert (promised.node in passing) if promised.node else not passing
+        if promised.node:
+            written = ",".join(promised.cards)
+            pods.append(running(f"new-{number}", promised.node, written, i915=cards, memory_max=amount))
+    cluster = cluster_of(nodes, pods)
+    assert fitted.more == more_of(cluster, decoded_pod(asked))
+    assert (fitted.more == 0) == (not cluster.filter(decoded_pod(asked), cluster.node_names).passing)
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=5), st.integers(1, 9))
+def test_the_number_of_further_pods_is_that_of_counting_card_by_card(booked: list[int], amount: int) -> None:
+    nodes = [gpu_node_json(f"n-{at}", record(0), memory=8 * GB) for at in range(len(booked))]
+    pods = [
+        running(f"p-{at}", f"n-{at}", "card0", i915=1, memory_max=size * GB) for at, size in enumerate(booked) if size
+    ]
+    pod = decoded_pod(pod_json(container(i915=1, memory_max=amount * GB)))
+    free_ids = 10
+    expected = sum(min((8 - size) // amount, free_ids - (size > 0)) for size in booked)
+    assert more_of(cluster_of(nodes, pods), pod) == expected
+
+
+async def test_the_exit_code_says_whether_all_fit(kubectl: Kubectl, tmp_path: Path) -> None:
+    file = tmp_path / "deployment.yaml"
+    file.write_text(yaml.safe_dump(owner("Deployment", replicas=2, pod=template(i915=1, memory_max=5 * GB))))
+    result = await kubectl("fit", str(file), "-o", "json")
+    assert result.code == 0
+    (row,) = json.loads(result.out)
+    assert (row["pods"], row["fit"], row["more"], row["nodes"]) == (2, 2, 3, ["gpu-1", "gpu-2"])
+    file.write_text(yaml.safe_dump(owner("Deployment", replicas=9, pod=template(i915=1, memory_max=5 * GB))))
+    result = await kubectl("fit", str(file))
+    assert result.code == 1
+    assert "no card has 5.0 GB of memory.max free" in result.out
+    assert "not looked at: CPU, memory and pod slots of nodes" in result.err
+    explained = await kubectl("fit", str(file), "--explain", "-o", "json")
+    assert [row["node"] for row in json.loads(explained.out)][-1] is None
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(None, "cannot be read: No such file or directory", id="missing"),
+        pytest.param(b"\xff\xfe\x00", "expected text in UTF-8", id="binary"),
+        pytest.param(b"kind: Service", "expected pods or objects that create pods, found none", id="no-pods"),
+    ],
+)
+async def test_a_file_that_is_of_no_use_ends_with_2(
+    kubectl: Kubectl, tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    file = tmp_path / "f.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    result = await kubectl("fit", str(file))
+    assert (result.code, result.out) == (2, "")
+    assert words in result.err
+
+
+def test_nodes_without_cards_are_no_place() -> None:
+    plain = node_json("plain", cards="")
+    cluster = cluster_of([plain], [])
+    (fitted,) = fit_all(cluster, read(owner("Deployment")))
+    assert fitted.fitting == 0
