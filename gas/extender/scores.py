@@ -9,6 +9,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
@@ -42,6 +43,9 @@ MOST_COSTS = 500_000
 
 MOST_RESTRICTIONS = 256
 """Different rules by which pods may use some of the nodes only."""
+
+MOST_POOLS = 1024
+"""Different pools that nodes share."""
 
 MOST_ARRIVALS = 20_000
 """UIDs of pods that were learned from: a pod that waits is filtered again and again, and counts once."""
@@ -323,7 +327,7 @@ class Scores:
                 return None
             host = dict(self._hosts.nodes.allocatable(node) or ()) if self._hosts is not None else {}
             memory = host.get(MEMORY, 0)
-            pool = self._pools[node] = Pool(
+            pool = self._pools[node] = _shared_pool(
                 tuple(sorted(sorted_amounts(amounts) for amounts in facts.inventory.capacity.values())),
                 host.get(CPU, 0),
                 round(SIZES_IN_A_DOUBLING * math.log2(memory)) if memory > 0 else 0,
@@ -334,6 +338,12 @@ class Scores:
         for remembered in (self._costs, self._effects):
             while len(remembered) > MOST_NEEDS or sum(map(len, remembered.values())) > MOST_COSTS:
                 remembered.popitem(last=False)
+
+
+@lru_cache(MOST_POOLS)
+def _shared_pool(cards: tuple[SortedAmounts, ...], cpu: int, memory: int) -> Pool:
+    """Return a pool, the same object for equal ones: the amounts of all cards of 5,000 nodes take 12 MB."""
+    return Pool(cards, cpu, memory)
 
 
 def as_scores(names: Sequence[str], costs: Sequence[int | None]) -> Iterator[tuple[str, int]]:

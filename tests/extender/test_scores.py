@@ -440,6 +440,15 @@ async def test_what_was_learned_is_shown() -> None:
     assert json.loads(demand_json(DrivenDecider())) == {}
 
 
+async def test_nodes_alike_share_what_is_known_of_their_cards() -> None:
+    decider = Scored(gpu_node("n1"), gpu_node("n2"), gpu_node("n3", cards=4))
+    await decider.score(gpu_pod(100), "n1", "n2", "n3")
+    assert decider.scores is not None
+    pools = decider.scores._pools
+    assert pools["n1"] is pools["n2"]
+    assert pools["n1"] != pools["n3"]
+
+
 # The cache.
 
 
