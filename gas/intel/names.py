@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gas import amounts
+from gas import amounts, pod_parts
 
 PREFIX = "gpu.intel.com/"
 """Prefix of extended resources, which are booked card by card, and of node labels that describe cards."""
@@ -46,13 +46,13 @@ DENY = "gas-deny"
 SAME_GPU = "gas-same-gpu"
 ALLOCATE_XELINK = "gas-allocate-xelink"
 ALLOCATE_SINGLE_NUMA = "gas-allocate-single-numa"
-CARD_ORDER = "gas-card-order"
-CARD_NEAR = "gas-card-near"
+CARD_ORDER = pod_parts.CARD_ORDER
+CARD_NEAR = pod_parts.CARD_NEAR
 CARD_AFFINITY = "gas-card-affinity"
 CARD_ANTI_AFFINITY = "gas-card-anti-affinity"
 CARD_EXCLUSION = "gas-card-exclusion"
 CARD_NAME = "gas-card-name"
-NODE_SCORE = "gas-node-score"
+NODE_SCORE = pod_parts.NODE_SCORE
 
 USERS_ANNOTATIONS = (
     ALLOW,

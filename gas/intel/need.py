@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from gas.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.card_records import card_name
 from gas.cards import Card
-from gas.errors import InvalidValue
 from gas.intel import names
 from gas.objects import Container, Pod, Quantity
 from gas.placement.company import Company
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
-from gas.placement.node_score import NodeScore, parse_node_score
-from gas.placement.order import CardOrder, parse_card_order
+from gas.pod_parts import (
+    chosen_card_order,
+    chosen_node_score,
+    parse_request,
+    started_containers,
+    wants_near_cards,
+)
 from gas.quoted import listed, quoted
 from gas.vocabulary import BadNeed, NeedOptions
 
-_ALWAYS = "Always"
 _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 """The form of a label's value in Kubernetes."""
@@ -68,9 +71,9 @@ def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
         same_card=_same_card(requests, annotations),
         linked=linked,
         scope=_scope(annotations),
-        order=_card_order(annotations, options.card_order),
-        near=_is_near(annotations),
-        node_score=_node_score(annotations),
+        order=chosen_card_order(annotations, options.card_order),
+        near=wants_near_cards(annotations),
+        node_score=chosen_node_score(annotations),
         company=_company(annotations),
         named=named,
         count_resources=_COUNT_RESOURCES,
@@ -110,13 +113,7 @@ def _requests(pod: Pod, *, is_booked: bool = False) -> list[_Request]:
     """Return the requests of each container in the order in which kubelet starts them."""
     if not pod.spec.containers:
         raise BadNeed("the pod has no containers")
-    started = [(container, _init_role(container)) for container in pod.spec.init_containers or ()]
-    started += [(container, Role.APP) for container in pod.spec.containers]
-    return [_request(container, role, is_booked=is_booked) for container, role in started]
-
-
-def _init_role(container: Container) -> Role:
-    return Role.SIDECAR if container.restart_policy == _ALWAYS else Role.INIT
+    return [_request(container, role, is_booked=is_booked) for container, role in started_containers(pod)]
 
 
 def _request(container: Container, role: Role, *, is_booked: bool) -> _Request:
@@ -135,7 +132,7 @@ def _request(container: Container, role: Role, *, is_booked: bool) -> _Request:
             monitoring = monitoring or _is_positive(requests[full_name])
         else:
             try:
-                amount = _amount(container, full_name, requests[full_name])
+                amount = parse_request(container, full_name, requests[full_name])
             except BadNeed:
                 if not is_booked or name in names.COUNT_RESOURCES:
                     raise
@@ -144,14 +141,6 @@ def _request(container: Container, role: Role, *, is_booked: bool) -> _Request:
                 amounts[name] = amount
     count = next((amounts[name] for name in reversed(names.COUNT_RESOURCES) if name in amounts), 0)
     return _Request(container.name, role, count, amounts, monitoring)
-
-
-def _amount(container: Container, full_name: str, quantity: Quantity) -> int:
-    try:
-        return parse_quantity(quantity)
-    except MalformedQuantity as malformed:
-        where = f"container {quoted(container.name)}, {quoted(full_name)}"
-        raise BadNeed(f"{where}: {malformed.reason}, found {quoted(quantity)}") from None
 
 
 def _is_positive(quantity: Quantity) -> bool:
@@ -205,31 +194,6 @@ def _named_cards(text: str) -> frozenset[Card | str]:
 
 def _allowed(annotations: Mapping[str, str], options: NeedOptions) -> frozenset[Card | str] | None:
     return _named_cards(annotations[names.ALLOW]) if options.allowlist and names.ALLOW in annotations else None
-
-
-def _card_order(annotations: Mapping[str, str], default: CardOrder) -> CardOrder:
-    if not (text := annotations.get(names.CARD_ORDER)):
-        return default
-    try:
-        return parse_card_order(text)
-    except InvalidValue as invalid:
-        raise BadNeed(f"{names.CARD_ORDER}: {invalid}") from None
-
-
-def _node_score(annotations: Mapping[str, str]) -> NodeScore | None:
-    if not (text := annotations.get(names.NODE_SCORE)):
-        return None
-    try:
-        return parse_node_score(text)
-    except InvalidValue as invalid:
-        raise BadNeed(f"{names.NODE_SCORE}: {invalid}") from None
-
-
-def _is_near(annotations: Mapping[str, str]) -> bool:
-    text = annotations.get(names.CARD_NEAR) or "false"
-    if text not in ("true", "false"):
-        raise BadNeed(f"{names.CARD_NEAR}: expected true or false, found {quoted(text)}")
-    return text == "true"
 
 
 def _scope(annotations: Mapping[str, str]) -> Scope:

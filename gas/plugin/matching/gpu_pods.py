@@ -21,6 +21,7 @@ from gas.objects import Container, NodePod, ObjectId, Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import PodNeed, Role
 from gas.plugin.kubelet.pod_resources import ContainerIds
+from gas.pod_parts import started_containers
 from gas.vocabulary import BadNeed, Vocabularies
 
 GONE_FOR = 60.0
@@ -238,8 +239,7 @@ class GpuPods:
 
 def gpu_pod(pod: NodePod, vocabularies: Vocabularies) -> GpuPod | None:
     """Return what the plugin needs to know of a pod; None when it requests no cards."""
-    started = [(container, _init_role(container)) for container in pod.spec.init_containers or ()]
-    started += [(container, Role.APP) for container in pod.spec.containers or ()]
+    started = started_containers(pod)
     counts = [_counts(container, vocabularies.resources) for container, _ in started]
     if not any(counts):
         return None
@@ -259,10 +259,6 @@ def gpu_pod(pod: NodePod, vocabularies: Vocabularies) -> GpuPod | None:
         is_admitted=pod.status is not None and (pod.status.start_time is not None or pod.status.phase == "Running"),
         raw=pod,
     )
-
-
-def _init_role(container: Container) -> Role:
-    return Role.SIDECAR if container.restart_policy == "Always" else Role.INIT
 
 
 def _counts(container: Container, resources: Iterable[str]) -> dict[str, int]:
