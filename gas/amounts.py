@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from enum import StrEnum
 from functools import lru_cache
 
 from gas.errors import GasError, InvalidValue
@@ -26,6 +27,18 @@ MEMORY_MAX = "memory.max"
 
 MAX_AMOUNT = 2**63 - 1
 """The largest amount of an extended resource that Kubernetes can hold."""
+
+
+class MemoryUnit(StrEnum):
+    """A unit in which a resource without a unit of its own counts memory."""
+
+    MIB = "MiB"
+    GIB = "GiB"
+
+    @property
+    def bytes(self) -> int:
+        return 2**20 if self is MemoryUnit.MIB else 2**30
+
 
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"

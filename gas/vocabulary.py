@@ -61,6 +61,8 @@ class NeedOptions:
 class NodeFacts:
     """The facts about cards that a node's object states.
 
+    counted           the node states only how many cards it has, so that card0, card1 and so on stand for the first
+                      card, the second and so on; where another vocabulary names the cards, these are meant
     deschedule_cards  pods that hold one of these should leave; the cards are not disabled by it
     deschedule_tiles  likewise; these tiles are closed as well
     unknown_memory    cards of which the plugin does not know how much memory they have
@@ -68,6 +70,7 @@ class NodeFacts:
     """
 
     inventory: Inventory
+    counted: bool = False
     deschedule_cards: frozenset[Card] = frozenset()
     deschedule_tiles: frozenset[Tile] = frozenset()
     unknown_memory: frozenset[Card] = frozenset()
@@ -104,6 +107,10 @@ class PodWords(Protocol):
     @property
     def metadata(self) -> frozenset[str]:
         """Names of the annotations and labels of a bound pod that `booked_need` depends on, beside its containers."""
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Full names of the resources of which every pod with cards requests one: kube-scheduler asks about these."""
 
     def speaks(self, pod: Pod) -> bool:
         """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
@@ -165,6 +172,9 @@ class DeviceWords(Protocol):
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         """Return how many device ids of which of `resources` a card is offered with."""
+
+    def fewer_ids(self, resource: str) -> str:
+        """Return what to do so that cards are offered with fewer ids of one of `resources`; empty if nothing helps."""
 
     def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
         """Return all resources that give a container access to every card of the node.
@@ -330,9 +340,19 @@ class Vocabularies:
         """All resources that give cards to a container, by full name."""
         return tuple(dict.fromkeys(resource for each in self._all for resource in each.devices.resources))
 
+    @cached_property
+    def managed_resources(self) -> tuple[str, ...]:
+        """All resources whose pods kube-scheduler asks the extender about, by full name."""
+        return tuple(dict.fromkeys(resource for each in self._all for resource in each.pods.resources))
+
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         """Return how many device ids of which of `resources` a card is offered with."""
         return {name: ids for each in self._all for name, ids in each.devices.ids_per_card(card, options).items()}
+
+    def fewer_ids(self, resource: str) -> str:
+        """Return what to do so that cards are offered with fewer ids of a resource; empty if nothing helps."""
+        advice = (each.devices.fewer_ids(resource) for each in self._all if resource in each.devices.resources)
+        return next(filter(None, advice), "")
 
     def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
         """Return all resources that give a container access to every card of the node."""
@@ -431,6 +451,7 @@ def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
     if len(facts) == 1:
         return facts[0]
     problems = list(dict.fromkeys(problem for each in facts for problem in each.problems))
+    facts = _on_named_cards(facts, problems)
     inventories = [each.inventory for each in facts]
     capacity: dict[Card, Amounts] = {}
     for card in sorted({card for inventory in inventories for card in inventory.capacity}):
@@ -469,3 +490,24 @@ def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
         deschedule_tiles=frozenset().union(*(each.deschedule_tiles for each in facts)),
         problems=tuple(problems),
     )
+
+
+def _on_named_cards(facts: Sequence[NodeFacts], problems: list[str]) -> list[NodeFacts]:
+    """Return the facts with those cards that are only counted as cards that are named, in their order.
+
+    A counted card beyond the named ones does not exist; a named card beyond the counted ones has nothing of theirs.
+    """
+    named = sorted({card for each in facts if not each.counted for card in each.inventory.capacity})
+    placed: list[NodeFacts] = []
+    for each in facts:
+        if each.counted and named:
+            amounts = list(each.inventory.capacity.values())
+            if len(amounts) != len(named):
+                problems.append(
+                    f"one vocabulary names {len(named)} card(s), another counts {len(amounts)}; the first"
+                    f" {min(len(amounts), len(named))} of them count for both"
+                )
+            capacity = dict(zip(named, amounts, strict=False))
+            each = replace(each, inventory=Inventory(capacity=capacity), counted=False)  # noqa: PLW2901
+        placed.append(each)
+    return placed

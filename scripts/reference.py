@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from configurator.flags import Flags as ConfiguratorFlags
 from gas import card_records
+from gas.aliyun import names as aliyun
 from gas.amounts import MEMORY_MAX
 from gas.daemon.flags import CommandFlags, Flag, flags_of
 from gas.decision import names as decision
@@ -26,6 +27,7 @@ from gas.placement.node_score import NODE_SCORES
 from gas.placement.order import CARD_ORDERS
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.metrics import Metrics as PluginMetrics
+from gas.vendor.vocabulary import KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 
@@ -40,6 +42,12 @@ RESOURCES = (
         (names.PREFIX + name, "pods ask, kubelet counts", "access to all cards of the node; nothing is booked")
         for name in names.MONITORING_RESOURCES
     ),
+)
+
+OTHER_RESOURCES = (
+    (aliyun.GPU_MEM, "pods ask, kubelet counts", "memory of one card, in MiB or GiB by --aliyun-unit"),
+    (aliyun.GPU_COUNT, "the plugin writes", "cards"),
+    *((kind.resource, "pods ask, the vendor's plugin offers", "whole cards") for kind in KINDS),
 )
 
 NODE_LABELS = (
@@ -108,6 +116,16 @@ POD_ANNOTATIONS = (
 )
 
 
+ALIYUN_ANNOTATIONS = (
+    (aliyun.INDEX, "the extender", "N of `cardN`"),
+    (aliyun.ID, "the extender", "the same"),
+    (aliyun.POD, "the extender", "units of memory of the pod"),
+    (aliyun.CARD, "the extender", "units of memory of the card"),
+    (aliyun.ASSUME_TIME, "the extender", "when the card was decided, in nanoseconds since the epoch"),
+    (aliyun.ASSIGNED, "the extender, the plugin", "`false`, then `true` once the containers have got the card"),
+)
+
+
 def page() -> str:
     """Return the whole page."""
     parts = [
@@ -121,6 +139,10 @@ def page() -> str:
         *_table(("resource", "used by", "unit"), RESOURCES),
         "",
         "Any other resource with this prefix is a plain number that is booked card by card.",
+        "",
+        "With other [vocabularies](from-aliyun.md):",
+        "",
+        *_table(("resource", "used by", "unit"), OTHER_RESOURCES),
         "",
         "## Labels of nodes",
         "",
@@ -140,6 +162,10 @@ def page() -> str:
         "## Annotations of pods",
         "",
         *_table(("annotation", "who writes it", "value"), POD_ANNOTATIONS),
+        "",
+        "On pods in Aliyun's words:",
+        "",
+        *_table(("annotation", "who writes it", "value"), ALIYUN_ANNOTATIONS),
         "",
         "## Labels of pods",
         "",

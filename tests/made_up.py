@@ -29,6 +29,7 @@ MILLICORES_OF_A_SLICE = 100
 
 class MadeUpPods:
     metadata: frozenset[str] = frozenset()
+    resources = (SLICE,)
 
     def speaks(self, pod: Pod) -> bool:
         containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
@@ -84,6 +85,9 @@ class MadeUpDevices:
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {SLICE: SLICES_OF_A_CARD}
+
+    def fewer_ids(self, resource: str) -> str:
+        return ""
 
     def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
         return ()

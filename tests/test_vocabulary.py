@@ -148,6 +148,22 @@ class TestNodes:
             f"card{n}: one vocabulary says 1000 of millicores, another 800; the smaller amount counts" for n in (0, 1)
         )
 
+    @given(counts=st.lists(st.integers(1, 4), min_size=1, max_size=3), named=st.lists(st.integers(0, 9), unique=True))
+    def test_counted_cards_are_those_that_are_named_in_their_order(self, counts: list[int], named: list[int]) -> None:
+        inventories = [
+            Inventory(capacity={Card(n): {f"r{at}": n + 1} for n in range(count)}) for at, count in enumerate(counts)
+        ]
+        facts = [NodeFacts(inventory=each, counted=True) for each in inventories]
+        facts.append(NodeFacts(inventory=Inventory(capacity={Card(n): {"own": 1} for n in sorted(named)})))
+        merged = merged_facts(facts)
+        cards = sorted(named) or range(max(counts))
+        assert list(merged.inventory.cards) == list(cards)
+        for position, card in enumerate(cards):
+            expected = {f"r{at}": position + 1 for at, count in enumerate(counts) if position < count}
+            assert merged.inventory.capacity[Card(card)] == expected | ({"own": 1} if named else {})
+        wrong = [count for count in counts if named and count != len(named)]
+        assert len(set(merged.problems)) == len(set(wrong))
+
     def test_equal_sources_have_equal_facts(self) -> None:
         one, other = node({CARDS: "0"}, cards=1), node({CARDS: "0", "zone": "a"}, cards=1, name="other")
         assert BOTH.source(one) == BOTH.source(other)
@@ -310,7 +326,7 @@ def test_vocabularies_are_selected_by_name() -> None:
     ],
 )
 def test_unknown_missing_and_repeated_names_are_refused_with_the_known_ones(text: str, entry: str) -> None:
-    with pytest.raises(InvalidEntry, match=r"^vocabularies .*, each once, of these: intel$") as refused:
+    with pytest.raises(InvalidEntry, match=r"^vocabularies .*, each once, of these: intel, aliyun, vendor$") as refused:
         parse_vocabularies(text)
     assert refused.value.entry == entry
 

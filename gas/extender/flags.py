@@ -8,13 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from gas.amounts import MemoryUnit
 from gas.daemon import flag_values as values
 from gas.daemon.flags import DaemonFlags, flag, read_flags, switch
 from gas.errors import InvalidValue
 from gas.placement.node_score import NODE_SCORES, NodeScore, parse_node_score
 from gas.placement.order import CARD_ORDERS, DEFAULT_ORDER, CardOrder, LeastUsed, parse_card_order
 from gas.placement.place import DEFAULT_STEP_LIMIT
-from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
+from gas.vocabularies import (
+    ALIYUN_UNIT_HELP,
+    DEFAULT_NAMES,
+    KNOWN_NAMES,
+    Settings,
+    parse_vocabularies,
+    unused_settings,
+    with_settings,
+)
 from gas.vocabulary import Vocabulary
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -168,6 +177,13 @@ class Flags(DaemonFlags):
         "Set the same for gas-plugin.",
         group="Vocabularies",
     )
+    aliyun_unit: MemoryUnit = flag(
+        "aliyun-unit",
+        values.one_of(MemoryUnit),
+        MemoryUnit.MIB,
+        "UNIT",
+        f"{ALIYUN_UNIT_HELP} Set the same for gas-plugin.",
+    )
 
     allowlist: bool = switch(
         "enableAllowlist",
@@ -283,7 +299,8 @@ def parse_flags(
         burst=burst,
         lease_namespace=flags.lease_namespace or _own_namespace(environ, service_account_namespace),
         lease_name=flags.lease_name or DEFAULT_LEASE_NAME,
-        warnings=(*warnings, *flags.warnings),
+        vocabularies=with_settings(flags.vocabularies, Settings(aliyun_unit=flags.aliyun_unit)),
+        warnings=(*warnings, *unused_settings(flags.given, flags.vocabularies), *flags.warnings),
     )
 
 

@@ -32,6 +32,7 @@ class IntelPods:
     """Pods that request a resource under ``gpu.intel.com/``."""
 
     metadata: frozenset[str] = frozenset(names.BOOKED_ANNOTATIONS)
+    resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
 
     def speaks(self, pod: Pod) -> bool:
         for containers in (pod.spec.containers, pod.spec.init_containers):
@@ -88,6 +89,9 @@ class IntelDevices:
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {names.PREFIX + card.driver: options.shared_dev_num} if card.driver in names.COUNT_RESOURCES else {}
+
+    def fewer_ids(self, resource: str) -> str:
+        return "lower --shared-dev-num"
 
     def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
         return tuple(f"{resource}_monitoring" for resource in self.resources) if split else (_MONITORING,)

@@ -25,7 +25,13 @@ from gas.plugin.devices.allocation import (
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.cdi_file import cdi_text, write_cdi_file
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest, short_name
-from gas.plugin.devices.device_lists import device_lists, monitored, monitoring_resources
+from gas.plugin.devices.device_lists import (
+    ListTooLong,
+    check_lengths,
+    device_lists,
+    monitored,
+    monitoring_resources,
+)
 from gas.plugin.discovery.card_source import CardSource, read_all
 from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.render_node import Query, memory_regions
@@ -57,6 +63,13 @@ def card_sources(flags: Flags, environment: Environment, *, query: Query = memor
     """Return the sources of this node's cards. ``query`` asks a driver how much memory its card has."""
     memory = MemoryReader(environment.memory_override, environment.memory_reserved, query)
     return (SysfsCards(flags.prefix, allow_ids=flags.allow_ids, deny_ids=flags.deny_ids, memory=memory),)
+
+
+def _refusal_in(failed: BaseException) -> ListTooLong | None:
+    """Return the reason why the plugin cannot offer its cards, if it is among the exceptions of a group."""
+    if isinstance(failed, BaseExceptionGroup):
+        return next(filter(None, map(_refusal_in, failed.exceptions)), None)
+    return failed if isinstance(failed, ListTooLong) else None
 
 
 class Plugin:
@@ -132,7 +145,10 @@ class Plugin:
         self._show_metrics()
 
     async def run(self) -> None:
-        """Run until cancelled; then remove the sockets and the NFD file. What is written on the node stays."""
+        """Run until cancelled; then remove the sockets and the NFD file. What is written on the node stays.
+
+        Raises ListTooLong if kubelet would refuse a list of devices.
+        """
         self._warn_of_fake_tree()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -153,6 +169,10 @@ class Plugin:
                 async with asyncio.TaskGroup() as serving:
                     for registration in self.registrations.values():
                         serving.create_task(registration.run())
+        except BaseExceptionGroup as failed:
+            if (refusal := _refusal_in(failed)) is not None:
+                raise refusal from None
+            raise
         finally:
             await self._resources.close()
             if self._nfd_file is not None:
@@ -193,6 +213,8 @@ class Plugin:
     def _publish(self) -> None:
         """Show the cards to kubelet, on the node and in the NFD file, those as unhealthy that are withheld.
 
+        Raises ListTooLong, which ends the plugin, if kubelet would refuse a list.
+
         The node is described once its pods are known, as far as they can be; kubelet asks for devices later still.
         """
         if not self.scanner.finished:
@@ -209,6 +231,7 @@ class Plugin:
             self._flags.monitoring,
             topology_hints=self._flags.topology_hints,
         )
+        check_lengths(lists, self._vocabularies)
         for server in self.registrations:
             server.show(lists.get(server.resource, ()))
         if self._renumbering is None:

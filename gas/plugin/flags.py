@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
+from gas.amounts import MemoryUnit
 from gas.daemon import flag_values as values
 from gas.daemon.flags import KLOG_FLAGS, DaemonFlags, IgnoredFlags, UsageError, flag, read_flags, switch
 from gas.plugin.devices.allocation import ByPath, Cdi
@@ -20,7 +21,15 @@ from gas.plugin.discovery.pci_ids import parse_pci_ids
 from gas.plugin.environment import VARIABLES
 from gas.plugin.limits.memory_limits import MemoryLimitsOf
 from gas.plugin.node.nfd_file import DEFAULT_PATH as NFD_FILE
-from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
+from gas.vocabularies import (
+    ALIYUN_UNIT_HELP,
+    DEFAULT_NAMES,
+    KNOWN_NAMES,
+    Settings,
+    parse_vocabularies,
+    unused_settings,
+    with_settings,
+)
 from gas.vocabulary import Vocabulary
 
 
@@ -141,6 +150,13 @@ class Flags(DaemonFlags):
         "Set the same for gas-extender.",
         group="Vocabularies",
     )
+    aliyun_unit: MemoryUnit = flag(
+        "aliyun-unit",
+        values.one_of(MemoryUnit),
+        MemoryUnit.MIB,
+        "UNIT",
+        f"{ALIYUN_UNIT_HELP} Set the same for gas-extender.",
+    )
 
     prefix: Path = flag(
         "prefix",
@@ -255,7 +271,8 @@ def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ,
         write_node=write_node,
         usage=flags.usage and flags.resource_manager,
         memory_limits=flags.memory_limits if flags.resource_manager else MemoryLimitsOf.NONE,
-        warnings=tuple(warnings),
+        vocabularies=with_settings(flags.vocabularies, Settings(aliyun_unit=flags.aliyun_unit)),
+        warnings=(*warnings, *unused_settings(flags.given, flags.vocabularies)),
     )
 
 

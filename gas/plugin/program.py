@@ -22,7 +22,6 @@ from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import remove_feature_file
 from gas.plugin.node.node_writer import clear_node
 from gas.plugin.usage.usage_report import usage_json
-from gas.vocabularies import KNOWN
 from gas.vocabulary import Vocabularies
 
 logger = logging.getLogger(__name__)
@@ -111,7 +110,7 @@ async def uninstall(flags: Flags) -> int:
 async def _clear_node(flags: Flags) -> None:
     api = await _connect(flags)
     try:
-        is_there = await clear_node(api, flags.node_name, Vocabularies(KNOWN))
+        is_there = await clear_node(api, flags.node_name, Vocabularies(flags.vocabularies))
     finally:
         await api.close()
     if is_there:

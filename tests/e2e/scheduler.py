@@ -8,6 +8,8 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+from gas.vocabularies import KNOWN
+from gas.vocabulary import Vocabularies
 from tests.e2e.certificates import Authority, KeyPair
 from tests.e2e.kube_api import KubeApi, write_kubeconfig
 from tests.e2e.ports import free_port
@@ -90,8 +92,7 @@ def extender_entry(port: int, authority: Authority, client: KeyPair, *, ignorabl
         "weight": 1,
         "enableHTTPS": True,
         "managedResources": [
-            {"name": "gpu.intel.com/i915", "ignoredByScheduler": False},
-            {"name": "gpu.intel.com/xe", "ignoredByScheduler": False},
+            {"name": name, "ignoredByScheduler": False} for name in Vocabularies(KNOWN).managed_resources
         ],
         "ignorable": ignorable,
         "nodeCacheCapable": True,

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gas.aliyun.vocabulary import aliyun
+from gas.amounts import MemoryUnit
 from gas.daemon.flags import UsageError
 from gas.extender.flags import Flags, parse_flags
 from gas.intel.vocabulary import INTEL
@@ -39,6 +41,7 @@ def test_defaults() -> None:
         admission_client_ca=None,
         admission_scheduler_name=None,
         vocabularies=(INTEL,),
+        aliyun_unit=MemoryUnit.MIB,
         allowlist=False,
         denylist=False,
         balanced_resource=None,
@@ -177,10 +180,11 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
         pytest.param(["--burst=1.5"], "flag --burst: expected a whole number, 1 or more, found '1.5'", id="burst"),
         pytest.param(
             ["--vocabularies=inlet"],
-            "flag --vocabularies: expected vocabularies with commas between them, each once, of these: intel, "
-            "found 'inlet'",
+            "flag --vocabularies: expected vocabularies with commas between them, each once, of these: intel, aliyun, "
+            "vendor, found 'inlet'",
             id="an-unknown-vocabulary",
         ),
+        pytest.param(["--aliyun-unit=GB"], "flag --aliyun-unit: expected MiB or GiB, found 'GB'", id="an-unknown-unit"),
         pytest.param(["--search-steps=0"], "flag --search-steps: expected a whole number, 1 or more", id="steps"),
         pytest.param(["--log-format=xml"], "flag --log-format: expected text or json, found 'xml'", id="format"),
         pytest.param(["--bind-address=here"], "flag --bind-address: expected an IP address", id="address"),
@@ -212,6 +216,18 @@ def test_invalid_command_lines_are_refused_with_one_sentence(argv: list[str], se
 def test_request_limit(argv: list[str], qps: float | None, burst: int | None, warnings: int) -> None:
     flags = parsed(*argv)
     assert (flags.qps, flags.burst, len(flags.warnings)) == (qps, burst, warnings)
+
+
+# contract A1.3
+def test_a_vocabulary_has_its_settings() -> None:
+    flags = parsed("--vocabularies=aliyun,intel", "--aliyun-unit=GiB")
+    assert flags.vocabularies == (aliyun(MemoryUnit.GIB), INTEL)
+    assert parsed("--vocabularies=aliyun").vocabularies == (aliyun(MemoryUnit.MIB),)
+    assert flags.warnings == ()
+
+
+def test_a_setting_of_a_vocabulary_that_is_switched_off_gives_a_warning() -> None:
+    assert parsed("--aliyun-unit=GiB").warnings == ("ignored: --aliyun-unit; it needs aliyun among --vocabularies",)
 
 
 # contract E12.5

@@ -25,6 +25,7 @@ class PercentPods:
     """Intel's pods, except that the amount of ``gpu.intel.com/percent`` is percent of the card's memory."""
 
     metadata = INTEL.pods.metadata
+    resources = INTEL.pods.resources
 
     def speaks(self, pod: Pod) -> bool:
         return INTEL.pods.speaks(pod)

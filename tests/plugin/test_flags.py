@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gas.aliyun.vocabulary import aliyun
+from gas.amounts import MemoryUnit
 from gas.daemon.flags import UsageError, help_text
 from gas.intel.vocabulary import INTEL
 from gas.plugin.devices.allocation import ByPath, Cdi
@@ -32,6 +34,7 @@ def test_defaults() -> None:
         cdi=Cdi.NONE,
         cdi_file=Path("/var/run/cdi/gpu.intel.com-card.json"),
         vocabularies=(INTEL,),
+        aliyun_unit=MemoryUnit.MIB,
         prefix=Path("/"),
         allow_ids=frozenset(),
         deny_ids=frozenset(),
@@ -149,6 +152,17 @@ def test_flags_without_effect_give_a_warning(argv: list[str], warning: str) -> N
     assert parsed(*argv).warnings == (warning,)
 
 
+# contract A1.3
+def test_a_vocabulary_has_its_settings() -> None:
+    flags = parsed("--vocabularies=intel,aliyun", "--aliyun-unit=GiB")
+    assert flags.vocabularies == (INTEL, aliyun(MemoryUnit.GIB))
+    assert flags.warnings == ()
+
+
+def test_a_setting_of_a_vocabulary_that_is_switched_off_gives_a_warning() -> None:
+    assert parsed("--aliyun-unit=GiB").warnings == ("ignored: --aliyun-unit; it needs aliyun among --vocabularies",)
+
+
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
@@ -172,7 +186,11 @@ def test_flags_without_effect_give_a_warning(argv: list[str], warning: str) -> N
             f"flag --kubelet-dir: expected the path of a directory, not of a file, found '{__file__[:79]}",
             id="a-file-for-a-directory",
         ),
-        pytest.param(["--vocabularies=inlet"], "each once, of these: intel, found 'inlet'", id="unknown-vocabulary"),
+        pytest.param(
+            ["--vocabularies=inlet"],
+            "each once, of these: intel, aliyun, vendor, found 'inlet'",
+            id="unknown-vocabulary",
+        ),
         pytest.param(["--node-name=No_Name"], "flag --node-name: expected a Kubernetes name", id="node-name"),
         pytest.param(["-shared-dev-nums=2"], "did you mean --shared-dev-num?", id="misspelt"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 import time
@@ -13,7 +14,8 @@ from urllib.error import HTTPError
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1100, fake_gpus
+from gas.vocabularies import parse_vocabularies
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
 from tests.plugin.scripted_kubelet import eventually
@@ -128,6 +130,34 @@ async def test_uninstall_removes_everything_from_the_node() -> None:
         assert code == 0, errors
         assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
         assert not [path.name for path in node.directory.iterdir() if path.name in ("nfd", "cdi")]
+
+
+async def test_uninstall_removes_what_its_vocabularies_write_and_nothing_of_others() -> None:
+    async with sandbox_node(*fake_gpus(FLEX_170, 1)) as node:
+        spoken = parse_vocabularies("intel,aliyun")
+        async with node.running_plugin(vocabularies=spoken):
+            await soon(lambda: node.node()["status"]["allocatable"].get("aliyun.com/gpu-count") == "1")
+        files = [f"--nfd-file={node.directory / 'none'}", f"--cdi-file={node.directory / 'none'}", "--uninstall"]
+        assert (await ended(*options(node), *files))[0] == 0
+        assert node.node()["status"]["allocatable"]["aliyun.com/gpu-count"] == "1"  # Aliyun's own plugin may be there
+        assert (await ended(*options(node), *files, "--vocabularies=intel,aliyun"))[0] == 0
+        assert "aliyun.com/gpu-count" not in node.node()["status"]["allocatable"]
+
+
+# contract A1.24
+async def test_a_list_of_devices_that_kubelet_would_refuse_ends_the_program_with_the_unit_to_choose() -> None:
+    async with sandbox_node(*fake_gpus(MAX_1100, 4)) as node:
+        code, _, errors = await ended(*options(node), "--vocabularies=intel,aliyun")
+        assert code == 1
+        assert re.search(
+            r"cannot start: aliyun\.com/gpu-mem: kubelet accepts lists of up to 4194304 bytes, found 196608 devices in"
+            r" [0-9]{7} bytes; set --aliyun-unit=GiB for plugin and extender",
+            errors,
+        ), errors
+        flags = [*options(node), "--vocabularies=intel,aliyun", "--aliyun-unit=GiB", "--metrics-port=0"]
+        async with process(*flags) as running:
+            await soon(lambda: node.node()["status"]["allocatable"].get("aliyun.com/gpu-mem") == "192")
+            assert running.returncode is None
 
 
 async def test_uninstall_removes_the_memory_limits_of_running_pods() -> None:

@@ -54,7 +54,7 @@ def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
     return tuple(id_ for text in texts if (id_ := _known_id(text)) is not None)
 
 
-@lru_cache(maxsize=4096)  # kubelet names the same ids in every call
+@lru_cache(maxsize=65536)  # kubelet names the same ids in every call; with memory as ids there are very many
 def _known_id(text: str) -> DeviceId | None:
     match = _DEVICE_ID.fullmatch(text)
     return None if match is None else DeviceId(Card(int(match[1])), int(match[2]))

@@ -7,8 +7,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gas.card_facts import CardFacts
+from gas.errors import GasError
 from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId
 from gas.vocabulary import DeviceOptions, Vocabularies
+
+MOST_BYTES = 4 * 1024 * 1024
+"""The longest list of devices that kubelet accepts: the limit of a gRPC message."""
+
+_BYTES_BESIDE_ID = 15
+"""Bytes of a device in the list beside its id, at most: field numbers, lengths and the word ``Unhealthy``."""
+
+_BYTES_OF_HINT = 8
+"""Bytes of a topology hint, at most."""
+
+
+class ListTooLong(GasError):
+    """Kubelet would refuse the list of devices of a resource, and all of its cards with it."""
 
 
 class Monitoring(StrEnum):
@@ -29,6 +43,11 @@ class Device:
     id: str
     healthy: bool
     numa_node: int | None = None
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes that the device takes in kubelet's list."""
+        return len(self.id) + _BYTES_BESIDE_ID + (0 if self.numa_node is None else _BYTES_OF_HINT)
 
 
 DeviceLists = Mapping[str, tuple[Device, ...]]
@@ -64,6 +83,18 @@ def device_lists(
     for resource, watched in monitored(gpus, vocabularies, monitoring).items():
         lists[resource] = (Device(id=ALL_CARDS, healthy=any(gpu.healthy for gpu in watched)),)
     return lists
+
+
+def check_lengths(lists: DeviceLists, vocabularies: Vocabularies) -> None:
+    """Raise ListTooLong if kubelet would refuse the list of a resource."""
+    for resource, devices in lists.items():
+        length = sum(device.most_bytes for device in devices)
+        if length > MOST_BYTES:
+            advice = vocabularies.fewer_ids(resource)
+            raise ListTooLong(
+                f"{resource}: kubelet accepts lists of up to {MOST_BYTES} bytes, found {len(devices)} devices in"
+                f" {length} bytes; {advice or 'switch its vocabulary off on this node'}"
+            )
 
 
 def monitoring_resources(vocabularies: Vocabularies, monitoring: Monitoring) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gas.card_facts import CardFacts
@@ -125,5 +126,11 @@ def _name(match: Match) -> str:
     return str(match.target) if match.target else "unknown"
 
 
+_MOST_IDS_LOGGED = 64
+
+
 def _joined(ids: Collection[DeviceId]) -> str:
-    return ",".join(map(str, ids))
+    """List the ids; of thousands, which stand for memory, only how many each card has."""
+    if len(ids) <= _MOST_IDS_LOGGED:
+        return ",".join(map(str, ids))
+    return ",".join(f"{number} of {card}" for card, number in sorted(Counter(id_.card for id_ in ids).items()))

@@ -3,18 +3,24 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gas.card_facts import CardFacts
 from gas.plugin.devices.device_lists import (
+    MOST_BYTES,
     Device,
     DeviceLists,
+    ListTooLong,
     Monitoring,
+    check_lengths,
     device_lists,
     monitored,
     monitoring_resources,
 )
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import DeviceOptions
+from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
+from gas.vocabularies import DEFAULT, parse_vocabularies
+from gas.vocabulary import DeviceOptions, Vocabularies
 from tests.plugin.linked_gpus import linked_gpu as gpu
 from tests.plugin.pods_for_plugin import I915, XE
 
@@ -96,3 +102,33 @@ def test_every_monitoring_resource_that_there_can_be_is_known_in_advance() -> No
     gpus = [gpu(0), gpu(1, "xe")]
     for monitoring in Monitoring:
         assert set(monitored(gpus, DEFAULT, monitoring)) == set(monitoring_resources(DEFAULT, monitoring))
+
+
+@given(st.integers(0, 999), st.integers(0, 10**6), st.booleans(), st.none() | st.integers(0, 1023))
+def test_a_device_takes_no_more_bytes_in_the_list_than_estimated(
+    card: int, slot: int, healthy: bool, numa_node: int | None
+) -> None:
+    device = Device(id=f"card{card}-{slot}", healthy=healthy, numa_node=numa_node)
+    sent = api.Device(ID=device.id, health="Healthy" if healthy else "Unhealthy")
+    if numa_node is not None:
+        sent.topology.nodes.add(ID=numa_node)
+    exact = api.ListAndWatchResponse(devices=[sent]).ByteSize()
+    assert exact <= device.most_bytes <= exact + 6
+
+
+# contract A1.24
+class TestLength:
+    def lists(self, devices: int, resource: str = I915) -> DeviceLists:
+        return {resource: tuple(Device(id="card0-000000", healthy=True) for _ in range(devices))}
+
+    def test_a_list_of_4_mib_is_accepted_and_a_longer_one_is_not(self) -> None:
+        fitting = MOST_BYTES // Device(id="card0-000000", healthy=True).most_bytes
+        check_lengths(self.lists(fitting), DEFAULT)
+        with pytest.raises(ListTooLong, match=r"^gpu.intel.com/i915: .* devices in \d+ bytes; lower --shared-dev-num$"):
+            check_lengths(self.lists(fitting + 1), DEFAULT)
+
+    @pytest.mark.parametrize("names", ["intel,aliyun", "aliyun,intel"])
+    def test_the_sentence_says_what_to_set(self, names: str) -> None:
+        vocabularies = Vocabularies(parse_vocabularies(names))
+        with pytest.raises(ListTooLong, match=r"set --aliyun-unit=GiB for plugin and extender$"):
+            check_lengths(self.lists(MOST_BYTES // 16, "aliyun.com/gpu-mem"), vocabularies)

@@ -142,3 +142,9 @@ class TestLog:
         node.allocate("card2-0")
         node.allocate("card1-0")
         assert because()[-1] == "kubelet did not ask for a preference"
+
+    async def test_of_very_many_ids_only_the_number_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        node = Node(Kubelet())
+        caplog.set_level(logging.INFO, "gas.plugin.matching.allocator")
+        node.allocate(*(f"card{card}-{slot}" for card in (0, 1) for slot in range(500)))
+        assert [record.__dict__["ids"] for record in caplog.records] == ["500 of card0,500 of card1"]

@@ -1,0 +1,117 @@
+"""Aliyun's pods on a real node, beside Intel's: kube-scheduler, extender, kubelet and plugin as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from gas.sandbox.hardware.fake_sysfs import Model, fake_gpus
+from tests.e2e.gpu_node import GpuNode
+from tests.e2e.kube_api import Object
+from tests.e2e.pod_resources import listed_ids
+from tests.e2e.pods import PODS, container, delete_now, event_messages, get_pod, is_refused, pod
+from tests.e2e.waiting import wait_for
+from tests.other_words import GPU_COUNT, GPU_MEM, MIB
+
+UNITS = 16276
+CARDS = fake_gpus(Model(device_id="0x56c0", driver="i915", memory=UNITS * MIB), 2)
+WORDS = "--vocabularies=intel,aliyun"
+ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+
+
+@pytest.fixture(autouse=True)
+def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
+    yield
+    gpu_node.clear()
+
+
+def memory(name: str = "main", *, units: int) -> Object:
+    return {"name": name, "image": "none", "resources": {"limits": {GPU_MEM: str(units)}}}
+
+
+def start(gpu_node: GpuNode) -> None:
+    gpu_node.start(CARDS, "--shared-dev-num=10", WORDS, extender=(WORDS,))
+    wanted = {GPU_MEM: str(2 * UNITS), GPU_COUNT: "2"}
+    wait_for("both resources", lambda: wanted.items() <= gpu_node.object()["status"]["allocatable"].items())
+    wait_for("the memory in the books", lambda: len(gpu_node.books()) == 2 and has_units(gpu_node))
+
+
+def has_units(gpu_node: GpuNode) -> bool:
+    return all(card["capacity"].get("gpu-mem") == UNITS for card in gpu_node.books().values())
+
+
+def annotations_of(gpu_node: GpuNode, name: str) -> dict[str, str]:
+    return dict(get_pod(gpu_node.api, name)["metadata"]["annotations"])
+
+
+def check(gpu_node: GpuNode, name: str, **units: int) -> int:
+    """Check everything about the card of a running pod, by container -> units; return the card's number."""
+    wait_for(f"{name} assigned", lambda: annotations_of(gpu_node, name)[ASSIGNED] == "true")
+    written, running = annotations_of(gpu_node, name), get_pod(gpu_node.api, name)
+    number = int(written["ALIYUN_COM_GPU_MEM_IDX"])
+    assert written["ALIYUN_GPU_ID"] == str(number)
+    assert written["ALIYUN_COM_GPU_MEM_POD"] == str(sum(units.values()))
+    assert written["ALIYUN_COM_GPU_MEM_DEV"] == str(UNITS)
+    assert written["ALIYUN_COM_GPU_MEM_ASSUME_TIME"] == written["gas-ts"]
+    assert "gas-allocated-cards" not in written
+    listed = listed_ids(gpu_node.node.pod_resources)
+    for each, amount in units.items():
+        assert gpu_node.cards(running, each) == [f"card{number}"]
+        environment = gpu_node.node.environment(running, each)
+        assert environment["ALIYUN_COM_GPU_MEM_IDX"] == str(number)
+        assert environment["ALIYUN_COM_GPU_MEM_CONTAINER"] == str(amount)
+        ids = listed[name, each][GPU_MEM]
+        assert (len(ids), {id_.partition("-")[0] for id_ in ids}) == (amount, {f"card{number}"})
+    return number
+
+
+# contract A1.1, A1.2, A1.4, A1.9, A1.12 to A1.15, A1.20, A1.21
+def test_pods_of_both_vocabularies_get_exactly_the_decided_units_and_cards(gpu_node: GpuNode) -> None:
+    start(gpu_node)
+    gpu_node.create(pod("large", memory(units=UNITS + 1)))
+    gpu_node.create(pod("first", memory(units=8138)))
+    gpu_node.running(["first"])
+    assert check(gpu_node, "first", main=8138) == 0
+    gpu_node.create(pod("two", memory("a", units=4000), memory("b", units=4138)))
+    gpu_node.running(["two"])
+    assert check(gpu_node, "two", a=4000, b=4138) == 0
+    gpu_node.create(pod("intel", container(i915=1, memory_max=str(8138 * MIB), millicores=500)))
+    (intel,) = gpu_node.running(["intel"])
+    assert gpu_node.cards(intel) == ["card1"]
+    gpu_node.create(pod("third", memory(units=8139)))
+    wait_for("the third is refused", lambda: is_refused(gpu_node.api, "third"))
+    (said, *_) = wait_for("its event", lambda: event_messages(gpu_node.api, "third", "FailedScheduling"))
+    assert "no card has 8.5 GB of memory.max free" in said
+    delete_now(gpu_node.api, "intel")
+    gpu_node.running(["third"])
+    assert check(gpu_node, "third", main=8139) == 1
+    assert is_refused(gpu_node.api, "large")
+    assert gpu_node.extender.books()["differences"] == []
+
+
+# contract A1.13, A1.17, A1.21
+def test_equal_pods_that_come_and_go_end_on_the_cards_of_their_annotations(gpu_node: GpuNode) -> None:
+    start(gpu_node)
+    random = Random(14)
+    running: list[str] = []
+    for number in range(14):
+        name = f"p{number}"
+        gpu_node.create(pod(name, memory(units=4069)))
+        running.append(name)
+        if len(running) == 8:
+            gpu_node.running(running)
+            for _ in range(3):
+                delete_now(gpu_node.api, running.pop(random.randrange(len(running))))
+        if number == 9:
+            gpu_node.stop_plugin()
+            gpu_node.start_plugin(CARDS, "--shared-dev-num=10", WORDS)
+    gpu_node.running(running)
+    held = {0: 0, 1: 0}
+    for name in running:
+        held[check(gpu_node, name, main=4069)] += 4069
+    assert all(units <= UNITS for units in held.values())
+    booked = {card: each["booked"].get("gpu-mem", 0) for card, each in gpu_node.books().items()}
+    assert booked == {f"card{card}": units for card, units in held.items()}
+    assert not [each for each in gpu_node.api.items(PODS) if each["status"]["phase"] == "Failed"]

@@ -1,0 +1,68 @@
+"""Pods and nodes in the words of other systems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gas.amounts import MemoryUnit
+from gas.card_records import ANNOTATION, CardRecord, format_card_records
+from gas.cards import Card
+from gas.objects import Node
+
+GPU_MEM = "aliyun.com/gpu-mem"
+GPU_COUNT = "aliyun.com/gpu-count"
+NVIDIA = "nvidia.com/gpu"
+MIB = MemoryUnit.MIB.bytes
+
+
+def asking(name: str = "main", *, always: bool = False, **requests: Any) -> dict[str, Any]:
+    """Return a container; ``gpu_mem``, ``nvidia`` and ``dcu`` stand for the resources of these systems."""
+    names = {"gpu_mem": GPU_MEM, "nvidia": NVIDIA, "dcu": "dcu.com/gpu"}
+    resources = {names[key]: str(amount) for key, amount in requests.items()}
+    built: dict[str, Any] = {"name": name, "image": "example/main:1"}
+    built["resources"] = {"requests": resources, "limits": resources}
+    if always:
+        built["restartPolicy"] = "Always"
+    return built
+
+
+def stating(
+    name: str = "n1",
+    *,
+    memory: Sequence[int] | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    driver: str = "i915",
+    **allocatable: Any,
+) -> dict[str, Any]:
+    """Return a node that states resources; ``gpu_mem``, ``gpu_count``, ``nvidia`` and ``dcu`` stand for full names.
+
+    memory  bytes of each of its cards, for a node that records them
+    """
+    names = {"gpu_mem": GPU_MEM, "gpu_count": GPU_COUNT, "nvidia": NVIDIA, "dcu": "dcu.com/gpu"}
+    amounts = {
+        names.get(key, "gpu.intel.com/" + key.replace("memory_max", "memory.max")): str(amount)
+        for key, amount in allocatable.items()
+    }
+    texts = dict(annotations or {})
+    if memory is not None:
+        records = [CardRecord(card=Card(n), driver=driver, memory=each or None) for n, each in enumerate(memory)]
+        texts[ANNOTATION] = format_card_records(records)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": dict(labels or {}), "annotations": texts},
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
+
+
+def decoded(node: Mapping[str, Any]) -> Node:
+    return msgspec.convert(dict(node), Node)
+
+
+def aliyun_node(name: str = "n1", *, cards: int = 2, units: int = 16276) -> dict[str, Any]:
+    """Return a node as the original's device plugin describes it, with equal cards."""
+    return stating(name, gpu_mem=cards * units, gpu_count=cards)
