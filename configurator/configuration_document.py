@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -73,10 +73,12 @@ def new_configuration(
     version: KubernetesVersion,
     url: str | None,
     carried: Mapping[tuple[str, ...], object],
+    managed: Sequence[str] = CARD_RESOURCES,
 ) -> ConfigurationDocument:
     """Return the template, adapted to a release of kube-scheduler.
 
     url      URL of the extender, instead of the template's
+    managed  the resources of pods that the extender is asked about; the template's are kept
     carried  path -> value, from flags that kube-scheduler ignores once it has a file
 
     Raises BadConfiguration if no extender of the template manages cards.
@@ -85,7 +87,7 @@ def new_configuration(
     for path, value in carried.items():
         document = document.with_value(path, value)
     place = _index_of_ours(template)
-    return _checked(_completed(document, place, template.extenders[place], url))
+    return _checked(_completed(document, place, template.extenders[place], url, managed))
 
 
 def merged_configuration(
@@ -95,9 +97,11 @@ def merged_configuration(
     version: KubernetesVersion,
     url: str | None,
     carried: Mapping[tuple[str, ...], object],
+    managed: Sequence[str] = CARD_RESOURCES,
 ) -> ConfigurationDocument:
     """Return the configuration in use with the template's extenders added. Existing entries keep their settings.
 
+    managed  the resources of pods that the extender is asked about; others of its entry are kept
     carried  path -> value, from flags that kube-scheduler ignores; added where the configuration has no value
 
     ``apiVersion`` stays if the release reads it. Raises BadConfiguration if kube-scheduler would refuse the result:
@@ -119,7 +123,7 @@ def merged_configuration(
             existing.name,
             f"has {existing.extenders[place]['urlPrefix']}, which manages the same GPUs; only one extender can",
         )
-    document = _completed(document, place, wanted, url)
+    document = _completed(document, place, wanted, url, managed)
     present = {entry["urlPrefix"] for entry in existing.extenders}
     for entry in template.extenders:
         if entry is not wanted and entry != wanted and entry["urlPrefix"] not in present:
@@ -164,7 +168,9 @@ def _index_of_ours(configuration: ConfigurationDocument) -> int:
     return place
 
 
-def _completed(document: YamlDocument, place: int, wanted: Mapping[str, Any], url: str | None) -> YamlDocument:
+def _completed(
+    document: YamlDocument, place: int, wanted: Mapping[str, Any], url: str | None, managed: Sequence[str]
+) -> YamlDocument:
     """Add to the entry what the extender needs. Settings of its behaviour stay as they are."""
     path = ("extenders", place)
     for key, value in wanted.items():
@@ -173,7 +179,7 @@ def _completed(document: YamlDocument, place: int, wanted: Mapping[str, Any], ur
     if url is not None:
         document = document.with_value((*path, "urlPrefix"), url)
     document = document.with_value((*path, "enableHTTPS"), True)
-    for name in CARD_RESOURCES:
+    for name in dict.fromkeys((*CARD_RESOURCES, *managed)):
         if name not in _managed(document.get(*path)):
             entry = {"name": name, "ignoredByScheduler": False}
             document = document.with_item((*path, "managedResources"), entry)

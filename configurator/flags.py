@@ -17,6 +17,8 @@ from configurator.kubernetes_version import KubernetesVersion
 from gas.daemon.flag_values import object_name
 from gas.daemon.flags import CommandFlags, IgnoredFlags, UsageError, flag, read_flags, switch
 from gas.errors import InvalidEntry
+from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
+from gas.vocabulary import Vocabulary
 
 Colour = Literal["auto", "always", "never"]
 
@@ -155,6 +157,14 @@ class Flags(CommandFlags):
         "VERSION",
         "Release of kube-scheduler, such as 1.34.",
         unset="the tag of its image",
+    )
+    vocabularies: tuple[Vocabulary, ...] = flag(
+        "vocabularies",
+        parse_vocabularies,
+        DEFAULT_NAMES,
+        "NAME,…",
+        "Vocabularies of gas-extender: kube-scheduler asks it about pods with their resources, which are added to "
+        f"managedResources. Known: {KNOWN_NAMES}. Other entries stay.",
     )
     url: str | None = flag(
         "url",

@@ -33,6 +33,7 @@ from configurator.kubernetes_version import NEWEST
 from configurator.scheduler_container import CONFIG
 from configurator.scheduler_manifest import Identity, SchedulerManifest
 from configurator.yaml_document import YamlDocument
+from gas.vocabulary import Vocabularies
 
 BUILT_IN_TEMPLATE = Path(__file__).with_name("default-scheduler-config.yaml")
 CONFIGURATION_DIRECTORY = Path("/etc/kubernetes")
@@ -194,10 +195,14 @@ def _configuration(
     own = manifest.has_own_configuration and target == base
     carried = {} if own else manifest.flags.configuration(minor=manifest.version.minor)
     existing = files.read(base)
+    managed = Vocabularies(flags.vocabularies).managed_resources
     if existing is None:
-        return target, new_configuration(template, version=manifest.version, url=flags.url, carried=carried), True
+        new = new_configuration(template, version=manifest.version, url=flags.url, carried=carried, managed=managed)
+        return target, new, True
     found = ConfigurationDocument(YamlDocument.parse(str(base), existing.content))
-    merged = merged_configuration(found, template, version=manifest.version, url=flags.url, carried=carried)
+    merged = merged_configuration(
+        found, template, version=manifest.version, url=flags.url, carried=carried, managed=managed
+    )
     return target, merged, False
 
 

@@ -16,7 +16,7 @@ from gas.errors import GasError
 from gas.vocabularies import DEFAULT
 
 KIND = "KubeSchedulerConfiguration"
-CARD_RESOURCES = tuple(resource for vocabulary in DEFAULT for resource in vocabulary.devices.resources)
+CARD_RESOURCES = DEFAULT.managed_resources
 """The extender that manages one of these decides about GPU pods."""
 
 _DOMAINS = tuple({f"{resource.partition('/')[0]}/" for resource in CARD_RESOURCES})

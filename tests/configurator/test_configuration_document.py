@@ -18,6 +18,8 @@ from configurator.errors import BadConfiguration
 from configurator.kubernetes_version import KubernetesVersion
 from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.yaml_document import YamlDocument
+from gas.vocabularies import parse_vocabularies
+from gas.vocabulary import Vocabularies
 from tests.configurator.test_yaml_document import added
 
 URL = "https://gas-service.default.svc.cluster.local:9001"
@@ -126,6 +128,27 @@ def merged(
         url=url,
         carried=carried or {},
     )
+
+
+def test_resources_of_more_vocabularies_are_added_and_none_is_removed() -> None:
+    managed = Vocabularies(parse_vocabularies("intel,aliyun,vendor")).managed_resources
+    version = KubernetesVersion(34)
+    fresh = new_configuration(configuration(BUILT_IN), version=version, url=None, carried={}, managed=managed)
+    names = [each["name"] for each in fresh.extenders[0]["managedResources"]]
+    assert names == list(managed)
+    again = merged(fresh.document.text)
+    assert again.document.text == fresh.document.text
+    added_later = merged_configuration(
+        configuration(BUILT_IN), configuration(BUILT_IN), version=version, url=None, carried={}, managed=managed
+    )
+    assert added_later.extenders == fresh.extenders
+
+
+def test_a_resource_that_another_extender_manages_is_refused() -> None:
+    managed = Vocabularies(parse_vocabularies("aliyun")).managed_resources
+    other = ORIGINAL_WITH_ANOTHER.replace("telemetry/scheduling", "aliyun.com/gpu-mem")
+    with pytest.raises(BadConfiguration, match="would have several extenders that manage aliyun"):
+        new_configuration(configuration(other), version=KubernetesVersion(34), url=None, carried={}, managed=managed)
 
 
 # contract E13.1, E13.2

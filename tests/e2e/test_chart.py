@@ -42,6 +42,7 @@ OVERLAYS = {
     "plugin": "extender.enabled=false",
     "replicas": "extender.replicas=2",
     "nfd": "plugin.flags.write-node=nfd",
+    "aliyun": "extender.flags.vocabularies={intel,aliyun},plugin.flags.vocabularies={intel,aliyun}",
     "annotations": "monitoring.annotations=true",
     "monitoring": (
         "monitoring.podMonitors.enabled=true,monitoring.rules.enabled=true,monitoring.dashboard.enabled=true"

@@ -42,6 +42,15 @@
 {{- if and (ne $values.scheduler.otherGPUPods "allow") (not $values.scheduler.enabled) -}}
 {{- fail (printf "scheduler.otherGPUPods is %s, but scheduler.enabled is false: no scheduler would place GPU pods" $values.scheduler.otherGPUPods) -}}
 {{- end -}}
+{{- if and $values.extender.enabled $values.plugin.enabled -}}
+{{- range $flag, $default := dict "vocabularies" (list "intel") "aliyun-unit" "MiB" -}}
+{{- $decided := get $values.extender.flags $flag | default $default -}}
+{{- $offered := get $values.plugin.flags $flag | default $default -}}
+{{- if ne (toJson $decided) (toJson $offered) -}}
+{{- fail (printf "extender.flags.%s is %s, but plugin.flags.%s is %s: set the same for both" $flag (toJson $decided) $flag (toJson $offered)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and $values.certificates.clusterAuthority (ne (include "gas.certificateSource" .) "secret") -}}
 {{- fail (printf "certificates.clusterAuthority needs certificates.source=secret, found %s: the chart cannot sign with the cluster CA" (include "gas.certificateSource" .)) -}}
 {{- end -}}

@@ -17,11 +17,25 @@
 {{- if hasKey .Values.extender.flags "preemption" }}{{ .Values.extender.flags.preemption }}{{ else }}true{{ end -}}
 {{- end -}}
 
+{{- /* The resources of the extender's vocabularies: kube-scheduler asks the extender about pods that request one. */ -}}
+{{- define "gas.managedResources" -}}
+{{- $known := dict
+  "intel" (list "gpu.intel.com/i915" "gpu.intel.com/xe")
+  "aliyun" (list "aliyun.com/gpu-mem")
+  "vendor" (list "nvidia.com/gpu" "dcu.com/gpu")
+-}}
+{{- $managed := list -}}
+{{- range get .Values.extender.flags "vocabularies" | default (list "intel") -}}
+{{- $managed = concat $managed (get $known .) -}}
+{{- end -}}
+{{- $managed | toJson -}}
+{{- end -}}
+
 {{- define "gas.schedulerConfiguration" -}}
 {{- $names := include "gas.names" . | fromJson -}}
 {{- $scheduler := .Values.scheduler -}}
 {{- $managed := list -}}
-{{- range list "gpu.intel.com/i915" "gpu.intel.com/xe" -}}
+{{- range include "gas.managedResources" . | fromJsonArray -}}
 {{- $managed = append $managed (dict "name" . "ignoredByScheduler" false) -}}
 {{- end -}}
 {{- $ours := dict
