@@ -35,6 +35,7 @@ from tests.doctor.snapshots import (
     seen_node,
     seen_pod,
     snapshot,
+    worst,
 )
 
 NOT_SEEN = Unseen("it may not be seen", "gas doctor --kubeconfig=FILE")
@@ -48,6 +49,7 @@ def test_a_healthy_cluster_has_only_findings_that_are_ok() -> None:
         "permissions",
         "usage-and-limits",
         "admission",
+        "vocabularies",
     }
     assert exit_code(found) == 0
 
@@ -837,3 +839,72 @@ def test_no_text_of_a_cluster_breaks_a_check_or_reaches_a_terminal(
     found = all_findings(seen)
     text = as_text(seen, found, show_all=True, colours=False) + as_json(seen, found)
     assert all(letter.isprintable() or letter == "\n" for letter in text)
+
+
+ALIYUN = "--vocabularies=intel,aliyun"
+
+
+def extender_pod(*flags: str) -> DetailedPod:
+    return program_pod("gas-extender-1", "localhost/gas:1", "gas-extender", *flags, node="control-1")
+
+
+def shared_node(**resources: str) -> DetailedNode:
+    """Return a node whose two cards are offered as memory, too."""
+    usual = {"i915": "20", "millicores": "2000", "memory.max": "2097152000"}
+    return seen_node(resources=usual | {"aliyun.com/gpu-mem": "2000", "aliyun.com/gpu-count": "2"} | resources)
+
+
+class TestVocabularies:
+    """The check ``vocabularies``, and the others in a cluster with more than the default vocabulary."""
+
+    def test_the_default_vocabulary_needs_no_finding(self) -> None:
+        assert findings("vocabularies") == []
+
+    def test_the_same_flags_everywhere_are_ok(self) -> None:
+        pods = (extender_pod(ALIYUN), plugin_pod("--vocabularies", "aliyun,intel"))
+        (found,) = findings("vocabularies", pods=pods, nodes=(shared_node(),))
+        assert (found.level.value, found.message) == ("ok", "all speak intel, aliyun")
+
+    @pytest.mark.parametrize(
+        ("extender", "plugin", "expected", "found"),
+        [
+            ([ALIYUN], [], "intel,aliyun", "intel"),
+            ([], [ALIYUN], "intel", "intel,aliyun"),
+            ([ALIYUN], [ALIYUN, "--aliyun-unit=GiB"], "MiB", "GiB"),
+        ],
+    )
+    def test_a_plugin_with_other_flags_is_a_problem(
+        self, extender: list[str], plugin: list[str], expected: str, found: str
+    ) -> None:
+        pods = (extender_pod(*extender), plugin_pod(*plugin), plugin_pod(*plugin, node="gpu-2", name="another"))
+        (fault,) = worst(findings("vocabularies", pods=pods))
+        assert (fault.level.value, fault.expected, fault.found) == ("problem", expected, found)
+
+    def test_a_vendors_plugin_on_shared_cards_is_a_problem(self) -> None:
+        pods = (extender_pod(f"{ALIYUN},vendor"), plugin_pod(f"{ALIYUN},vendor"))
+        alone = seen_node(name="gpu-2", labels={}, resources={"nvidia.com/gpu": "2"})
+        nodes = (shared_node(**{"nvidia.com/gpu": "2"}), alone)
+        (fault,) = worst(findings("vocabularies", pods=pods, nodes=nodes))
+        assert (fault.level.value, fault.where) == ("problem", "node gpu-1")
+        assert fault.found == "nvidia.com/gpu and shares on card0, card1"
+        assert findings("vocabularies", pods=pods, nodes=nodes, only_node="gpu-2")[0].level.value == "ok"
+
+    def test_a_resource_that_kube_scheduler_does_not_manage_is_a_problem(self) -> None:
+        found = findings("scheduler-configuration", pods=(extender_pod(ALIYUN),), nodes=(shared_node(),))
+        (fault,) = [each for each in worst(found) if "aliyun.com/gpu-mem" in each.message]
+        assert fault.level.value == "problem"
+        assert fault.expected == "aliyun.com/gpu-mem among managedResources"
+
+    def test_pods_of_the_other_vocabulary_are_booked(self) -> None:
+        asked = {"name": "main", "resources": {"requests": {"aliyun.com/gpu-mem": "900"}}}
+        pods = [
+            seen_pod(asked, name=name, node="gpu-1", annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"}) for name in ("a", "b")
+        ]
+        found = findings("pods", pods=(extender_pod(ALIYUN), *pods), nodes=(shared_node(),))
+        (fault,) = worst(found)
+        assert (fault.where, fault.message) == ("card0 of node gpu-1", "pods hold more than the card has")
+        assert worst(findings("pods", pods=(extender_pod(), *pods), nodes=(shared_node(),))) == []
+
+    @pytest.mark.parametrize("flags", [["--vocabularies=klingon"], ["--vocabularies=aliyun", "--aliyun-unit=GB"]])
+    def test_flags_that_the_extender_refuses_count_as_the_default(self, flags: list[str]) -> None:
+        assert worst(findings("pods", pods=(extender_pod(*flags), gpu_pod(cards="card0")))) == []

@@ -10,9 +10,9 @@ from gas.doctor.findings import Finding, kubectl, kubectl_daemonset, ok, problem
 from gas.doctor.gpus import LabelWriter, gpu_nodes, is_listed_by_nfd, label_writers
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
+from gas.doctor.spoken import spoken_vocabularies
 from gas.intel import names
 from gas.objects import DetailedNode
-from gas.vocabularies import DEFAULT
 from gas.vocabulary import NodeFacts
 
 CHECK = "node-labels"
@@ -24,8 +24,9 @@ def check_node_labels(snapshot: Snapshot) -> Iterator[Finding]:
         yield unknown(CHECK, "nodes", snapshot.nodes.why, snapshot.nodes.mend)
         return
     nodes = list(gpu_nodes(snapshot))
+    vocabularies = spoken_vocabularies(snapshot)
     for node in nodes:
-        yield from _node(snapshot, node, DEFAULT.facts(node))
+        yield from _node(snapshot, node, vocabularies.facts(node))
     if snapshot.only_node and snapshot.only_node not in {node.name for node in snapshot.nodes}:
         yield problem(CHECK, f"node {snapshot.only_node}", "the node does not exist", "kubectl get nodes")
     elif not nodes:

@@ -12,11 +12,11 @@ from gas.cards import Card
 from gas.doctor.findings import Finding, kubectl, kubectl_pods_on, ok, problem, warning
 from gas.doctor.gpus import gpu_amounts, gpu_nodes
 from gas.doctor.snapshot import Snapshot
+from gas.doctor.spoken import spoken_vocabularies
 from gas.intel import names
 from gas.intel.card_labels import read_cards
 from gas.objects import DetailedNode
 from gas.placement.inventory import Inventory
-from gas.vocabularies import DEFAULT
 
 CHECK = "node-resources"
 MILLICORES = "millicores"
@@ -25,8 +25,9 @@ MILLICORES_OF_A_CARD = 1000
 
 def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:
     """Check the resources of every GPU node."""
+    vocabularies = spoken_vocabularies(snapshot)
     for node in gpu_nodes(snapshot):
-        inventory = DEFAULT.facts(node).inventory
+        inventory = vocabularies.facts(node).inventory
         if not inventory.cards:
             continue  # reported with the labels
         faults = [*_counts(node), *_shares(node, inventory), *_memory(node, inventory), *_labels(node, inventory)]

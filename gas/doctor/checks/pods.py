@@ -9,18 +9,18 @@ from gas.doctor.checks.rebuilt_ledger import Fault, RebuiltLedger, rebuild_ledge
 from gas.doctor.findings import Finding, kubectl_pod, ok, problem, unknown, warning
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
+from gas.doctor.spoken import spoken_vocabularies
 from gas.objects import DetailedPod
 from gas.placement.inventory import NOTHING
 from gas.pod_checks import PodChecks
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import NeedOptions
+from gas.vocabulary import NeedOptions, Vocabularies
 
 CHECK = "pods"
 MOST = 20
 """Pods with one kind of fault that are reported one by one."""
 
-CREATION = PodChecks(DEFAULT, NeedOptions(allowlist=True, denylist=True))
-"""The rules for pods when they are created. The extender's flags are not known, so lists of cards count as obeyed."""
+OBEYED = NeedOptions(allowlist=True, denylist=True)
+"""The needs that pods may state. These flags of the extender are not known, so lists of cards count as obeyed."""
 
 NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", "the ledger is not complete")
 """Parts of the scheduler's message about a pod: the extender was not reached, or did not decide."""
@@ -39,9 +39,10 @@ def check_pods(snapshot: Snapshot) -> Iterator[Finding]:
             "kubectl get nodes,pods --all-namespaces --output=json",
         )
     rebuilt = rebuild_ledger(snapshot)
-    wanted = [pod for pod in snapshot.pods if _is_checked(snapshot, pod)]
+    spoken = spoken_vocabularies(snapshot)
+    wanted = [pod for pod in snapshot.pods if _is_checked(snapshot, spoken, pod)]
     bound = [pod for pod in wanted if pod.node_name]
-    faults = [fault for fault in rebuilt.faults if _is_checked(snapshot, fault.pod)]
+    faults = [fault for fault in rebuilt.faults if _is_checked(snapshot, spoken, fault.pod)]
     yield from _faults(faults)
     yield from _overbooked(snapshot, rebuilt)
     yield from _wrong_company(snapshot, rebuilt)
@@ -50,9 +51,9 @@ def check_pods(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _waiting(snapshot, rebuilt, [pod for pod in wanted if not pod.node_name])
 
 
-def _is_checked(snapshot: Snapshot, pod: DetailedPod) -> bool:
+def _is_checked(snapshot: Snapshot, spoken: Vocabularies, pod: DetailedPod) -> bool:
     is_elsewhere = bool(snapshot.only_node and pod.node_name not in ("", snapshot.only_node))
-    return DEFAULT.speaks(pod) and not pod.is_over and not is_elsewhere
+    return spoken.speaks(pod) and not pod.is_over and not is_elsewhere
 
 
 def _faults(faults: list[Fault]) -> Iterator[Finding]:
@@ -125,12 +126,13 @@ def _waiting(snapshot: Snapshot, rebuilt: RebuiltLedger, waiting: list[DetailedP
         if each.configuration.gpu_extenders
         for name in each.configuration.scheduler_names
     }
+    creation = PodChecks(spoken_vocabularies(snapshot), OBEYED)
     nodes = () if snapshot.undecodable else tuple(rebuilt.nodes.values())
     for pod in waiting[:MOST]:
-        findings = CREATION.pod(pod)
+        findings = creation.pod(pod)
         if findings.bad_need:
             yield _warning(pod, f"no node can ever run it: {findings.bad_need}")
-        for sentence in (*findings.faults, *findings.warnings, *_at_once(CREATION.in_cluster(pod, nodes))):
+        for sentence in (*findings.faults, *findings.warnings, *_at_once(creation.in_cluster(pod, nodes))):
             yield _warning(pod, sentence)
         if not findings.bad_need:
             yield _waits(pod, names)

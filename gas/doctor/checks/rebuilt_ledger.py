@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from gas.decision.text import MalformedAnnotation
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
+from gas.doctor.spoken import spoken_vocabularies
 from gas.extender.nodes import Nodes
 from gas.extender.written_cards import written_cards
 from gas.ledger import Ledger
 from gas.objects import DetailedPod
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import BadNeed, NodeFacts
+from gas.vocabulary import BadNeed, NodeFacts, Vocabularies
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,16 @@ class RebuiltLedger:
 def rebuild_ledger(snapshot: Snapshot) -> RebuiltLedger:
     """Return the ledger of all bound pods that are not over. It is empty if nodes or pods could not be seen."""
     nodes = () if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
-    rebuilt = RebuiltLedger(Nodes(DEFAULT).as_sent(nodes))
+    vocabularies = spoken_vocabularies(snapshot)
+    rebuilt = RebuiltLedger(Nodes(vocabularies).as_sent(nodes))
     for pod in () if isinstance(snapshot.pods, Unseen) else snapshot.pods:
         if pod.node_name and not pod.is_over:
-            _book(rebuilt, pod)
+            _book(rebuilt, pod, vocabularies)
     return rebuilt
 
 
-def _book(rebuilt: RebuiltLedger, pod: DetailedPod) -> None:
-    if (vocabulary := DEFAULT.spoken_by(pod)) is None:
+def _book(rebuilt: RebuiltLedger, pod: DetailedPod, vocabularies: Vocabularies) -> None:
+    if (vocabulary := vocabularies.spoken_by(pod)) is None:
         return
     try:
         need = vocabulary.pods.booked_need(pod)

@@ -9,6 +9,7 @@ from gas.doctor.findings import Finding, command, kubectl, kubectl_pod, ok, prob
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, flag_value, is_on
 from gas.doctor.snapshot import Scheduler, Snapshot
+from gas.doctor.spoken import spoken_vocabularies
 from gas.extender.flags import Flags
 
 CHECK = "scheduler-configuration"
@@ -112,7 +113,7 @@ def _entries(scheduler: Scheduler, entries: list[ExtenderEntry], snapshot: Snaps
 
 
 def _resources(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
-    for resource in CARD_RESOURCES:
+    for resource in spoken_vocabularies(snapshot).managed_resources:
         ignored = entry.managed.get(resource)
         if ignored is None:
             used = _is_offered(snapshot, resource)

@@ -34,7 +34,8 @@ from gas.doctor.probe import Unseen, probe
 from gas.doctor.programs import program_of
 from gas.doctor.snapshot import Clock, Snapshot
 from gas.objects import DetailedNode, DetailedPod
-from gas.vocabularies import DEFAULT
+from gas.vocabularies import KNOWN
+from gas.vocabulary import Vocabularies
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ API_SERVER_CERTIFICATE = "pki/gas/api-server.crt"
 """Where gas-configurator puts it, below /etc/kubernetes."""
 
 _VERSION = "/version"
+_ALL_VOCABULARIES = Vocabularies(KNOWN)
 
 
 async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Flags) -> Snapshot:
@@ -112,7 +114,7 @@ def _split(listed: tuple[tuple[T, ...], int] | Unseen) -> tuple[tuple[T, ...] | 
 
 def _matters(pod: DetailedPod) -> bool:
     """Return whether a pod asks for GPUs or runs a program that the checks know."""
-    return DEFAULT.speaks(pod) or any(map(program_of, pod.spec.containers or ()))
+    return _ALL_VOCABULARIES.speaks(pod) or any(map(program_of, pod.spec.containers or ()))
 
 
 async def _count_node_features(api: ApiServer) -> int | None:
