@@ -11,9 +11,6 @@ from gas.daemon.command import INTERRUPTED, quiet_end_on_signals, run_until_inte
 from gas.errors import GasError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-EXAMPLES_FLAGS = ("--enableAllowlist", "--enableDenylist", "--balancedResource=millicores")
-"""Flags of the extender that the examples need."""
-
 _PIPE_WIDTH = 200
 
 
@@ -30,7 +27,8 @@ class NoExamples(GasError):
 _DESCRIPTION = """\
 Run the real extender and the real device plugins against a Kubernetes cluster that is simulated in this process.
 
-Without FILE, the pods of examples/ are scheduled to nodes with fake GPUs, run for a few seconds, and end.
+Without FILE, the pods of examples/ are scheduled to nodes with fake GPUs, run for a few seconds, and end. With the name
+of a directory, those of another directory of examples, such as examples/aliyun, are.
 With FILE, the demo shows where each waiting pod of your own cluster would go. Nothing runs then."""
 
 _EPILOG = """\
@@ -38,7 +36,8 @@ examples:
   python -m gas.sandbox
   kubectl get nodes,pods -A -o yaml > cluster.yaml && python -m gas.sandbox cluster.yaml
   python -m gas.sandbox cluster.yaml -- --balancedResource=millicores   # with a flag of the extender
-  make demo ARGS=cluster.yaml"""
+  make demo ARGS=cluster.yaml
+  make demo ARGS=examples/aliyun"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,23 +64,24 @@ def _show(file: Path | None, svg: Path | None, flags: Sequence[str]) -> bool:
     with quiet_end_on_signals():
         from rich.console import Console
 
-        from gas.sandbox.demo.examples import show_examples
+        from gas.sandbox.demo.examples import flags_of, show_examples
         from gas.sandbox.demo.manifests import read_manifests
         from gas.sandbox.demo.own_cluster import show_cluster
         from gas.sandbox.demo.picture import draw
 
     console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-    if file is not None:
+    if file is not None and not file.is_dir():
         manifests = read_manifests(file)
         console.print("API server and scheduler are simulated in this process. The extender is the real program.")
         return run_until_interrupted(show_cluster(console, file, manifests, flags))
-    if not EXAMPLES.is_dir():
-        raise NoExamples(EXAMPLES)
+    directory = file or EXAMPLES
+    if not directory.is_dir():
+        raise NoExamples(directory)
     console.print(
         "API server, scheduler and kubelets are simulated in this process. "
         "The extender and the device plugins are the real programs."
     )
-    run = run_until_interrupted(show_examples(console, EXAMPLES, [*EXAMPLES_FLAGS, *flags]))
+    run = run_until_interrupted(show_examples(console, directory, [*flags_of(directory), *flags]))
     if svg is not None:
         svg.write_text(draw(run), encoding="utf-8")
     return True
@@ -108,7 +108,11 @@ def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "file", metavar="FILE", nargs="?", type=Path, help="nodes and pods as YAML or JSON, as kubectl writes them"
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        help="nodes and pods as YAML or JSON, as kubectl writes them, or a directory of examples",
     )
     parser.add_argument("--svg", metavar="PICTURE", type=Path, help="draw the run of the examples into this SVG file")
     arguments = parser.parse_args(own)

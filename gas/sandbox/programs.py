@@ -22,7 +22,7 @@ from gas.extender.flags import parse_flags
 from gas.placement.node_score import NodeScore
 from gas.sandbox.certificates import Authority
 from gas.sandbox.scheduler.extender_client import ExtenderAddress
-from gas.vocabularies import DEFAULT
+from gas.vocabulary import Vocabularies
 
 STOP_SECONDS = 5.0
 """Seconds that a program has to end before it is killed."""
@@ -153,7 +153,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
             authority=ca,
             certificate=client.certificate,
             key=client.key,
-            managed_resources=tuple(name for each in DEFAULT for name in each.devices.resources),
+            managed_resources=Vocabularies(parse_flags(flags).vocabularies).managed_resources,
             ignorable=False,
             weight=int(_scores_nodes(flags)),
         )

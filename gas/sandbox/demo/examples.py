@@ -122,6 +122,19 @@ def _read_faultless(file: Path) -> Manifests:
     return found
 
 
+def flags_of(directory: Path) -> list[str]:
+    """Return the flags of the extender that the examples of a directory need: the lines of its file ``flags``.
+
+    Raises BadManifest if the file cannot be read.
+    """
+    file = directory / "flags"
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadManifest(f"{file}: cannot be read: {error}") from error
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
 def _first_sentence(file: Path) -> str:
     """Return the first sentence of the comment at the top of a file."""
     comment = []

@@ -14,6 +14,7 @@ from gas.decision import names as decision
 from gas.intel import names
 from gas.sandbox.api.client import Object
 from gas.sandbox.demo.pod_history import InsidePod, PodHistory, waiting_reason
+from gas.sandbox.hardware.described_node import is_gpu_resource
 
 _RECEIPTS = (decision.ALLOCATED_INIT_CARDS, decision.ALLOCATED_CARDS)
 
@@ -67,7 +68,9 @@ class Output:
     def print_node(self, name: str, labels: Mapping[str, str], amounts: Mapping[str, str]) -> None:
         """Print the GPU labels and resources of a node, without the prefix ``gpu.intel.com/``."""
         shown_labels = [f"{_short(each)}={text}" for each, text in sorted(labels.items()) if _is_gpu(each)]
-        shown_amounts = [f"{_short(each)}={n}" for each, n in sorted(amounts.items()) if _is_gpu(each) and n != "0"]
+        shown_amounts = [
+            f"{_short(each)}={n}" for each, n in sorted(amounts.items()) if is_gpu_resource(each) and n != "0"
+        ]
         self._print(f"  {name:16}  labels     ", Text("  ".join(shown_labels)))
         self._print(f"  {'':16}  resources  ", Text("  ".join(shown_amounts)))
 

@@ -13,10 +13,13 @@ from gas.decision.text import MalformedAnnotation, format_container_cards, parse
 from gas.intel.affinity_mask import AFFINITY_MASK
 from gas.intel.names import PREFIX as RESOURCE_PREFIX
 from gas.sandbox.kubelet.containers import ContainerDevices, Containers
+from gas.vocabularies import KNOWN
+from gas.vocabulary import Vocabularies
 
 Object = dict[str, Any]
 
 _DRI = "/dev/dri/"
+_ASKED = Vocabularies(KNOWN).managed_resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +166,7 @@ def _is_decided(text: str, found: Sequence[tuple[Card, ...]]) -> bool:
 def _asks_for_gpus(spec: Object) -> bool:
     containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
     return any(
-        name.startswith(RESOURCE_PREFIX)
+        name.startswith(RESOURCE_PREFIX) or name in _ASKED
         for container in containers
         for name in (container.get("resources") or {}).get("requests") or {}
     )

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from gas.errors import GasError
+from gas.extender.flags import parse_flags
 from gas.plugin.kubelet.plugin_socket import LONGEST_PATH
 from gas.sandbox.api.client import ApiClient, Mirror, Object
 from gas.sandbox.api.failure import ApiFailure
@@ -71,6 +72,7 @@ class PluginNode:
 
     directory   for its cards, sockets and logs; its path must be short
     kubeconfig  file by which its plugin finds the API server
+    flags       more flags of its plugin
     """
 
     def __init__(
@@ -82,8 +84,10 @@ class PluginNode:
         *,
         directory: Path,
         kubeconfig: Path,
+        flags: Sequence[str] = (),
     ) -> None:
         self.name = name
+        self._flags = flags
         self._hardware = hardware
         self._directory = directory
         self._kubeconfig = kubeconfig
@@ -103,7 +107,7 @@ class PluginNode:
             "metrics-address": "127.0.0.1",
             "metrics-port": 0,
         }
-        arguments = [f"--{name}={value}" for name, value in options.items()]
+        arguments = [*(f"--{name}={value}" for name, value in options.items()), *self._flags]
         environment = {"GPU_MEMORY_OVERRIDE": str(self._hardware.memory_override or ""), "GPU_MEMORY_RESERVED": ""}
         program = f"the plugin of node {self.name}"
         async with (
@@ -234,7 +238,13 @@ async def running_sandbox(
                     home = directory / f"n{number}"
                     home.mkdir()
                     plugin_node = PluginNode(
-                        client, node, cards, pace or KubeletPace(), directory=home, kubeconfig=kubeconfig
+                        client,
+                        node,
+                        cards,
+                        pace or KubeletPace(),
+                        directory=home,
+                        kubeconfig=kubeconfig,
+                        flags=_vocabulary_flags(flags),
                     )
                     sandbox.plugin_nodes[node] = plugin_node
                     running.append(tasks.create_task(plugin_node.run()))
@@ -251,6 +261,13 @@ async def running_sandbox(
                 yield sandbox
                 for task in running:
                     task.cancel()
+
+
+def _vocabulary_flags(flags: Sequence[str]) -> list[str]:
+    """Return the flags of plugins that speak the same vocabularies as an extender with these flags."""
+    parsed = parse_flags(flags)
+    names = ",".join(each.name for each in parsed.vocabularies)
+    return [f"--vocabularies={names}", *([f"--aliyun-unit={parsed.aliyun_unit}"] if "aliyun" in names else ())]
 
 
 def create_node(api: Api, node: NodeManifest) -> None:

@@ -20,12 +20,12 @@ from gas.objects import Node
 from gas.plugin.node.node_writer import node_patch
 from gas.sandbox.api.patches import merge_patched
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, Model, fake_gpus
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import NodeDescription
+from gas.vocabularies import KNOWN
+from gas.vocabulary import NodeDescription, Vocabularies
 
 Object = Mapping[str, Any]
 
-_COUNTS = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
+_VOCABULARIES = Vocabularies(KNOWN)
 
 
 class AmbiguousDriver(GasError):
@@ -66,10 +66,10 @@ def hardware_of(node: Object) -> Hardware:
 def bare_node(node: Object) -> dict[str, Any]:
     """Return the node without everything that its plugin and its kubelet will write on it."""
     bare: dict[str, Any] = merge_patched(
-        node, node_patch(msgspec.convert(node, Node), NodeDescription(), DEFAULT) or {}
+        node, node_patch(msgspec.convert(node, Node), NodeDescription(), _VOCABULARIES) or {}
     )
     for amounts in bare.get("status", {}).values():
-        for count in _COUNTS:
+        for count in _VOCABULARIES.resources:
             amounts.pop(count, None)
     return bare
 
@@ -83,8 +83,13 @@ def missing_fields(node: Object, found: Object) -> list[str]:
     return missing + [
         name
         for name, amount in amounts.items()
-        if name.startswith(names.PREFIX) and parse_quantity(amount) != parse_quantity(allocatable.get(name, "0"))
+        if is_gpu_resource(name) and parse_quantity(amount) != parse_quantity(allocatable.get(name, "0"))
     ]
+
+
+def is_gpu_resource(name: str) -> bool:
+    """Return whether a plugin, or kubelet for it, writes a resource of this name."""
+    return name.startswith(names.PREFIX) or name in _VOCABULARIES.resources or _VOCABULARIES.owns_resource(name)
 
 
 def _model(node: Object, card: Card, amounts: Amounts) -> Model:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gas.sandbox.__main__ import EXAMPLES, EXAMPLES_FLAGS
-from gas.sandbox.demo.examples import NodeNotDescribed, show_examples
+from gas.sandbox.__main__ import EXAMPLES
+from gas.sandbox.demo.examples import NodeNotDescribed, flags_of, show_examples
 from gas.sandbox.demo.manifests import BadManifest
 from gas.sandbox.demo.picture import Run, draw
 from gas.sandbox.hardware.described_node import AmbiguousDriver
@@ -32,7 +32,7 @@ async def _shown(directory: Path, *flags: str, run: float) -> list[str]:
 
 
 async def test_all_pods_of_the_examples_get_the_decided_cards() -> None:
-    run, lines = await _run(EXAMPLES, *EXAMPLES_FLAGS, run=0.3)
+    run, lines = await _run(EXAMPLES, *flags_of(EXAMPLES), run=0.3)
     text = "\n".join(lines)
     for file in EXAMPLES.glob("*.yaml"):
         assert f"examples/{file.name}" in lines
@@ -52,6 +52,30 @@ async def test_all_pods_of_the_examples_get_the_decided_cards() -> None:
     picture = draw(run)
     for each in run.pods:
         assert f">{each.name}" in picture
+
+
+async def test_the_examples_in_the_words_of_aliyun_get_the_decided_cards() -> None:
+    directory = EXAMPLES / "aliyun"
+    run, lines = await _run(directory, *flags_of(directory), run=1.0)
+    nodes = "aliyun.com/gpu-count=2  aliyun.com/gpu-mem=2k  i915=20"
+    assert any(nodes in line for line in lines)
+    assert "warning" not in "\n".join(lines)
+    waits = [line for line in lines if " aliyun-3 " in line and " waiting: " in line]
+    assert any("no card has 0.6 GB of memory.max free" in line for line in waits)
+    cards = {each.name: each.cards for each in run.pods}
+    assert [cards[name] for name in ("aliyun-1", "aliyun-2")] == ["card0", "card1"]
+    assert cards["two-containers"] in ("card0|card0", "card1|card1")
+    assert lines[-2].startswith(f"{len(cards)} of {len(cards)} pods")
+    assert lines[-1].startswith(f"{len(cards)} of {len(cards)} GPU pods had exactly the decided cards")
+
+
+def test_flags_of_examples_are_lines_of_a_file(tmp_path: Path) -> None:
+    assert flags_of(tmp_path) == []
+    (tmp_path / "flags").write_text("# for all\n--v=2\n\n --enableAllowlist\n")
+    assert flags_of(tmp_path) == ["--v=2", "--enableAllowlist"]
+    (tmp_path / "flags").write_bytes(b"\xff")
+    with pytest.raises(BadManifest, match=r"flags: cannot be read"):
+        flags_of(tmp_path)
 
 
 async def test_a_pod_waits_until_another_one_ends_and_each_file_has_a_heading(tmp_path: Path) -> None:
