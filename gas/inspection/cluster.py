@@ -23,11 +23,12 @@ from gas.ledger import Booking
 from gas.objects import ObjectId
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.quoted import quoted
-from gas.vocabularies import DEFAULT
+from gas.vocabularies import KNOWN
 from gas.vocabulary import NeedOptions, Vocabularies
 
 T = TypeVar("T", InspectedNode, InspectedPod)
 R = TypeVar("R")
+_ALL_VOCABULARIES = Vocabularies(KNOWN)
 
 
 class Missing(GasError):
@@ -43,7 +44,15 @@ class Settings(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-_FLAGS = ("enableAllowlist", "enableDenylist", "balancedResource", "card-order", "search-steps", "vocabularies")
+_FLAGS = (
+    "enableAllowlist",
+    "enableDenylist",
+    "balancedResource",
+    "card-order",
+    "search-steps",
+    "vocabularies",
+    "aliyun-unit",
+)
 """The extender's flags that decide which cards a pod may get. Others do not change what fits."""
 
 
@@ -213,7 +222,9 @@ def _records(text: str) -> Mapping[Card, CardRecord]:
 
 def matters(pod: InspectedPod) -> bool:
     """Return whether a pod asks for GPUs or runs the extender or the plugin."""
-    return DEFAULT.speaks(pod) or any(containers_with(pod, each) for each in (Program.EXTENDER, Program.PLUGIN))
+    return _ALL_VOCABULARIES.speaks(pod) or any(
+        containers_with(pod, each) for each in (Program.EXTENDER, Program.PLUGIN)
+    )
 
 
 def done(work: Generator[None, None, R]) -> R:
