@@ -62,9 +62,9 @@ class Node:
         """Create a pod on this node; without ``containers`` it has one that requests one device."""
         full = f"{name}-{self.resource.partition('/')[2]}"
         written = pod(full, self.name, resource or self.resource, *(containers or (container(),)), **parts)
-        created = await self.client.post(PODS, written)
+        # Before the request: kubelet may see the pod before its response is here.
         self.created.append(full)
-        return created
+        return await self.client.post(PODS, written)
 
     async def get(self, created: Object) -> Object:
         return await self.client.get(f"{PODS}/{created['metadata']['name']}")
