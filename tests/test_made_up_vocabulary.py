@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
-from gas.cluster.connection import connect
-from gas.extender.assembly import Extender
-from gas.extender.flags import parse_flags
-from gas.extender.metrics import Metrics
 from gas.intel.vocabulary import INTEL
-from gas.sandbox.api.kinds import PODS
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.builders import container, pod_json
-from tests.cluster.scripted_server import write_kubeconfig
 from tests.made_up import ASSIGNED, CARD, MADE_UP, SLICE, VARIABLE
-from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
+from tests.plugin.extender_of_sandbox import running_extender, schedule
+from tests.plugin.node_of_sandbox import sandbox_node, soon
 
 BOTH = (INTEL, MADE_UP)
-
-
-@asynccontextmanager
-async def running_extender(node: SandboxNode) -> AsyncIterator[Extender]:
-    """Run an extender that speaks both vocabularies on the API server of this node."""
-    kubeconfig = write_kubeconfig(node.directory / "extender.conf", node.server.url, token="plugin")
-    api = await connect(str(kubeconfig), explicit=True)
-    flags = replace(parse_flags([], environ={}, service_account_namespace=node.directory / "none"), vocabularies=BOTH)
-    extender = Extender(api, flags, Metrics("1"))
-    task = asyncio.create_task(extender.run())
-    try:
-        await soon(extender.readiness.may_act)
-        yield extender
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await api.close()
 
 
 def sliced(name: str, slices: int) -> dict[str, Any]:
@@ -53,20 +25,6 @@ def shared(name: str, millicores: int) -> dict[str, Any]:
     return pod
 
 
-async def schedule(node: SandboxNode, extender: Extender, pod: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Create a pod, filter and bind it as kube-scheduler does; return it with the reason if no node fits."""
-    pod["metadata"].pop("uid")
-    created = dict(node.server.api.create(PODS, "default", pod).value)
-    uid, name = created["metadata"]["uid"], created["metadata"]["name"]
-    await soon(lambda: uid in extender.decider.pods.waiting)
-    found = json.loads(await extender.filter(json.dumps({"Pod": created, "NodeNames": [NODE]}).encode()))
-    if reasons := found.get("FailedNodes"):
-        return created, str(reasons[NODE])
-    args = {"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": NODE}
-    assert json.loads(await extender.binder(json.dumps(args).encode())) == {"Error": ""}
-    return created, ""
-
-
 async def test_pods_of_two_vocabularies_share_cards_from_the_filter_to_the_container() -> None:
     async with (
         sandbox_node(*fake_gpus(FLEX_170, 2)) as node,
@@ -74,7 +32,7 @@ async def test_pods_of_two_vocabularies_share_cards_from_the_filter_to_the_conta
     ):
         await soon(lambda: node.node()["status"].get("allocatable", {}).get(SLICE) == "20")
         await soon(lambda: node.allocatable().get("millicores") == "2k")
-        async with running_extender(node) as extender:
+        async with running_extender(node, BOTH) as extender:
             seven, _ = await schedule(node, extender, sliced("seven", 7))
             assert node.annotations("seven")["gas-container-cards"] == "card0"
             assert node.annotations("seven")[CARD] == "0"
@@ -99,7 +57,7 @@ async def test_pods_of_two_vocabularies_share_cards_from_the_filter_to_the_conta
 async def test_a_pod_in_the_words_of_both_is_refused_with_both_names() -> None:
     async with sandbox_node(*fake_gpus(FLEX_170, 1)) as node, node.running_plugin(vocabularies=BOTH):
         await soon(lambda: node.node()["status"].get("allocatable", {}).get(SLICE) == "10")
-        async with running_extender(node) as extender:
+        async with running_extender(node, BOTH) as extender:
             pod = sliced("both", 1)
             pod["spec"]["containers"][0]["resources"]["requests"]["gpu.intel.com/i915"] = "1"
             pod["spec"]["containers"][0]["resources"]["limits"]["gpu.intel.com/i915"] = "1"

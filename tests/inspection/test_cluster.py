@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gas.cards import Card
-from gas.inspection.cluster import settings_of
+from gas.inspection.cluster import matters, settings_of
+from gas.inspection.objects import InspectedPod
 from gas.inspection.report import Gauge
 from gas.inspection.rows import card_report, node_report
 from gas.placement.order import LeastUsed
-from tests.builders import node_json
+from tests.builders import node_json, pod_json
 from tests.inspection.example_cluster import (
     GB,
     cluster_of,
@@ -23,6 +25,7 @@ from tests.inspection.example_cluster import (
     running,
     waiting,
 )
+from tests.other_words import asking
 
 
 def test_the_settings_are_those_of_the_extenders_command_line() -> None:
@@ -32,6 +35,14 @@ def test_the_settings_are_those_of_the_extenders_command_line() -> None:
     assert options.need.card_order == LeastUsed("millicores")
     assert options.step_limit == 77
     assert notes == ()
+
+
+def test_pods_in_all_words_of_the_extender_are_looked_at() -> None:
+    asked = msgspec.convert(pod_json(asking(gpu_mem=8), name="other", node="n1"), InspectedPod)
+    assert matters(asked)
+    flags = ("--vocabularies=intel,aliyun", "--aliyun-unit=GiB")
+    options, _ = settings_of([decoded_pod(extender_pod(*flags))])
+    assert dict(options.vocabularies.booked_need(asked).containers[0].per_card)["memory.max"] == 8 * 2**30
 
 
 def test_without_an_extender_its_defaults_are_assumed_and_a_note_says_so() -> None:
