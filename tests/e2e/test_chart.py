@@ -44,6 +44,7 @@ OVERLAYS = {
     "nfd": "plugin.flags.write-node=nfd",
     "aliyun": "extender.flags.vocabularies={intel,aliyun},plugin.flags.vocabularies={intel,aliyun}",
     "annotations": "monitoring.annotations=true",
+    "admission": "admission.enabled=true",
     "monitoring": (
         "monitoring.podMonitors.enabled=true,monitoring.rules.enabled=true,monitoring.dashboard.enabled=true"
     ),
@@ -97,13 +98,16 @@ def test_documented_values_are_well_and_the_api_server_takes_what_they_make(char
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_chart_makes_what_the_overlay_makes(chart: ChartCluster, overlay: str) -> None:
-    """Object for object and field for field, but for Helm's labels and the one name that the policy knows better."""
+    """Object for object and field for field, but for Helm's labels, and accounts that the chart knows exactly."""
     made = _by_name(objects(chart.helm.template("--namespace=default", "--set", OVERLAYS[overlay])))
     applied = _by_name(objects(chart.kubectl.run("kustomize", DEPLOY / "overlays" / overlay)))
     for found in (made, applied):
         if (policy := found.get("ValidatingAdmissionPolicy/gas-plugin-own-node-only")) is not None:
             (condition,) = policy["spec"]["matchConditions"]
             assert "system:serviceaccount:" in condition.pop("expression")
+        if (webhooks := found.get("MutatingWebhookConfiguration/gas-admission")) is not None:
+            ((condition,),) = [each["matchConditions"] for each in webhooks["webhooks"]]
+            assert "gpu-aware-scheduling-service-account" in condition.pop("expression")
     assert made == applied
 
 
@@ -169,6 +173,20 @@ def _sort_volumes(workload: Object) -> None:
             id="one account",
         ),
         pytest.param("extender.metricsPort=9001", "they must be two different ports", id="one port"),
+        pytest.param("admission.enabled=true,admission.port=9002", "admission.port is 9002", id="a taken port"),
+        pytest.param(
+            "admission.enabled=true,extender.enabled=false", "the extender serves the webhooks", id="no webhooks"
+        ),
+        pytest.param(
+            "admission.enabled=true,admission.strictUsers={system:kube-scheduler}",
+            "while the extender is away no pod of the cluster would be bound",
+            id="the scheduler of every pod",
+        ),
+        pytest.param(
+            "admission.enabled=true,admission.clientCertificate=true,certificates.source=job",
+            "only gas-configurator --api-server gives the API server a certificate",
+            id="a certificate that the API server does not have",
+        ),
         pytest.param("nameOverride=Not_A_Name", "does not match pattern", id="no name"),
         pytest.param("extender.enabled=false,plugin.enabled=false", "there is nothing to install", id="nothing"),
         pytest.param("extender.enabled=false,scheduler.enabled=true", "scheduler needs the extender", id="no extender"),
@@ -197,6 +215,8 @@ def test_values_that_make_no_sense_are_refused_with_a_sentence(
 def test_a_cluster_without_admission_policies_is_refused(chart: ChartCluster) -> None:
     with pytest.raises(ProgramError, match=r"set plugin\.admissionPolicy\.enabled=false"):
         chart.helm.template(kubernetes="1.29.14")
+    with pytest.raises(ProgramError, match=r"need matchConditions \(Kubernetes 1\.28\): set admission\.enabled=false"):
+        chart.helm.template("--set=admission.enabled=true,plugin.admissionPolicy.enabled=false", kubernetes="1.27.16")
     with pytest.raises(ProgramError, match="the API server does not serve MutatingAdmissionPolicy"):
         chart.helm.run(
             "template", "gas", str(CHART), "--kube-version=1.34.4", "--set", "scheduler.enabled=true",

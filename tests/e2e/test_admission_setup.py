@@ -1,0 +1,399 @@
+"""The admission webhooks as deployed: at a real API server, without an extender, and with changing certificates."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from tests.configurator.control_plane_files import KUBEADM, ControlPlaneFiles
+from tests.e2e.admission_cluster import ENDPOINT_SLICES, SECRETS, AdmissionCluster
+from tests.e2e.deployed import DEPLOY
+from tests.e2e.helm import CHART
+from tests.e2e.kube_api import KubeApi, Object, RefusedError
+from tests.e2e.pods import PODS, container, pod
+from tests.e2e.release import selected_release
+from tests.e2e.scheduler import KubeScheduler
+from tests.e2e.waiting import wait_for
+
+SYSTEM_PODS = "/api/v1/namespaces/kube-system/pods"
+SLACK = 3.0
+"""Seconds that a call may take beside the time-out of the webhook, on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def running(binaries: Path) -> Iterator[AdmissionCluster]:
+    with tempfile.TemporaryDirectory(prefix="gas-admission-") as directory:
+        cluster = AdmissionCluster(Path(directory), binaries)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+@pytest.fixture
+def cluster(running: AdmissionCluster) -> Iterator[AdmissionCluster]:
+    """The cluster with nothing installed."""
+    yield running
+    running.leave()
+    for path in (PODS, SYSTEM_PODS):
+        running.api.delete(path, gracePeriodSeconds="0")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ControlPlaneFiles:
+    """The files of a control-plane node, for the configurator."""
+    return ControlPlaneFiles(tmp_path / "node")
+
+
+@contextmanager
+def kustomized(cluster: AdmissionCluster, files: ControlPlaneFiles, *components: str) -> Iterator[None]:
+    """Install the overlay, then let the configurator sign the certificates, as docs/admission.md says."""
+    cluster.kubectl.run("apply", "-k", DEPLOY / "overlays/admission")
+    try:
+        configure(cluster, files)
+        yield
+    finally:
+        cluster.leave()
+        cluster.kubectl.run("delete", "-k", DEPLOY / "overlays/admission")
+        cluster.kubectl.run("delete", "secret", "extender-secret", "--ignore-not-found")
+
+
+def configure(cluster: AdmissionCluster, files: ControlPlaneFiles, *flags: str) -> str:
+    now = datetime.now(UTC)
+    return files.run("--apply-secret", f"--kubeconfig={cluster.kubeconfig}", *flags, now=now)
+
+
+@contextmanager
+def charted(cluster: AdmissionCluster, *settings: str) -> Iterator[None]:
+    """Install the chart with a scheduler of its own, then let the program of its Job sign the certificates."""
+    values = ",".join(("admission.enabled=true", "scheduler.enabled=true", *settings))
+    cluster.helm.run("install", "gas", str(CHART), "--namespace=default", "--set", values)
+    try:
+        cluster.run_certificates_job()
+        yield
+    finally:
+        cluster.leave()
+        cluster.helm.run("uninstall", "gas", "--namespace=default")
+
+
+@pytest.fixture(params=["kustomize", "chart"])
+def installed(
+    cluster: AdmissionCluster, files: ControlPlaneFiles, request: pytest.FixtureRequest
+) -> Iterator[AdmissionCluster]:
+    with kustomized(cluster, files) if request.param == "kustomize" else charted(cluster):
+        yield cluster
+
+
+def with_both_drivers(name: str) -> Object:
+    return pod(name, container("a", i915=1), container("b", xe=1))
+
+
+def refusal(create: Callable[[], object]) -> str:
+    with pytest.raises(RefusedError) as refused:
+        create()
+    return refused.value.message
+
+
+def test_the_api_server_asks_the_extender_about_gpu_pods_and_no_others(installed: AdmissionCluster) -> None:
+    cluster, api = installed, installed.api
+    cluster.mounted.update()
+    cluster.start_extender()
+    cluster.lead_services(cluster.admission_port)
+    said = refusal(lambda: api.create(PODS, with_both_drivers("two-drivers")))
+    assert said.startswith('admission webhook "create.pods.gas" denied the request: ')
+    assert "both gpu.intel.com/i915 and gpu.intel.com/xe" in said
+    api.create(PODS, pod("one-driver", container(i915=1)))
+    asked = cluster.reviews("validate")
+    assert asked == 2
+    api.create(PODS, pod("no-cards"))
+    api.create(SYSTEM_PODS, with_both_drivers("of-the-system"))
+    api.merge(f"{PODS}/one-driver", {"metadata": {"labels": {"seen": "yes"}}})
+    assert cluster.reviews("validate") == asked
+    api.merge(f"{PODS}/one-driver", {"metadata": {"annotations": {"seen": "yes"}}})
+    assert cluster.reviews("validate") == asked + 1
+    cluster.add_endpoints()
+    found = cluster.doctor("admission")
+    assert [each["level"] for each in found] == ["ok"] * len(cluster.webhooks()), found
+    api.delete(ENDPOINT_SLICES)
+
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": pod("x", container(i915=1))["spec"] | {"restartPolicy": "Always"},
+    }
+    workload = {"metadata": {"name": "w"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+    sets = "/apis/apps/v1/namespaces/default/replicasets"
+    made = api.create(sets, workload)
+    assert cluster.reviews("validate") == asked + 2
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "w",
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
+    api.create(sets, workload | {"metadata": {"name": "owned", "ownerReferences": [owner]}})
+    api.merge(f"{sets}/w", {"metadata": {"labels": {"seen": "yes"}}})
+    assert cluster.reviews("validate") == asked + 2
+    template["spec"]["restartPolicy"] = "OnFailure"
+    job = {"spec": {"template": {"spec": template["spec"]}}}
+    jobs = {"metadata": {"name": "j"}, "spec": {"schedule": "@yearly", "jobTemplate": job}}
+    api.create("/apis/batch/v1/namespaces/default/cronjobs", jobs)
+    assert cluster.reviews("validate") == asked + 3
+    for path in (sets, "/apis/batch/v1/namespaces/default/cronjobs"):
+        api.delete(path)
+
+
+def test_the_configurator_may_run_before_and_after_the_webhooks_are_registered(
+    cluster: AdmissionCluster, files: ControlPlaneFiles
+) -> None:
+    assert "the API server trusts" not in configure(cluster, files)
+    with kustomized(cluster, files):
+        assert all("caBundle" in each["clientConfig"] for each in cluster.webhooks())
+        assert "the API server trusts" not in configure(cluster, files)
+        # Applying the manifests again keeps what the configurator has written.
+        cluster.kubectl.run("apply", "-k", DEPLOY / "overlays/admission")
+        assert all("caBundle" in each["clientConfig"] for each in cluster.webhooks())
+
+
+def test_an_upgrade_of_the_chart_keeps_the_authority(cluster: AdmissionCluster) -> None:
+    with charted(cluster):
+        before = {each["name"]: each["clientConfig"]["caBundle"] for each in cluster.webhooks()}
+        assert "bind-strict.pods.gas" in before
+        values = "admission.enabled=true,scheduler.enabled=true,admission.timeoutSeconds=3"
+        cluster.helm.run("upgrade", "gas", str(CHART), "--namespace=default", "--set", values)
+        assert {each["name"]: each["clientConfig"]["caBundle"] for each in cluster.webhooks()} == before
+        assert {each["timeoutSeconds"] for each in cluster.webhooks()} == {3}
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["refused", "no response"])
+def test_a_cluster_starts_from_nothing_with_the_webhooks_registered(
+    cluster: AdmissionCluster, binaries: Path, *, silent: bool
+) -> None:
+    """No extender runs, and its Services lead nowhere, or to an address that does not respond."""
+    api = cluster.api
+    with charted(cluster):
+        cluster.mounted.update()
+        cluster.control_plane.restart()
+        if silent:
+            cluster.lead_services(None)
+        scheduler = KubeScheduler(
+            cluster.directory, binaries, cluster.authority, cluster.control_plane.scheduler, cluster.admission_port
+        )
+        started = time.monotonic()
+        scheduler.start(ignorable=False)
+        try:
+            names = {}
+            for number in range(3):
+                api.create(SYSTEM_PODS, pod(f"system-{number}"))
+            for kind, name in (("deployments", "gpu-aware-scheduling"), ("daemonsets", "gas-plugin")):
+                template = api.get(f"/apis/apps/v1/namespaces/default/{kind}/{name}")["spec"]["template"]
+                spec = template["spec"] | {"nodeSelector": {}, "affinity": {}}
+                api.create(PODS, {"metadata": {"name": name, "labels": template["metadata"]["labels"]}, "spec": spec})
+                names[name] = f"{PODS}/{name}"
+            names |= {f"system-{number}": f"{SYSTEM_PODS}/system-{number}" for number in range(3)}
+            created = time.monotonic() - started
+            # Not one of these creations waits for the webhooks.
+            assert created < 10 + SLACK
+            for name, path in names.items():
+                wait_for(f"{name} is bound", lambda path=path: api.get(path)["spec"].get("nodeName"), seconds=60)  # type: ignore[misc]
+            print(f"created after {created:.1f} s, all bound after {time.monotonic() - started:.1f} s")
+        finally:
+            scheduler.stop()
+
+        # A GPU pod is created without the check, after at most the time-out.
+        started = time.monotonic()
+        api.create(PODS, with_both_drivers("unchecked"))
+        assert time.monotonic() - started < 2 + SLACK
+        # Its binding by a shared scheduler, or by a person, is made without cards.
+        for name, user in (("shared", cluster.control_plane.scheduler), ("person", api)):
+            api.create(PODS, pod(name, container(i915=1)))
+            bind(user, name)
+            assert "annotations" not in api.get(f"{PODS}/{name}")["metadata"]
+        # The scheduler of GPU pods only is refused, and no such pod runs without cards.
+        api.create(PODS, pod("strict", container(i915=1)))
+        said = refusal(lambda: bind(cluster.user("gas-scheduler"), "strict"))
+        assert 'failed calling webhook "bind-strict.pods.gas"' in said
+        assert "nodeName" not in api.get(f"{PODS}/strict")["spec"]
+
+        # When the extender is back, everything is as before.
+        cluster.start_extender()
+        cluster.lead_services(cluster.admission_port)
+        assert "denied the request" in refusal(lambda: api.create(PODS, with_both_drivers("two-drivers")))
+        bind(cluster.user("gas-scheduler"), "strict")
+        assert api.get(f"{PODS}/strict")["metadata"]["annotations"]["gas-container-cards"] in ("card0", "card1")
+
+
+def bind(user: KubeApi, name: str) -> None:
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    user.create(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+
+
+class Load:
+    """Create GPU pods from many threads at once, in bursts, and delete them. Keeps what the API server refused."""
+
+    def __init__(self, api: KubeApi, *, threads: int = 30) -> None:
+        self.created = 0
+        self.refused: list[str] = []
+        self._api = api
+        self._threads = threads
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(60)
+
+    def wait_for_more(self, pods: int) -> None:
+        wanted = self.created + pods
+        wait_for(f"{wanted} pods", lambda: self.created >= wanted or self.refused, seconds=180)
+
+    def _run(self) -> None:
+        with ThreadPoolExecutor(self._threads) as pool:
+            burst = 0
+            while not self._stopping.is_set():
+                names = [f"load-{burst}-{number}" for number in range(self._threads)]
+                list(pool.map(self._create, names))
+                burst += 1
+
+    def _create(self, name: str) -> None:
+        try:
+            self._api.create(f"{PODS}?dryRun=All", pod(name, container(i915=1)))
+            self.created += 1
+        except RefusedError as refused:
+            self.refused.append(refused.message)
+
+
+def test_no_pod_is_refused_while_certificates_and_their_authority_are_replaced(cluster: AdmissionCluster) -> None:
+    """With failure policy Fail, so that each failed call shows. The extender is not restarted."""
+    api = cluster.api
+    with charted(cluster):
+        cluster.mounted.update()
+        extender = cluster.start_extender()
+        cluster.lead_services(cluster.admission_port)
+        cluster.set_policy("create.pods.gas", "Fail")
+        pid = extender.program.pid
+        served: set[int] = set()
+        with Load(api) as load:
+            load.wait_for_more(60)
+            for what in ("extender-secret", "gas-authority", "extender-secret", "gas-authority"):
+                api.merge(f"{SECRETS}/{what}", {"data": None})
+                assert "a new " in cluster.run_certificates_job()
+                load.wait_for_more(60)  # the API server has the new bundle, the extender still its earlier certificate
+                assert cluster.mounted.update()
+                served.add(wait_for_certificate(cluster))
+                before = cluster.forwarders["gas-admission"].connections
+                load.wait_for_more(120)
+                assert cluster.forwarders["gas-admission"].connections > before
+        assert load.refused == []
+        assert extender.program.pid == pid
+        assert extender.program.is_running
+        assert len(served) == 4
+        print(f"{load.created} pods over {cluster.forwarders['gas-admission'].connections} connections")
+        # The same load is refused when the bundle lacks the authority, so the test would notice.
+        spoil_bundle(cluster)
+        with Load(api, threads=4) as spoiled:
+            wait_for("a refused pod", lambda: spoiled.refused)
+        assert "failed to verify certificate" in spoiled.refused[0]
+
+
+def wait_for_certificate(cluster: AdmissionCluster) -> int:
+    """Wait until the extender presents the mounted certificate, and return its serial number."""
+    wanted = x509.load_pem_x509_certificate(cluster.mounted.pair.certificate.read_bytes()).serial_number
+
+    def is_presented() -> bool:
+        text = ssl.get_server_certificate(("127.0.0.1", cluster.admission_port))
+        return x509.load_pem_x509_certificate(text.encode()).serial_number == wanted
+
+    wait_for("the new certificate", is_presented, seconds=60)
+    return wanted
+
+
+def spoil_bundle(cluster: AdmissionCluster) -> None:
+    encoded = base64.b64encode(cluster.authority.certificate.read_bytes()).decode()
+    cluster.patch_webhook({"name": "create.pods.gas", "clientConfig": {"caBundle": encoded}})
+
+
+def test_the_api_server_proves_itself_and_no_other_caller_is_served(
+    cluster: AdmissionCluster, files: ControlPlaneFiles
+) -> None:
+    """With kubeadm's manifest of kube-apiserver, and the flag that the configurator adds to it."""
+    api = cluster.api
+    text = (KUBEADM / str(selected_release()) / "kube-apiserver.yaml").read_text()
+    # kube-apiserver runs here without a container, so it sees the files where they are.
+    (files.manifests / "kube-apiserver.yaml").write_text(text.replace("/etc/kubernetes/pki", f"{files.etc}/pki"))
+    before = files.state()
+    with kustomized(cluster, files):
+        said = configure(cluster, files, "--api-server")
+        assert "new: a client certificate for kube-apiserver" in said
+        manifest = (files.manifests / "kube-apiserver.yaml").read_text()
+        (flag,) = [line.strip(" -") for line in manifest.splitlines() if "admission-control-config-file" in line]
+        cluster.mounted.update()
+        cluster.start_extender(f"--admission-client-ca={cluster.mounted.authority}")
+        cluster.lead_services(cluster.admission_port)
+        cluster.set_policy("create.pods.gas", "Fail")
+        assert "failed calling webhook" in refusal(lambda: api.create(PODS, pod("without", container(i915=1))))
+
+        cluster.control_plane.restart_api_server(f"--{flag.lstrip('-')}")
+        api.create(PODS, pod("with", container(i915=1)))
+        assert cluster.reviews("validate") == 1
+        with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+            post(cluster.admission_port)
+
+        # kube-apiserver loads another certificate without a restart: one that the extender does not trust is refused.
+        foreign = cluster.authority.client("foreign")
+        shown = {files.own / "api-server.crt": foreign.certificate, files.own / "api-server.key": foreign.key}
+        signed = {path: path.read_bytes() for path in shown}
+        for path, other in shown.items():
+            path.write_bytes(other.read_bytes())
+        with Load(api) as load:
+            wait_for("a refused pod", lambda: load.refused, seconds=60)
+        # The next run of the configurator replaces it, without a restart as well.
+        assert "new: a client certificate for kube-apiserver" in configure(cluster, files)
+        wait_for("a pod is created", lambda: is_created(api, "again"), seconds=60)
+        with Load(api) as load:
+            load.wait_for_more(60)
+        assert load.refused == []
+    cluster.control_plane.restart_api_server()
+    files.run("--undo")
+    for path, content in signed.items():
+        path.write_bytes(content)
+    while files.backups():
+        files.run("--undo")
+    assert files.state() == before
+
+
+def is_created(api: KubeApi, name: str) -> bool:
+    try:
+        api.create(PODS, pod(name, container(i915=1)))
+    except RefusedError:
+        return False
+    return True
+
+
+def post(port: int) -> int:
+    """Send a review without a client certificate. Raises OSError or HTTPException if the connection is ended."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+    try:
+        connection.request("POST", "/validate", "{}", {"Content-Type": "application/json"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
