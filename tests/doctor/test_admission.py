@@ -197,7 +197,11 @@ def test_a_webhook_that_reviews_the_extenders_own_bindings_is_reported() -> None
     assert level == "warning"
     assert "system:serviceaccount:gpu:mine" in text
     usual = replace(account, name="gpu-aware-scheduling-service-account")
-    assert faults(webhook("bind.pods.gas"), accounts=(usual,)) == []
+    prefixed = replace(account, name="my-gpu-aware-scheduling-service-account")
+    assert faults(webhook("bind.pods.gas"), accounts=(usual, prefixed)) == []
+    exact = webhook("bind.pods.gas", conditions=(f"request.userInfo.username != '{account.user}'", "x.matches('(')"))
+    assert faults(exact, accounts=(account,)) == []
+    assert len(faults(exact, accounts=(usual,))) == 1
 
 
 @pytest.mark.parametrize("flags", [(), ("--admission-control-config-file=/etc/kubernetes/pki/gas/admission.yaml",)])

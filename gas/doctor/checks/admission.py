@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from gas.doctor.checks.schedulers import INSTALL_WEBHOOKS
 from gas.doctor.findings import Finding, command, kubectl, ok, problem, unknown, warning
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, flag_value
-from gas.doctor.snapshot import ServiceSeen, Snapshot, Webhook
+from gas.doctor.snapshot import Account, ServiceSeen, Snapshot, Webhook
 
 CHECK = "admission"
 LONGEST = 10
@@ -22,6 +23,7 @@ LONGEST = 10
 
 TRUST = "sudo gas-configurator --apply-secret   # the chart: run its Job again; docs/admission.md, certificates"
 _LIMITED = re.compile(r"\s*request\.userInfo\.username\s*(==|in\b)")
+_PATTERN = re.compile(r"\.matches\(\s*'([^']*)'\s*\)")
 _KUBE_SCHEDULER = "system:kube-scheduler"
 
 
@@ -196,7 +198,7 @@ def _own_bindings(webhook: Webhook, snapshot: Snapshot) -> Iterator[Finding]:
     if not webhook.is_for_bindings or any(_LIMITED.match(each) for each in webhook.conditions):
         return
     for account in snapshot.accounts:
-        if account.program is Program.EXTENDER and not any(account.name in each for each in webhook.conditions):
+        if account.program is Program.EXTENDER and not _leaves_out(webhook, account):
             yield warning(
                 CHECK,
                 _where(webhook),
@@ -205,6 +207,15 @@ def _own_bindings(webhook: Webhook, snapshot: Snapshot) -> Iterator[Finding]:
                 expected=f"a matchCondition that leaves out {account.user}",
                 found=" && ".join(webhook.conditions) or "no matchConditions",
             )
+
+
+def _leaves_out(webhook: Webhook, account: Account) -> bool:
+    """Return whether a condition names the account, or has a pattern for it as the manifests do."""
+    for condition in webhook.conditions:
+        with contextlib.suppress(re.error):
+            if account.user in condition or any(re.search(each, account.user) for each in _PATTERN.findall(condition)):
+                return True
+    return False
 
 
 def _not_reached(webhook: Webhook) -> Finding:
