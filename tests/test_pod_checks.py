@@ -243,7 +243,7 @@ def test_whatever_a_pod_says_it_is_checked_in_short_printable_sentences(
     findings = CHECKS.pod(checked)
     for sentence in (*findings.all, *at_once(CHECKS.in_cluster(checked, [SMALL, LARGE]))):
         assert sentence.isprintable()
-        assert len(sentence) <= 400
+        assert len(sentence) <= 450
     assert all(len(sentence) <= 256 for sentence in findings.all)
     assert CHECKS.change(checked, checked) == ()
     assert DEFAULT.speaks(checked) or findings == Findings()

@@ -11,6 +11,8 @@ import yaml
 from configurator.certificate_plan import WEBHOOK_SERVICES
 from configurator.flags import DEFAULT_WEBHOOKS
 from gas.intel import names
+from gas.vocabularies import KNOWN
+from gas.vocabulary import Vocabularies, Vocabulary
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, ROOT, Manifest, one, read
 
 COMPONENT = COMPONENTS / "admission"
@@ -19,6 +21,7 @@ WEBHOOKS: dict[str, Manifest] = {each["name"]: each for each in (*VALIDATING["we
 SERVICES = {each["metadata"]["name"]: each["spec"] for each in read(COMPONENT / "services.yaml")}
 EXTENDER = one(BASE / "extender", "Deployment")
 BINDING = "bind.pods.gas"
+BEGINNINGS = ["gpu.intel.com/", "aliyun.com/gpu-mem", "nvidia.com/gpu", "dcu.com/gpu"]
 PAGE = (ROOT / "docs/admission.md").read_text(encoding="utf-8")
 
 
@@ -44,13 +47,33 @@ def test_checks_leave_kube_system_and_pods_without_cards_to_the_api_server(name:
     (expression,) = webhook["namespaceSelector"]["matchExpressions"]
     assert expression == {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}
     (condition,) = [each for each in webhook["matchConditions"] if each["name"] == "asks-for-cards"]
-    assert set(re.findall(r"startsWith\('([^']*)'\)", condition["expression"])) == {names.PREFIX}
+    assert beginnings_of(condition["expression"]) == BEGINNINGS
     assert webhook["sideEffects"] == "None"
+
+
+def beginnings_of(expression: str) -> list[str]:
+    """Return the beginnings of the names of resources that a condition looks for."""
+    (listed,) = re.findall(r"\[((?:'[^']*'(?:, )?)+)\]\.exists\(beginning", expression)
+    return re.findall(r"'([^']*)'", listed)
+
+
+@pytest.mark.parametrize("vocabulary", KNOWN, ids=lambda each: each.name)
+def test_pods_of_every_vocabulary_are_checked(vocabulary: Vocabulary) -> None:
+    spoken = Vocabularies([vocabulary])
+    for resource in (*spoken.managed_resources, *spoken.resources):
+        assert resource.startswith(tuple(BEGINNINGS)), resource
+
+
+def test_no_other_pods_are_checked() -> None:
+    every = [resource for each in KNOWN for resource in Vocabularies([each]).managed_resources]
+    assert [each for each in BEGINNINGS if not any(resource.startswith(each) for resource in every)] == []
+    assert BEGINNINGS[0] == names.PREFIX
 
 
 def test_our_own_pods_ask_for_no_cards() -> None:
     for workload in (EXTENDER, one(BASE / "plugin", "DaemonSet"), one(DEPLOY / "configurator", "Job")):
-        assert names.PREFIX not in str(workload["spec"]["template"]["spec"]["containers"])
+        written = str(workload["spec"]["template"]["spec"]["containers"])
+        assert not any(each in written for each in BEGINNINGS)
 
 
 def test_bindings_of_both_resources_are_matched_and_change_nothing_in_a_dry_run() -> None:
