@@ -12,6 +12,7 @@ from rich.console import Console
 from benchmarks import filter as filter_benchmark
 from benchmarks import page
 from benchmarks.bind import bind
+from benchmarks.bind_review import bind_review
 from benchmarks.churn import churn
 from benchmarks.cold_start import cold_start
 from benchmarks.fragmentation import Others, fragmentation
@@ -35,6 +36,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "churn": lambda _full: churn(),
     "http": lambda _full: http_versions(),
     "bind": lambda _full: bind(),
+    "bind-review": lambda _full: bind_review(),
     "scheduling": lambda full: scheduling(full=full),
     "ordinary": lambda _full: ordinary(),
     "cold-start": lambda full: cold_start(full=full),
