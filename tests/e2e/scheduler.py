@@ -17,19 +17,34 @@ from tests.e2e.programs import Program
 
 
 class KubeScheduler:
-    """One kube-scheduler. It can be stopped and started again."""
+    """One kube-scheduler. It can be stopped and started again.
 
-    def __init__(self, directory: Path, binaries: Path, authority: Authority, api: KubeApi, extender_port: int) -> None:
+    extender_port   None if it calls no extender
+    scheduler_name  of the pods that it binds
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        binaries: Path,
+        authority: Authority,
+        api: KubeApi,
+        extender_port: int | None,
+        *,
+        scheduler_name: str = "default-scheduler",
+    ) -> None:
         self.ignorable = True
         self.preempts = False
         self.scores = False
         self._authority = authority
         self._port = free_port()
         self._extender_port = extender_port
-        self._client = authority.client("kube-scheduler")
-        self._kubeconfig = write_kubeconfig(directory / "kube-scheduler.kubeconfig", api)
-        self._configuration = directory / "kube-scheduler.json"
-        serving = authority.server("kube-scheduler-serving")
+        self._scheduler_name = scheduler_name
+        name = "kube-scheduler" if scheduler_name == "default-scheduler" else scheduler_name
+        self._client = authority.client(name)
+        self._kubeconfig = write_kubeconfig(directory / f"{name}.kubeconfig", api)
+        self._configuration = directory / f"{name}.json"
+        serving = authority.server(f"{name}-serving")
         options = {
             "config": str(self._configuration),
             "bind-address": "127.0.0.1",
@@ -43,7 +58,7 @@ class KubeScheduler:
             str(binaries / "kube-scheduler"),
             *(f"--{name}={value}" for name, value in options.items()),
         ]
-        self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log")
+        self.program = Program(name, command, log=directory / f"{name}.log")
 
     def start(self, *, ignorable: bool = True, preempts: bool = False, scores: bool = False) -> None:
         """Start. With `ignorable`, the original's setting, an extender that fails is skipped.
@@ -52,17 +67,21 @@ class KubeScheduler:
         scores    whether the extender scores nodes
         """
         self.ignorable, self.preempts, self.scores = ignorable, preempts, scores
-        entry = extender_entry(self._extender_port, self._authority, self._client, ignorable=ignorable)
-        if preempts:
-            entry["preemptVerb"] = "scheduler/preempt"
-        if scores:
-            entry["prioritizeVerb"] = "scheduler/prioritize"
+        extenders = []
+        if self._extender_port is not None:
+            entry = extender_entry(self._extender_port, self._authority, self._client, ignorable=ignorable)
+            if preempts:
+                entry["preemptVerb"] = "scheduler/preempt"
+            if scores:
+                entry["prioritizeVerb"] = "scheduler/prioritize"
+            extenders.append(entry)
         configuration = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": str(self._kubeconfig)},
             "leaderElection": {"leaderElect": False},
-            "extenders": [entry],
+            "profiles": [{"schedulerName": self._scheduler_name}],
+            "extenders": extenders,
         }
         self._configuration.write_text(json.dumps(configuration, indent=1))
         self.program.start()
