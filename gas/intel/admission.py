@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from itertools import islice
 
 from gas.amounts import MalformedQuantity, parse_quantity
-from gas.decision.names import DESCHEDULED_BY_US, WRITTEN_ANNOTATIONS
+from gas.decision.names import DESCHEDULED_BY_US, EXPIRED_BINDING, WRITTEN_ANNOTATIONS
 from gas.intel import names
 from gas.json_patch import Patch
 from gas.objects import Container, Pod, Quantity
@@ -20,7 +20,7 @@ _MOST = 20
 _LONGEST = 63
 """Characters of the longest name of an annotation."""
 _WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
-_KNOWN = _WRITTEN.union(names.USERS_ANNOTATIONS)
+_KNOWN = _WRITTEN.union(names.USERS_ANNOTATIONS, (EXPIRED_BINDING,))
 _SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
 """Annotations that are in force whatever their value is."""
 _OFF = frozenset({"false", "no", "off", "0"})

@@ -91,7 +91,7 @@ def test_other_annotations_are_left_alone(name: str) -> None:
     assert warnings(name, "1") == []
 
 
-@pytest.mark.parametrize("name", names.USERS_ANNOTATIONS)
+@pytest.mark.parametrize("name", [*names.USERS_ANNOTATIONS, "gas-expired-binding"])
 def test_known_annotations_are_no_reason_for_a_warning(name: str) -> None:
     assert warnings(name, "a") == []
 
