@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -29,6 +30,7 @@ from gas.inspection.output import FORMATS, Look, as_json, as_yaml, shown, writte
 from gas.inspection.report import BadExpression, Report, keep_rows, sort_rows
 from gas.inspection.rows import card_report, node_report, pod_report
 from gas.inspection.selectors import BadSelector, Selector, parse_selector
+from gas.inspection.why import explain, explanation_data, explanation_lines
 from gas.quoted import listed, quoted
 
 T = TypeVar("T")
@@ -36,6 +38,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 DONE, NOT_SO, BAD_USE, UNREACHABLE = 0, 1, 2, 3
 """Exit codes: done; something does not fit or does not exist; a wrong command line; the cluster cannot be read."""
+
+WHY_TIMEOUT = 5.0
+"""Seconds in which `why` looks for suggestions; the reasons are complete in any case."""
 
 EXIT_CODES = (
     "Exit code 0: done; 1: something does not fit, or does not exist; 2: wrong command line or file; 3: the cluster"
@@ -311,6 +316,15 @@ def _nodes_in_cluster(_context: click.Context, _parameter: click.Parameter, inco
     return [name for name in cluster.node_names if name.startswith(incomplete) and name.isprintable()]
 
 
+def _pods_in_cluster(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of GPU pods for completion, with their namespaces; nothing if the cluster cannot be read."""
+    try:
+        cluster = _read(Where(), _cluster_alone)
+    except GasError:
+        return []
+    return sorted(pod.key for pod in cluster.gpu_pods if pod.key.startswith(incomplete) and pod.key.isprintable())
+
+
 async def _cluster_alone(_api: ApiServer, cluster: Cluster) -> Cluster:
     return cluster
 
@@ -339,6 +353,39 @@ def inspect(*, node: str, form: str, kubeconfig: str, context: str) -> int:
     text, notes = _read(Where(kubeconfig=kubeconfig, context=context), view)
     code = _print(text)
     say(*notes)
+    return code
+
+
+@kubectl_gas.command(epilog=EXIT_CODES)
+@click.argument("pod", metavar="POD", shell_complete=_pods_in_cluster)
+@_form("table", "json", "yaml")
+@_NAMESPACE
+@_where
+@_reported
+def why(*, pod: str, form: str, namespace: str, kubeconfig: str, context: str) -> int:
+    """Show why a pod waits and what would let it run.
+
+    POD is a name, or NAMESPACE/NAME. Each suggestion has been placed before it is made. Of a pod that runs, its cards
+    are explained.
+    """
+    where = Where(kubeconfig=kubeconfig, context=context)
+    before, slash, after = pod.partition("/")
+    space, name = (before, after) if slash else (namespace or namespace_of(where), pod)
+    cluster = _read(where, _cluster_alone)
+    asked = cluster.pod(space, name)
+    until = time.monotonic() + WHY_TIMEOUT
+    explanation = explain(cluster, asked, lambda: time.monotonic() >= until)
+    match form:
+        case "json":
+            return _print(as_json(explanation_data(explanation)))
+        case "yaml":
+            return _print(as_yaml(explanation_data(explanation)))
+    code = _print("".join(f"{shown(line)}\n" for line in explanation_lines(asked.key, explanation)))
+    say(*cluster.settings.notes)
+    if explanation.groups:
+        say(f"not looked at: {', '.join(not_checked(asked))}")
+    if not explanation.is_complete:
+        say(f"there may be more or better suggestions: the search ended after {WHY_TIMEOUT:g} s")
     return code
 
 

@@ -26,7 +26,7 @@ from gas.placement.refusal import Refusal
 from gas.vocabulary import BadNeed
 
 MOST_MORE = 10_000
-"""Further pods that are counted on one node."""
+"""Further pods are counted up to this number: who has room for so many asks for no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Fitted:
 
     count    how many pods it asks for
     places   of those that fit, and of the first that does not
-    more     how many more of it fit on the cards that are left then; None for a DaemonSet, and if it needs no cards
+    more     how many more of it fit then, up to MOST_MORE; None for a DaemonSet, and if it needs no cards
     reasons  of the first pod that does not fit: how many nodes give which reason
     """
 
@@ -118,7 +118,7 @@ def _booked(cluster: Cluster, pod: InspectedPod, node: str, passing: int) -> Pla
 def more_of(cluster: Cluster, pod: InspectedPod) -> int | None:
     """Return how many more pods like this one fit, on all nodes together; None if it needs no cards.
 
-    Nodes in the same state are counted once.
+    Counts up to MOST_MORE. Nodes in the same state are counted once.
     """
     options, decider = cluster.settings.options, cluster.decider
     try:
@@ -135,18 +135,21 @@ def more_of(cluster: Cluster, pod: InspectedPod) -> int | None:
             continue
         state = decider.verdicts.states.of(name)
         if state not in of_state:
-            of_state[state] = _room(need, facts.inventory, decider.ledger.sums(name), options.step_limit)
+            sums = decider.ledger.sums(name)
+            of_state[state] = _room(need, facts.inventory, sums, MOST_MORE - total, options.step_limit)
         total += of_state[state]
+        if total >= MOST_MORE:
+            return MOST_MORE
     return total
 
 
-def _room(need: PodNeed, inventory: Inventory, sums: NodeSums, step_limit: int) -> int:
-    for count in range(MOST_MORE):
+def _room(need: PodNeed, inventory: Inventory, sums: NodeSums, most: int, step_limit: int) -> int:
+    for count in range(most):
         choice = place(need, inventory, sums.usage(), step_limit=step_limit)
         if isinstance(choice, Refusal):
             return count
         sums.put(f"more-{count}", footprint(need, choice, inventory.capacity))
-    return MOST_MORE
+    return most
 
 
 def fit_report(fitted: Sequence[Fitted]) -> Report:

@@ -1,0 +1,532 @@
+"""Why a pod waits, and what would let it run: every suggestion has been placed before it is made.
+
+The reasons are the extender's own refusals. Suggestions change one thing and place the pod again: its requests, one of
+its annotations or labels, the rules that keep it off nodes, the pods that hold the cards, the labels that close cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+from typing import NamedTuple
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from gas.amounts import MalformedQuantity, describe, gigabytes, is_bytes, parse_quantity
+from gas.cards import Card
+from gas.decision.names import TIMESTAMP
+from gas.eviction_cost import Evictable
+from gas.extender.verdicts import Verdict
+from gas.inspection.cluster import Cluster, done, natural
+from gas.inspection.objects import InspectedPod, PodAffinity, Toleration
+from gas.ledger import Booking, NodeSums
+from gas.placement.candidates import usable_cards
+from gas.placement.choice import Choice, footprint
+from gas.placement.detail import card_details
+from gas.placement.inventory import UNUSED, Inventory, Usage, free_amount
+from gas.placement.need import PodNeed
+from gas.placement.place import place
+from gas.placement.refusal import Refusal, Shortage
+from gas.victims import Node, smallest_victims
+from gas.vocabulary import BadNeed
+
+ENOUGH = 3
+"""Suggestions to end or move pods that are shown."""
+
+VICTIM_STEPS = 300
+"""Placements that are tried on one node to find the fewest pods that must end."""
+
+ONE_BY_ONE = 16
+"""Requests up to this amount are tried one by one; of larger ones, less always fits if more does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes that give one reason. ``best`` is the card that comes closest, empty if that means nothing."""
+
+    reason: str
+    nodes: int
+    best: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """One change after which the pod fits.
+
+    text  of the change, as a sentence without its end
+    node  on which the pod fits then, and ``cards`` that it gets there
+    pod   the pod with the change; None if it stays as it is
+    gone  UIDs of the pods that leave
+    moves  UID and new node of each pod that finds a place elsewhere
+    """
+
+    text: str
+    node: str
+    cards: tuple[str, ...]
+    pod: InspectedPod | None = None
+    gone: tuple[str, ...] = ()
+    moves: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a pod waits, or why it has its cards.
+
+    line         the one-line reason
+    nodes        how many nodes were looked at
+    details      further sentences about a pod that runs
+    is_complete  whether there was time to look at everything
+    """
+
+    line: str
+    nodes: int = 0
+    groups: tuple[Group, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+    details: tuple[str, ...] = field(default=())
+    is_complete: bool = True
+
+
+class _Axis(NamedTuple):
+    """One request of one container. ``init`` says in which list the container is."""
+
+    init: bool
+    position: int
+    container: str
+    resource: str
+    amount: int
+
+
+def explain(cluster: Cluster, pod: InspectedPod, is_late: Callable[[], bool] = lambda: False) -> Explanation:
+    """Explain a GPU pod.
+
+    is_late  returns whether no further suggestions should be looked for
+    """
+    return _why_here(cluster, pod) if pod.node_name else _Waiting(cluster, pod, is_late).explain()
+
+
+class _Waiting:
+    """The search for reasons and suggestions for one pod that waits."""
+
+    def __init__(self, cluster: Cluster, pod: InspectedPod, is_late: Callable[[], bool]) -> None:
+        self._cluster = cluster
+        self._decider = cluster.decider
+        self._options = cluster.settings.options
+        self._pod = pod
+        self._is_late = is_late
+        self._cut_short = False
+        self._excluded = cluster.eligible(pod)
+        self._names = [name for name, rule in self._excluded.items() if not rule]
+
+    def explain(self) -> Explanation:
+        total = len(self._excluded)
+        groups: list[Group] = []
+        need = self._need(self._pod)
+        if isinstance(need, str):
+            fixed = tuple(self._without_metadata())
+            return Explanation(need, total, (Group(need, total),), fixed)
+        verdicts = dict(zip(self._names, done(self._decider.verdicts.of(need, self._names)), strict=True))
+        passing = [name for name, verdict in verdicts.items() if verdict.refusal is None]
+        if passing:
+            line = f"fits on {len(passing)} of {total} nodes; kube-scheduler has yet to bind it"
+            return Explanation(line, total)
+        groups += self._card_groups(need, verdicts)
+        rules: dict[str, int] = {}
+        for rule in filter(None, self._excluded.values()):
+            rules[rule] = rules.get(rule, 0) + 1
+        groups += [Group(rule, count) for rule, count in sorted(rules.items(), key=lambda each: -each[1])]
+        line = groups[0].reason if groups else "the cluster has no nodes"
+        suggestions = [
+            *self._smaller_requests(),
+            *self._without_metadata(),
+            *self._on_excluded_nodes(),
+            *self._with_open_cards(need, verdicts),
+            *self._after_ends(need),
+        ]
+        return Explanation(line, total, tuple(groups), tuple(suggestions), is_complete=not self._cut_short)
+
+    def _late(self) -> bool:
+        self._cut_short = self._cut_short or self._is_late()
+        return self._cut_short
+
+    def _need(self, pod: InspectedPod) -> PodNeed | str:
+        """Return the need of a pod, or the sentence why it cannot be read."""
+        try:
+            return self._options.vocabularies.need(pod, self._options.need)
+        except BadNeed as bad:
+            return str(bad)
+
+    def _card_groups(self, need: PodNeed, verdicts: Mapping[str, Verdict]) -> list[Group]:
+        by_sentence: dict[str, list[str]] = {}
+        refusals: dict[str, Refusal] = {}
+        for name, verdict in verdicts.items():
+            by_sentence.setdefault(verdict.sentence, []).append(name)
+            if verdict.refusal is not None:
+                refusals[verdict.sentence] = verdict.refusal
+        ordered = sorted(by_sentence.items(), key=lambda each: -len(each[1]))
+        return [Group(text, len(names), self._best(need, refusals[text], names)) for text, names in ordered]
+
+    def _best(self, need: PodNeed, refusal: Refusal, names: Iterable[str]) -> str:
+        """Return which card of these nodes has most of what is short."""
+        short = getattr(refusal, "shortage", None) or getattr(refusal, "short", None)
+        if not isinstance(short, Shortage) or not isinstance(wanted := short.amounts[0], tuple):
+            return ""
+        resource = wanted[0]
+        best: tuple[int, str, Card] | None = None
+        for name in names:
+            facts = self._decider.nodes.facts(name)
+            if facts is None:
+                continue
+            usage = self._decider.ledger.usage(name)
+            for card in usable_cards(need, facts.inventory, usage):
+                free = free_amount(facts.inventory, usage, card, resource)
+                if best is None or free > best[0]:
+                    best = free, name, card
+        if best is None:
+            return ""
+        free, name, card = best
+        return f"{name} {card} with {describe(resource, max(free, 0))}"
+
+    def _cards_on(self, pod: InspectedPod, name: str) -> tuple[str, ...] | None:
+        """Return the cards that a pod would get on a node now; None if it does not fit."""
+        need = self._need(pod)
+        if isinstance(need, str):
+            return None
+        choice = self._decider.verdicts.choose(need, name)
+        return None if isinstance(choice, Refusal) else _cards_of(choice)
+
+    def _first_place(self, pod: InspectedPod, text: str) -> Iterator[Suggestion]:
+        """Yield a suggestion if a changed pod fits anywhere."""
+        names = [name for name, rule in self._cluster.eligible(pod).items() if not rule]
+        need = self._need(pod)
+        if isinstance(need, str):
+            return
+        verdicts = done(self._decider.verdicts.of(need, names))
+        passing = [name for name, verdict in zip(names, verdicts, strict=True) if verdict.refusal is None]
+        if passing and (cards := self._cards_on(pod, passing[0])) is not None:
+            yield Suggestion(text, passing[0], cards, pod)
+
+    # Requests
+
+    def _smaller_requests(self) -> Iterator[Suggestion]:
+        """Yield the smallest changes of single requests, or if none is enough, of several together."""
+        need = self._need(self._pod)
+        axes = [axis for axis in _axes(self._pod) if self._need(_with_requests(self._pod, {axis: 1})) != need]
+        states: dict[int, str] = {}
+        for name in sorted(self._names, key=lambda each: crc32(each.encode())):
+            states.setdefault(self._decider.verdicts.states.of(name), name)
+        names = list(states.values())
+        found = False
+        for axis in axes:
+            amount, node = self._largest(axis, {}, names, axis.amount - 1)
+            if amount:
+                found = True
+                yield self._asking({axis: amount}, node)
+        if found or len(axes) < 2 or self._late():
+            return
+        chosen = dict.fromkeys(axes, 1)
+        for axis in axes:
+            others = {each: amount for each, amount in chosen.items() if each != axis}
+            amount, node = self._largest(axis, others, names, axis.amount)
+            if not amount:
+                return
+            chosen[axis] = amount
+        changed = {axis: amount for axis, amount in chosen.items() if amount != axis.amount}
+        if changed:
+            yield self._asking(changed, node)
+
+    def _asking(self, changes: Mapping[_Axis, int], node: str) -> Suggestion:
+        pod = _with_requests(self._pod, changes)
+        words = [
+            f"{_amount(axis.resource, amount)} of {axis.resource} in container {axis.container} instead of"
+            f" {_amount(axis.resource, axis.amount)}"
+            for axis, amount in changes.items()
+        ]
+        return Suggestion(f"ask for {' and '.join(words)}", node, self._cards_on(pod, node) or (), pod)
+
+    def _largest(self, axis: _Axis, others: Mapping[_Axis, int], names: Sequence[str], most: int) -> tuple[int, str]:
+        """Return the largest amount up to ``most`` with which the pod fits on one of the nodes, and that node."""
+
+        def fits(name: str, amount: int) -> bool:
+            return self._cards_on(_with_requests(self._pod, {**others, axis: amount}), name) is not None
+
+        if most <= ONE_BY_ONE:
+            for amount in range(most, 0, -1):
+                for name in names:
+                    if self._late():
+                        return 0, ""
+                    if fits(name, amount):
+                        return amount, name
+            return 0, ""
+        best, where = 0, ""
+        for name in names:
+            if self._late() or best >= most:
+                break
+            if not fits(name, best + 1):
+                continue
+            low, high = best + 1, most
+            while low < high:
+                middle = (low + high + 1) // 2
+                low, high = (middle, high) if fits(name, middle) else (low, middle - 1)
+            best, where = low, name
+        return best, where
+
+    # Rules
+
+    def _without_metadata(self) -> Iterator[Suggestion]:
+        """Yield the annotations and labels of the pod without which it fits."""
+        metadata, before = self._pod.metadata, self._need(self._pod)
+        for kind, texts in (("annotation", metadata.annotations or {}), ("label", metadata.labels or {})):
+            for name in sorted(texts):
+                if self._late():
+                    return
+                rest = {key: text for key, text in texts.items() if key != name}
+                changed = (
+                    replace(metadata, annotations=rest) if kind == "annotation" else replace(metadata, labels=rest)
+                )
+                pod = replace(self._pod, metadata=changed)
+                if self._need(pod) != before:
+                    yield from self._first_place(pod, f"remove the {kind} {name}")
+
+    def _on_excluded_nodes(self) -> Iterator[Suggestion]:
+        """Yield the rules of Kubernetes without which the pod fits on a node that they exclude."""
+        spec = self._pod.spec
+        changes: list[tuple[str, InspectedPod]] = []
+        if spec.node_selector:
+            changes.append(("remove its node selector", replace(self._pod, spec=replace(spec, node_selector=None))))
+        if spec.affinity is not None and spec.affinity.node_affinity is not None:
+            affinity: PodAffinity = replace(spec.affinity, node_affinity=None)
+            changes.append(
+                ("remove its required node affinity", replace(self._pod, spec=replace(spec, affinity=affinity)))
+            )
+        taints: dict[str, None] = {}
+        for name, rule in self._excluded.items():
+            if rule:
+                node = self._cluster.nodes.by_key[name]
+                taints.update(dict.fromkeys(taint.key for taint in node.spec.taints or ()))
+                if node.spec.unschedulable:
+                    taints["node.kubernetes.io/unschedulable"] = None
+        for key in taints:
+            tolerations = (*(spec.tolerations or ()), Toleration(key=key, operator="Exists"))
+            changes.append(
+                (f"let it tolerate the taint {key}", replace(self._pod, spec=replace(spec, tolerations=tolerations)))
+            )
+        for text, pod in changes:
+            if self._late():
+                return
+            yield from self._first_place(pod, text)
+
+    def _with_open_cards(self, need: PodNeed, verdicts: Mapping[str, Verdict]) -> Iterator[Suggestion]:
+        """Yield the first node on which the pod fits once telemetry labels no longer close cards or tiles."""
+        for name in verdicts:
+            facts = self._decider.nodes.facts(name)
+            if facts is None or not (facts.inventory.disabled or facts.inventory.closed_tiles):
+                continue
+            if self._late():
+                return
+            opened = with_fields(facts.inventory, disabled=frozenset(), closed_tiles={})
+            choice = self._place(need, opened, self._decider.ledger.usage(name))
+            if isinstance(choice, Choice):
+                text = f"remove the telemetry labels that close cards of {name}, if the cards are well"
+                yield Suggestion(text, name, _cards_of(choice))
+                return
+
+    # Other pods
+
+    def _after_ends(self, need: PodNeed) -> Iterator[Suggestion]:
+        """Yield the nodes on which the fewest pods must end for this one, and where these could go instead."""
+        found: list[Suggestion] = []
+        possible: dict[int, bool] = {}
+        ones = 0
+        for name in self._names:
+            facts = self._decider.nodes.facts(name)
+            booked = self._decider.ledger.on_node(name)
+            if facts is None or not booked:
+                continue
+            if ones >= ENOUGH or self._late():
+                break
+            if (fits := possible.get(id(facts))) is None:
+                fits = possible[id(facts)] = isinstance(self._place(need, facts.inventory, UNUSED), Choice)
+            if not fits:
+                continue
+            pods = [
+                Evictable(uid=uid, priority=0, footprint=booking.footprint)
+                for uid, booking in sorted(booked.items(), key=self._importance)
+            ]
+            victims = smallest_victims(
+                need,
+                (),
+                Node(inventory=facts.inventory, sums=self._decider.ledger.sums(name), free={}),
+                pods,
+                step_limit=self._options.step_limit,
+                victim_steps=VICTIM_STEPS,
+                is_late=self._is_late,
+            )
+            if victims is None or not victims.pods:
+                continue
+            ones += len(victims.pods) == 1
+            uids = tuple(each.uid for each in victims.pods)
+            names = " and ".join(sorted((booked[uid].pod for uid in uids), key=natural))
+            text = f"wait for the end of {'pod' if len(uids) == 1 else 'pods'} {names}"
+            found.append(Suggestion(text, name, _cards_of(victims.choice), gone=uids))
+        found.sort(key=lambda each: len(each.gone))
+        for suggestion in found[:ENOUGH]:
+            yield suggestion
+            yield from self._move(need, suggestion)
+
+    def _move(self, need: PodNeed, suggestion: Suggestion) -> Iterator[Suggestion]:
+        """Yield the suggestion to move the pods that would have to end, if there is room for all of them."""
+        sums: dict[str, NodeSums] = {}
+        here = self._decider.ledger.sums(suggestion.node)
+        facts = self._decider.nodes.facts(suggestion.node)
+        if facts is None:
+            return
+        for uid in suggestion.gone:
+            booking = self._decider.ledger.booking(uid)
+            if booking is not None:
+                here.take(uid, booking.footprint)
+        choice = self._place(need, facts.inventory, here.usage())
+        if isinstance(choice, Refusal):
+            return
+        here.put("", footprint(need, choice, facts.inventory.capacity))
+        sums[suggestion.node] = here
+        moves: list[tuple[str, str]] = []
+        for uid in suggestion.gone:
+            pod = self._cluster.pods.by_key.get(uid)
+            target = None if pod is None or self._late() else self._other_place(pod, sums)
+            if target is None:
+                return
+            moves.append((uid, target))
+        words = " and ".join(f"{self._cluster.pods.by_key[uid].key} to {node}" for uid, node in moves)
+        text = f"move {words}; nothing is evicted by this command"
+        yield Suggestion(text, suggestion.node, suggestion.cards, gone=suggestion.gone, moves=tuple(moves))
+
+    def _other_place(self, pod: InspectedPod, sums: dict[str, NodeSums]) -> str | None:
+        """Return a node that has room for a pod that runs elsewhere, and book it there."""
+        unbound = replace(pod, spec=replace(pod.spec, node_name=None))
+        need = self._need(unbound)
+        if isinstance(need, str):
+            return None
+        names = [name for name, rule in self._cluster.eligible(unbound).items() if not rule]
+        for name, verdict in zip(names, done(self._decider.verdicts.of(need, names)), strict=True):
+            facts = self._decider.nodes.facts(name)
+            if facts is None or (name not in sums and verdict.refusal is not None):
+                continue
+            here = sums[name] if name in sums else self._decider.ledger.sums(name)
+            choice = self._place(need, facts.inventory, here.usage())
+            if isinstance(choice, Choice):
+                here.put(pod.uid, footprint(need, choice, facts.inventory.capacity))
+                sums[name] = here
+                return name
+        return None
+
+    def _importance(self, booked: tuple[str, Booking]) -> tuple[int, object]:
+        """Return a key that sorts pods, the most important first; the same in every run."""
+        uid, booking = booked
+        pod = self._cluster.pods.by_key.get(uid)
+        return 0 if pod is None else -pod.priority, natural(booking.pod)
+
+    def _place(self, need: PodNeed, inventory: Inventory, usage: Usage) -> Choice | Refusal:
+        return place(need, inventory, usage, step_limit=self._options.step_limit)
+
+
+def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
+    """Explain the cards of a pod that has a node."""
+    booking = cluster.decider.ledger.booking(pod.uid)
+    bound = cluster.decider.pods.bound_pod(pod.uid)
+    trouble = bound.trouble.sentence if bound is not None and bound.trouble is not None else ""
+    if pod.is_over:
+        return Explanation("the pod has ended, so it holds no cards")
+    if booking is None:
+        return Explanation(f"is on node {pod.node_name} without booked cards: {trouble or 'it needs none'}")
+    cards = ", ".join(map(str, booking.footprint.amounts))
+    details = [f"its annotations: {trouble}"] if trouble else []
+    if text := pod.annotations.get(TIMESTAMP):
+        details.append(f"its cards were decided at {TIMESTAMP}={text}, in nanoseconds since 1970")
+    for card, amounts in booking.footprint.amounts.items():
+        words = ", ".join(describe(name, amount) for name, amount in amounts)
+        details.append(f"of {card} it holds {words}")
+    facts = cluster.decider.nodes.facts(pod.node_name)
+    need: PodNeed | None = None
+    with suppress(BadNeed):
+        options = cluster.settings.options
+        need = options.vocabularies.need(pod, options.need)
+    if facts is not None and need is not None:
+        sums = cluster.decider.ledger.sums(pod.node_name)
+        sums.take(pod.uid, booking.footprint)
+        again = place(need, facts.inventory, sums.usage(), step_limit=cluster.settings.options.step_limit)
+        if isinstance(again, Choice):
+            same = set(_cards_of(again)) == set(map(str, booking.footprint.amounts))
+            others = "the same cards" if same else " ".join(_cards_of(again))
+            details.append(f"placed on this node again now, without itself, it would get {others}")
+        else:
+            details.append(f"placed on this node again now, without itself, it would not fit: {again}")
+        details += [f"now, without it, {line}" for line in card_details(need, facts.inventory, sums.usage())]
+    return Explanation(f"has {cards} of node {pod.node_name}", details=tuple(details))
+
+
+def explanation_data(explanation: Explanation) -> dict[str, object]:
+    """Return the explanation as data for JSON and YAML."""
+    return {
+        "reason": explanation.line,
+        "nodes": explanation.nodes,
+        "groups": [{"reason": each.reason, "nodes": each.nodes, "best": each.best} for each in explanation.groups],
+        "suggestions": [
+            {"change": each.text, "node": each.node, "cards": list(each.cards)} for each in explanation.suggestions
+        ],
+        "details": list(explanation.details),
+        "complete": explanation.is_complete,
+    }
+
+
+def explanation_lines(pod: str, explanation: Explanation) -> Iterator[str]:
+    """Yield the explanation as lines of text, which are not escaped yet."""
+    yield f"{pod}: {explanation.line}"
+    yield from (f"  {detail}" for detail in explanation.details)
+    if explanation.groups:
+        yield ""
+    for group in explanation.groups:
+        best = f"; best: {group.best}" if group.best else ""
+        yield f"on {group.nodes} of {explanation.nodes} nodes: {group.reason}{best}"
+    if explanation.suggestions:
+        yield ""
+        yield "Any one of these would let it run:"
+    for suggestion in explanation.suggestions:
+        cards = f" with {' '.join(suggestion.cards)}" if suggestion.cards else ""
+        yield f"- {suggestion.text} (fits on {suggestion.node}{cards})"
+    if explanation.groups and not explanation.suggestions:
+        yield ""
+        yield "No single change was found that would let it run."
+
+
+def _axes(pod: InspectedPod) -> Iterator[_Axis]:
+    """Yield the requests of a pod that may be lowered."""
+    for init, containers in ((True, pod.spec.init_containers), (False, pod.spec.containers)):
+        for position, container in enumerate(containers or ()):
+            requests = (container.resources.requests if container.resources is not None else None) or {}
+            for resource, quantity in requests.items():
+                with suppress(MalformedQuantity):
+                    if (amount := parse_quantity(quantity)) > 1:
+                        yield _Axis(init, position, container.name, resource, amount)
+
+
+def _with_requests(pod: InspectedPod, amounts: Mapping[_Axis, int]) -> InspectedPod:
+    lists = {True: list(pod.spec.init_containers or ()), False: list(pod.spec.containers or ())}
+    for axis, amount in amounts.items():
+        container = lists[axis.init][axis.position]
+        if container.resources is not None:
+            requests = {**(container.resources.requests or {}), axis.resource: amount}
+            resources = replace(container.resources, requests=requests)
+            lists[axis.init][axis.position] = replace(container, resources=resources)
+    return replace(pod, spec=replace(pod.spec, init_containers=lists[True], containers=lists[False]))
+
+
+def _amount(resource: str, amount: int) -> str:
+    """Write an amount as it stands in a manifest, bytes also in GB."""
+    return f"{amount} ({gigabytes(amount)} GB)" if is_bytes(resource.rpartition("/")[2]) else str(amount)
+
+
+def _cards_of(choice: Choice) -> tuple[str, ...]:
+    return tuple(map(str, sorted({card for container in choice.containers for card in container.cards})))

@@ -1,0 +1,288 @@
+"""Why pods wait: the reasons, and suggestions that work when they are followed."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gas.extender.wire import BindingArgs
+from gas.inspection.cluster import Cluster
+from gas.inspection.objects import InspectedNode, InspectedPod
+from gas.inspection.why import Explanation, Suggestion, explain, explanation_lines
+from tests.builders import container, node_json, pod_json
+from tests.inspection.conftest import Kubectl
+from tests.inspection.example_cluster import (
+    GB,
+    cluster_of,
+    decoded_node,
+    decoded_pod,
+    example_cluster,
+    example_nodes,
+    example_pods,
+    extender_pod,
+    gpu_node_json,
+    record,
+    running,
+    waiting,
+)
+
+DISABLED = "telemetry.aware.scheduling.p/gas-disable-card0"
+
+
+def why(nodes: list[dict[str, Any]], pods: list[dict[str, Any]], pod: dict[str, Any]) -> Explanation:
+    cluster = cluster_of(nodes, [*pods, pod, extender_pod("--enableAllowlist", "--enableDenylist")])
+    return explain(cluster, decoded_pod(pod))
+
+
+def texts(explanation: Explanation) -> list[str]:
+    return [each.text for each in explanation.suggestions]
+
+
+def test_reasons_are_counted_by_node_with_the_card_that_comes_closest() -> None:
+    found = explain(example_cluster(), decoded_pod(waiting("p", i915=1, memory_max=14 * GB)))
+    assert found.line == "no card has 14.0 GB of memory.max free"
+    (group,) = found.groups
+    assert (group.nodes, found.nodes) == (3, 3)
+    assert group.best == "gpu-2 card0 with 10.0 GB of memory.max"
+
+
+def test_the_largest_request_that_fits_is_suggested() -> None:
+    found = explain(example_cluster(), decoded_pod(waiting("p", i915=1, memory_max=14 * GB)))
+    first = found.suggestions[0]
+    assert first.text == (
+        "ask for 10000000000 (10.0 GB) of gpu.intel.com/memory.max in container main instead of 14000000000 (14.0 GB)"
+    )
+    assert (first.node, first.cards) == ("gpu-2", ("card0",))
+
+
+def test_several_requests_are_lowered_together_if_one_alone_is_not_enough() -> None:
+    nodes = [gpu_node_json("n", record(0), memory=8 * GB)]
+    pods = [running("a", "n", "card0", i915=1, millicores=600, memory_max=5 * GB)]
+    found = why(nodes, pods, waiting("p", i915=1, millicores=700, memory_max=6 * GB))
+    (text,) = [text for text in texts(found) if text.startswith("ask")]
+    assert "400 of gpu.intel.com/millicores" in text
+    assert f"{3 * GB} (3.0 GB) of gpu.intel.com/memory.max" in text
+
+
+def test_fewer_cards_are_suggested() -> None:
+    nodes = [gpu_node_json("n", record(0), record(1))]
+    found = why(nodes, [], waiting("p", i915=3))
+    assert texts(found) == ["ask for 2 of gpu.intel.com/i915 in container main instead of 3"]
+
+
+def test_pods_that_hold_the_cards_and_where_they_could_move() -> None:
+    nodes = [gpu_node_json("n", record(0)), gpu_node_json("m", record(0), memory=8 * GB)]
+    pods = [running("a", "n", "card0", i915=1, memory_max=6 * GB)]
+    found = why(nodes, pods, waiting("p", i915=1, memory_max=12 * GB))
+    assert "wait for the end of pod default/a" in texts(found)
+    assert "move default/a to m; nothing is evicted by this command" in texts(found)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "removed"),
+    [
+        pytest.param({"gas-deny": "card0"}, "gas-deny", id="deny-list"),
+        pytest.param({"gas-allow": "card5"}, "gas-allow", id="allow-list"),
+        pytest.param({"gas-card-order": "nonsense"}, "gas-card-order", id="unreadable"),
+        pytest.param({"gas-card-exclusion": "mine"}, "gas-card-exclusion", id="company"),
+    ],
+)
+def test_annotations_that_exclude_the_pod(annotations: dict[str, str], removed: str) -> None:
+    pod = waiting("p", i915=1, memory_max=GB)
+    pod["metadata"]["annotations"] = annotations
+    nodes = [gpu_node_json("n", record(0))]
+    found = why(nodes, [running("a", "n", "card0", i915=1, memory_max=GB)], pod)
+    assert f"remove the annotation {removed}" in texts(found)
+
+
+def test_rules_of_kubernetes_that_exclude_the_nodes_with_room() -> None:
+    pod = waiting("p", i915=1)
+    pod["spec"]["nodeSelector"] = {"zone": "c"}
+    found = why(example_nodes(), example_pods(), pod)
+    assert texts(found) == ["remove its node selector"]
+    assert [(group.reason, group.nodes) for group in found.groups] == [
+        ("the pod's node selector does not match the node", 3)
+    ]
+    tainted = example_nodes()
+    for node in tainted:
+        node["spec"] = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    assert texts(why(tainted, [], waiting("p", i915=1))) == ["let it tolerate the taint gpu"]
+
+
+def test_telemetry_labels_that_close_the_cards() -> None:
+    nodes = [gpu_node_json("n", record(0), labels={DISABLED: "true"})]
+    found = why(nodes, [], waiting("p", i915=1))
+    assert texts(found) == ["remove the telemetry labels that close cards of n, if the cards are well"]
+
+
+def test_a_pod_that_fits_gets_no_suggestions() -> None:
+    found = explain(example_cluster(), decoded_pod(waiting("p", i915=1)))
+    assert found.line.startswith("fits on 3 of 3 nodes")
+    assert found.suggestions == ()
+
+
+def test_a_pod_that_can_never_fit_says_so() -> None:
+    found = why([gpu_node_json("n", record(0))], [], waiting("p", tiles=4, i915=1))
+    assert found.groups[0].reason.startswith("no card of the node has any tiles")
+    assert list(explanation_lines("default/p", found))[-1] == "No single change was found that would let it run."
+
+
+def test_a_pod_that_runs_shows_its_cards_and_what_it_would_get_now() -> None:
+    cluster = example_cluster()
+    found = explain(cluster, cluster.pod("default", "train-1"))
+    assert found.line == "has card1 of node gpu-1"
+    assert "of card1 it holds 1 i915, 10.0 GB of memory.max, 500 millicores" in found.details
+    assert "placed on this node again now, without itself, it would get the same cards" in found.details
+    (other,) = [detail for detail in found.details if detail.startswith("now, without it, card0: ")]
+    assert "200 of 1000 millicores free, 500 needed" in other
+
+
+def test_the_search_ends_when_time_is_up_and_says_so() -> None:
+    found = explain(example_cluster(), decoded_pod(waiting("p", i915=1, memory_max=14 * GB)), lambda: True)
+    assert not found.is_complete
+    assert found.line == "no card has 14.0 GB of memory.max free"
+
+
+def follow(
+    suggestion: Suggestion, nodes: list[dict[str, Any]], pods: list[dict[str, Any]], pod: InspectedPod
+) -> tuple[Cluster, InspectedPod]:
+    """Return the cluster and the pod after a suggestion was followed."""
+    moved = dict(suggestion.moves)
+    stay = [each for each in pods if each["metadata"]["uid"] not in suggestion.gone]
+    changed_nodes: list[InspectedNode] = []
+    for node in nodes:
+        labels = dict(node["metadata"]["labels"])
+        if suggestion.text.startswith("remove the telemetry labels") and node["metadata"]["name"] == suggestion.node:
+            labels.pop(DISABLED, None)
+        changed_nodes.append(decoded_node({**node, "metadata": {**node["metadata"], "labels": labels}}))
+    changed = suggestion.pod or pod
+    cluster = Cluster.of(changed_nodes, [decoded_pod(each) for each in stay])
+    assert suggestion.node in cluster.filter(changed, [suggestion.node]).passing, suggestion.text
+    if moved:  # bind the pod, then each of those that moved
+        for number, (each, target) in enumerate(
+            [(changed, suggestion.node)]
+            + [
+                (decoded_pod(_unbound(one)), moved[one["metadata"]["uid"]])
+                for one in pods
+                if one["metadata"]["uid"] in moved
+            ]
+        ):
+            assert target in cluster.filter(each, [target]).passing, (number, suggestion.text)
+            args = BindingArgs(each.metadata.name, "default", each.uid, target)
+            cluster.decider.reserve(args, each, now=0.0)
+    return cluster, changed
+
+
+def _unbound(pod: dict[str, Any]) -> dict[str, Any]:
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    return {**pod, "spec": spec, "metadata": {**pod["metadata"], "annotations": {}}}
+
+
+SIZES = st.integers(1, 8)
+PODS = st.lists(st.tuples(SIZES, st.integers(0, 1), st.sampled_from([100, 300, 700])), max_size=3)
+
+
+@given(
+    built=st.lists(st.tuples(PODS, st.booleans(), st.sampled_from(["", "a", "b"])), min_size=1, max_size=4),
+    cards=st.integers(1, 3),
+    memory=st.integers(1, 10),
+    millicores=st.sampled_from([100, 500, 900]),
+    annotations=st.sampled_from([{}, {"gas-deny": "card0"}, {"gas-allow": "card1"}, {"gas-card-exclusion": "x"}]),
+    selector=st.sampled_from([{}, {"zone": "a"}]),
+)
+def test_every_suggestion_makes_the_pod_fit_when_it_is_followed(
+    *,
+    built: list[tuple[list[tuple[int, int, int]], bool, str]],
+    cards: int,
+    memory: int,
+    millicores: int,
+    annotations: dict[str, str],
+    selector: dict[str, str],
+) -> None:
+    nodes, pods = [], [extender_pod("--enableAllowlist", "--enableDenylist")]
+    for at, (booked, disabled, zone) in enumerate(built):
+        labels = {**({DISABLED: "true"} if disabled else {}), **({"zone": zone} if zone else {})}
+        nodes.append(gpu_node_json(f"n-{at}", record(0), record(1), memory=8 * GB, labels=labels))
+        pods += [
+            running(f"p-{at}-{each}", f"n-{at}", f"card{card}", i915=1, millicores=share, memory_max=size * GB)
+            for each, (size, card, share) in enumerate(booked)
+        ]
+    asked = waiting("asked", i915=cards, millicores=millicores * cards, memory_max=memory * GB * cards)
+    asked["metadata"]["annotations"] = annotations
+    asked["spec"]["nodeSelector"] = selector
+    cluster, pod = cluster_of(nodes, [*pods, asked]), decoded_pod(asked)
+    names = [name for name, rule in cluster.eligible(pod).items() if not rule]
+    found = explain(cluster, pod)
+    assert found.is_complete
+    assert sum(group.nodes for group in found.groups) == (0 if found.line.startswith("fits on") else len(nodes))
+    if cluster.filter(pod, names).passing:
+        assert found.suggestions == ()
+        return
+    for suggestion in found.suggestions:
+        follow(suggestion, nodes, pods, pod)
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 10)), min_size=1, max_size=4), st.integers(2, 10))
+def test_the_request_that_is_suggested_is_the_largest_that_fits(booked: list[tuple[int, int]], memory: int) -> None:
+    nodes = [gpu_node_json(f"n-{at}", record(0), memory=8 * GB) for at in range(len(booked))]
+    pods = [
+        running(f"p-{at}", f"n-{at}", "card0", i915=1, millicores=share * 100, memory_max=size * GB)
+        for at, (size, share) in enumerate(booked)
+    ]
+    free = [(8 - size, 10 - share) for size, share in booked]
+    most = max((size for size, share in free if share >= 5), default=0)
+    assume(most < memory)
+    pod = waiting("asked", i915=1, millicores=500, memory_max=memory * GB)
+    suggested = [
+        text for text in texts(why(nodes, pods, pod)) if "of gpu.intel.com/memory.max" in text and " and " not in text
+    ]
+    expected = f"ask for {most * GB} ({most}.0 GB) of gpu.intel.com/memory.max in container main"
+    assert [text.partition(" instead")[0] for text in suggested] == ([expected] if most else [])
+
+
+@given(st.lists(SIZES, min_size=1, max_size=6), SIZES)
+def test_the_fewest_pods_are_named_that_must_end(sizes: list[int], memory: int) -> None:
+    """Compare with every subset of the pods, on one card."""
+    total = sum(sizes) + 1
+    nodes = [gpu_node_json("n", record(0), memory=total * GB)]
+    pods = [running(f"p-{at}", "n", "card0", i915=1, memory_max=size * GB) for at, size in enumerate(sizes)]
+    wanted = min(memory + 1, total)
+    fewest = min(
+        count
+        for count in range(len(sizes) + 1)
+        for gone in combinations(sizes, count)
+        if total - (sum(sizes) - sum(gone)) >= wanted
+    )
+    ends = [each for each in why(nodes, pods, waiting("w", i915=1, memory_max=wanted * GB)).suggestions if each.gone]
+    assert [len(each.gone) for each in ends if not each.moves] == ([fewest] if fewest else [])
+
+
+async def test_why_prints_reasons_and_suggestions(kubectl: Kubectl) -> None:
+    result = await kubectl("why", "big")
+    assert result.code == 0
+    assert result.out.startswith("default/big: no card has 14.0 GB of memory.max free\n")
+    assert "on 3 of 3 nodes: no card has 14.0 GB of memory.max free; best: gpu-2 card0 with 10.0 GB" in result.out
+    data = json.loads((await kubectl("why", "big", "-o", "json")).out)
+    assert data["complete"] is True
+    assert yaml.safe_load((await kubectl("why", "big", "-o", "yaml")).out) == data
+
+
+async def test_why_of_a_pod_that_does_not_exist_ends_with_1(kubectl: Kubectl) -> None:
+    result = await kubectl("why", "web-7d")
+    assert result.code == 1
+    assert "expected a pod that asks for GPUs" in result.err
+    assert (await kubectl("why", "shop/web-7d")).code == 0
+    assert (await kubectl("why", "web-7d", "-n", "shop")).code == 0
+
+
+def test_pods_without_cards_on_their_node() -> None:
+    bare = pod_json(container(i915=1), name="bare", node="gpu-1", phase="Running")
+    cluster = cluster_of([*example_nodes(), node_json("other")], [bare])
+    found = explain(cluster, decoded_pod(bare))
+    assert found.line.startswith("is on node gpu-1 without booked cards: it is bound without cards written on it")
