@@ -34,6 +34,8 @@ def preferred_ids(
     nothing. Source: contract P2.7.
     """
     chosen = [*dict.fromkeys([*sorted(request.must_include), *decided])][: request.size]
+    if len(chosen) == request.size:
+        return tuple(chosen)
     taken = set(chosen)  # a container may want thousands of ids
     left = [id_ for id_ in dict.fromkeys(request.offered) if id_ not in taken]
     _fill_up(chosen, [id_ for id_ in left if id_ not in spared], request.size, _ORDERS[policy])
