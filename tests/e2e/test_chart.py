@@ -255,6 +255,7 @@ def test_the_output_is_the_same_each_time(chart: ChartCluster) -> None:
 
 def test_two_releases_share_no_name(chart: ChartCluster) -> None:
     values = DOCUMENTED["monitoring"] + "\nscheduler: {enabled: true, otherGPUPods: refuse, replicas: 2}"
+    values += "\nadmission: {enabled: true, schedulerName: gas-scheduler}"
     replicas = "extender.replicas=2"
     first = _by_name(objects(chart.helm.template("--set", replicas, values=values)))
     second = _by_name(objects(chart.helm.template("--set", f"{replicas},nameOverride=other", values=values)))
@@ -262,7 +263,7 @@ def test_two_releases_share_no_name(chart: ChartCluster) -> None:
     assert not first.keys() & second.keys()
     alerts = yaml.safe_dump(second["PrometheusRule/other"]["spec"], width=10_000)
     assert "Deployment other-extender" in alerts
-    assert alerts.count("the other-plugin pod") == 3
+    assert alerts.count("the other-plugin pod") == 4
     assert "Deployment gpu-aware-scheduling" not in alerts
     assert "gas-plugin pod" not in alerts
     selectors = [
