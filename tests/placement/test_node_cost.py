@@ -136,6 +136,25 @@ def test_a_pod_takes_the_share_of_what_it_takes_most(takes: dict[str, int], expe
     assert share_taken(CARD, Part(1, sorted_amounts(takes))) == expected
 
 
+SOME_AMOUNTS = st.dictionaries(st.sampled_from(("i915", "millicores", "memory.max", "tiles")), st.integers(0, 40))
+
+
+@law
+@given(SOME_AMOUNTS, SOME_AMOUNTS)
+def test_the_share_taken_is_the_smallest_that_has_enough_of_every_resource(
+    capacity: dict[str, int], takes: dict[str, int]
+) -> None:
+    def has_enough(share: int) -> bool:
+        return all(amount * WHOLE <= share * capacity[name] for name, amount in takes.items())
+
+    taken = share_taken(capacity, Part(1, sorted_amounts(takes)))
+    if all(capacity.get(name) for name in takes):
+        assert has_enough(taken)
+        assert taken == 0 or not has_enough(taken - 1)
+    else:
+        assert taken > WHOLE, "it does not fit on such a card"
+
+
 def test_one_pod_is_a_small_share_of_a_large_card_and_a_whole_small_one() -> None:
     mix = asked(share(100, memory=8 * GB))
     small = mix.on(CARD | {"memory.max": 8 * GB})
@@ -269,6 +288,32 @@ def test_least_waste_gives_the_card_on_which_least_more_is_wasted(mix: Mix, used
     assert waste(int(card)) == min(map(waste, fitting))
 
 
+@law
+@given(mixes, nodes(), needs(init_containers=False, same_card=False, company=False))
+def test_least_waste_gives_the_best_of_the_cards_on_which_the_pod_fits(
+    mix: Mix, known: tuple[Inventory, Usage], drawn: PodNeed
+) -> None:
+    """Whatever resources, tiles and rules there are: the result is that of asking for each card alone."""
+    inventory, usage = known
+    need = replace(drawn, containers=drawn.containers[:1], order=LeastWaste(mix), near=False)
+    if need.containers[0].count != 1:
+        return
+
+    def waste(choice: Choice) -> int:
+        return effect(mix, inventory, usage, footprint(need, choice, inventory.capacity)).waste
+
+    wastes = []
+    for card in inventory.cards:
+        others = frozenset(inventory.cards) - {card}
+        alone = place(need, replace(inventory, disabled=inventory.disabled | others), usage)
+        if isinstance(alone, Choice):
+            wastes.append(waste(alone))
+    choice = place(need, inventory, usage)
+    assert isinstance(choice, Choice) == bool(wastes)
+    if isinstance(choice, Choice):
+        assert waste(choice) == min(wastes)
+
+
 def test_a_pod_completes_a_card_rather_than_breaking_another_remainder() -> None:
     mix = asked(share(810), share(190), share(470))
     need = replace(share(190), order=LeastWaste(mix))
@@ -391,6 +436,37 @@ def test_pressure_is_the_demand_of_restricted_pods_on_the_cards_that_they_may_us
     assert pressures(mix, CARD, {"a": 50, "b": 50}, admitted | {"only-a": {"a", "b"}}) == {}, "not restricted after all"
     assert pressures(mix, CARD, {"b": 50}, admitted) == {}, "no such nodes any more"
     assert pressures(Mix(), CARD, cards, admitted) == {}
+
+
+POOLS = st.dictionaries(st.sampled_from("abc"), st.integers(1, 5), min_size=1)
+RESTRICTED = st.tuples(
+    st.frozensets(st.sampled_from("abcd")), st.integers(1, 9), st.integers(1, 4), st.sampled_from([100, 500, 1000])
+)
+
+
+@law
+@given(POOLS, st.lists(RESTRICTED, max_size=4), st.integers(0, 9))
+def test_pressure_is_what_restricted_pods_ask_of_each_card(
+    pools: dict[str, int], restricted: list[tuple[frozenset[str], int, int, int]], others: int
+) -> None:
+    """All pods together ask for all cards, and those of one restriction ask for equal parts of their cards."""
+
+    def asked(weight: int, cards: int, millicores: int, restriction: int | None) -> Asked:
+        return Asked((Part(cards, sorted_amounts(amounts(millicores=millicores))),), restriction, float(weight), ())
+
+    pods = [asked(weight, cards, size, rule) for rule, (_, weight, cards, size) in enumerate(restricted)]
+    pods += [asked(others, 1, 1000, None)] if others else []
+    demand = [weight * cards * size for _, weight, cards, size in restricted]
+    everything = sum(demand) + others * 1000
+    of_cards = {(pool, number): 0.0 for pool, count in pools.items() for number in range(count)}
+    for (admitted, *_), of_rule in zip(restricted, demand, strict=True):
+        usable = [card for card in of_cards if card[0] in admitted]
+        if 0 < len(usable) < len(of_cards):
+            for card in usable:
+                of_cards[card] += of_rule / everything * len(of_cards) / len(usable)
+    expected = {pool: pytest.approx(min(MOST_PRESSURE, of_cards[pool, 0])) for pool in pools if of_cards[pool, 0]}
+    admitted_pools: dict[Hashable, frozenset[str]] = {rule: each[0] for rule, each in enumerate(restricted)}
+    assert pressures(Mix(tuple(pods)), CARD, pools, admitted_pools) == expected
 
 
 def test_equal_mixes_are_equal_keys() -> None:
