@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -22,10 +23,16 @@ from benchmarks.feed import event
 from benchmarks.plot import Line, plot
 from benchmarks.replay import BestFit, Curve, Fgd, replay, replay_at_random
 from benchmarks.results import Figure, Goal, Results
-from benchmarks.stage import Stage, stage
+from benchmarks.stage import stage
 from benchmarks.traces import WHOLE, Run, Trace, TraceNode, TracePod, generated_trace, read_traces, run_of
+from gas.extender.decider import Decider, Options
+from gas.extender.wire import BindingArgs, decode_filter
 from gas.intel import names
 from gas.intel.node_description import MILLICORES
+from gas.objects import HostPod, Node
+from gas.placement.node_score import NodeScore
+from gas.vocabularies import DEFAULT
+from tests.extender.at_once import at_once
 
 FIRST_SEED = 42
 SHARES = 20
@@ -65,33 +72,37 @@ class Others(StrEnum):
     MOST_ALLOCATED = "most-allocated"
 
 
-def fragmentation(
-    traces: Path | None, *, seeds: int, only: Sequence[str] = (), others: Others = Others.RANDOM
-) -> Iterator[Results]:
-    """Measure every trace of a folder, or a generated one, with so many orders of arrival each.
+def chosen_traces(directory: Path | None, only: Sequence[str]) -> list[Trace]:
+    """Return the traces of a folder that are named, or all if none is; without a folder the generated one."""
+    traces = [generated_trace()] if directory is None else read_traces(directory)
+    return [trace for trace in traces if not only or trace.name in only]
 
-    only    names of traces; all if empty
-    others  how pods without GPUs are placed where the extender is asked about GPU pods only
+
+def fragmentation(trace: Trace, *, seeds: int, others: Others = Others.RANDOM, in_process: bool = False) -> Results:
+    """Measure a trace with so many orders of arrival.
+
+    others      how pods without GPUs are placed where the extender is asked about GPU pods only
+    in_process  as in `through_extender`
     """
-    for trace in [generated_trace()] if traces is None else read_traces(traces):
-        if only and trace.name not in only:
-            continue
-        runs = [run_of(trace, FIRST_SEED + number) for number in range(seeds)]
-        yield results_of(trace, [curves_of(run, others) for run in runs], others)
+    runs = [run_of(trace, FIRST_SEED + number) for number in range(seeds)]
+    curves = [curves_of(run, others, in_process=in_process) for run in runs]
+    return results_of(trace, curves, others, in_process=in_process)
 
 
-def curves_of(run: Run, others: Others) -> dict[str, Curve]:
+def curves_of(run: Run, others: Others, *, in_process: bool) -> dict[str, Curve]:
     """Replay one order of arrival under every policy."""
     return {
-        GAS: through_extender(run, others=None),
-        GAS_GPU_PODS: through_extender(run, others=others),
+        GAS: through_extender(run, others=None, in_process=in_process),
+        GAS_GPU_PODS: through_extender(run, others=others, in_process=in_process),
         FGD: replay(run, Fgd(run.trace)),
         BEST_FIT: replay(run, BestFit()),
         RANDOM: replay_at_random(run),
     }
 
 
-def results_of(trace: Trace, runs: Sequence[Mapping[str, Curve]], others: Others) -> Results:
+def results_of(
+    trace: Trace, runs: Sequence[Mapping[str, Curve]], others: Others, *, in_process: bool = False
+) -> Results:
     """Return the figures of all orders of arrival of one trace, and their plot.
 
     runs  by policy
@@ -120,8 +131,9 @@ def results_of(trace: Trace, runs: Sequence[Mapping[str, Curve]], others: Others
         ours="of all GPUs",
         other=FGD,
         notes=(
-            f"`gas` is asked about every pod. With GPU pods only, pods without GPUs are placed {others}.",
+            f"`gas` is asked about every pod. With GPU pods only, pods without GPUs are placed: {others}.",
             "FGD, best fit and random place every pod.",
+            *(["The extender's decider was called without HTTP."] if in_process else []),
         ),
         plots={
             f"fragmentation-{trace.name}": plot(
@@ -139,53 +151,171 @@ def _goal(trace: Trace, policy: str, others: Others) -> Goal | None:
     return AHEAD_OF_FGD if policy == GAS else None
 
 
-def through_extender(run: Run, *, others: Others | None) -> Curve:
+def through_extender(run: Run, *, others: Others | None, in_process: bool = False) -> Curve:
     """Replay a run through the extender. Raises RuntimeError if it allocates anything else than it was asked for.
 
-    others  how pods without GPUs are placed; None if the extender is asked about them as well
+    others      how pods without GPUs are placed; None if the extender is asked about them as well
+    in_process  whether the extender's decider is called in this process: the same decisions, without HTTP and watches
     """
     cluster = Cluster(run)
     curve = Curve(run.trace.capacity)
     allocated = 0
-    with _with_nodes([node_object(name, node) for name, node in cluster.nodes.items()]) as running:
-        driver = running.driver(running.ours.endpoint.port)
+    with (_InProcess if in_process else _Process)() as extender:
+        extender.add_nodes([node_object(name, node) for name, node in cluster.nodes.items()])
         for number, pod in enumerate(run.pods):
             nodes = cluster.with_room(pod)
             waiting = pod_object(f"p-{number}", pod)
             node = None
             if nodes and (pod.cards or others is None):
-                running.send("pods", [event("ADDED", waiting)])
-                node = _choose(driver, waiting, nodes)
+                node = _choose(extender, waiting, nodes)
             elif nodes and others is not None:
                 node = cluster.choose(pod, nodes, others)
-                running.send("pods", [event("ADDED", waiting | {"spec": waiting["spec"] | {"nodeName": node}})])
+                extender.add_pod(waiting | {"spec": waiting["spec"] | {"nodeName": node}})
             if node is not None:
                 cluster.take(pod, node)
                 allocated += pod.gpu
             curve.arrived(pod, placed=node is not None)
-        driver.close()
-        booked = sum(card.get(MILLICORES, 0) for cards in running.ours.booked().values() for card in cards.values())
+        booked = extender.booked()
     if booked != allocated:
         raise RuntimeError(f"expected {allocated} thousandths of cards to be booked, found {booked}")
     return curve
 
 
-def _choose(driver: Any, waiting: Object, nodes: list[str]) -> str | None:
+def _choose(extender: _Asked, waiting: Object, nodes: list[str]) -> str | None:
     """Ask filter, prioritize and bind as kube-scheduler does. Return the node, None if none has a card."""
-
-    def ask(verb: str, question: Object) -> Any:
-        return msgspec.json.decode(driver.ask(verb, msgspec.json.encode(question))[1])
-
-    args = {"Pod": waiting, "Nodes": None, "NodeNames": nodes}
-    passing = ask("filter", args)["NodeNames"]
+    extender.add_pod(waiting)
+    passing = extender.filter(waiting, nodes)
     if not passing:
         return None
     node = passing[0]
     if len(passing) > 1:
-        node = max(ask("prioritize", args | {"NodeNames": passing}), key=lambda each: each["Score"])["Host"]
-    metadata = waiting["metadata"]
-    ask("bind", {"PodName": metadata["name"], "PodNamespace": "default", "PodUID": metadata["uid"], "Node": node})
-    return str(node)
+        scores = extender.prioritize(waiting, passing)
+        node = max(scores, key=scores.__getitem__)
+    extender.bind(waiting, node)
+    return node
+
+
+class _Asked(ABC):
+    """An extender that is asked about pods one after the other."""
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(self, *_: object) -> None: ...
+
+    @abstractmethod
+    def add_nodes(self, nodes: Sequence[Object]) -> None:
+        """Let the extender see nodes."""
+
+    @abstractmethod
+    def add_pod(self, pod: Object) -> None:
+        """Let the extender see a pod, which may have a node already."""
+
+    @abstractmethod
+    def filter(self, pod: Object, nodes: Sequence[str]) -> list[str]:
+        """Return the nodes that pass."""
+
+    @abstractmethod
+    def prioritize(self, pod: Object, nodes: Sequence[str]) -> dict[str, int]:
+        """Return the score of each node."""
+
+    @abstractmethod
+    def bind(self, pod: Object, node: str) -> None:
+        """Bind a pod. Raises an exception if that fails."""
+
+    @abstractmethod
+    def booked(self) -> int:
+        """Return the thousandths of cards that are booked."""
+
+
+class _Process(_Asked):
+    """The real extender, in its own process."""
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        self._stage = self._stack.enter_context(stage(Size(0, 0), "--node-score=balance", with_bare=False))
+        self._driver = self._stage.driver(self._stage.ours.endpoint.port)
+        self._stack.callback(self._driver.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add_nodes(self, nodes: Sequence[Object]) -> None:
+        self._stage.send("nodes", (event("ADDED", node) for node in nodes))
+        deadline = time.monotonic() + SETTLE
+        while len(self._stage.ours.books()["nodes"]) < len(nodes):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the extender does not know all nodes after {SETTLE} s")
+            time.sleep(0.1)
+
+    def add_pod(self, pod: Object) -> None:
+        self._stage.send("pods", [event("ADDED", pod)])
+
+    def filter(self, pod: Object, nodes: Sequence[str]) -> list[str]:
+        passing: list[str] = self._ask("filter", _question(pod, nodes))["NodeNames"]
+        return passing
+
+    def prioritize(self, pod: Object, nodes: Sequence[str]) -> dict[str, int]:
+        return {each["Host"]: each["Score"] for each in self._ask("prioritize", _question(pod, nodes))}
+
+    def bind(self, pod: Object, node: str) -> None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        binding = {"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node}
+        self._ask("bind", msgspec.json.encode(binding))
+
+    def booked(self) -> int:
+        cards = (card for cards in self._stage.ours.booked().values() for card in cards.values())
+        return sum(card.get(MILLICORES, 0) for card in cards)
+
+    def _ask(self, verb: str, question: bytes) -> Any:
+        return msgspec.json.decode(self._driver.ask(verb, question)[1])
+
+
+class _InProcess(_Asked):
+    """The decider of the extender, which decides the same from the same requests."""
+
+    def __enter__(self) -> Self:
+        options = Options(vocabularies=DEFAULT, count_hosts=True, node_score=NodeScore.BALANCE)
+        self._decider = Decider(options, clock=lambda: 0.0)  # no search is cut short because this machine is busy
+        self._now = 0.0
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def add_nodes(self, nodes: Sequence[Object]) -> None:
+        for node in nodes:
+            for handler in self._decider.node_handlers:
+                handler.changed(msgspec.convert(node, Node))
+
+    def add_pod(self, pod: Object) -> None:
+        for handler in self._decider.pod_handlers:
+            handler.changed(msgspec.convert(pod, HostPod))
+
+    def filter(self, pod: Object, nodes: Sequence[str]) -> list[str]:
+        self._now += 1
+        return list(at_once(self._decider.filter(decode_filter(_question(pod, nodes)), now=self._now)).passing)
+
+    def prioritize(self, pod: Object, nodes: Sequence[str]) -> dict[str, int]:
+        return dict(at_once(self._decider.prioritize(decode_filter(_question(pod, nodes)))))
+
+    def bind(self, pod: Object, node: str) -> None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        binding = BindingArgs(pod_name=name, pod_namespace="default", pod_uid=uid, node=node)
+        annotations = self._decider.reserve(binding, msgspec.convert(pod, HostPod), now=self._now)
+        self.add_pod(
+            pod | {"metadata": pod["metadata"] | {"annotations": annotations}, "spec": pod["spec"] | {"nodeName": node}}
+        )
+
+    def booked(self) -> int:
+        ledger = self._decider.ledger
+        usages = (ledger.usage(node) for node in ledger.nodes())
+        return sum(amounts.get(MILLICORES, 0) for usage in usages for amounts in usage.amounts.values())
+
+
+def _question(pod: Object, nodes: Sequence[str]) -> bytes:
+    return msgspec.json.encode({"Pod": pod, "Nodes": None, "NodeNames": nodes})
 
 
 class Cluster:
@@ -254,15 +384,3 @@ def pod_object(name: str, pod: TracePod) -> Object:
         "spec": spec,
         "status": {"phase": "Pending"},
     }
-
-
-@contextmanager
-def _with_nodes(nodes: list[Object]) -> Iterator[Stage]:
-    with stage(Size(0, 0), "--node-score=balance", with_bare=False) as running:
-        running.send("nodes", (event("ADDED", node) for node in nodes))
-        deadline = time.monotonic() + SETTLE
-        while len(running.ours.books()["nodes"]) < len(nodes):
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"the extender does not know all nodes after {SETTLE} s")
-            time.sleep(0.1)
-        yield running

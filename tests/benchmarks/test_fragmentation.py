@@ -6,10 +6,19 @@ from collections.abc import Mapping
 
 import pytest
 
-from benchmarks.fragmentation import FGD, GAS, GAS_GPU_PODS, POLICIES, Cluster, Others, results_of
-from benchmarks.replay import Curve
+from benchmarks.fragmentation import (
+    FGD,
+    GAS,
+    GAS_GPU_PODS,
+    POLICIES,
+    Cluster,
+    Others,
+    results_of,
+    through_extender,
+)
+from benchmarks.replay import Curve, Fgd, replay
 from benchmarks.results import Figure
-from benchmarks.traces import Run, Trace, TraceNode, TracePod
+from benchmarks.traces import Run, Trace, TraceNode, TracePod, generated_trace, run_of
 
 NODES = [
     TraceNode("n0", 100_000, 100_000, 8, "large"),
@@ -90,3 +99,19 @@ def test_figures_are_means_with_the_lowest_and_the_highest_order() -> None:
     (fgd, *_) = [figure for figure in results.figures if figure.what.startswith(FGD)]
     assert fgd.other is None
     assert list(results.plots) == ["fragmentation-mine"]
+
+
+def test_more_cards_are_given_out_than_by_fgd() -> None:
+    run = run_of(generated_trace(), 42)
+    ours = through_extender(run, others=None, in_process=True)
+    assert ours.at(100) > replay(run, Fgd(run.trace)).at(100) + 0.5
+    assert ours.at(130) > replay(run, Fgd(run.trace)).at(130) + 0.5
+
+
+@pytest.mark.parametrize("others", [None, *Others])
+def test_pods_that_fit_on_no_card_are_dropped(others: Others | None) -> None:
+    """Both halves of the first node's sum are free, but on no single card."""
+    node = [TraceNode("n0", 100_000, 100_000, 2, "x")]
+    pods = [TracePod(1000, 1, 1, 700), TracePod(1000, 1, 1, 700), CPU_ONLY, TracePod(1000, 1, 1, 600)]
+    found = through_extender(Run(Trace("t", node, pods), 1, pods, [0]), others=others, in_process=True)
+    assert found.at(130) == pytest.approx(70)
