@@ -10,8 +10,15 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import islice
 
-from gas.decision.names import ALLOCATED_CARDS, ALLOCATED_INIT_CARDS
+from gas.decision.names import (
+    ALLOCATED_CARDS,
+    ALLOCATED_INIT_CARDS,
+    DESCHEDULED_BY_US,
+    EXPIRED_BINDING,
+    WRITTEN_ANNOTATIONS,
+)
 from gas.json_patch import Operation, Patch
 from gas.objects import NewPod, Pod
 from gas.placement.inventory import UNUSED, Inventory
@@ -20,7 +27,7 @@ from gas.placement.order import resource_of
 from gas.placement.place import place
 from gas.placement.refusal import Refusal, SearchLimitHit
 from gas.quoted import quoted
-from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies
+from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies, Vocabulary
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -34,7 +41,13 @@ STEPS = 500
 """Of the search on an empty node. A pod that needs more is taken to fit."""
 
 _MOST_REASONS = 2
-_LONGEST_RESOURCE = 63
+_LONGEST = 63
+"""Characters of a name that are compared with known names."""
+_MOST_UNKNOWN = 20
+"""Unknown annotations that are reported; each is compared with all known ones."""
+_PREFIX = "gas-"
+_WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
+_OWN = _WRITTEN | {EXPIRED_BINDING}
 _RECEIPTS = frozenset({ALLOCATED_CARDS, ALLOCATED_INIT_CARDS})
 
 
@@ -82,7 +95,8 @@ class PodChecks:
             return NOTHING
         words = vocabulary.admission
         faults = tuple(words.faults(pod)) if words is not None else ()
-        warnings = tuple(words.warnings(pod, self.options)) if words is not None else ()
+        warnings = (*self._annotation_warnings(pod, vocabulary), *_written_annotations(pod))
+        warnings += tuple(words.warnings(pod, self.options)) if words is not None else ()
         try:
             need = self.vocabularies.need(pod, self.options)
         except BadNeed as bad:
@@ -91,6 +105,23 @@ class PodChecks:
             where = f"the pod names its node itself, {quoted(pod.node_name)}"
             warnings = (*warnings, f"{where}, so no cards are chosen for it; use a nodeSelector instead")
         return Findings("", faults, warnings)
+
+    def _annotation_warnings(self, pod: Pod, vocabulary: Vocabulary) -> tuple[str, ...]:
+        """Return warnings of annotations with gas's prefix that mean nothing in the pod's vocabulary."""
+        if (wishes := vocabulary.wishes) is None:
+            return ()
+        of_others = frozenset[str]().union(*(each.wishes or () for each in self.vocabularies))
+        found = (
+            name
+            for name in sorted(pod.annotations)
+            if name.startswith(_PREFIX) and "/" not in name and name not in wishes | _OWN
+        )
+        return tuple(
+            f"annotation {name} has no effect on a pod in the words of {vocabulary.name}"
+            if name in of_others
+            else _unknown_annotation(name, wishes)
+            for name in islice(found, _MOST_UNKNOWN)
+        )
 
     def in_cluster(self, pod: Pod, nodes: Iterable[NodeFacts]) -> Generator[None, None, tuple[str, ...]]:
         """Return warnings of a pod that depend on the nodes, which may change later.
@@ -154,6 +185,21 @@ _BOUND_RECEIPT = (
 )
 
 
+def _unknown_annotation(name: str, known: Iterable[str]) -> str:
+    similar = get_close_matches(name[:_LONGEST], sorted(known), n=1)
+    hint = f"did you mean {similar[0]}?" if similar else "docs/pods.md lists those that have one"
+    return f"annotation {quoted(name)} is not known and has no effect; {hint}"
+
+
+def _written_annotations(pod: Pod) -> tuple[str, ...]:
+    """Return warnings of annotations of a decision on a pod for which none was made."""
+    return tuple(
+        f"annotation {name} is written when the pod is bound; remove it, it seems to be another pod's"
+        for name in sorted(pod.annotations.keys() & _WRITTEN)
+        if pod.annotations[name]
+    )
+
+
 def _text(pod: Pod, name: str) -> str:
     """Return an annotation and a label of this name; an empty text means the same as none."""
     return (pod.annotations.get(name) or "") + "\0" + ((pod.metadata.labels or {}).get(name) or "")
@@ -166,7 +212,7 @@ def _unknown_resource(need: PodNeed, inventories: list[Inventory]) -> tuple[str,
     known = {name for inventory in inventories for amounts in inventory.capacity.values() for name in amounts}
     if not known or resource in known:
         return ()
-    similar = get_close_matches(resource[:_LONGEST_RESOURCE], known, n=1)
+    similar = get_close_matches(resource[:_LONGEST], known, n=1)
     hint = f"did you mean {similar[0]}?" if similar else f"they have {', '.join(sorted(known))}"
     return (f"order of cards {quoted(str(need.order))} has no effect: no card has {quoted(resource)}; {hint}",)
 

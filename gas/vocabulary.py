@@ -222,7 +222,8 @@ class Vocabulary:
     """One vocabulary: a record with one object for each interface.
 
     name       as ``--vocabularies`` has it
-    admission  None if there is nothing to check or complete when a pod is created
+    wishes     the annotations with gas's prefix that users write and needs obey; None if others are not reported
+    admission  None if there is nothing else to check or complete when a pod is created
     """
 
     name: str
@@ -230,6 +231,7 @@ class Vocabulary:
     choices: ChoiceWords
     nodes: NodeWords
     devices: DeviceWords
+    wishes: frozenset[str] | None = None
     admission: AdmissionWords | None = None
 
     def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:

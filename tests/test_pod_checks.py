@@ -19,7 +19,7 @@ from gas.placement.order import LeastUsed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
 from gas.pod_checks import MOST_CONTAINERS, MOST_KINDS, Findings, PodChecks
-from gas.vocabularies import DEFAULT
+from gas.vocabularies import DEFAULT, KNOWN
 from gas.vocabulary import NeedOptions, NodeFacts, Vocabularies
 from tests.builders import container, node, pod, pod_json
 from tests.extender.admission.reviews import apply, as_json
@@ -90,6 +90,45 @@ def test_a_vocabulary_without_admission_words_has_only_its_need() -> None:
         "made-up.example/slice: expected at most 10 in a container"
     )
     assert checks.complete(msgspec.convert(slices, NewPod)) == (Operation("add", "/spec/schedulerName", "other"),)
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "text", "warning"),
+    [
+        ("aliyun.com/gpu-mem", "gas-card-order", "used-first", ""),
+        ("aliyun.com/gpu-mem", "gas-node-score", "spread", ""),
+        (
+            "aliyun.com/gpu-mem",
+            "gas-card-near",
+            "true",
+            "annotation gas-card-near has no effect on a pod in the words of aliyun",
+        ),
+        (
+            "aliyun.com/gpu-mem",
+            "gas-card-ordre",
+            "x",
+            "annotation 'gas-card-ordre' is not known and has no effect; did you mean gas-card-order?",
+        ),
+        (
+            "aliyun.com/gpu-mem",
+            "gas-ts",
+            "1",
+            "annotation gas-ts is written when the pod is bound; remove it, it seems to be another pod's",
+        ),
+        ("nvidia.com/gpu", "gas-card-near", "true", ""),
+        (
+            "nvidia.com/gpu",
+            "gas-same-gpu",
+            "a,b",
+            "annotation gas-same-gpu has no effect on a pod in the words of vendor",
+        ),
+        ("made-up.example/slice", "gas-same-gpu", "a,b", ""),
+    ],
+)
+def test_each_vocabulary_obeys_annotations_of_its_own(resource: str, name: str, text: str, warning: str) -> None:
+    asking = pod_json({"name": "a", "resources": {"requests": {resource: 1}}}, annotations={name: text})
+    checks = PodChecks(Vocabularies([*KNOWN, MADE_UP]), NeedOptions())
+    assert checks.pod(msgspec.convert(asking, Pod)) == Findings("", (), (warning,) if warning else ())
 
 
 def facts(**fields: Any) -> NodeFacts:

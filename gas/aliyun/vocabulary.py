@@ -19,6 +19,8 @@ from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import BestFit
 from gas.placement.ratio import Ratio
 from gas.pod_parts import (
+    CARD_ORDER,
+    NODE_SCORE,
     check_sum,
     chosen_card_order,
     chosen_node_score,
@@ -230,6 +232,7 @@ def aliyun(unit: MemoryUnit) -> Vocabulary:
         choices=AliyunChoices(),
         nodes=AliyunNodes(unit),
         devices=AliyunDevices(unit),
+        wishes=frozenset({CARD_ORDER, NODE_SCORE}),
     )
 
 

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
-from itertools import islice
 
 from gas.amounts import MalformedQuantity, parse_quantity
-from gas.decision.names import DESCHEDULED_BY_US, EXPIRED_BINDING, WRITTEN_ANNOTATIONS
 from gas.intel import names
 from gas.json_patch import Patch
 from gas.objects import Container, Pod, Quantity
 from gas.quoted import quoted
 from gas.vocabulary import NeedOptions
 
-_PREFIX = "gas-"
-_MOST = 20
-"""Unknown annotations that are reported; each is compared with all known ones."""
-_LONGEST = 63
-"""Characters of the longest name of an annotation."""
-_WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
-_KNOWN = _WRITTEN.union(names.USERS_ANNOTATIONS, (EXPIRED_BINDING,))
 _SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
 """Annotations that are in force whatever their value is."""
 _OFF = frozenset({"false", "no", "off", "0"})
@@ -33,8 +23,7 @@ class IntelAdmission:
         return list(_amounts_without_cards(pod))
 
     def warnings(self, pod: Pod, options: NeedOptions) -> list[str]:
-        unknown = islice(_unknown_annotations(pod), _MOST)
-        return [*unknown, *_written_annotations(pod), *_without_effect(pod, options)]
+        return list(_without_effect(pod, options))
 
     def complete(self, pod: Pod) -> Patch:
         return ()
@@ -58,21 +47,6 @@ def _amounts_without_cards(pod: Pod) -> Iterator[str]:
                     f" {' or '.join(counts)} to the container, or remove the request"
                 )
                 break
-
-
-def _unknown_annotations(pod: Pod) -> Iterator[str]:
-    for name in sorted(pod.annotations):
-        if name.startswith(_PREFIX) and "/" not in name and name not in _KNOWN:
-            similar = get_close_matches(name[:_LONGEST], names.USERS_ANNOTATIONS, n=1)
-            hint = f"; did you mean {similar[0]}?" if similar else "; docs/pods.md lists those that have one"
-            yield f"annotation {quoted(name)} is not known and has no effect{hint}"
-
-
-def _written_annotations(pod: Pod) -> Iterator[str]:
-    """Yield a sentence for each annotation of a decision that a pod has before one was made."""
-    for name in sorted(pod.annotations.keys() & _WRITTEN):
-        if pod.annotations[name]:
-            yield f"annotation {name} is written when the pod is bound; remove it, it seems to be another pod's"
 
 
 def _without_effect(pod: Pod, options: NeedOptions) -> Iterator[str]:

@@ -132,6 +132,7 @@ INTEL = Vocabulary(
     choices=IntelChoices(),
     nodes=IntelNodes(),
     devices=IntelDevices(),
+    wishes=frozenset(names.USERS_ANNOTATIONS),
     admission=IntelAdmission(),
 )
 

@@ -20,6 +20,9 @@ from gas.placement.inventory import Inventory
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.ratio import PERCENT, Ratio
 from gas.pod_parts import (
+    CARD_NEAR,
+    CARD_ORDER,
+    NODE_SCORE,
     check_sum,
     chosen_card_order,
     chosen_node_score,
@@ -181,7 +184,12 @@ class VendorDevices:
 
 
 VENDOR = Vocabulary(
-    name="vendor", pods=VendorPods(), choices=VendorChoices(), nodes=VendorNodes(), devices=VendorDevices()
+    name="vendor",
+    pods=VendorPods(),
+    choices=VendorChoices(),
+    nodes=VendorNodes(),
+    devices=VendorDevices(),
+    wishes=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
 )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from gas.decision.names import WRITTEN_ANNOTATIONS
 from gas.intel import names
 from gas.intel.admission import IntelAdmission
+from gas.pod_checks import PodChecks
+from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions
 from tests.builders import container, pod
 
@@ -63,7 +66,12 @@ OBEYED = NeedOptions(allowlist=True, denylist=True)
 
 def warnings(name: str, text: str, options: NeedOptions = OBEYED) -> list[str]:
     """Return the warnings of a GPU pod with one annotation."""
-    return ADMISSION.warnings(pod(container(i915=1), annotations={name: text}), options)
+    return all_warnings({name: text}, options)
+
+
+def all_warnings(annotations: Mapping[str, str], options: NeedOptions = OBEYED) -> list[str]:
+    """Return the warnings of a GPU pod."""
+    return list(PodChecks(DEFAULT, options).pod(pod(container(i915=1), annotations=annotations)).warnings)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +91,7 @@ def test_an_unknown_annotation_is_a_warning_with_the_most_similar_one(name: str,
 
 def test_of_very_many_and_very_long_names_only_some_are_compared() -> None:
     many = {f"gas-{number}" + "x" * 100_000: "" for number in range(100)}
-    assert len(ADMISSION.warnings(pod(container(i915=1), annotations=many), OBEYED)) == 20
+    assert len(all_warnings(many)) == 20
 
 
 @pytest.mark.parametrize("name", ["gas", "gasoline", "gas-sandbox/run-seconds", "example.com/gas-same-gpus", "x-gas-y"])
