@@ -17,6 +17,7 @@ Commands:
   inspect   shows everything about one node
   fit       shows where the pods of manifests would land
   why       shows why a pod waits and what would let it run
+  waste     shows capacity that is of no use
 
 kubectl gas has the same commands. gas COMMAND --help shows the flags of a command, gas --version the version.
 gas-extender and gas-plugin are the programs that run in a cluster; gas-configurator configures kube-scheduler to call
@@ -45,7 +46,7 @@ def _inspection(command: str) -> Callable[[Sequence[str]], int]:
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "doctor": _doctor,
-    **{command: _inspection(command) for command in ("top", "pods", "inspect", "fit", "why")},
+    **{command: _inspection(command) for command in ("top", "pods", "inspect", "fit", "why", "waste")},
 }
 
 

@@ -30,6 +30,7 @@ from gas.inspection.output import FORMATS, Look, as_json, as_yaml, shown, writte
 from gas.inspection.report import BadExpression, Report, keep_rows, sort_rows
 from gas.inspection.rows import card_report, node_report, pod_report
 from gas.inspection.selectors import BadSelector, Selector, parse_selector
+from gas.inspection.waste import Waste, waste_notes, waste_of
 from gas.inspection.why import explain, explanation_data, explanation_lines
 from gas.quoted import listed, quoted
 
@@ -327,6 +328,29 @@ def _pods_in_cluster(_context: click.Context, _parameter: click.Parameter, incom
 
 async def _cluster_alone(_api: ApiServer, cluster: Cluster) -> Cluster:
     return cluster
+
+
+@kubectl_gas.command(epilog=EXIT_CODES)
+@_form(*FORMATS)
+@_SORT
+@_WHERE
+@_where
+@_reported
+def waste(*, form: str, sort_by: str, conditions: tuple[str, ...], kubeconfig: str, context: str) -> int:
+    """Show capacity that is of no use.
+
+    Remainders of cards that no container of the cluster's GPU pods could take, and memory that is booked and not used.
+    """
+
+    async def look_at(api: ApiServer, cluster: Cluster) -> tuple[Waste, tuple[str, ...]]:
+        notes = await read_use(api, cluster)
+        return waste_of(cluster), (*cluster.settings.notes, *notes)
+
+    found, notes = _read(Where(kubeconfig=kubeconfig, context=context), look_at)
+    code = _print(written(sort_rows(keep_rows(found.report, conditions), sort_by), form, look()))
+    if form in ("table", "wide"):
+        say(*notes, *waste_notes(found))
+    return code
 
 
 @kubectl_gas.command(epilog=EXIT_CODES)

@@ -26,6 +26,8 @@ def _interrupts_as_before() -> Iterator[None]:
         pytest.param(["--version"], 0, "gas ", id="own-version"),
         pytest.param(["doctor", "--help"], 0, "--control-plane DIR", id="help-of-the-doctor"),
         pytest.param(["doctor", "--version"], 0, "gas doctor ", id="version"),
+        pytest.param(["top", "--help"], 0, "Usage: gas top [OPTIONS]", id="help-of-top"),
+        pytest.param(["waste", "extra"], 2, "unexpected extra argument", id="an-argument-too-many-of-another"),
         pytest.param(["doctor", "extra"], 2, "unexpected argument", id="an-argument-too-many"),
     ],
 )
