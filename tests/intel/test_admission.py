@@ -94,7 +94,10 @@ def test_of_very_many_and_very_long_names_only_some_are_compared() -> None:
     assert len(all_warnings(many)) == 20
 
 
-@pytest.mark.parametrize("name", ["gas", "gasoline", "gas-sandbox/run-seconds", "example.com/gas-same-gpus", "x-gas-y"])
+@pytest.mark.parametrize(
+    "name",
+    ["gas", "gasoline", "gas-expired-binding", "gas-sandbox/run-seconds", "example.com/gas-same-gpus", "x-gas-y"],
+)
 def test_other_annotations_are_left_alone(name: str) -> None:
     assert warnings(name, "1") == []
 
