@@ -54,6 +54,9 @@ class Installed:
         spec["nodeName"] = self.node.name
         spec["volumes"].append({"name": "tree", "hostPath": {"path": str(self.tree), "type": "Directory"}})
         spec["containers"][0]["volumeMounts"].append({"name": "tree", "mountPath": str(self.tree), "readOnly": True})
+        for mount in spec["containers"][0]["volumeMounts"]:
+            if mount["name"] == "cgroup":
+                mount["mountPath"] = f"{self.tree}{mount['mountPath']}"  # a plugin with a prefix looks below it
         for volume in spec["volumes"]:
             # Nothing is made on the machine that the tests run on.
             if volume["name"] == "dri":
@@ -62,15 +65,18 @@ class Installed:
                 volume["hostPath"]["path"] = str(self.features)
         self.plugin_seconds = self.deployed.run_until_ready(runnable)
 
-    def run_gpu_pod(self, name: str, *, millicores: int = 500, node: str | None = None) -> Object:
+    def run_gpu_pod(
+        self, name: str, *, millicores: int = 500, node: str | None = None, user: int | None = None
+    ) -> Object:
         """Create a pod and return it when it runs. With a node it goes there without scheduler and extender."""
-        self.create_gpu_pod(name, millicores=millicores, node=node)
+        self.create_gpu_pod(name, millicores=millicores, node=node, user=user)
         wait_for(f"pod {name} running", lambda: get_pod(self.api, name)["status"]["phase"] == "Running", seconds=60)
         return get_pod(self.api, name)
 
-    def create_gpu_pod(self, name: str, *, millicores: int, node: str | None = None) -> None:
+    def create_gpu_pod(self, name: str, *, millicores: int, node: str | None = None, user: int | None = None) -> None:
         written = pod(name, container(i915=1, millicores=millicores))
         written["spec"] |= {
+            **({"securityContext": {"runAsUser": user}} if user is not None else {}),
             "hostNetwork": True,
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 0,

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import re
+import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
 from tests.e2e import original
 from tests.e2e.cell import missing_for_cells
 from tests.e2e.deployed import (
@@ -276,6 +282,91 @@ def test_with_a_secret_without_ca_crt_the_extender_of_the_one_file_says_what_is_
     said = "--cacert /gas/cert/ca.crt cannot be read"  # the log is empty while the next start is on its way
     wait_for(said, lambda: said in node.log(get_pod(deployed.api, "without-ca"), "gasext"), seconds=60)
     deployed.delete("without-ca")
+
+
+WRITE_LIMIT = """
+import sys
+from pathlib import Path
+root, uid = sys.argv[1:]
+names = {f"pod{uid}", f"pod{uid.replace('-', '_')}.slice"}
+for file in Path(root).rglob("pids.max"):
+    if file.parent.name in names or file.parent.name.endswith(tuple(f"-{name}" for name in names)):
+        file.write_text("1000")
+        print(file.read_text().strip())
+"""
+"""Write a limit that needs no card into the cgroup of a pod."""
+
+
+def test_the_components_usage_memory_limits_and_render_nodes_give_the_rights_that_they_are_for(
+    installed: Installed, tmp_path: Path
+) -> None:
+    """There is no card and no controller dmem here, so the plugin's sentences show how far its rights reach."""
+    api, node = installed.api, installed.node
+    for each in api.items(PODS):
+        installed.deployed.delete(each["metadata"]["name"])
+    shutil.rmtree(installed.tree)
+    write_tree(installed.tree, fake_gpus(replace(FLEX_170, memory=None), 2), character_devices=True)
+    (installed.tree / "proc").symlink_to("/proc")
+    (installed.tree / "sys/fs/cgroup").mkdir(parents=True)
+
+    start_with(installed, tmp_path, "usage", "memory-limits")
+    used = other_users_pod(installed)
+    measures(installed)
+    for reason, words in (
+        ("GPUMemoryUnknown", "cannot open /dev/dri/renderD128: Operation not permitted"),
+        ("GPUMemoryLimitsMissing", "memory of card"),
+    ):
+        said = wait_for(reason, lambda reason=reason: event_messages(api, node.name, reason))  # type: ignore[misc]
+        assert any(words in each for each in said), said
+    plugin = get_pod(api, "gas-plugin")
+    cgroups = f"{installed.tree}/sys/fs/cgroup"
+    written = node.execute(plugin, "plugin", "python", "-c", WRITE_LIMIT, cgroups, used["metadata"]["uid"])
+    assert written == "1000\n"
+
+    start_with(installed, tmp_path, "usage", "memory-limits", "render-nodes")
+    measures(installed)
+    opened = "/dev/dri/renderD128 is not a render node"  # it is opened, and found to be another device
+    wait_for(opened, lambda: any(opened in said for said in event_messages(api, node.name, "GPUMemoryUnknown")))
+
+
+def start_with(installed: Installed, directory: Path, *components: str) -> None:
+    """Start the plugin in place of the running one, with components of deploy/."""
+    deploy = os.path.relpath(DEPLOY, directory)
+    chosen = [f"{deploy}/components/{each}" for each in components]
+    kustomization = {"resources": [f"{deploy}/overlays/plugin"], "components": chosen}
+    (directory / "kustomization.yaml").write_text(json.dumps(kustomization))
+    if any(each["metadata"]["name"] == "gas-plugin" for each in installed.api.items(PODS)):
+        installed.deployed.delete("gas-plugin")
+    installed.deployed.kubectl.run("apply", "-k", directory)
+    installed.start_plugin()
+
+
+def other_users_pod(installed: Installed) -> Object:
+    """Create a pod with a card whose processes belong to another user than the plugin's, and return it."""
+    wait_for(
+        "cards",
+        lambda: (
+            installed.api.get(f"/api/v1/nodes/{installed.node.name}")["status"]["allocatable"].get("gpu.intel.com/i915")
+            == "4"
+        ),
+    )
+    return installed.run_gpu_pod("used", millicores=0, node=installed.node.name, user=1234)
+
+
+def measures(installed: Installed) -> None:
+    """Wait until the plugin has read the processes of the pod three times, and check that it saw them."""
+
+    def document() -> Object | None:
+        text = answer(installed.plugin_port, "/metrics")[1]
+        walks = re.search(r"^gas_plugin_usage_walks_total (\S+)$", text, re.MULTILINE)
+        if walks is None or float(walks[1]) < 3:
+            return None
+        found: Object = json.loads(answer(installed.plugin_port, "/usage")[1])
+        return found
+
+    usage = wait_for("three walks", document, seconds=60, every=0.5)
+    assert (usage["trouble"], usage["problems"]) == (None, [])
+    assert [each["name"] for each in usage["pods"]] == ["used"]
 
 
 def is_answering(port: int) -> bool:

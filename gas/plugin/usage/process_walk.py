@@ -234,8 +234,9 @@ def _sentence(error: OSError) -> str:
 
 @contextmanager
 def _directory(name: str, parent: int | None, flags: int = os.O_PATH) -> Iterator[int]:
-    """Open a directory; links are not followed."""
-    descriptor = os.open(name, flags | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    """Open a directory. Links are not followed, except where ``/proc`` itself should be, without a ``parent``."""
+    flags |= os.O_DIRECTORY | os.O_CLOEXEC | (0 if parent is None else os.O_NOFOLLOW)
+    descriptor = os.open(name, flags, dir_fd=parent)
     try:
         yield descriptor
     finally:

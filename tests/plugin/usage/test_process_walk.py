@@ -54,6 +54,15 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
+def test_only_the_directory_of_all_processes_may_be_a_link(processes: Processes, tmp_path: Path) -> None:
+    processes.add(10, 1, xe(1, vram=5))
+    (processes.proc / "11").symlink_to(processes.proc / "10")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.symlink_to(processes.proc)
+    walk = ProcessWalker(elsewhere).walk({A, B})
+    assert (found(walk), walk.processes) == ([(A, 1, 5)], 1)
+
+
 def test_clients_of_the_pods_are_found_with_their_containers(processes: Processes) -> None:
     processes.add(10, 1, PLAIN_FILE, xe(1, vram=5), xe(2, vram=6), container=7)
     processes.add(11, 2, xe(3, vram=7), container=8)
