@@ -11,6 +11,7 @@ from rich.console import Console
 
 from benchmarks import filter as filter_benchmark
 from benchmarks import page
+from benchmarks.admission import admission
 from benchmarks.bind import bind
 from benchmarks.bind_review import bind_review
 from benchmarks.churn import churn
@@ -39,6 +40,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "bind-review": lambda _full: bind_review(),
     "scheduling": lambda full: scheduling(full=full),
     "ordinary": lambda _full: ordinary(),
+    "admission": lambda _full: admission(),
     "cold-start": lambda full: cold_start(full=full),
     "plugin": lambda _full: plugin(),
     "usage": lambda _full: usage(),
