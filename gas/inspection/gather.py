@@ -50,13 +50,19 @@ class Where:
 
 @asynccontextmanager
 async def connected(where: Where) -> AsyncIterator[ApiServer]:
-    """Connect to the API server, for as long as the ``async with`` lasts. Raises NoCluster."""
-    logging.getLogger("gas").setLevel(logging.CRITICAL)  # what the commands have to say is in their output
+    """Connect to the API server, for as long as the ``async with`` lasts. Raises NoCluster.
+
+    Nothing is logged meanwhile: what the commands have to say is in their output.
+    """
+    logger = logging.getLogger("gas")
+    level = logger.level
     async with credentials_of(where.kubeconfig, where.context, os.environ) as credentials:
         api = ApiServer(credentials, user_agent=USER_AGENT)
+        logger.setLevel(logging.CRITICAL)
         try:
             yield api
         finally:
+            logger.setLevel(level)
             await api.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 
 import pytest
 import yaml
@@ -28,6 +29,12 @@ async def test_top_shows_booked_and_used_of_each_card(kubectl: Kubectl) -> None:
     assert first["holders"] == ["default/train-0"]
     assert rows[3]["health"] == "unhealthy"
     assert rows[3]["memory.max"] is None
+
+
+async def test_a_command_does_not_change_what_others_log(kubectl: Kubectl) -> None:
+    before = logging.getLogger("gas").level
+    await kubectl.data("top")
+    assert logging.getLogger("gas").level == before
 
 
 async def test_top_nodes_adds_up_the_cards_of_each_node(kubectl: Kubectl) -> None:
