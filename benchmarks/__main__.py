@@ -23,6 +23,7 @@ from benchmarks.placement import placement
 from benchmarks.plugin import plugin
 from benchmarks.real_cluster import ComponentsMissing
 from benchmarks.results import Results
+from benchmarks.scheduler_replay import through_scheduler
 from benchmarks.scheduling import ordinary, scheduling
 from benchmarks.start_growth import start_growth
 from benchmarks.usage import usage
@@ -82,6 +83,11 @@ def main() -> None:
         action="store_true",
         help=f"let {FRAGMENTATION} call the extender's decider without HTTP: the same decisions in a third of the time",
     )
+    parser.add_argument(
+        "--scheduler",
+        action="store_true",
+        help=f"let the real kube-scheduler place the pods of {FRAGMENTATION}, in a small cluster of the same mix",
+    )
     parser.add_argument("--write", action="store_true", help="also write the tables and plots into docs/performance.md")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in known]:
@@ -93,7 +99,9 @@ def main() -> None:
             if name == FRAGMENTATION:
                 seeds = arguments.seeds or (FULL_SEEDS if arguments.full else SEEDS)
                 all_results: Iterable[Results] = (
-                    fragmentation(trace, seeds=seeds, others=arguments.others, in_process=arguments.in_process)
+                    through_scheduler(trace, seeds=seeds)
+                    if arguments.scheduler
+                    else fragmentation(trace, seeds=seeds, others=arguments.others, in_process=arguments.in_process)
                     for trace in chosen_traces(arguments.traces, arguments.trace)
                 )
             else:

@@ -61,7 +61,10 @@ class RealCluster(ControlPlane):
 
 
 class Scheduler:
-    """kube-scheduler without its limit of requests, with or without an extender on a port of loopback."""
+    """kube-scheduler without its limit of requests, with or without an extender on a port of loopback.
+
+    weight  of the extender's scores; None if it is not asked for any
+    """
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class Scheduler:
         *,
         extender_port: int | None,
         percentage: int = 0,
+        weight: int | None = None,
         flags: Sequence[str] = (),
     ) -> None:
         self._authority = authority
@@ -87,7 +91,10 @@ class Scheduler:
         }
         if extender_port is not None:
             client = authority.client("kube-scheduler")
-            configuration["extenders"] = [extender_entry(extender_port, authority, client, ignorable=False)]
+            entry = extender_entry(extender_port, authority, client, ignorable=False)
+            if weight is not None:
+                entry |= {"prioritizeVerb": "scheduler/prioritize", "weight": weight}
+            configuration["extenders"] = [entry]
         file = directory / "kube-scheduler.json"
         file.write_text(json.dumps(configuration))
         options = {

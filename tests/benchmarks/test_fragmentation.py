@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -18,7 +19,9 @@ from benchmarks.fragmentation import (
 )
 from benchmarks.replay import Curve, Fgd, replay
 from benchmarks.results import Figure
+from benchmarks.scheduler_replay import Outcomes, scaled
 from benchmarks.traces import Run, Trace, TraceNode, TracePod, generated_trace, run_of
+from gas.objects import Condition, HostPod, HostPodSpec, HostPodStatus, ObjectMeta
 
 NODES = [
     TraceNode("n0", 100_000, 100_000, 8, "large"),
@@ -115,3 +118,33 @@ def test_pods_that_fit_on_no_card_are_dropped(others: Others | None) -> None:
     pods = [TracePod(1000, 1, 1, 700), TracePod(1000, 1, 1, 700), CPU_ONLY, TracePod(1000, 1, 1, 600)]
     found = through_extender(Run(Trace("t", node, pods), 1, pods, [0]), others=others, in_process=True)
     assert found.at(130) == pytest.approx(70)
+
+
+def test_a_trace_is_cut_down_to_the_same_mix() -> None:
+    trace = generated_trace()
+    small = scaled(trace, 70)
+    assert len(small.nodes) == 70
+    assert set(small.nodes) < set(trace.nodes)
+    assert list(small.nodes) == sorted(small.nodes)
+    asked = [sum(pod.gpu for pod in each.pods) / each.capacity for each in (trace, small)]
+    assert asked[0] == pytest.approx(asked[1], abs=0.1)
+    assert scaled(trace, 140) is trace
+
+
+def host_pod(name: str, *, node: str | None = None, reason: str | None = None) -> HostPod:
+    conditions = [Condition(type="PodScheduled", status="False", reason=reason)] if reason else []
+    return HostPod(ObjectMeta(name=name), HostPodSpec(node_name=node), HostPodStatus(conditions=conditions))
+
+
+async def test_a_pod_is_placed_or_has_no_room_once_kube_scheduler_says_so() -> None:
+    outcomes = Outcomes()
+    outcomes.listed([host_pod("placed"), host_pod("no-room")])
+    outcomes.changed(host_pod("placed", reason="SchedulerError"))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(outcomes.of("placed"), 0.01)
+    waiting = asyncio.create_task(outcomes.of("placed"))
+    await asyncio.sleep(0)
+    outcomes.changed(host_pod("no-room", reason="Unschedulable"))
+    outcomes.changed(host_pod("placed", node="n1"))
+    assert await waiting
+    assert not await outcomes.of("no-room")
