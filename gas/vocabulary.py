@@ -33,9 +33,22 @@ from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
 from gas.placement.order import DEFAULT_ORDER, CardOrder
+from gas.quoted import quoted
 
 MOST_NEEDS = 4096
 """Needs that are remembered by the content that they were read from: about 2 kB each."""
+
+LARGEST_REMEMBERED = 32 * 1024
+"""Bytes of the largest content whose need is remembered. Larger ones are rare, and are read again each time."""
+
+MOST_RESOURCES = 32
+"""Resources that a container of a GPU pod may request. Real ones request a dozen; each costs time on every node."""
+
+MOST_CARD_CONTAINERS = 64
+"""Containers of a pod that may ask for cards. Each is placed on every node, beside those that run at the same time."""
+
+LONGEST_WISH = 32 * 1024
+"""Characters of an annotation that a need is read from: over 2,000 PCI addresses of cards."""
 
 _encoder = msgspec.json.Encoder(order="sorted")
 
@@ -273,7 +286,8 @@ class Vocabularies:
         """
         content = (_content(pod, pod.metadata.annotations, pod.metadata.labels), options)
         if (need := self._needs.get(content)) is None:
-            need = self._needs[content] = self._read_need(pod, options)
+            need = self._read_need(pod, options)
+            self._remember(content, need)
         return need
 
     def booked_need(self, pod: Pod) -> PodNeed:
@@ -287,8 +301,13 @@ class Vocabularies:
             vocabulary.name,
         )
         if (need := self._needs.get(content)) is None:
-            need = self._needs[content] = vocabulary.pods.booked_need(pod)
+            need = vocabulary.pods.booked_need(pod)
+            self._remember(content, need)
         return need
+
+    def _remember(self, content: tuple[bytes, Hashable], need: PodNeed) -> None:
+        if len(content[0]) <= LARGEST_REMEMBERED:
+            self._needs[content] = need
 
     def _read_need(self, pod: Pod, options: NeedOptions) -> PodNeed:
         if not pod.spec.containers:
@@ -297,7 +316,12 @@ class Vocabularies:
         if len(spoken) > 1:
             first, second = (each.name for each in spoken[:2])
             raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; use only one of them")
-        return spoken[0].pods.need(pod, options) if spoken else PodNeed(())
+        if not spoken:
+            return PodNeed(())
+        _check_size(pod, spoken[0].wishes or ())
+        need = spoken[0].pods.need(pod, options)
+        _check_containers(need)
+        return need
 
     def write_choice(
         self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None
@@ -438,6 +462,30 @@ def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:
 def _content(pod: Pod, annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> bytes:
     """Return the parts of a pod that its need is read from, as one value: pods of one template share it."""
     return _encoder.encode((pod.spec.containers, pod.spec.init_containers, annotations, labels))
+
+
+def _check_size(pod: Pod, wishes: Iterable[str]) -> None:
+    """Raise BadNeed for a pod with more resources or longer wishes than any real one has: reading them takes time."""
+    for containers in (pod.spec.init_containers, pod.spec.containers):
+        for container in containers or ():
+            requests = (container.resources.requests if container.resources else None) or ()
+            if len(requests) > MOST_RESOURCES:
+                raise BadNeed(
+                    f"container {quoted(container.name)}: expected requests of at most {MOST_RESOURCES} resources,"
+                    f" found {len(requests)}; remove some"
+                )
+    for name in sorted(wishes):
+        if len(text := pod.annotations.get(name, "")) > LONGEST_WISH:
+            raise BadNeed(f"{name}: expected at most {LONGEST_WISH} characters, found {len(text)}; shorten it")
+
+
+def _check_containers(need: PodNeed) -> None:
+    """Raise BadNeed for a pod with more containers with cards than any real one has: placing them takes time."""
+    if (count := sum(container.count > 0 for container in need.containers)) > MOST_CARD_CONTAINERS:
+        raise BadNeed(
+            f"the pod has {count} containers that ask for cards, expected at most {MOST_CARD_CONTAINERS};"
+            " use several pods"
+        )
 
 
 def _only(names: frozenset[str], texts: Mapping[str, str] | None) -> dict[str, str]:

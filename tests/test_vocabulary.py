@@ -66,6 +66,49 @@ class TestPods:
         assert vocabularies.need(one, NO_OPTIONS) is not first
         assert vocabularies.need(one, NO_OPTIONS) == first
 
+    @pytest.mark.parametrize(("size", "is_remembered"), [(20_000, True), (40_000, False)])
+    def test_the_need_of_a_large_pod_is_not_remembered(self, size: int, *, is_remembered: bool) -> None:
+        vocabularies = Vocabularies([INTEL])
+        for read in (partial(vocabularies.need, options=NO_OPTIONS), vocabularies.booked_need):
+            large = pod(container("a" * size, i915=1))
+            assert (read(large) is read(large)) == is_remembered
+            assert read(large) == read(large)
+
+    @pytest.mark.parametrize("first", ["cpu", "i915"])
+    def test_a_container_with_very_many_resources_is_refused(self, first: str) -> None:
+        most = {f"r{number:02}": 1 for number in range(31)}
+        others = {"requests": {"cpu": "1", **dict.fromkeys(map(str, range(32)), "1")}}
+        assert BOTH.need(pod(container(i915=1, **most)), NO_OPTIONS).wants_cards
+        plain = {"name": "plain", "resources": others}
+        too_many = (ONE_I915, plain) if first == "cpu" else (container(i915=1, rest=1, **most),)
+        name = "plain" if first == "cpu" else "main"
+        with pytest.raises(BadNeed) as refused:
+            BOTH.need(pod(*too_many), NO_OPTIONS)
+        sentence = f"container '{name}': expected requests of at most 32 resources, found 33; remove some"
+        assert str(refused.value) == sentence
+        assert BOTH.booked_need(pod(*too_many)).wants_cards  # it is bound, so its cards are counted
+        assert not BOTH.need(pod(plain), NO_OPTIONS).wants_cards
+
+    def test_a_very_long_wish_is_refused(self) -> None:
+        longest = "card0," * 5461
+        asking = pod(ONE_I915, annotations={"gas-allow": longest, "note": "x" * 50_000})
+        assert BOTH.need(asking, NeedOptions(allowlist=True)).allowed == {Card(0)}
+        with pytest.raises(BadNeed) as refused:
+            BOTH.need(pod(ONE_I915, annotations={"gas-allow": longest + "card"}), NO_OPTIONS)
+        assert str(refused.value) == "gas-allow: expected at most 32768 characters, found 32770; shorten it"
+
+    def test_a_pod_with_very_many_containers_with_cards_is_refused(self) -> None:
+        def asking(count: int) -> Pod:
+            apps = [container(f"a{number}", i915=1) for number in range(count - 20)]
+            init = [container(f"i{number}", always=number % 2 > 0, i915=1) for number in range(20)]
+            return pod(*apps, *(container(f"p{number}") for number in range(100)), init=init)
+
+        assert BOTH.need(asking(64), NO_OPTIONS).wants_cards
+        with pytest.raises(BadNeed) as refused:
+            BOTH.need(asking(65), NO_OPTIONS)
+        sentence = "the pod has 65 containers that ask for cards, expected at most 64; use several pods"
+        assert str(refused.value) == sentence
+
     def test_a_pod_without_gpus_needs_no_card(self) -> None:
         assert not BOTH.speaks(pod(container()))
         assert not BOTH.need(pod(container()), NO_OPTIONS).wants_cards

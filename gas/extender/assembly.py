@@ -52,7 +52,8 @@ UNKNOWN_MEMORY_INTERVAL = 30.0
 """Seconds between two looks for pods that wait because the memory of cards is unknown."""
 
 MOST_REVIEWED_NEEDS = 64
-"""Needs of reviewed pods that are remembered, up to 0.2 MB each: a workload creates many equal pods in a row."""
+"""Needs of reviewed pods that are remembered: a workload creates many equal pods in a row. Each takes at most 0.2 MB,
+since no need of a larger content than LARGEST_REMEMBERED is."""
 
 LEADERS_WRITE_TIMEOUT = 4.0
 """Seconds for a Binding: less than lies between the end of a leader's time and the first moment of the next one's."""

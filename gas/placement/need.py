@@ -168,6 +168,15 @@ class PodNeed:
                     " shares its card"
                 )
 
+    @cached_property
+    def most_slots(self) -> int:
+        """At most how many slots the containers take together, see `gas.placement.plan`."""
+        moments = 1 + sum(container.role is Role.INIT and container.count > 0 for container in self.containers)
+        return sum(
+            (len(container.per_card) + len(container.ratios)) * (moments if container.role is Role.SIDECAR else 1)
+            for container in self.containers
+        )
+
     def _check_wholes(self) -> None:
         """Check that each resource is asked for as parts of one whole, since parts of the same card are added."""
         wholes: dict[str, str] = {}

@@ -18,6 +18,9 @@ from gas.placement.ratio import Ratio, Wanted, add_ratios
 END = 0
 """The moment from the end of the init containers until the pod ends."""
 
+LARGE = 1000
+"""Amounts of all requests in all slots, about 0.1 kB each. Real plans have a tenth; of larger ones few are cached."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -90,15 +93,19 @@ class Plan:
         return tuple(totals)
 
 
-@lru_cache(maxsize=1024)
 def plan_of(need: PodNeed) -> Plan:
     """Return the plan of a need. Cached, because a filter asks thousands of nodes about one need."""
+    return _small_plan(need) if need.most_slots <= LARGE else _large_plan(need)
+
+
+def _plan_of(need: PodNeed) -> Plan:
     containers = need.containers
     with_cards = [position for position, container in enumerate(containers) if container.count]
     wholes = {ratio.resource: ratio.of for position in with_cards for ratio in containers[position].ratios}
     names = tuple(
         sorted({name for position in with_cards for name, _ in containers[position].per_card} | wholes.keys())
     )
+    slot_of = {name: slot for slot, name in enumerate(names)}
     init_moments = {
         position: moment
         for moment, position in enumerate((p for p in with_cards if containers[p].role is Role.INIT), start=END + 1)
@@ -110,7 +117,7 @@ def plan_of(need: PodNeed) -> Plan:
         moments = _moments(positions[0], first, init_moments)
 
         def slots(amounts: Iterable[tuple[str, int]]) -> tuple[tuple[int, int], ...]:
-            return tuple((moment * len(names) + names.index(name), n) for moment in moments for name, n in amounts)
+            return tuple((moment * len(names) + slot_of[name], n) for moment in moments for name, n in amounts)
 
         return Request(
             index=index,
@@ -142,6 +149,10 @@ def plan_of(need: PodNeed) -> Plan:
         in_start_order=tuple((position, by_position[position]) for position in with_cards),
         count_resources=need.count_resources,
     )
+
+
+_small_plan = lru_cache(maxsize=1024)(_plan_of)
+_large_plan = lru_cache(maxsize=16)(_plan_of)
 
 
 def shared_need(containers: Sequence[ContainerNeed]) -> tuple[SortedAmounts, tuple[Ratio, ...]]:

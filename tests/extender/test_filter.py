@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -405,3 +406,30 @@ async def test_a_node_that_shrank_below_what_is_booked_has_no_room_and_comes_bac
 async def test_the_response_has_gos_own_form() -> None:
     body = await knowing().filter_verb(json.dumps({"Pod": wants(), "NodeNames": ["n1"]}).encode())
     assert json.loads(body).keys() == {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}
+
+
+@pytest.mark.parametrize(
+    ("huge", "sentence"),
+    [
+        pytest.param(
+            pod_json(container(i915=1, **{f"r{number}": 1 for number in range(32_000)})),
+            "container 'main': expected requests of at most 32 resources, found 32001; remove some",
+            id="resources",
+        ),
+        pytest.param(
+            pod_json(
+                *(container(f"a{number}", i915=1) for number in range(1000)),
+                init=[container(f"i{number}", always=number % 2 > 0, i915=1) for number in range(1000)],
+            ),
+            "the pod has 2000 containers that ask for cards, expected at most 64; use several pods",
+            id="containers",
+        ),
+    ],
+)
+async def test_a_huge_pod_is_refused_in_a_short_time(huge: dict[str, Any], sentence: str) -> None:
+    decider = knowing()
+    began = time.process_time()
+    answer = await decider.ask(huge, "n1", "n2")
+    assert time.process_time() - began < 1.5
+    assert not answer["NodeNames"]
+    assert sentence in json.dumps(answer)

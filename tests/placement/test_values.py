@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
 from gas.placement.inventory import UNUSED, Inventory, Link
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.place import place
+from gas.placement.plan import Plan, plan_of
 
 TWO_CARDS = {Card(0): {"tiles": 2}, Card(1): {"tiles": 2}}
 
@@ -290,3 +292,28 @@ def test_a_choice_for_other_containers_than_the_need_has_no_footprint() -> None:
 def test_a_container_takes_its_amounts_of_each_card_that_it_has_got() -> None:
     two = PodNeed((need(2, memory=5),))
     assert footprint(two, Choice((ContainerChoice((Card(0),)),))).amounts == {Card(0): (("memory", 5),)}
+
+
+def test_a_plan_takes_time_in_proportion_to_its_resources() -> None:
+    many = ContainerNeed("main", 1, tuple((f"r{number:05}", 1) for number in range(32_000)))
+    began = time.process_time()
+    plan = plan_of(PodNeed((many,)))
+    assert time.process_time() - began < 1.0
+    assert [name for name, _ in plan.totals()] == list(plan.names)
+    assert plan.requests[0].takes == tuple((slot, 1) for slot in range(32_000))
+
+
+def test_few_large_plans_are_cached() -> None:
+    def plan(number: int, resources: int) -> Plan:
+        amounts = tuple((f"r{name:03}", 1 + number) for name in range(resources))
+        containers = [ContainerNeed(f"s{at}", 1, amounts, Role.SIDECAR) for at in range(4)]
+        containers += [ContainerNeed(f"i{at}", 1, amounts, Role.INIT) for at in range(4)]
+        return plan_of(PodNeed(tuple(containers)))
+
+    for resources, is_cached in ((40, True), (50, False)):  # 24 slots each
+        first = plan(0, resources)
+        assert plan(0, resources) is first
+        for number in range(1, 20):
+            plan(number, resources)
+        assert (plan(0, resources) is first) == is_cached
+        assert plan(0, resources) == first

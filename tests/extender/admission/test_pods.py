@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from gas.extender.admission.app import LARGEST_REVIEW
 from gas.extender.admission.pods import TEMPLATES, PodReviews
-from gas.extender.admission.review import ALLOWED, BadReview, ReviewResult, encode_result
+from gas.extender.admission.review import ALLOWED, BadReview, ReviewResult, decode_review, encode_result
+from gas.intel.vocabulary import INTEL
 from gas.pod_checks import PodChecks
 from gas.vocabularies import DEFAULT
-from gas.vocabulary import NeedOptions, NodeFacts
+from gas.vocabulary import NeedOptions, NodeFacts, Vocabularies
 from tests.builders import container, node, pod_json
-from tests.extender.admission.reviews import patched, review
+from tests.extender.admission.reviews import patched, review, review_json
 
 BOTH = pod_json(container(i915=1, xe=1))
 GPU = pod_json(container(i915=1))
@@ -25,6 +28,8 @@ NO_CARD = (
     " to the container, or remove the request"
 )
 UNKNOWN = "annotation 'gas-alow' is not known and has no effect; did you mean gas-allow?"
+MOST_TIME = 1.5
+"""Seconds of processor time; before there were limits, each of the huge reviews took 2 to 8."""
 NEVER = "no node of the cluster could run the pod now, even without other pods: "
 
 
@@ -75,7 +80,7 @@ async def test_a_flood_of_faults_is_cut() -> None:
 async def test_a_pod_with_more_containers_than_any_real_one_is_left_to_the_failure_policy(
     count: int, *, is_checked: bool
 ) -> None:
-    large = pod_json(*(container(f"c{number}", i915=1) for number in range(count)))
+    large = pod_json(container(i915=1), *(container(f"c{number}") for number in range(count - 1)))
     asked = [
         review(large),
         review(large, old=GPU, operation="UPDATE"),
@@ -94,6 +99,72 @@ async def test_a_pod_with_more_containers_than_any_real_one_is_left_to_the_failu
         else:
             with pytest.raises(BadReview, match=r"^the pod has 501 containers; expected at most 500$"):
                 await reviews().validate(each)
+
+
+NAMES = ",".join(f"a{number}" for number in range(900_000))
+
+
+def of_resources(count: int) -> dict[str, Any]:
+    """Return a pod whose container requests so many resources beside a card."""
+    requests = {"gpu.intel.com/i915": 1, **{f"gpu.intel.com/r{number}": 1 for number in range(count)}}
+    return pod_json({"name": "main", "resources": {"requests": requests}})
+
+
+@pytest.mark.parametrize(
+    ("huge", "refusal"),
+    [
+        pytest.param(
+            of_resources(32_000),
+            "container 'main': expected requests of at most 32 resources, found 32001; remove some",
+            id="resources",
+        ),
+        pytest.param(
+            of_resources(250_000),
+            "container 'main': expected requests of at most 32 resources, found 250001; remove some",
+            id="8-MB-of-resources",
+        ),
+        pytest.param(
+            pod_json(container(i915=1), annotations={"gas-allow": NAMES}),
+            f"gas-allow: expected at most 32768 characters, found {len(NAMES)}; shorten it",
+            id="names",
+        ),
+        pytest.param(
+            pod_json(container(i915=1), annotations={"gas-allow": "a," * 3_900_000}),
+            "gas-allow: expected at most 32768 characters, found 7800000; shorten it",
+            id="short-names",
+        ),
+        pytest.param(
+            pod_json(container(i915=1), annotations={"gas-same-gpu": NAMES}),
+            f"gas-same-gpu: expected at most 32768 characters, found {len(NAMES)}; shorten it",
+            id="containers",
+        ),
+    ],
+)
+async def test_a_huge_review_takes_a_short_time(huge: dict[str, Any], refusal: str) -> None:
+    body = json.dumps(review_json(huge)).encode()
+    assert len(body) <= LARGEST_REVIEW
+    checks = PodChecks(Vocabularies([INTEL]), NeedOptions(allowlist=True), None)
+    served = PodReviews(checks, nodes=lambda: [DEFAULT.facts(node(cards=1))])
+    began = time.process_time()
+    result = await served.validate(decode_review(body))
+    assert time.process_time() - began < MOST_TIME
+    assert result.refusal == refusal
+
+
+async def test_the_largest_pod_that_is_searched_for_takes_a_short_time() -> None:
+    half = [{f"r{number}": 1 for number in range(31)} for _ in range(15)]
+    largest = pod_json(
+        container(),
+        init=[
+            *(container(f"s{number}", always=True, i915=1, **each) for number, each in enumerate(half)),
+            *(container(f"i{number}", i915=1, **each) for number, each in enumerate(half)),
+        ],
+    )
+    asked = review(largest)
+    began = time.process_time()
+    result = await reviews(nodes=[DEFAULT.facts(node(cards=8))]).validate(asked)
+    assert time.process_time() - began < MOST_TIME
+    assert result.warnings[0].startswith(NEVER)
 
 
 async def test_the_search_for_a_node_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
