@@ -76,7 +76,7 @@ class TestPods:
 
     @pytest.mark.parametrize("first", ["cpu", "i915"])
     def test_a_container_with_very_many_resources_is_refused(self, first: str) -> None:
-        most = {f"r{number:02}": 1 for number in range(31)}
+        most: dict[str, Any] = {f"r{number:02}": 1 for number in range(31)}
         others = {"requests": {"cpu": "1", **dict.fromkeys(map(str, range(32)), "1")}}
         assert BOTH.need(pod(container(i915=1, **most)), NO_OPTIONS).wants_cards
         plain = {"name": "plain", "resources": others}
@@ -92,7 +92,7 @@ class TestPods:
     def test_a_very_long_wish_is_refused(self) -> None:
         longest = "card0," * 5461
         asking = pod(ONE_I915, annotations={"gas-allow": longest, "note": "x" * 50_000})
-        assert BOTH.need(asking, NeedOptions(allowlist=True)).allowed == {Card(0)}
+        assert BOTH.need(asking, NeedOptions(allowlist=True)).allowed == frozenset({Card(0)})
         with pytest.raises(BadNeed) as refused:
             BOTH.need(pod(ONE_I915, annotations={"gas-allow": longest + "card"}), NO_OPTIONS)
         assert str(refused.value) == "gas-allow: expected at most 32768 characters, found 32770; shorten it"
@@ -101,7 +101,7 @@ class TestPods:
         def asking(count: int) -> Pod:
             apps = [container(f"a{number}", i915=1) for number in range(count - 20)]
             init = [container(f"i{number}", always=number % 2 > 0, i915=1) for number in range(20)]
-            return pod(*apps, *(container(f"p{number}") for number in range(100)), init=init)
+            return pod(*apps, *(container(f"p{number}") for number in range(100)), init=tuple(init))
 
         assert BOTH.need(asking(64), NO_OPTIONS).wants_cards
         with pytest.raises(BadNeed) as refused:

@@ -408,18 +408,21 @@ async def test_the_response_has_gos_own_form() -> None:
     assert json.loads(body).keys() == {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}
 
 
+MANY: dict[str, Any] = {f"r{number}": 1 for number in range(32_000)}
+
+
 @pytest.mark.parametrize(
     ("huge", "sentence"),
     [
         pytest.param(
-            pod_json(container(i915=1, **{f"r{number}": 1 for number in range(32_000)})),
+            pod_json(container(i915=1, **MANY)),
             "container 'main': expected requests of at most 32 resources, found 32001; remove some",
             id="resources",
         ),
         pytest.param(
             pod_json(
                 *(container(f"a{number}", i915=1) for number in range(1000)),
-                init=[container(f"i{number}", always=number % 2 > 0, i915=1) for number in range(1000)],
+                init=tuple(container(f"i{number}", always=number % 2 > 0, i915=1) for number in range(1000)),
             ),
             "the pod has 2000 containers that ask for cards, expected at most 64; use several pods",
             id="containers",

@@ -152,13 +152,13 @@ async def test_a_huge_review_takes_a_short_time(huge: dict[str, Any], refusal: s
 
 
 async def test_the_largest_pod_that_is_searched_for_takes_a_short_time() -> None:
-    half = [{f"r{number}": 1 for number in range(31)} for _ in range(15)]
+    half: list[dict[str, Any]] = [{f"r{number}": 1 for number in range(31)} for _ in range(15)]
     largest = pod_json(
         container(),
-        init=[
+        init=(
             *(container(f"s{number}", always=True, i915=1, **each) for number, each in enumerate(half)),
             *(container(f"i{number}", i915=1, **each) for number, each in enumerate(half)),
-        ],
+        ),
     )
     asked = review(largest)
     began = time.process_time()
