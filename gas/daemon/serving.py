@@ -13,7 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.asyncio.tcp_server import MAX_RECV, TCPServer
@@ -52,41 +52,85 @@ PLAIN_KEEP_ALIVE = 15.0
 """Seconds for the plain port, which any client can connect to; see `Port`."""
 
 
+MOST_ADMISSION_CONNECTIONS = 512
+"""Open connections of the admission port, which any client may connect to: each takes 0.26 MB. The API server opens one
+for each review that waits, and keeps few."""
+
+
 class CannotListen(GasError):
     """A port is in use or not permitted, or its address is not this machine's. The message names the flag to change."""
 
 
 class ListeningSocket(socket.socket):
-    """A listening socket that keeps track of its open connections."""
+    """A listening socket that keeps track of its open connections, and may limit them.
 
-    def __init__(self, opened: socket.socket) -> None:
+    most  open connections. One more takes the place of the one that has been idle for the longest time, and is refused
+          if all have a request in progress. A handshake and headers that are still being sent are idle time. None: any
+          number
+    """
+
+    def __init__(self, opened: socket.socket, most: int | None = None) -> None:
         super().__init__(opened.family, opened.type, opened.proto, fileno=opened.detach())
-        self._accepted: WeakSet[socket.socket] = WeakSet()
+        self._most = most
+        self._accepted: WeakValueDictionary[int, socket.socket] = WeakValueDictionary()
+        """By file descriptor; those that are idle for the longest time are the first."""
+        self._busy: WeakSet[socket.socket] = WeakSet()
 
     def accept(self) -> tuple[socket.socket, Any]:
         accepted, peer = super().accept()
-        self._accepted.add(accepted)
+        if self._most is not None and len(self._accepted) >= self._most and not self._drop_idlest():
+            accepted.close()
+            raise ConnectionAbortedError(f"all {self._most} connections have a request in progress")
+        self._put_last(accepted.fileno(), accepted)
         return accepted, peer
+
+    def set_busy(self, descriptor: int, *, is_busy: bool) -> None:
+        """Take in that a request on a connection has begun or ended. One that is closed already is ignored."""
+        if (accepted := self._accepted.get(descriptor)) is None:
+            return
+        if is_busy:
+            self._busy.add(accepted)
+        else:
+            self._busy.discard(accepted)
+            self._put_last(descriptor, accepted)
 
     def break_off(self) -> None:
         """Shut down every open connection now, also those with a request in progress. Their owner closes them."""
-        for accepted in list(self._accepted):
-            with contextlib.suppress(OSError):  # it is closed already
-                accepted.shutdown(socket.SHUT_RDWR)
+        for accepted in list(self._accepted.values()):
+            _shut_down(accepted)
+
+    def _put_last(self, descriptor: int, accepted: socket.socket) -> None:
+        self._accepted.pop(descriptor, None)
+        self._accepted[descriptor] = accepted
+
+    def _drop_idlest(self) -> bool:
+        """Shut down the connection that has been idle for the longest time. Return whether there was one."""
+        for descriptor, accepted in list(self._accepted.items()):
+            if accepted not in self._busy:
+                del self._accepted[descriptor]
+                _shut_down(accepted)
+                return True
+        return False
 
 
-def listen(address: str, port: int, *, flag: str, stalled: int = STALLED) -> ListeningSocket:
+def _shut_down(accepted: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is closed already
+        accepted.shutdown(socket.SHUT_RDWR)
+
+
+def listen(address: str, port: int, *, flag: str, stalled: int = STALLED, most: int | None = None) -> ListeningSocket:
     """Open a TCP socket. It accepts connections from now on; they wait until the socket is served.
 
     address  an IP address; empty is every address of the machine, IPv4 and IPv6 (only IPv4 where there is no IPv6)
     port     0 picks a free port
     flag     name of the flag that the error message names
     stalled  milliseconds, see STALLED
+    most     open connections, see `ListeningSocket`
 
     Raises CannotListen.
     """
     try:
-        opened = ListeningSocket(_open(address, port))
+        opened = ListeningSocket(_open(address, port), most)
     except OSError as error:
         where = f"port {port}" + (f" of {address}" if address else "")
         raise CannotListen(f"--{flag}: cannot listen on {where}: {_why(error)}") from None
@@ -217,7 +261,7 @@ async def _serve_port(port: Port, stopping: asyncio.Event, graceful_timeout: flo
         task = cast("asyncio.Task[None]", asyncio.current_task())
         connections.add(task)
         task.add_done_callback(connections.discard)
-        await _Connection(app, loop, config, context, LifespanState(), reader, writer)
+        await _Connection(app, loop, config, context, LifespanState(), reader, writer, listening=port.socket)
 
     server = await asyncio.start_server(
         connected,
@@ -254,9 +298,14 @@ class _Connection(TCPServer):
     _is_idle = True
     _is_closing = False
 
+    def __init__(self, *parts: Any, listening: ListeningSocket) -> None:
+        super().__init__(*parts)
+        self._listening = listening
+
     async def protocol_send(self, event: Event) -> None:
         if isinstance(event, Updated):
             self._is_idle = event.idle
+            self._listening.set_busy(self.writer.get_extra_info("socket").fileno(), is_busy=not event.idle)
         if not (isinstance(event, Updated) and self.reader.at_eof()):  # it begins no idle time any more
             await super().protocol_send(event)
 

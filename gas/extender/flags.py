@@ -164,7 +164,7 @@ class Flags(DaemonFlags):
         values.text_or_none,
         None,
         "NAME",
-        "Scheduler of new GPU pods (schedulerName) that would have the default one.",
+        "Scheduler of new GPU pods (schedulerName) that have the default one; needs the webhook complete.pods.gas.",
         unset="schedulerName stays as it is",
     )
 

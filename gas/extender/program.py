@@ -8,7 +8,14 @@ from contextlib import AsyncExitStack
 from gas.cluster.connection import connect
 from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
-from gas.daemon.serving import PLAIN_KEEP_ALIVE, SCHEDULER_KEEP_ALIVE, Port, listen, serve_with
+from gas.daemon.serving import (
+    MOST_ADMISSION_CONNECTIONS,
+    PLAIN_KEEP_ALIVE,
+    SCHEDULER_KEEP_ALIVE,
+    Port,
+    listen,
+    serve_with,
+)
 from gas.extender.admission.app import admission_app
 from gas.extender.assembly import Extender
 from gas.extender.card_summaries import card_series, card_summaries
@@ -77,7 +84,7 @@ async def run_extender(flags: Flags, version: str) -> None:
         if flags.admission_port:
             admission_certificates = ServingCertificates(admission_files(flags), metrics)
             admission_socket = stack.enter_context(
-                listen(flags.bind_address, flags.admission_port, flag="admission-port")
+                listen(flags.bind_address, flags.admission_port, flag="admission-port", most=MOST_ADMISSION_CONNECTIONS)
             )
             ports.append(
                 Port(

@@ -215,8 +215,10 @@ def test_values_that_make_no_sense_are_refused_with_a_sentence(
 def test_a_cluster_without_admission_policies_is_refused(chart: ChartCluster) -> None:
     with pytest.raises(ProgramError, match=r"set plugin\.admissionPolicy\.enabled=false"):
         chart.helm.template(kubernetes="1.29.14")
-    with pytest.raises(ProgramError, match=r"need matchConditions \(Kubernetes 1\.28\): set admission\.enabled=false"):
-        chart.helm.template("--set=admission.enabled=true,plugin.admissionPolicy.enabled=false", kubernetes="1.27.16")
+    with pytest.raises(
+        ProgramError, match=r"the conditions of the webhooks need Kubernetes 1\.29: set admission\.enabled=false"
+    ):
+        chart.helm.template("--set=admission.enabled=true,plugin.admissionPolicy.enabled=false", kubernetes="1.28.15")
     with pytest.raises(ProgramError, match="the API server does not serve MutatingAdmissionPolicy"):
         chart.helm.run(
             "template", "gas", str(CHART), "--kube-version=1.34.4", "--set", "scheduler.enabled=true",

@@ -80,10 +80,11 @@ def running(
     graceful_timeout: float = 5.0,
     handshake_timeout: float = 10.0,
     stalled: int = 30_000,
+    most: int | None = None,
     beside: Callable[[], Any] | None = None,
 ) -> Iterator[Running]:
     """Serve ``app`` on a free port of loopback; ``beside`` makes a coroutine that runs on the same loop."""
-    opened = listen("127.0.0.1", 0, flag="port", stalled=stalled)
+    opened = listen("127.0.0.1", 0, flag="port", stalled=stalled, most=most)
     started = threading.Event()
     made: list[Running] = []
 

@@ -306,3 +306,45 @@ def test_the_response_does_not_name_hypercorn() -> None:
     with running(app) as served:
         assert "server" not in served.ask("GET", "/")[2]
         assert json.dumps(served.ask("GET", "/")[1].decode()) == '"ok"'
+
+
+class TestMostConnections:
+    def test_a_further_connection_takes_the_place_of_the_idlest(self) -> None:
+        with running(app, most=3) as served, ExitStack() as stack:
+            first, second, third = (stack.enter_context(served.connect()) for _ in range(3))
+            for client in (second, third, first):
+                client.sendall(get("/"))
+                read_answer(client)
+            for _ in range(2):
+                further = stack.enter_context(served.connect())
+                further.sendall(get("/"))
+                assert read_answer(further).startswith(b"HTTP/1.1 200")
+            assert is_closed(second)
+            assert is_closed(third)
+            first.sendall(get("/"))
+            assert read_answer(first).startswith(b"HTTP/1.1 200")
+
+    def test_a_request_in_progress_keeps_its_connection(self) -> None:
+        with running(app, most=2) as served, served.connect() as slow, served.connect() as other:
+            for client in (slow, other):
+                client.sendall(get("/slow"))
+            time.sleep(0.2)
+            with served.connect() as refused:
+                assert is_closed(refused)
+            assert read_answer(slow).startswith(b"HTTP/1.1 200")
+            assert read_answer(other).startswith(b"HTTP/1.1 200")
+            with served.connect() as further:
+                further.sendall(get("/"))
+                assert read_answer(further).startswith(b"HTTP/1.1 200")
+
+    def test_connections_without_a_handshake_are_limited_as_well(self, authority: Authority) -> None:
+        context = serving_certificates(authority, Metrics("test")).context
+        client = client_context(authority, authority.issue("scheduler"))
+        with running(app, tls=context, client=client, most=4) as served, ExitStack() as stack:
+            silent = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=20)) for _ in range(20)
+            ]
+            with served.connect() as asking:
+                asking.sendall(get("/"))
+                assert read_answer(asking).startswith(b"HTTP/1.1 200")
+            assert all(map(is_closed, silent[:16]))

@@ -76,8 +76,8 @@
 {{- if and $admission.enabled (has (int $admission.port) (list (int $values.extender.port) (int $values.extender.metricsPort))) -}}
 {{- fail (printf "admission.port is %d, which is extender.port or extender.metricsPort: choose another" (int $admission.port)) -}}
 {{- end -}}
-{{- if and $admission.enabled (include "gas.isBefore" (dict "root" . "release" "1.28")) -}}
-{{- fail (printf "this cluster is %s, but the webhooks need matchConditions (Kubernetes 1.28): set admission.enabled=false" .Capabilities.KubeVersion.Version) -}}
+{{- if and $admission.enabled (include "gas.isBefore" (dict "root" . "release" "1.29")) -}}
+{{- fail (printf "this cluster is %s, but the conditions of the webhooks need Kubernetes 1.29: set admission.enabled=false" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- if has "system:kube-scheduler" $admission.strictUsers -}}
 {{- fail "admission.strictUsers has system:kube-scheduler, which also binds the extender's own pods: while the extender is away no pod of the cluster would be bound, the extender neither. Name only schedulers of GPU pods" -}}

@@ -14,7 +14,15 @@ import msgspec
 from gas.decision.names import CONTAINER_CARDS
 from gas.errors import GasError
 from gas.extender.admission.bindings import Binding, Fate, Given, ReviewedBindings, Source
-from gas.extender.admission.review import ALLOWED, CREATE, Review, ReviewResult, decode_object
+from gas.extender.admission.review import (
+    ALLOWED,
+    CREATE,
+    LONGEST_NAME,
+    BadReview,
+    Review,
+    ReviewResult,
+    decode_object,
+)
 from gas.extender.admission.unbound_pods import UnboundPod, UnboundPods
 from gas.extender.bind import GetPod
 from gas.extender.decider import CannotBind, Decider
@@ -23,6 +31,7 @@ from gas.extender.pending_binds import PendingBinds
 from gas.extender.readiness import NotReady
 from gas.json_patch import Operation, Patch
 from gas.objects import Pod
+from gas.quoted import quoted
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +124,7 @@ class BindReviews:
         if not wire.target.name or wire.target.kind not in ("", "Node"):
             return ALLOWED  # the API server refuses it
         binding = wire.to_binding(review)
+        _check_names(binding)
         known = self._unbound.find(binding.key, binding.uid)
         if known is None:
             known = await self._unbound.wait_for(binding.key, binding.uid, patience=self._watch_patience)
@@ -281,6 +291,18 @@ class _BindingWire(msgspec.Struct, frozen=True):
             annotations=self.metadata.annotations or {},
             labels=self.metadata.labels or {},
         )
+
+
+def _check_names(binding: Binding) -> None:
+    """Raise BadReview for a name that no object can have; it would fill logs and refusals."""
+    for where, text in (
+        ("metadata.name", binding.name),
+        ("metadata.uid", binding.uid),
+        ("metadata.resourceVersion", binding.version),
+        ("target.name", binding.node),
+    ):
+        if len(text) > LONGEST_NAME:
+            raise BadReview(f"request.object.{where}: expected at most {LONGEST_NAME} characters, found {quoted(text)}")
 
 
 def _only_for(uid: str, wire: _BindingWire) -> ReviewResult:

@@ -16,6 +16,9 @@ KIND = "AdmissionReview"
 CREATE, UPDATE = "CREATE", "UPDATE"
 _OPERATIONS = frozenset({CREATE, UPDATE, "DELETE", "CONNECT"})
 _LONGEST_UID = 128
+LONGEST_NAME = 253
+"""Characters of the longest name of an object in Kubernetes."""
+_LONGEST_USER = 1024
 _REFUSED = 403
 """HTTP status that the client gets for an object that is refused."""
 
@@ -32,7 +35,7 @@ class Review:
     subresource  such as ``binding``; empty for the object itself
     operation    CREATE, UPDATE, DELETE or CONNECT
     name         empty while the API server has not generated it yet
-    user         the client that sent the request
+    user         the client that sent the request; its first 1024 characters
     dry_run      whether nothing will be stored, so that nothing may change here either
     """
 
@@ -140,6 +143,15 @@ def decode_review(body: bytes) -> Review:
     if not request.resource.resource:
         raise BadReview("request.resource.resource: expected the name of a resource, found nothing")
     group = request.resource.group
+    for field, text in (
+        ("resource.group", group),
+        ("resource.resource", request.resource.resource),
+        ("subResource", request.sub_resource),
+        ("name", request.name),
+        ("namespace", request.namespace),
+    ):
+        if text is not None and len(text) > LONGEST_NAME:
+            raise BadReview(f"request.{field}: expected at most {LONGEST_NAME} characters, found {quoted(text)}")
     return Review(
         uid=request.uid,
         resource=f"{group}/{request.resource.resource}" if group else request.resource.resource,
@@ -147,7 +159,7 @@ def decode_review(body: bytes) -> Review:
         operation=request.operation,
         name=request.name or "",
         namespace=request.namespace or "",
-        user=request.user_info.username if request.user_info is not None else "",
+        user=request.user_info.username[:_LONGEST_USER] if request.user_info is not None else "",
         dry_run=bool(request.dry_run),
         new=request.object,
         old=request.old_object,

@@ -303,6 +303,18 @@ async def test_a_binding_that_cannot_be_read_is_a_bad_review() -> None:
         await reviewed(decider, binding(gpu_pod(), annotations={"gas-ts": 7}))
 
 
+@pytest.mark.parametrize("field", ["metadata.name", "metadata.uid", "metadata.resourceVersion", "target.name"])
+async def test_a_binding_with_a_name_that_no_object_can_have_is_a_bad_review(field: str) -> None:
+    decider = following(gpu_pod())
+    sent = binding(gpu_pod())
+    part, name = field.split(".")
+    sent[part][name] = "x" * 254
+    with pytest.raises(
+        BadReview, match=rf"^request\.object\.{field}: expected at most 253 characters, found 'x{{40}}'…$"
+    ):
+        await reviewed(decider, sent)
+
+
 # Dry run
 
 

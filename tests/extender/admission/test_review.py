@@ -50,6 +50,11 @@ def test_a_review_without_what_may_be_missing_is_decoded() -> None:
     assert (decoded.namespace, decoded.user, decoded.dry_run, bytes(decoded.new)) == ("", "", False, b"")
 
 
+def test_the_longest_names_are_decoded_and_longer_users_are_cut() -> None:
+    decoded = review({}, name="n" * 253, namespace="m" * 253, user="u" * 1025)
+    assert (decoded.name, decoded.namespace, decoded.user) == ("n" * 253, "m" * 253, "u" * 1024)
+
+
 def changed(**fields: Any) -> bytes:
     document = review_json({})
     for name, value in fields.items():
@@ -82,6 +87,24 @@ BAD_BODIES = [
     ),
     pytest.param(changed(request=None), "the review has no request", id="response-only"),
     pytest.param(changed(uid=""), "request.uid: expected 1 to 128 characters, found ''", id="no-uid"),
+    *(
+        pytest.param(
+            changed(**{field: "x" * 254}),
+            f"request.{field}: expected at most 253 characters, found 'xx",
+            id=f"long-{field}",
+        )
+        for field in ("name", "namespace", "subResource")
+    ),
+    pytest.param(
+        changed(resource={"resource": "x" * 254}),
+        "request.resource.resource: expected at most 253 characters, found 'xx",
+        id="long-resource",
+    ),
+    pytest.param(
+        changed(resource={"group": "x" * 254, "resource": "pods"}),
+        "request.resource.group: expected at most 253 characters, found 'xx",
+        id="long-group",
+    ),
     pytest.param(changed(uid="x" * 129), "request.uid: expected 1 to 128 characters, found 'xx", id="long-uid"),
     pytest.param(
         changed(operation="PATCH"),
