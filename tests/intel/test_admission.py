@@ -46,6 +46,16 @@ ADD = "but for no card; add gpu.intel.com/i915 or gpu.intel.com/xe to the contai
             ],
             id="each-container-by-itself",
         ),
+        pytest.param(
+            [container(i916=1, millicores=1), container("b", millicores=1, xe2=1)],
+            (),
+            [
+                "container 'main' asks for 'gpu.intel.com/i916' but for no card; did you mean gpu.intel.com/i915?",
+                "container 'b' asks for 'gpu.intel.com/xe2' but for no card; did you mean gpu.intel.com/xe?",
+            ],
+            id="misspelt-counts",
+        ),
+        pytest.param([container(i916=0)], (), [], id="nothing-of-a-misspelt-count"),
         pytest.param([container(monitoring=1)], (), [], id="monitoring-alone"),
         pytest.param([container(i915=1, millicores=1)], (), [], id="with-i915"),
         pytest.param([container(xe=1, millicores=1)], (), [], id="with-xe"),

@@ -202,9 +202,7 @@ class BindReviews:
             why = str(error) or f"no response in {self._read_timeout:g} s"
             if known is None:  # it may well be a pod without GPUs: leave it to the failure policy
                 raise NotReady(f"pod {binding.key} cannot be read: {why}") from None
-            raise CannotBind(
-                f"pod {binding.key} cannot be read, so it is not bound: {why}; it will be retried"
-            ) from None
+            raise CannotBind(f"pod {binding.key} cannot be read, so it is not bound: {why}; try again") from None
 
     async def _read_settled(self, binding: Binding, known: UnboundPod | None) -> Pod | None:
         """Read the pod at a time when no earlier review of it is being settled."""

@@ -245,7 +245,7 @@ async def test_a_gpu_pod_that_cannot_be_read_is_refused_whatever_the_failure_pol
     decider.cluster.away = True
     refusal = (await reviewed(decider, binding(gpu_pod()))).refusal
     assert refusal == (
-        "pod default/pod cannot be read, so it is not bound: cannot connect to the API server; it will be retried"
+        "pod default/pod cannot be read, so it is not bound: cannot connect to the API server; try again"
     )
     assert booked_cards(decider, "u1") == "nothing"
 
@@ -257,7 +257,7 @@ async def test_a_review_does_not_wait_long_for_an_earlier_one_whose_outcome_is_n
     decider.bind_reviews.hurry("u1")
     await asyncio.sleep(0)
     refusal = (await reviewed(decider, binding(gpu_pod()))).refusal
-    assert refusal == "pod default/pod cannot be read, so it is not bound: no response in 0.05 s; it will be retried"
+    assert refusal == "pod default/pod cannot be read, so it is not bound: no response in 0.05 s; try again"
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
     decider.cluster.away = False
     await decider.settle()
