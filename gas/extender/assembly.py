@@ -12,6 +12,7 @@ from typing import Any
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events
+from gas.cluster.listing import Lister
 from gas.cluster.objects import (
     bind_pod,
     get_pod,
@@ -27,11 +28,12 @@ from gas.extender.admission.pods import PodReviews
 from gas.extender.admission.unbound_pods import UnboundPods
 from gas.extender.announcer import Announcer
 from gas.extender.bind import Binder
+from gas.extender.catching_up import CatchUp, ListPods
 from gas.extender.decider import Decider, Options
 from gas.extender.descheduler import Descheduler
 from gas.extender.filter import Filter, in_turns
 from gas.extender.flags import Flags
-from gas.extender.leadership import Leadership
+from gas.extender.leadership import Alone, Leadership
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
 from gas.extender.preempt import Preempt
@@ -84,19 +86,18 @@ class Extender:
         self.pod_watch = watch_pods(api, decider, speaks, unbound)
         self.node_watch = watch_nodes(api, decider)
         self.budget_watch = watch_disruption_budgets(api, decider)
-        self.leadership = (
-            Leadership(
-                api,
-                flags.lease_namespace,
-                flags.lease_name,
-                pods=decider.pods,
-                speaks=speaks,
-                synced=self.pod_watch.synced,
-            )
-            if flags.leader_elect
-            else None
+        catch_up = CatchUp(
+            list_pods=_list_pods(api, speaks),
+            list_waiting=_list_pods(api, speaks, "spec.nodeName="),
+            learn=decider.pods.learn,
+            synced=self.pod_watch.synced,
+            change_version=partial(_change_version, api) if flags.admission_port else None,
         )
-        self.readiness = Readiness({"nodes": self.node_watch, "pods": self.pod_watch}, self.leadership)
+        self.leadership = (
+            Leadership(api, flags.lease_namespace, flags.lease_name, catch_up=catch_up) if flags.leader_elect else None
+        )
+        self._alone = Alone(catch_up) if flags.admission_port and not flags.leader_elect else None
+        self.readiness = Readiness({"nodes": self.node_watch, "pods": self.pod_watch}, self.leadership or self._alone)
         may_act = self.readiness.may_act
         self._events = Events(api)
         self._announcer = Announcer(
@@ -179,6 +180,8 @@ class Extender:
             tasks.create_task(self.readiness.report(self._begin_to_act))
             if self.leadership is not None:
                 tasks.create_task(self.leadership.run())
+            if self._alone is not None:
+                tasks.create_task(self._alone.run())
 
     async def finish(self, patience: float) -> None:
         """Read the pods that may or may not be bound, then hand the Lease over. To be awaited before `run` ends.
@@ -272,6 +275,15 @@ def watch_pods(
         return Watch(api, paths.pods(), kind, Handlers(*decider.pod_handlers), keep=needed)
     handlers = Handlers(*decider.pod_handlers, unbound)
     return Watch(api, paths.pods(), kind, handlers, keep=lambda pod: needed(pod) or unbound.needs(pod))
+
+
+def _list_pods(api: ApiServer, speaks: Callable[[Pod], bool], field_selector: str | None = None) -> ListPods:
+    lister = Lister(api, paths.pods(), Pod, keep=speaks, field_selector=field_selector)
+
+    async def fetch() -> list[Pod]:
+        return (await lister.fetch()).objects
+
+    return fetch
 
 
 async def _change_version(api: ApiServer, namespace: str, name: str, uid: str) -> bool:

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.lease import LeaderElection
-from gas.cluster.listing import Lister
-from gas.errors import GasError
-from gas.extender.pods import Pods
-from gas.objects import Pod
-
-logger = logging.getLogger(__name__)
-
-RETRY_PAUSE = 1.0
-"""Seconds after a list of pods that failed."""
 
 
 class Leadership:
     """Take part in the election of a leader, and catch up when this replica wins it.
 
-        waiting --wins the election--> catching up --has listed the pods once more--> leading
-           ^--------------no longer holds the Lease---------------'----------------------'
+        waiting --wins the election--> catching up --has caught up--> leading
+           ^--------------no longer holds the Lease-------'--------------'
 
-    A new leader lists the pods again, since the last binds of the old one may still be on their way to its watch.
+    A new leader lists the pods again, since the last binds of the old one may still be on their way to its watch, and
+    the Bindings that the old one allowed in reviews may still be written.
 
     namespace, name  of the Lease
-    speaks           selects the pods that ask for cards
-    synced           is set while the watch of the pods has listed them
+    catch_up         awaited before the first decision, see `CatchUp`
     """
 
     def __init__(
@@ -41,15 +30,11 @@ class Leadership:
         namespace: str,
         name: str,
         *,
-        pods: Pods,
-        speaks: Callable[[Pod], bool],
-        synced: asyncio.Event,
+        catch_up: Callable[[], Awaitable[None]],
     ) -> None:
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         self._election = LeaderElection(api, namespace, name, identity=identity, on_change=self.changed)
-        self._lister = Lister(api, paths.pods(), Pod, keep=speaks)
-        self._pods = pods
-        self._synced = synced
+        self._catch_up_with_others = catch_up
         self._has_caught_up = False
         self._catching_up: asyncio.Task[None] | None = None
 
@@ -95,15 +80,27 @@ class Leadership:
             self._catching_up = None
 
     async def _catch_up(self) -> None:
-        while True:
-            await self._synced.wait()
-            try:
-                self._pods.learn((await self._lister.fetch()).objects)
-            except GasError as error:
-                logger.warning("cannot read the pods that the previous leader bound: %s", error)
-            except Exception:
-                logger.exception("cannot process the pods that the previous leader bound")
-            else:
-                self._has_caught_up = True
-                return
-            await asyncio.sleep(RETRY_PAUSE)
+        await self._catch_up_with_others()
+        self._has_caught_up = True
+
+
+class Alone:
+    """Stand in for `Leadership` where one replica runs without leader election: it catches up once, at its start.
+
+    catch_up  awaited before the first decision, see `CatchUp`
+    """
+
+    def __init__(self, catch_up: Callable[[], Awaitable[None]]) -> None:
+        self._catch_up = catch_up
+        self._has_caught_up = False
+
+    def why_not(self) -> str | None:
+        """Return why this replica does not decide, None if it does."""
+        if self._has_caught_up:
+            return None
+        return "the extender has just started and still ends the reviews of bindings that it allowed before"
+
+    async def run(self) -> None:
+        """Catch up."""
+        await self._catch_up()
+        self._has_caught_up = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from typing import Any
 import msgspec
 
 from gas.extender.admission.review import Review, ReviewResult
+from gas.extender.catching_up import CatchUp
+from gas.objects import Pod
 from tests.extender.decider import DrivenDecider
 
 Object = dict[str, Any]
@@ -44,6 +47,35 @@ def review_of(sent: Object, *, dry_run: bool = False, resource: str = "pods", op
 
 async def reviewed(decider: DrivenDecider, sent: Object, **fields: Any) -> ReviewResult:
     return await decider.bind_reviews(review_of(sent, **fields))
+
+
+async def kill(decider: DrivenDecider) -> None:
+    """End a decider as SIGKILL does: nothing that it was doing goes on."""
+    decider.not_ready = "killed"
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def catch_up(decider: DrivenDecider) -> None:
+    """Do what an extender does before it decides."""
+    synced = asyncio.Event()
+    synced.set()
+
+    async def list_pods() -> list[Pod]:
+        return decider.cluster.all()
+
+    async def change_version(namespace: str, name: str, uid: str) -> bool:
+        return await decider.change_version(namespace, name, uid)
+
+    await CatchUp(
+        list_pods=list_pods,
+        list_waiting=list_pods,
+        learn=decider.pods.learn,
+        synced=synced,
+        change_version=change_version,
+    )()
 
 
 def patched(sent: Object, result: ReviewResult) -> Object:

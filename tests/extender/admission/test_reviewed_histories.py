@@ -17,7 +17,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from gas.cluster.errors import ApiRefused
 from gas.extender.readiness import NotReady
 from gas.ledger import State
-from tests.extender.admission.binding_reviews import Object, binding, patched, reviewed
+from tests.extender.admission.binding_reviews import Object, binding, catch_up, kill, patched, reviewed
 from tests.extender.cluster import Outcome
 from tests.extender.decider import DrivenDecider
 from tests.extender.histories import SHAPES, Histories
@@ -36,6 +36,14 @@ class ReviewedHistories(Histories):
     def __init__(self) -> None:
         self.in_flight: list[Object] = []
         super().__init__()
+
+    def _start(self) -> None:
+        self._begin()
+        self._run(catch_up(self.decider))
+
+    def _begin(self) -> None:
+        """Start an extender that has listed the cluster and has not caught up yet."""
+        super()._start()
 
     def _decider(self) -> DrivenDecider:
         return DrivenDecider(self.cluster, read_timeout=0.05)
@@ -132,6 +140,35 @@ class ReviewedHistories(Histories):
             self.cluster.outcome = Outcome.WRITTEN
             self._run(self.decider.bind(self.cluster.pods[f"default/pod-{self.count}"], "n1"))
         while self.in_flight:
+            self.write(0, times=1, lost=False)
+
+    @rule(shapes=st.lists(st.sampled_from(SHAPES), max_size=4), meanwhile=st.booleans(), written=st.booleans())
+    def kill(self, shapes: list[dict[str, Any]], *, meanwhile: bool, written: bool) -> None:
+        """End the extender as SIGKILL does; the next one decides while Bindings that were allowed may still come.
+
+        shapes     of pods that the next one binds
+        meanwhile  whether the Bindings come while it starts, rather than after it has bound pods
+        written    whether Bindings come at once, or at any later time
+        """
+        self.cluster.away = False
+        self._run(kill(self.decider))
+        self._begin()
+        if meanwhile:
+            change_version = self.cluster.change_version
+
+            async def write_then_change(namespace: str, name: str, uid: str) -> bool:
+                if self.in_flight:
+                    self.write(0, times=1, lost=False)
+                return await change_version(namespace, name, uid)
+
+            self.decider.change_version = write_then_change
+        self._run(catch_up(self.decider))
+        self.decider.change_version = self.cluster.change_version
+        for shape in shapes:
+            self.create(shape, twin=False)
+            self.cluster.outcome = Outcome.WRITTEN
+            self._run(self.decider.bind(self.cluster.pods[f"default/pod-{self.count}"], "n1"))
+        while written and self.in_flight:
             self.write(0, times=1, lost=False)
 
     @precondition(lambda self: self.in_flight and not self.cluster.away)
