@@ -109,6 +109,7 @@ class RegisteredWebhook(_Part, frozen=True):
     name: str
     client_config: _WebhookClient = _WebhookClient()
     failure_policy: str = ""
+    reinvocation_policy: str = ""
     timeout_seconds: int = 0
     match_conditions: Sequence[_MatchCondition] | None = None
 

@@ -123,6 +123,7 @@ class Webhook:
     configuration       name of the object that it is in
     path                of its URL
     policy              ``Fail`` or ``Ignore``
+    reinvocation        ``IfNeeded`` or ``Never``; empty for a validating webhook
     timeout             seconds
     conditions          CEL expressions that must all be true for a call
     bundle              the authorities that the API server trusts, as PEM; empty for those of its machine
@@ -141,6 +142,7 @@ class Webhook:
     timeout: int
     conditions: tuple[str, ...]
     bundle: bytes
+    reinvocation: str = ""
     service: ServiceSeen | Unseen | None = None
     connected: str = ""
     failure: str = ""

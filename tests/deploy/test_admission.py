@@ -41,6 +41,10 @@ def test_no_webhook_can_stop_a_cluster(name: str) -> None:
     assert webhook["admissionReviewVersions"] == ["v1"]
 
 
+def test_no_other_webhook_changes_cards_after_the_extender_chose_them() -> None:
+    assert WEBHOOKS[BINDING]["reinvocationPolicy"] == "IfNeeded"
+
+
 @pytest.mark.parametrize("name", sorted(WEBHOOKS.keys() - {BINDING}))
 def test_checks_leave_kube_system_and_pods_without_cards_to_the_api_server(name: str) -> None:
     webhook = WEBHOOKS[name]

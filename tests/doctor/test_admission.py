@@ -53,6 +53,7 @@ def webhook(name: str = "create.pods.gas", **changes: Any) -> Webhook:
         name=name,
         path=called["path"],
         policy=registered["failurePolicy"],
+        reinvocation=registered.get("reinvocationPolicy", ""),
         timeout=registered["timeoutSeconds"],
         conditions=tuple(each["expression"] for each in registered["matchConditions"]),
         bundle=AUTHORITY.chain,
@@ -98,6 +99,15 @@ def test_an_extender_without_registered_webhooks_is_reported() -> None:
     assert "deploy/overlays/admission" in text
     switched_off = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=0")
     assert faults(pods=(switched_off,)) == []
+
+
+@pytest.mark.parametrize("name", ["bind.pods.gas", "bind-strict.pods.gas"])
+def test_a_webhook_after_which_others_may_change_cards_is_reported(name: str) -> None:
+    changed = replace(webhook("bind.pods.gas", reinvocation="Never"), name=name)
+    ((level, text),) = faults(changed)
+    assert level == "warning"
+    assert "another mutating webhook may change the cards" in text
+    assert "reinvocationPolicy: IfNeeded | reinvocationPolicy: Never | " in text
 
 
 @pytest.mark.parametrize(

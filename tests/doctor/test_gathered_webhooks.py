@@ -47,6 +47,7 @@ def cluster(port: int, *, trusted: Pair = AUTHORITY, **changes: Any) -> dict[str
         "name": "bind.pods.gas",
         "clientConfig": {"service": service, "caBundle": base64.b64encode(trusted.chain).decode()},
         "failurePolicy": "Ignore",
+        "reinvocationPolicy": "IfNeeded",
         "timeoutSeconds": 2,
         "matchConditions": [{"name": "a", "expression": "true"}],
         **changes,
@@ -89,6 +90,7 @@ async def test_only_our_webhooks_are_found_with_what_is_registered(port: int) ->
     )  # fmt: skip
     assert webhook.is_for_bindings
     assert (webhook.policy, webhook.timeout, webhook.conditions) == ("Ignore", 2, ("true",))
+    assert webhook.reinvocation == "IfNeeded"
     assert webhook.bundle == AUTHORITY.chain
     assert isinstance(webhook.service, ServiceSeen)
     assert (webhook.connected, webhook.not_verified) == (f"127.0.0.1:{port}", "")

@@ -54,6 +54,7 @@ def check_admission(snapshot: Snapshot) -> Iterator[Finding]:
             *_bundle(webhook, snapshot.now),
             *_service(webhook),
             *_policy(webhook),
+            *_reinvocation(webhook),
             *_own_bindings(webhook, snapshot),
         ]
         yield from faults
@@ -191,6 +192,18 @@ def _policy(webhook: Webhook) -> Iterator[Finding]:
             _edit(webhook, "failurePolicy: Ignore, or a matchCondition on request.userInfo.username"),
             expected="failurePolicy: Ignore, or a condition request.userInfo.username in [schedulers of GPU pods only]",
             found=" && ".join(webhook.conditions) or "failurePolicy: Fail without matchConditions",
+        )
+
+
+def _reinvocation(webhook: Webhook) -> Iterator[Finding]:
+    if webhook.is_for_bindings and webhook.reinvocation != "IfNeeded":
+        yield warning(
+            CHECK,
+            _where(webhook),
+            "another mutating webhook may change the cards of a binding after the extender has chosen them",
+            _edit(webhook, "reinvocationPolicy: IfNeeded"),
+            expected="reinvocationPolicy: IfNeeded",
+            found=f"reinvocationPolicy: {webhook.reinvocation or 'Never'}",
         )
 
 

@@ -46,6 +46,7 @@ async def _call(
         name=registered.name,
         path=called.path if called is not None else "/" + client.url.partition("://")[2].partition("/")[2],
         policy=registered.failure_policy,
+        reinvocation=registered.reinvocation_policy,
         timeout=registered.timeout_seconds,
         conditions=tuple(each.expression for each in registered.match_conditions or ()),
         bundle=_decoded(client.ca_bundle),

@@ -59,7 +59,7 @@ def admission_app(
     Every review that can be read gets status 200. All other statuses make the API server apply the failure policy of
     the webhook: 400 for a body that is not a valid review, 404, 405, 408, 413 and 415 as HTTP has them, 500 for a bug,
     and 503 while this replica may not decide or reads too many large reviews. In the first case the response ends its
-    connection, so that the next review can reach another replica.
+    connection and has ``Retry-After: 0``, so that the API server asks again at once, maybe another replica.
     """
     large = _LargeReviews()
     routes = [
@@ -158,6 +158,7 @@ class _Webhook:
             response = self._problem(503, "not-ready", str(error))
             if scope["http_version"] != "2":  # HTTP/2 has no such header, and is not offered
                 response.headers["connection"] = "close"
+            response.headers["retry-after"] = "0"  # else the API server does not ask another replica
             return response
         except ClientGone:
             raise

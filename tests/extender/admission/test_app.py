@@ -103,11 +103,11 @@ def test_a_review_without_a_result_gets_a_status_that_leaves_it_to_the_failure_p
     assert admission.counted(result) == before + 1
 
 
-def test_a_replica_that_may_not_decide_ends_the_connection(admission: Admission) -> None:
+def test_a_replica_that_may_not_decide_ends_the_connection_and_asks_for_another_try(admission: Admission) -> None:
     _, _, headers = admission.served.ask("POST", "/validate", body_of("not-ready"), JSON)
-    assert headers["Connection"] == "close"
+    assert (headers["Connection"], headers["Retry-After"]) == ("close", "0")
     _, _, headers = admission.served.ask("POST", "/validate", body_of("allowed"), JSON)
-    assert headers["Connection"] is None
+    assert (headers["Connection"], headers["Retry-After"]) == (None, None)
 
 
 def test_a_bug_is_logged_without_detail_for_the_caller(admission: Admission, caplog: pytest.LogCaptureFixture) -> None:
