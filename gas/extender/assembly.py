@@ -89,7 +89,7 @@ class Extender:
         catch_up = CatchUp(
             list_pods=_list_pods(api, speaks),
             list_waiting=_list_pods(api, speaks, "spec.nodeName="),
-            learn=decider.pods.learn,
+            learn=self._learn,
             synced=self.pod_watch.synced,
             change_version=partial(_change_version, api) if flags.admission_port else None,
         )
@@ -147,7 +147,13 @@ class Extender:
             reviews=self.bind_reviews,
         )
         self.preempt = (
-            Preempt(decider, pending_binds, metrics, why_not_ready=self._why_not_preempting)
+            Preempt(
+                decider,
+                pending_binds,
+                metrics,
+                why_not_ready=self._why_not_preempting,
+                reviews=self.bind_reviews,
+            )
             if decider.preemption is not None
             else None
         )
@@ -244,6 +250,9 @@ class Extender:
         if watch is not None and not watch.synced.is_set():
             return "the first list of PodDisruptionBudgets is still being read"
         return self.readiness.why_not()
+
+    def _learn(self, pods: list[Pod]) -> None:
+        self.decider.pods.learn(pods)
 
     def _begin_to_act(self) -> None:
         self._announcer.announce_all()

@@ -1,4 +1,4 @@
-"""What a replica does before its first decision: it ends what the one before it has begun, and reads what it has bound.
+"""The first moments of a replica: it ends what the one before it has begun, and reads what that one has bound.
 
 A review of a Binding books cards in memory alone, and its Binding may be written long after the process that allowed it
 was killed or stopped to lead. Such a Binding demands the version in which the pod was read. So every pod that waits is

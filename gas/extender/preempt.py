@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Protocol
 
 from gas.extender.decider import Decider
 from gas.extender.filter import in_turns
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
 from gas.extender.readiness import NotReady
-from gas.extender.wire import decode_preempt, encode_preempt_result
+from gas.extender.wire import PreemptArgs, Proposal, decode_preempt, encode_preempt_result
 
 logger = logging.getLogger(__name__)
+
+REVIEW_PATIENCE = 0.5
+"""Seconds for settling reviews of Bindings on the proposed nodes: a read and a write of each pod."""
+
+
+class OpenReviews(Protocol):
+    """The Bindings of other clients that were given cards and may still come."""
+
+    def open_nodes(self) -> frozenset[str]: ...
+
+    async def settle_on(self, nodes: Collection[str], *, patience: float) -> None: ...
 
 
 class Preempt:
@@ -21,7 +34,11 @@ class Preempt:
     Raises Unreadable if the body is not JSON, BadRequest if it is no request, and NotReady while this replica may not
     decide.
 
+    A review of a Binding may be forged, and what it reserved is free again after a moment. So no pod is evicted because
+    of one: reviews for the proposed nodes are settled first, and nodes that have an open one all the same drop out.
+
     why_not_ready  returns the reason while this replica may not decide, else None
+    reviews        None if Bindings of other clients are not reviewed
     """
 
     def __init__(
@@ -31,20 +48,34 @@ class Preempt:
         metrics: Metrics,
         *,
         why_not_ready: Callable[[], str | None],
+        reviews: OpenReviews | None = None,
+        review_patience: float = REVIEW_PATIENCE,
     ) -> None:
         self._decider = decider
         self._pending_binds = pending_binds
         self._metrics = metrics
         self._why_not_ready = why_not_ready
+        self._reviews = reviews
+        self._review_patience = review_patience
 
     async def __call__(self, body: bytes) -> bytes:
         if (why_not := self._why_not_ready()) is not None:
             raise NotReady(why_not)
         args = decode_preempt(body)
         await self._pending_binds.wait(args.pod.uid)
-        victims = await in_turns(self._decider.preempt(args))
+        victims = await self._victims(args)
         self._metrics.requests.labels("preempt", "victims" if victims else "no-victims").inc()
         logger.info(
             "preemption helps on %d of %d nodes", len(victims), len(args.proposals), extra={"pod": args.pod.key}
         )
         return encode_preempt_result(victims)
+
+    async def _victims(self, args: PreemptArgs) -> dict[str, Proposal]:
+        if self._reviews is None:
+            return await in_turns(self._decider.preempt(args))
+        await self._reviews.settle_on(args.proposals.keys(), patience=self._review_patience)
+        open_nodes = self._reviews.open_nodes()
+        proposals = {node: each for node, each in args.proposals.items() if node not in open_nodes}
+        victims = await in_turns(self._decider.preempt(replace(args, proposals=proposals)))
+        open_nodes = self._reviews.open_nodes()  # a review may have come meanwhile
+        return {node: each for node, each in victims.items() if node not in open_nodes}

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -157,6 +157,19 @@ class BindReviews:
             following.hurry.set()
             await asyncio.wait([following.task])
 
+    def open_nodes(self) -> frozenset[str]:
+        """Return the nodes on which cards are reserved for Bindings that may still come."""
+        opened = (self._reviewed.opened(uid) for uid in list(self._following))
+        return frozenset(review.node for review in opened if review is not None)
+
+    async def settle_on(self, nodes: Collection[str], *, patience: float) -> None:
+        """Hurry the reviews for these nodes, and return once none is open, or after so many seconds."""
+        opened = {uid: self._reviewed.opened(uid) for uid in list(self._following)}
+        settling = [self.settled(uid) for uid, review in opened.items() if review is not None and review.node in nodes]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await asyncio.gather(*settling)
+
     async def finish(self) -> None:
         """Settle all reviews; for the end of the program, which limits the wait."""
         while self._following:
@@ -176,7 +189,7 @@ class BindReviews:
     async def _review(
         self, binding: Binding, known: UnboundPod | None, wire: _BindingWire, review: Review
     ) -> ReviewResult:
-        pod = await self._read(binding, known)
+        pod = await self._read(binding, known, dry_run=review.dry_run)
         if pod is not None and binding.uid in ("", pod.uid) and not self._decider.asks_for_cards(pod):
             return _only_for(pod.uid, wire)
         try:
@@ -191,11 +204,11 @@ class BindReviews:
             logger.info("gave cards to a binding of another client", extra=extra)
         return ReviewResult(patch=_patch(wire, given))
 
-    async def _read(self, binding: Binding, known: UnboundPod | None) -> Pod | None:
+    async def _read(self, binding: Binding, known: UnboundPod | None, *, dry_run: bool) -> Pod | None:
         """Return the pod as it is now. Raises CannotBind or, if it may have no GPUs, NotReady if it cannot be read."""
         try:
             async with asyncio.timeout(self._read_timeout):
-                return await self._read_settled(binding, known)
+                return await self._read_settled(binding, known, dry_run=dry_run)
         except (CannotBind, NotReady):
             raise
         except (GasError, TimeoutError) as error:
@@ -204,11 +217,11 @@ class BindReviews:
                 raise NotReady(f"pod {binding.key} cannot be read: {why}") from None
             raise CannotBind(f"pod {binding.key} cannot be read, so it is not bound: {why}; try again") from None
 
-    async def _read_settled(self, binding: Binding, known: UnboundPod | None) -> Pod | None:
-        """Read the pod at a time when no earlier review of it is being settled."""
+    async def _read_settled(self, binding: Binding, known: UnboundPod | None, *, dry_run: bool) -> Pod | None:
+        """Read the pod at a time when no earlier review of it is being settled, or is open for another node."""
         uid = known.uid if known is not None else binding.uid
         while True:
-            if (following := self._following.get(uid)) is not None and following.is_closing:
+            if self._must_settle(uid, binding, dry_run=dry_run):
                 await self.settled(uid)
             if (pod := self._unchanged(uid, binding)) is None:
                 self._reviewed.check_patience(uid, binding.key, clock=self._clock())
@@ -216,8 +229,15 @@ class BindReviews:
                     pod = await self._get_pod(binding.namespace, binding.name)
             self._check_ready()  # another replica may lead by now
             uid = pod.uid if pod is not None else uid
-            if (following := self._following.get(uid)) is None or not following.is_closing:
+            if not self._must_settle(uid, binding, dry_run=dry_run):
                 return pod
+
+    def _must_settle(self, uid: str, binding: Binding, *, dry_run: bool) -> bool:
+        """Return whether an earlier review of the pod must end before this one is decided; a dry run ends none."""
+        if (following := self._following.get(uid)) is None:
+            return False
+        opened = self._reviewed.opened(uid)
+        return following.is_closing or (opened is not None and opened.node != binding.node and not dry_run)
 
     def _unchanged(self, uid: str, binding: Binding) -> Pod | None:
         """Return the pod as the watch shows it, if an open review has read it in this very version."""

@@ -29,8 +29,12 @@ EXPIRY_WINDOW = 60.0
 """So many reviews of one pod may go without a binding in so many seconds. After that its reviews are refused until
 the first of them is older: the sender of the reviews does not bind."""
 
+MOST_EXPIRED_ON_NODE = 10
+"""So many reviews for one node may go without a binding within `EXPIRY_WINDOW`, those of all pods together. After that
+its reviews are refused, so that a sender of many forged ones does not keep the cards from the extender's own binds."""
+
 MOST_REMEMBERED = 10_000
-"""Pods whose expired reviews are remembered."""
+"""Pods, and nodes, whose expired reviews are remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +136,7 @@ class ReviewedBindings:
         self._decider = decider
         self._open: dict[str, OpenReview] = {}
         self._expired: LRUCache[str, tuple[float, ...]] = LRUCache(MOST_REMEMBERED)
+        self._expired_on: LRUCache[str, tuple[float, ...]] = LRUCache(MOST_REMEMBERED)
 
     def opened(self, uid: str) -> OpenReview | None:
         """Return the open review of a pod, None if there is none or if the pod has been seen bound since."""
@@ -177,6 +182,7 @@ class ReviewedBindings:
             return self._given(binding, pod, review.choice, Source.REPEATED)
         if not dry_run:
             self.check_patience(pod.uid, binding.key, clock=clock)
+            self._check_patience_of_node(binding.node, clock=clock)
         args = BindingArgs(pod_name=binding.name, pod_namespace=binding.namespace, pod_uid=pod.uid, node=binding.node)
         choice = self._decider.reserve(args, pod, now=now, dry_run=dry_run)
         if dry_run:
@@ -208,6 +214,8 @@ class ReviewedBindings:
         del self._open[uid]
         if review.doubted:  # else another client changed the pod, which the sender of the review cannot prevent
             self._expired[uid] = (*self._expired.get(uid, ()), clock)[-MOST_EXPIRED:]
+            on_node = self._expired_on.get(review.node, ())
+            self._expired_on[review.node] = (*on_node, clock)[-MOST_EXPIRED_ON_NODE:]
         self._decider.cancel(uid)
         return Fate.EXPIRED
 
@@ -218,6 +226,14 @@ class ReviewedBindings:
             raise CannotBind(
                 f"pod {key} was given cards {MOST_EXPIRED} times within {EXPIRY_WINDOW:g} s and was not bound; "
                 f"retry in {wait:.0f} s"
+            )
+
+    def _check_patience_of_node(self, node: str, *, clock: float) -> None:
+        expired = self._expired_on.get(node, ())
+        if len(expired) == MOST_EXPIRED_ON_NODE and (wait := expired[0] + EXPIRY_WINDOW - clock) > 0:
+            raise CannotBind(
+                f"cards of node {node} were given {MOST_EXPIRED_ON_NODE} times within {EXPIRY_WINDOW:g} s to bindings "
+                f"that did not follow; retry in {wait:.0f} s"
             )
 
     def _carries_reserved(self, binding: Binding, pod: Pod) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.extender.admission.bind import MOST_READS
-from gas.extender.admission.bindings import EXPIRY_WINDOW, LATEST_WRITE, MOST_EXPIRED
+from gas.extender.admission.bindings import EXPIRY_WINDOW, LATEST_WRITE, MOST_EXPIRED, MOST_EXPIRED_ON_NODE
 from gas.extender.admission.review import ALLOWED, BadReview
 from gas.extender.readiness import NotReady
 from gas.objects import Pod
@@ -172,13 +172,35 @@ async def test_a_review_after_a_change_of_the_pod_demands_the_new_version_with_t
     assert booked_cards(decider, "u1") == "card0 on n1, held"
 
 
-async def test_a_binding_to_another_node_waits_until_the_first_is_settled() -> None:
+@pytest.mark.parametrize("metadata", [{}, {"uid": "u1"}], ids=["by-name", "with-uid"])
+async def test_a_binding_to_another_node_settles_the_first_at_once(metadata: dict[str, str]) -> None:
     decider = following(gpu_pod())
-    await reviewed(decider, binding(gpu_pod()))
-    assert (await reviewed(decider, binding(gpu_pod(), "n2"))).refusal == GIVEN_A_MOMENT_AGO
-    await decider.settle()
-    assert not (await reviewed(decider, binding(gpu_pod(), "n2"))).refusal
+    first = patched(binding(gpu_pod()), await reviewed(decider, binding(gpu_pod())))
+    second = binding(gpu_pod(), "n2", **metadata)
+    written = patched(second, await reviewed(decider, second))
     assert booked_cards(decider, "u1") == "card0 on n2, reserved"
+    with pytest.raises(ApiRefused):
+        decider.cluster.write_binding("default", first)
+    decider.cluster.write_binding("default", written)
+    assert booked_cards(decider, "u1") == "card0 on n2, held"
+
+
+async def test_a_binding_to_another_node_is_refused_if_the_first_was_written() -> None:
+    decider = following(gpu_pod())
+    first = patched(binding(gpu_pod()), await reviewed(decider, binding(gpu_pod())))
+    decider.cluster.on_change = lambda _type, _pod: None  # the watch is slow
+    decider.cluster.write_binding("default", first)
+    refusal = (await reviewed(decider, binding(gpu_pod(), "n2"))).refusal
+    assert refusal == "pod default/pod already has its cards on node n1 and keeps them"
+    assert booked_cards(decider, "u1") == "card0 on n1, held"
+
+
+async def test_a_dry_run_for_another_node_ends_no_review() -> None:
+    decider = following(gpu_pod())
+    first = patched(binding(gpu_pod()), await reviewed(decider, binding(gpu_pod())))
+    assert (await reviewed(decider, binding(gpu_pod(), "n2"), dry_run=True)).refusal == GIVEN_A_MOMENT_AGO
+    decider.cluster.write_binding("default", first)
+    assert booked_cards(decider, "u1") == "card0 on n1, held"
 
 
 # Refusals
@@ -466,6 +488,35 @@ async def test_after_a_while_reviews_of_the_pod_are_given_cards_again() -> None:
         await decider.settle()
     decider.clock = EXPIRY_WINDOW
     assert not (await reviewed(decider, binding(gpu_pod()))).refusal
+
+
+async def test_a_node_whose_cards_are_given_again_and_again_is_refused_for_a_while() -> None:
+    names = [f"p{number}" for number in range(MOST_EXPIRED_ON_NODE + 1)]
+    pods = [gpu_pod(name=name, uid=name) for name in names]
+    decider = following(*pods, plain_pod())
+    for pod in pods[:-1]:
+        assert not (await reviewed(decider, binding(pod))).refusal
+        await decider.settle()
+    decider.clock = 20.0
+    last = pods[-1]
+    refusal = (await reviewed(decider, binding(last))).refusal
+    assert refusal == "cards of node n1 were given 10 times within 60 s to bindings that did not follow; retry in 40 s"
+    assert not (await reviewed(decider, binding(last), dry_run=True)).refusal
+    assert not (await reviewed(decider, binding(plain_pod()))).refusal
+    assert not (await reviewed(decider, binding(last, "n2"))).refusal, "another node"
+    assert await decider.bind(last, "n1") == "", "the extender's own bind is not affected"
+    decider.clock = EXPIRY_WINDOW
+    assert not (await reviewed(decider, binding(pods[0]))).refusal
+
+
+async def test_bindings_that_are_written_do_not_count_against_their_node() -> None:
+    names = [f"p{number}" for number in range(2 * MOST_EXPIRED_ON_NODE)]
+    decider = following(*(gpu_pod(name=name, uid=name) for name in names))
+    for name in names:
+        sent = binding(gpu_pod(name=name))
+        decider.cluster.write_binding("default", patched(sent, await reviewed(decider, sent)))
+        await decider.settle()
+        decider.cluster.end(f"default/{name}")
 
 
 async def test_bindings_that_fail_because_the_pod_changed_do_not_count_as_expired() -> None:

@@ -1,0 +1,116 @@
+"""Preemption beside reviews: what a review reserved is free again in a moment, so no pod is evicted for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from gas.extender.preempt import Preempt
+from gas.extender.verdicts import Turns
+from gas.extender.wire import PreemptArgs, Proposal
+from gas.objects import HostPod, Node, Pod
+from tests.builders import node_json
+from tests.extender.admission.binding_reviews import binding, patched, reviewed
+from tests.extender.decider import DrivenDecider
+from tests.extender.preemption import PREEMPTING, priority_pod
+
+LOW, HIGH, WAITS = priority_pod("low", priority=1), priority_pod("high", priority=9), priority_pod("waits", priority=1)
+
+
+class Preempting(DrivenDecider):
+    """A decider that preempts, with a node ``n`` of two cards and what its watches show."""
+
+    def __init__(self) -> None:
+        super().__init__(options=PREEMPTING)
+        sent = node_json("n", cards=2)
+        sent["status"]["allocatable"] |= {"cpu": "64", "memory": "256Gi", "pods": "110"}
+        for handler in self.node_handlers:
+            handler.changed(msgspec.convert(sent, Node))
+        self.cluster.on_change = self.see_as_the_watch_does
+        for pod in (LOW, HIGH, WAITS):
+            self.cluster.add(pod)
+        self.verb = Preempt(
+            self,
+            self.pending_binds,
+            self.metrics,
+            why_not_ready=lambda: None,
+            reviews=self.bind_reviews,
+            review_patience=0.05,
+        )
+
+    def see_as_the_watch_does(self, _event: str, pod: Pod) -> None:
+        whole = msgspec.convert(self.cluster.pods[pod.key], HostPod)
+        for handler in (*self.pod_handlers, self.unbound):
+            handler.changed(whole)
+
+    async def victims(self) -> Any:
+        """Return what goes from the node so that the pod of high priority fits."""
+        request = {"Pod": HIGH, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "low"}]}}}
+        return json.loads(await self.verb(json.dumps(request).encode()))["NodeNameToMetaVictims"]
+
+
+@pytest.fixture
+async def decider() -> Preempting:
+    decider = Preempting()
+    assert await decider.bind(LOW, "n") == ""
+    return decider
+
+
+async def test_no_pod_is_evicted_for_a_review_that_no_binding_follows(decider: Preempting) -> None:
+    assert not (await reviewed(decider, binding(WAITS, "n"))).refusal
+    assert await decider.victims() == {}
+    assert decider.ledger.booking("waits") is None
+    assert (await decider.ask(HIGH, "n"))["NodeNames"] == ["n"]
+
+
+async def test_pods_are_evicted_for_a_binding_that_was_written(decider: Preempting) -> None:
+    decider.cluster.write_binding("default", patched(binding(WAITS, "n"), await reviewed(decider, binding(WAITS, "n"))))
+    assert (await decider.victims())["n"]["Pods"] in ([{"UID": "low"}], [{"UID": "waits"}])
+
+
+async def test_a_node_whose_reviews_cannot_be_settled_drops_out(decider: Preempting) -> None:
+    await reviewed(decider, binding(WAITS, "n"))
+    decider.cluster.away = True
+    assert await decider.victims() == {}
+    decider.cluster.away = False
+    await decider.settle()
+
+
+async def test_a_review_that_comes_right_before_the_search_evicts_no_pod(decider: Preempting) -> None:
+    written = patched(binding(WAITS, "n"), await reviewed(decider, binding(WAITS, "n")))
+    decider.cluster.write_binding("default", written)
+    other = priority_pod("other", priority=1)
+    decider.cluster.add(other)
+    settle = decider.bind_reviews.settle_on
+
+    async def then_another_review(*args: Any, **options: Any) -> None:
+        await settle(*args, **options)
+        decider.cluster.remove("default/waits")
+        for handler in decider.pod_handlers:
+            handler.deleted(msgspec.convert(WAITS, HostPod))
+        await reviewed(decider, binding(other, "n"))
+
+    decider.bind_reviews.settle_on = then_another_review  # type: ignore[method-assign]
+    assert await decider.victims() == {}
+    await decider.settle()
+
+
+async def test_a_review_that_comes_between_two_nodes_of_the_search_evicts_no_pod(decider: Preempting) -> None:
+    other = priority_pod("other", priority=1)
+    decider.cluster.add(other)
+    search = decider.preempt
+
+    def after_others(args: PreemptArgs) -> Turns[dict[str, Proposal]]:
+        coming = asyncio.ensure_future(reviewed(decider, binding(other, "n")))
+        while not coming.done():
+            yield
+        return (yield from search(args))
+
+    decider.preempt = after_others  # type: ignore[method-assign]
+    assert await decider.victims() == {}
+    assert decider.bind_reviews.is_open("other")
+    await decider.settle()
