@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from gas.errors import GasError, InvalidValue
+from gas.quoted import shown
 
 Amounts = Mapping[str, int]
 """Resource name -> amount. The amount of a missing name is 0."""
@@ -177,10 +178,10 @@ def take_away(amounts: dict[str, int], less: SortedAmounts) -> None:
 def describe(name: str, amount: int) -> str:
     """Describe an amount in words: ``"5.0 GB of memory.max"``, ``"500 millicores"``, ``"1 tile"``."""
     if is_bytes(name):
-        return f"{gigabytes(amount)} GB of {name}"
+        return f"{gigabytes(amount)} GB of {shown(name)}"
     if name == TILES and amount == 1:
         return "1 tile"
-    return f"{amount} {name}"
+    return f"{amount} {shown(name)}"
 
 
 def is_bytes(name: str) -> bool:

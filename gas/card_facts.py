@@ -1,4 +1,4 @@
-"""The GPUs of this node, as the kernel describes them."""
+"""The GPUs of this node, as their drivers describe them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MemorySource(StrEnum):
 class CardFacts:
     """The facts about one card. Paths and names are those of the node itself, without any prefix.
 
-    driver         ``i915`` or ``xe``; it picks the resource
+    driver         ``i915``, ``xe`` or ``nvidia``; it picks the resource
     device_id      PCI device id, ``0x56c0``
     model          name of the model; empty if it is unknown
     pci_address    ``0000:4d:00.0``; empty if it is unknown
@@ -39,7 +39,11 @@ class CardFacts:
     memory_fault   why the memory is unknown and what to do, a sentence without the card's name; empty if it is known
     device_nodes   names under ``/dev/dri``: ``card0``, ``renderD128``
     by_path        names under ``/dev/dri/by-path``: ``pci-0000:4d:00.0-card``
-    links          cards that a direct link joins to it, as the node's vocabularies say; in natural order
+    other_nodes    names under ``/dev`` that containers get as well: ``nvidia0``, ``nvidiactl``
+    variables      names and values of variables by which a container runtime gives the card to a container
+    cdi_name       full name of the CDI device, if another program than this plugin describes the card; else empty
+    links          cards that a direct link joins to it, in natural order
+    board          the same number for cards that are behind the same PCIe switches; None if that is unknown
     mei            names under ``/dev`` of its management engine: ``mei0``; known from sysfs only
     pci_path       folders of its sysfs path, from the one that starts with ``pci`` to the PCI device
     healthy        whether it may be given to containers now
@@ -60,7 +64,11 @@ class CardFacts:
     memory_fault: str = ""
     device_nodes: tuple[str, ...] = ()
     by_path: tuple[str, ...] = ()
+    other_nodes: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    cdi_name: str = ""
     links: tuple[Card, ...] = ()
+    board: int | None = None
     mei: tuple[str, ...] = ()
     pci_path: tuple[str, ...] = ()
     healthy: bool = True

@@ -59,6 +59,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     memory_source  a `gas.card_facts.MemorySource`, or one of a newer plugin; empty if an older plugin wrote the record
     numa_node      None if the card belongs to none
     links          cards that a direct link joins to it, each once in natural order
+    board          the same number for cards that are behind the same PCIe switches; None if that is unknown
     healthy        whether it may be given to containers now
     """
 
@@ -73,6 +74,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     numa_node: int | None = None
     tiles: int = 1
     links: tuple[Card, ...] = ()
+    board: int | None = None
     healthy: bool = True
 
     def __post_init__(self) -> None:
@@ -91,6 +93,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         self._check_number("memory", self.memory, 1, MOST_MEMORY)
         self._check_number("numa", self.numa_node, 0, _MOST_NUMA_NODES - 1)
         self._check_number("tiles", self.tiles, 1, _MOST_TILES)
+        self._check_number("board", self.board, 0, _LAST_CARD)
         if self.card in self.links or list(self.links) != sorted(set(self.links)):
             numbers = ", ".join(map(str, self.links))
             raise InvalidValue(f"{self.card}, links: expected other cards, each once in natural order, found {numbers}")

@@ -9,11 +9,11 @@ import msgspec
 
 
 class Operation(msgspec.Struct, frozen=True, gc=False):
-    """One operation. ``path`` is a JSON pointer, whose parts `pointer` escapes."""
+    """One operation. ``path`` is a JSON pointer, whose parts `pointer` escapes. ``remove`` needs no value."""
 
-    op: Literal["add", "replace"]
+    op: Literal["add", "replace", "remove"]
     path: str
-    value: Any
+    value: Any = None
 
 
 Patch = tuple[Operation, ...]
@@ -34,3 +34,18 @@ def set_annotations(present: Mapping[str, str] | None, wanted: Mapping[str, str]
     if missing and present is None:
         return (Operation("add", "/metadata/annotations", missing),)
     return tuple(Operation("add", pointer("metadata", "annotations", name), text) for name, text in missing.items())
+
+
+def applied(patch: Patch, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of an object with a patch applied. Every path must lead to an existing object or list entry."""
+    changed: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
+    for operation in patch:
+        *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in operation.path.split("/")[1:])
+        at: Any = changed
+        for part in parents:
+            at = at[int(part)] if isinstance(at, list) else at[part]
+        if operation.op == "remove":
+            del at[last]
+        else:
+            at[last] = operation.value
+    return changed

@@ -8,7 +8,7 @@ HostPod      for the extender while it also counts the CPU, memory and pod slots
 AskedPod     for the extender, when a filter asks about one pod
 NewPod       for the extender, when the API server asks whether a pod may be created
 NodePod      for the device plugin, which watches the pods of its node
-DetailedPod  for the doctor, which also reads how a pod is started and how it fares
+DetailedPod  for the doctor and kubectl gas, which also read how a pod is started and how it fares
 
 Field names are Kubernetes' own, in snake case. A map or list is None where it is absent or ``null``, as Go's clients
 write it. Amounts stay as they were written; `gas.amounts` parses them.
@@ -197,6 +197,7 @@ class NewPodSpec(PodSpec, frozen=True):
     containers: Sequence[NewContainer] | None = None
     init_containers: Sequence[NewContainer] | None = None
     scheduler_name: str | None = None
+    affinity: dict[str, Any] | None = None
 
 
 class NewPod(Pod, frozen=True):
@@ -229,12 +230,18 @@ class WorkloadSpec(JobSpec, frozen=True):
 
 
 class Workload(_Object, frozen=True):
-    """An object with a template of pods: a Deployment, StatefulSet, DaemonSet, ReplicaSet, Job or CronJob."""
+    """An object with a template of pods: a Deployment or the like, a Job, a CronJob or a PodTemplate.
+
+    own_template  of a PodTemplate, which has no spec
+    """
 
     spec: WorkloadSpec = WorkloadSpec()
+    own_template: PodTemplate | None = msgspec.field(default=None, name="template")
 
     @property
     def template(self) -> PodTemplate | None:
+        if self.own_template is not None:
+            return self.own_template
         jobs = self.spec.job_template
         return self.spec.template if jobs is None else jobs.spec.template
 
@@ -350,7 +357,7 @@ class Volume(_Object, frozen=True):
     config_map: ConfigMapVolume | None = None
 
 
-class DetailedPodSpec(PodSpec, frozen=True):
+class DetailedPodSpec(HostPodSpec, frozen=True):
     containers: Sequence[DetailedContainer] | None = None
     init_containers: Sequence[DetailedContainer] | None = None
     service_account_name: str | None = None
@@ -359,17 +366,12 @@ class DetailedPodSpec(PodSpec, frozen=True):
     host_pid: bool | None = msgspec.field(default=None, name="hostPID")
 
 
-class DetailedPodStatus(PodStatus, frozen=True):
-    conditions: Sequence[Condition] | None = None
-
-
-class DetailedPod(Pod, frozen=True):
+class DetailedPod(HostPod, frozen=True):
     """A pod with its commands, mounts and conditions; also a static pod's manifest, which may lack anything."""
 
     kind: str | None = None
     metadata: ObjectMeta = ObjectMeta()
     spec: DetailedPodSpec = DetailedPodSpec()
-    status: DetailedPodStatus | None = None
 
     @property
     def is_ready(self) -> bool:

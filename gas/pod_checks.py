@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from itertools import islice
+from heapq import nsmallest
 
+from gas.combined_vocabularies import TooLarge, Vocabularies
 from gas.decision.names import (
     ALLOCATED_CARDS,
     ALLOCATED_INIT_CARDS,
@@ -26,21 +27,33 @@ from gas.placement.need import PodNeed
 from gas.placement.order import resource_of
 from gas.placement.place import place
 from gas.placement.refusal import Refusal, SearchLimitHit
-from gas.quoted import quoted
-from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies, Vocabulary
+from gas.pod_parts import NODE_SCORE
+from gas.quoted import quoted, shown
+from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabulary
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
 MOST_KINDS = 1000
 """Different nodes that are searched for room for one pod; beyond that, one of the others may have it."""
 
-MOST_CONTAINERS = 30
+MOST_CONTAINERS = 500
+"""Containers of a pod that is checked; more would keep other work waiting."""
+
+MOST_ANNOTATIONS = 10_000
+"""Annotations of a pod that is checked. The API server refuses a pod with more than 256 KiB of them."""
+
+MOST_SEARCHED_CONTAINERS = 30
 """Containers with cards of a pod for which nodes are searched; larger pods are taken to fit."""
 
 STEPS = 500
 """Of the search on an empty node. A pod that needs more is taken to fit."""
 
+LONGEST_WARNING = 256
+"""Characters of the longest sentence. The API server may cut longer warnings."""
+
 _MOST_REASONS = 2
+_MOST_NAMES = 5
+"""Names of resources in one sentence."""
 _LONGEST = 63
 """Characters of a name that are compared with known names."""
 _MOST_UNKNOWN = 20
@@ -83,44 +96,50 @@ class PodChecks:
     """The rules, for the vocabularies and the options of one extender.
 
     scheduler_name  of GPU pods that have the default one; None if it stays
+    scores_nodes    whether the extender scores nodes
     """
 
     vocabularies: Vocabularies
     options: NeedOptions
     scheduler_name: str | None = None
+    scores_nodes: bool = True
 
     def pod(self, pod: Pod) -> Findings:
         """Check a pod that is to be created, or one that waits; nothing if it asks for no GPU."""
         if (vocabulary := self.vocabularies.spoken_by(pod)) is None:
             return NOTHING
+        if too_large := _too_large(pod):
+            return Findings(faults=(too_large,))
+        try:
+            need = self.vocabularies.need(pod, self.options)
+            bad_need = ""
+        except TooLarge as large:
+            return Findings(str(large))
+        except BadNeed as bad:
+            need, bad_need = None, str(bad)
         words = vocabulary.admission
         faults = tuple(words.faults(pod)) if words is not None else ()
         warnings = (*self._annotation_warnings(pod, vocabulary), *_written_annotations(pod))
+        if not self.scores_nodes and NODE_SCORE in (vocabulary.wishes or ()) and pod.annotations.get(NODE_SCORE):
+            warnings += (f"annotation {NODE_SCORE} has no effect, because the extender runs without --node-score",)
         warnings += tuple(words.warnings(pod, self.options)) if words is not None else ()
-        try:
-            need = self.vocabularies.need(pod, self.options)
-        except BadNeed as bad:
-            return Findings(str(bad), faults, warnings)
-        if need.wants_cards and pod.node_name:
+        if need is not None and need.wants_cards and pod.node_name:
             where = f"the pod names its node itself, {quoted(pod.node_name)}"
             warnings = (*warnings, f"{where}, so no cards are chosen for it; use a nodeSelector instead")
-        return Findings("", faults, warnings)
+        return Findings(bad_need, faults, warnings)
 
     def _annotation_warnings(self, pod: Pod, vocabulary: Vocabulary) -> tuple[str, ...]:
         """Return warnings of annotations with gas's prefix that mean nothing in the pod's vocabulary."""
         if (wishes := vocabulary.wishes) is None:
             return ()
         of_others = frozenset[str]().union(*(each.wishes or () for each in self.vocabularies))
-        found = (
-            name
-            for name in sorted(pod.annotations)
-            if name.startswith(_PREFIX) and "/" not in name and name not in wishes | _OWN
-        )
+        known = wishes | _OWN
+        found = (name for name in pod.annotations if name.startswith(_PREFIX) and "/" not in name and name not in known)
         return tuple(
             f"annotation {name} has no effect on a pod in the words of {vocabulary.name}"
             if name in of_others
             else _unknown_annotation(name, wishes)
-            for name in islice(found, _MOST_UNKNOWN)
+            for name in nsmallest(_MOST_UNKNOWN, found)
         )
 
     def in_cluster(self, pod: Pod, nodes: Iterable[NodeFacts]) -> Generator[None, None, tuple[str, ...]]:
@@ -130,11 +149,13 @@ class PodChecks:
 
         nodes  of all nodes; equal nodes should share one object
         """
+        if _too_large(pod):
+            return ()
         try:
             need = self.vocabularies.need(pod, self.options)
         except BadNeed:
             return ()
-        if not 0 < sum(container.count > 0 for container in need.containers) <= MOST_CONTAINERS:
+        if not 0 < sum(container.count > 0 for container in need.containers) <= MOST_SEARCHED_CONTAINERS:
             return ()
         every = list(nodes)
         alike = Counter(map(id, every))
@@ -165,11 +186,14 @@ class PodChecks:
     def complete(self, pod: NewPod) -> Patch:
         """Return what a new GPU pod lacks. A pod that was completed is complete.
 
-        A pod that names its node itself is not scheduled, so its scheduler stays.
+        A pod that names its node itself is not scheduled, so it stays as it is, unless the vocabulary has it
+        scheduled after all.
         """
-        if (vocabulary := self.vocabularies.spoken_by(pod)) is None or pod.node_name:
+        if (vocabulary := self.vocabularies.spoken_by(pod)) is None or pod.is_mirror:
             return ()
         patch = vocabulary.admission.complete(pod) if vocabulary.admission is not None else ()
+        if pod.node_name and not any(each.path == "/spec/nodeName" for each in patch):
+            return ()
         name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
         if self.scheduler_name and name == DEFAULT_SCHEDULER != self.scheduler_name:
             patch = (*patch, Operation("add", "/spec/schedulerName", self.scheduler_name))
@@ -183,6 +207,16 @@ _BOUND = (
 _BOUND_RECEIPT = (
     "says what kubelet gave the bound pod, and the extender follows it; only the device plugin should write it"
 )
+
+
+def _too_large(pod: Pod) -> str:
+    """Return what a pod has more of than any real one, empty if nothing. The rest of such a pod is not checked."""
+    count = len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
+    if count > MOST_CONTAINERS:
+        return f"the pod has {count} containers, expected at most {MOST_CONTAINERS}; use several pods"
+    if (count := len(pod.annotations)) > MOST_ANNOTATIONS:
+        return f"the pod has {count} annotations, expected at most {MOST_ANNOTATIONS}; remove some"
+    return ""
 
 
 def _unknown_annotation(name: str, known: Iterable[str]) -> str:
@@ -213,8 +247,8 @@ def _unknown_resource(need: PodNeed, inventories: list[Inventory]) -> tuple[str,
     if not known or resource in known:
         return ()
     similar = get_close_matches(resource[:_LONGEST], known, n=1)
-    hint = f"did you mean {similar[0]}?" if similar else f"they have {', '.join(sorted(known))}"
-    return (f"order of cards {quoted(str(need.order))} has no effect: no card has {quoted(resource)}; {hint}",)
+    hint = f"did you mean {similar[0]}?" if similar else f"they have {_first_names(known)}"
+    return (_cut(f"order of cards {quoted(str(need.order))} has no effect: no card has {quoted(resource)}; {hint}"),)
 
 
 def _why_never(need: PodNeed, inventories: list[tuple[Inventory, int]]) -> Generator[None, None, str]:
@@ -235,8 +269,22 @@ def _why_never(need: PodNeed, inventories: list[tuple[Inventory, int]]) -> Gener
             return ""
         reasons[str(result)] += count
         yield
-    shown = "; ".join(f"{reason} ({_nodes(count)})" for reason, count in reasons.most_common(_MOST_REASONS))
-    return f"no node of the cluster could run the pod now, even without other pods: {shown}"
+    first, *others = (f"{reason} ({_nodes(count)})" for reason, count in reasons.most_common(_MOST_REASONS))
+    sentence = f"no node of the cluster could run the pod now, even without other pods: {first}"
+    for other in others:
+        if len(longer := f"{sentence}; {other}") <= LONGEST_WARNING:
+            sentence = longer
+    return _cut(sentence)
+
+
+def _first_names(names: Iterable[str]) -> str:
+    first = sorted(names)
+    more = f" and {len(first) - _MOST_NAMES} more" if len(first) > _MOST_NAMES else ""
+    return ", ".join(map(shown, first[:_MOST_NAMES])) + more
+
+
+def _cut(sentence: str) -> str:
+    return sentence if len(sentence) <= LONGEST_WARNING else f"{sentence[: LONGEST_WARNING - 1]}…"
 
 
 def _nodes(count: int) -> str:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import islice
 
+LONGEST_RESOURCE = 63
+"""Characters of the longest name of a resource in Kubernetes, without its prefix."""
+
+LONGEST_KEY = 63 + 1 + 253
+"""Characters of the longest ``namespace/name`` in Kubernetes."""
+
 _LONGEST = 40
 _MOST = 3
 
@@ -16,6 +22,11 @@ def quoted(value: object) -> str:
     while len(repr(cut)) > _LONGEST + 2:
         cut = cut[:-1]
     return repr(cut) if cut == text else f"{cut!r}…"
+
+
+def shown(name: str, longest: int = LONGEST_RESOURCE) -> str:
+    """Return a name as it is, or quoted if it is longer than real ones or has control characters."""
+    return name if len(name) <= longest and name.isprintable() else quoted(name)
 
 
 def listed(values: Collection[str]) -> str:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from gas.aliyun.vocabulary import aliyun
 from gas.amounts import MemoryUnit
+from gas.combined_vocabularies import Vocabularies
 from gas.errors import InvalidEntry
 from gas.intel.vocabulary import INTEL
+from gas.koordinator.vocabulary import KOORDINATOR
+from gas.kubeshare.vocabulary import KUBESHARE
 from gas.vendor.vocabulary import VENDOR
-from gas.vocabulary import Vocabularies, Vocabulary
+from gas.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +33,12 @@ ALIYUN_UNIT_HELP = "Amount of memory that aliyun.com/gpu-mem counts, MiB or GiB,
 
 
 def known(settings: Settings = DEFAULT_SETTINGS) -> tuple[Vocabulary, ...]:
-    """Return all vocabularies with these settings."""
-    return INTEL, aliyun(settings.aliyun_unit), VENDOR
+    """Return all vocabularies with these settings, in the order in which they are asked.
+
+    KubeShare's is the last one. Its pods are known by annotations, which can be edited; those of the others by what
+    containers request. So a bound pod of another vocabulary does not become one of KubeShare's.
+    """
+    return INTEL, aliyun(settings.aliyun_unit), KOORDINATOR, VENDOR, KUBESHARE
 
 
 KNOWN = known()
@@ -46,19 +53,21 @@ DEFAULT = Vocabularies([INTEL])
 """The same as a value."""
 
 
-def parse_vocabularies(text: str) -> tuple[Vocabulary, ...]:
-    """Parse the value of ``--vocabularies``: names with commas between them, in the order in which they are asked.
+JOINED_HELP = "If the flag is given several times, all values count."
+"""The help of ``--vocabularies`` about several components of deploy/ that each switch vocabularies on."""
 
-    Raises InvalidEntry for a name that is unknown, empty or repeated.
+
+def parse_vocabularies(text: str) -> tuple[Vocabulary, ...]:
+    """Parse the value of ``--vocabularies``: names with commas between them, in any order.
+
+    Raises InvalidEntry for a name that is unknown or empty.
     """
-    by_name = {each.name: each for each in KNOWN}
-    vocabularies: list[Vocabulary] = []
-    for entry in text.split(","):
-        vocabulary = by_name.get(entry.strip())
-        if vocabulary is None or vocabulary in vocabularies:
-            raise InvalidEntry(f"vocabularies with commas between them, each once, of these: {KNOWN_NAMES}", entry)
-        vocabularies.append(vocabulary)
-    return tuple(vocabularies)
+    names = {each.name for each in KNOWN}
+    entries = {entry: entry.strip() for entry in text.split(",")}
+    for entry, name in entries.items():
+        if name not in names:
+            raise InvalidEntry(f"vocabularies with commas between them, of these: {KNOWN_NAMES}", entry)
+    return tuple(each for each in KNOWN if each.name in entries.values())
 
 
 def with_settings(vocabularies: Sequence[Vocabulary], settings: Settings) -> tuple[Vocabulary, ...]:
@@ -75,6 +84,6 @@ def unused_settings(given: Collection[str], vocabularies: Sequence[Vocabulary]) 
     names = {each.name for each in vocabularies}
     return tuple(
         f"ignored: --{flag}; it needs {name} among --vocabularies"
-        for flag, name in (("aliyun-unit", "aliyun"),)
+        for flag, name in (("aliyun-unit", "aliyun"), ("sharepods", "kubeshare"))
         if flag in given and name not in names
     )

@@ -16,7 +16,7 @@ from gas.objects import Container, Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import Inventory
 from gas.placement.need import ContainerNeed, PodNeed, Role
-from gas.vocabulary import BadNeed, DeviceOptions, NeedOptions, NodeDescription, NodeFacts, Vocabulary
+from gas.vocabulary import BadNeed, DeviceOptions, DeviceWords, NeedOptions, NodeDescription, NodeFacts, Vocabulary
 
 SLICE = "made-up.example/slice"
 CARDS = "made-up.example/cards"
@@ -80,32 +80,17 @@ class MadeUpNodes:
         return NodeFacts(inventory=Inventory(capacity=dict.fromkeys(cards, whole)))
 
 
-class MadeUpDevices:
+class MadeUpDevices(DeviceWords):
     resources = (SLICE,)
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {SLICE: SLICES_OF_A_CARD}
-
-    def fewer_ids(self, resource: str) -> str:
-        return ""
-
-    def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
-        return ()
-
-    def monitoring_resource(self, card: CardFacts, *, split: bool) -> str | None:
-        return None
 
     def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
         return NodeDescription(labels={CARDS: ".".join(str(int(card.card)) for card in cards)} if cards else {})
 
     def owns_label(self, name: str) -> bool:
         return name == CARDS
-
-    def owns_annotation(self, name: str) -> bool:
-        return False
-
-    def owns_resource(self, name: str) -> bool:
-        return False
 
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
         return {VARIABLE: ",".join(str(int(card.card)) for card in cards)}

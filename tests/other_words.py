@@ -29,6 +29,38 @@ def asking(name: str = "main", *, always: bool = False, **requests: Any) -> dict
     return built
 
 
+KOORDINATOR = {
+    "shared": "koordinator.sh/gpu.shared",
+    "core": "koordinator.sh/gpu-core",
+    "memory": "koordinator.sh/gpu-memory",
+    "ratio": "koordinator.sh/gpu-memory-ratio",
+    "gpu": "koordinator.sh/gpu",
+}
+"""Short names of Koordinator's resources."""
+
+
+def sharing(name: str = "main", *, always: bool = False, **requests: Any) -> dict[str, Any]:
+    """Return a container in Koordinator's words; ``core`` and the others of KOORDINATOR stand for its resources."""
+    built = asking(name, always=always)
+    resources = {KOORDINATOR[key]: str(amount) for key, amount in requests.items()}
+    return built | {"resources": {"requests": resources, "limits": dict(resources)}}
+
+
+def koordinator_node(*sizes: int, **stated: Any) -> dict[str, Any]:
+    """Return a node whose plugin records cards of these bytes in Koordinator's words; 0: the memory is not known."""
+    whole = 100 * len(sizes)
+    koordinator = {"shared": whole, "core": whole, "ratio": whole, "gpu": whole, "memory": sum(sizes)}
+    node = stating(memory=sizes, **stated)
+    amounts = node["status"]["allocatable"] | counted_node(**koordinator)["status"]["allocatable"]
+    return node | {"status": {"allocatable": amounts, "capacity": amounts}}
+
+
+def counted_node(**stated: Any) -> dict[str, Any]:
+    """Return a node without records of its cards that states these of KOORDINATOR."""
+    amounts = {KOORDINATOR[key]: str(amount) for key, amount in stated.items()}
+    return stating() | {"status": {"allocatable": amounts, "capacity": amounts}}
+
+
 def stating(
     name: str = "n1",
     *,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gas.combined_vocabularies import Vocabularies
 from gas.intel import names
 from gas.intel.vocabulary import INTEL
 from gas.json_patch import Operation, Patch
@@ -18,9 +19,9 @@ from gas.placement.inventory import UNUSED
 from gas.placement.order import LeastUsed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
-from gas.pod_checks import MOST_CONTAINERS, MOST_KINDS, Findings, PodChecks
+from gas.pod_checks import LONGEST_WARNING, MOST_KINDS, MOST_SEARCHED_CONTAINERS, Findings, PodChecks
 from gas.vocabularies import DEFAULT, KNOWN
-from gas.vocabulary import NeedOptions, NodeFacts, Vocabularies
+from gas.vocabulary import NeedOptions, NodeFacts
 from tests.builders import container, node, pod, pod_json
 from tests.extender.admission.reviews import apply, as_json
 from tests.extender.at_once import at_once
@@ -66,6 +67,21 @@ UNKNOWN = "annotation 'gas-same-gpus' is not known and has no effect; did you me
 )
 def test_a_pod_is_checked(checked: Pod, findings: Findings) -> None:
     assert CHECKS.pod(checked) == findings
+
+
+def test_the_rest_of_a_pod_that_is_too_large_is_not_read() -> None:
+    requests = {"gpu.intel.com/millicores": 1, **{f"gpu.intel.com/x{number}": 1 for number in range(32)}}
+    large = msgspec.convert(
+        pod_json({"name": "a", "resources": {"requests": requests}}, annotations={"gas-same-gpus": "a"}), Pod
+    )
+    sentence = "container 'a': expected requests of at most 32 resources, found 33; remove some"
+    assert CHECKS.pod(large) == Findings(sentence)
+
+
+def test_the_first_unknown_annotations_are_named() -> None:
+    names = [f"gas-{number:03}-x" for number in range(100)]
+    warnings = CHECKS.pod(pod(container(i915=1), annotations=dict.fromkeys(reversed(names), ""))).warnings
+    assert [warning.split("'")[1] for warning in warnings] == names[:20]
 
 
 def test_the_refusals_of_a_pod_come_before_its_warnings() -> None:
@@ -155,8 +171,8 @@ NEVER = "no node of the cluster could run the pod now, even without other pods"
         pytest.param(
             pod(container(i915=3)),
             [SMALL, LARGE],
-            f"{NEVER}: a container asks for 3 cards, but the node has 1 (1 node); a container asks for 3 cards, but the"
-            " node has 2 (1 node)",
+            f"{NEVER}: container 'main' asks for 3 cards, but the node has 1 (1 node); container 'main' asks for 3"
+            " cards, but the node has 2 (1 node)",
             id="count",
         ),
         pytest.param(
@@ -218,10 +234,38 @@ def test_equal_nodes_are_searched_once_and_others_in_turns() -> None:
     assert len(list(CHECKS.in_cluster(checked, [SMALL, LARGE, SMALL]))) == 2
 
 
-@pytest.mark.parametrize(("count", "is_searched"), [(MOST_CONTAINERS, True), (MOST_CONTAINERS + 1, False)])
+@pytest.mark.parametrize(
+    ("count", "is_searched"), [(MOST_SEARCHED_CONTAINERS, True), (MOST_SEARCHED_CONTAINERS + 1, False)]
+)
 def test_nodes_are_not_searched_for_a_pod_of_very_many_containers(count: int, *, is_searched: bool) -> None:
     checked = pod(*(container(f"c{number}", i915=9) for number in range(count)))
     assert bool(at_once(CHECKS.in_cluster(checked, [SMALL]))) == is_searched
+
+
+def test_only_as_many_reasons_are_given_as_one_warning_has_room_for() -> None:
+    few = pod(container("x" * 40, i915=9))
+    (warning,) = at_once(CHECKS.in_cluster(few, [SMALL, LARGE, LARGE]))
+    name = "x" * 40
+    assert warning == f"{NEVER}: container '{name}' asks for 9 cards, but the node has 2 (2 nodes)"
+    names: dict[str, Any] = {letter * 60: 1 for letter in "abcd"}
+    long = pod(container(i915=1, **names))
+    nodes = [facts(cards=1, i915=1, **{each: 1 for each in names if each != without}) for without in list(names)[:2]]
+    (warning,) = at_once(CHECKS.in_cluster(long, nodes))
+    assert warning == f"{NEVER}: no card of the node has any {'a' * 60} (1 node)"
+
+
+@pytest.mark.parametrize(("scores_nodes", "count"), [(True, 0), (False, 1)])
+@pytest.mark.parametrize("resource", ["gpu.intel.com/i915", "aliyun.com/gpu-mem", "nvidia.com/gpu"])
+def test_a_way_of_scoring_is_a_warning_where_nodes_are_not_scored(
+    resource: str, count: int, *, scores_nodes: bool
+) -> None:
+    checks = PodChecks(Vocabularies(KNOWN), NeedOptions(), scores_nodes=scores_nodes)
+    asking = {"name": "a", "resources": {"requests": {resource: 1}}}
+    scored = msgspec.convert(pod_json(asking, annotations={"gas-node-score": "best-fit"}), Pod)
+    sentence = "annotation gas-node-score has no effect, because the extender runs without --node-score"
+    assert checks.pod(scored).warnings == (sentence,) * count
+    emptied = msgspec.convert(pod_json(asking, annotations={"gas-node-score": ""}), Pod)
+    assert checks.pod(emptied).warnings == ()
 
 
 def test_too_many_different_nodes_are_not_searched() -> None:
@@ -282,8 +326,7 @@ def test_whatever_a_pod_says_it_is_checked_in_short_printable_sentences(
     findings = CHECKS.pod(checked)
     for sentence in (*findings.all, *at_once(CHECKS.in_cluster(checked, [SMALL, LARGE]))):
         assert sentence.isprintable()
-        assert len(sentence) <= 450
-    assert all(len(sentence) <= 256 for sentence in findings.all)
+        assert len(sentence) <= LONGEST_WARNING
     assert CHECKS.change(checked, checked) == ()
     assert DEFAULT.speaks(checked) or findings == Findings()
 

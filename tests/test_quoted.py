@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.quoted import listed, quoted
+from gas.quoted import listed, quoted, shown
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,20 @@ from gas.quoted import listed, quoted
 )
 def test_quoted(value: object, text: str) -> None:
     assert quoted(value) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "longest", "text"),
+    [
+        pytest.param("memory.max", 63, "memory.max", id="as-it-is"),
+        pytest.param("x" * 63, 63, "x" * 63, id="longest"),
+        pytest.param("x" * 64, 63, "'" + "x" * 40 + "'…", id="too-long"),
+        pytest.param("x" * 64, 64, "x" * 64, id="longer-by-request"),
+        pytest.param("a\x1b[31m", 63, r"'a\x1b[31m'", id="control-characters"),
+    ],
+)
+def test_shown(name: str, longest: int, text: str) -> None:
+    assert shown(name, longest) == text
 
 
 @given(st.text(st.characters(), max_size=100))

@@ -260,7 +260,7 @@ def subsets(pods: Sequence[Evictable]) -> Iterator[tuple[Evictable, ...]]:
         yield from combinations(pods, size)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     full_nodes(),
     needs(soft_rules=False),
@@ -356,7 +356,7 @@ def one_container_needs(draw: st.DrawFn, most: int, *, linked: bool) -> PodNeed:
     return PodNeed(containers, linked=linked)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(large_nodes())
 def test_no_set_is_smaller_on_nodes_of_up_to_eight_cards(
     node_and_need: tuple[tuple[Inventory, list[Evictable], list[int], dict[str, int]], PodNeed],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -11,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.card_records import ANNOTATION, card_records, parse_card_records
+from gas.card_records import ANNOTATION, card_records, format_card_records, parse_card_records
 from gas.cards import Card, Tile
+from gas.combined_vocabularies import Vocabularies, merged_facts
 from gas.decision.annotations import read_choice, read_receipt
 from gas.errors import InvalidEntry
 from gas.intel.vocabulary import INTEL
@@ -22,14 +25,16 @@ from gas.placement.inventory import UNUSED, Inventory, Link
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.vocabularies import DEFAULT, KNOWN, parse_vocabularies
-from gas.vocabulary import BadNeed, DeviceOptions, NeedOptions, NodeFacts, Vocabularies, merged_facts
+from gas.vocabulary import BadNeed, DeviceOptions, NeedOptions, NodeFacts
 from tests.builders import container, node_json, pod
 from tests.made_up import CARD, CARDS, MADE_UP, SLICE
-from tests.plugin.gpus import gpu
+from tests.other_words import decoded, stating
+from tests.plugin.gpus import gpu, nvidia_gpu
 
 BOTH = Vocabularies([INTEL, MADE_UP])
 ONE_I915 = container(i915=1, millicores=600)
 NO_OPTIONS = NeedOptions()
+MANY_RESOURCES = {f"gpu.intel.com/{number:064}": 1 for number in range(20_000)}
 
 
 def slices(count: int, name: str = "main") -> dict[str, Any]:
@@ -73,6 +78,28 @@ class TestPods:
             large = pod(container("a" * size, i915=1))
             assert (read(large) is read(large)) == is_remembered
             assert read(large) == read(large)
+
+    @pytest.mark.parametrize(
+        "huge",
+        [
+            pytest.param(
+                pod(ONE_I915, annotations={f"example.com/{number:064}": "" for number in range(20_000)}),
+                id="annotations",
+            ),
+            pytest.param(pod(ONE_I915, labels={"example.com/note": "x" * 2_000_000}), id="a-label"),
+            pytest.param(pod({"name": "main", "resources": {"requests": MANY_RESOURCES}}), id="resources"),
+        ],
+    )
+    def test_a_pod_larger_than_any_real_one_is_not_copied(self, huge: Pod) -> None:
+        vocabularies = Vocabularies([INTEL])
+        tracemalloc.start()
+        try:
+            with contextlib.suppress(BadNeed):
+                vocabularies.need(huge, NO_OPTIONS)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert most < 100_000
 
     @pytest.mark.parametrize("first", ["cpu", "i915"])
     def test_a_container_with_very_many_resources_is_refused(self, first: str) -> None:
@@ -355,6 +382,7 @@ def test_vocabularies_are_selected_by_name() -> None:
     assert parse_vocabularies("intel") == (INTEL,)
     assert parse_vocabularies(",".join(each.name for each in KNOWN)) == KNOWN
     assert parse_vocabularies("intel") == tuple(DEFAULT)
+    assert parse_vocabularies("vendor,intel,vendor") == parse_vocabularies("intel,vendor"), "each once, in one order"
 
 
 @pytest.mark.parametrize(
@@ -364,12 +392,13 @@ def test_vocabularies_are_selected_by_name() -> None:
         ("inlet", "inlet"),
         ("intel,", ""),
         ("intel,inlet", "inlet"),
-        ("intel,intel", "intel"),
         ("Intel", "Intel"),
     ],
 )
-def test_unknown_missing_and_repeated_names_are_refused_with_the_known_ones(text: str, entry: str) -> None:
-    with pytest.raises(InvalidEntry, match=r"^vocabularies .*, each once, of these: intel, aliyun, vendor$") as refused:
+def test_unknown_and_missing_names_are_refused_with_the_known_ones(text: str, entry: str) -> None:
+    with pytest.raises(
+        InvalidEntry, match=r"^vocabularies .*, of these: intel, aliyun, koordinator, vendor, kubeshare$"
+    ) as refused:
         parse_vocabularies(text)
     assert refused.value.entry == entry
 
@@ -434,3 +463,65 @@ def test_pods_with_the_same_content_share_one_need() -> None:
     assert BOTH.booked_need(first) is BOTH.booked_need(second)
     first, second = (pod(ONE_I915, name=name) for name in ("1", "2"))
     assert BOTH.need(first, NO_OPTIONS) is BOTH.need(second, NO_OPTIONS)
+
+
+class TestRecordedCloseness:
+    """Cards of which no vocabulary says how close they are have what their records say."""
+
+    def recorded(self, *cards: Any, labels: Mapping[str, str] | None = None, count: int = 0) -> Inventory:
+        vocabularies = Vocabularies(parse_vocabularies("intel,vendor"))
+        return vocabularies.facts(self.node(*cards, labels=labels, nvidia=count or len(cards), i915=2)).inventory
+
+    def node(self, *cards: Any, **stated: Any) -> Node:
+        return decoded(stating(annotations={ANNOTATION: format_card_records(card_records(cards))}, **stated))
+
+    def test_links_boards_and_numa_nodes_come_from_the_records(self) -> None:
+        inventory = self.recorded(
+            nvidia_gpu(0, numa_node=0, board=0, links=(Card(2),)),
+            nvidia_gpu(1, numa_node=1, board=0),
+            nvidia_gpu(2, numa_node=0),
+            nvidia_gpu(3),
+        )
+        assert inventory.closeness(Card(0)) == {Card(1): 2, Card(2): 3}
+        assert inventory.closeness(Card(1)) == {Card(0): 2}
+        assert inventory.closeness(Card(2)) == {Card(0): 3}
+        assert inventory.closeness(Card(3)) == {}
+        assert inventory.numa_groups == ((Card(0), Card(2)), (Card(1),))
+
+    def test_labels_count_before_records_and_cards_of_one_numa_node_join(self) -> None:
+        labels = {"gpu.intel.com/gpu-numbers": "0.1", "gpu.intel.com/numa-gpu-map": "0-0_1-1"}
+        inventory = self.recorded(
+            gpu(0, numa_node=0), gpu(1, numa_node=1), nvidia_gpu(1000, numa_node=0), labels=labels, count=1
+        )
+        assert inventory.numa_groups == ((Card(0), Card(1000)), (Card(1),))
+
+    def test_a_node_whose_records_say_nothing_has_no_numa_groups(self) -> None:
+        assert self.recorded(nvidia_gpu(0), nvidia_gpu(1)).numa_groups is None
+
+    @pytest.mark.parametrize("fields", [{"numa_node": 1}, {"board": 1}, {"links": (Card(1),)}])
+    def test_nodes_of_unlike_closeness_are_not_alike(self, fields: dict[str, Any]) -> None:
+        vocabularies = Vocabularies(parse_vocabularies("vendor"))
+        sources = []
+        for card in (nvidia_gpu(0), nvidia_gpu(0, **fields)):
+            sources.append(vocabularies.source(self.node(card, nvidia_gpu(1), nvidia=2)))
+        assert sources[0] != sources[1]
+
+    def test_links_in_records_are_not_written_again_as_those_of_other_programs(self) -> None:
+        stated = self.node(nvidia_gpu(0, links=(Card(1),)), nvidia_gpu(1), nvidia=2)
+        vocabularies = Vocabularies(parse_vocabularies("vendor"))
+        assert vocabularies.facts(stated).inventory.links
+        assert vocabularies.links(stated) == ()
+
+
+def test_intels_words_are_about_intels_cards_only() -> None:
+    described = DEFAULT.describe([gpu(0), nvidia_gpu(1000)], DeviceOptions(shared_dev_num=2))
+    alone = DEFAULT.describe([gpu(0)], DeviceOptions(shared_dev_num=2))
+    assert (described.labels, described.resources) == (alone.labels, alone.resources)
+    assert described.annotations.keys() == {ANNOTATION}
+    assert not DEFAULT.describe([nvidia_gpu(0)], DeviceOptions()).labels
+
+
+def test_a_whole_card_of_nvidias_is_one_device() -> None:
+    vendor = Vocabularies(parse_vocabularies("vendor"))
+    assert vendor.ids_per_card(nvidia_gpu(0), DeviceOptions(shared_dev_num=10)) == {"nvidia.com/gpu": 1}
+    assert vendor.ids_per_card(gpu(0), DeviceOptions(shared_dev_num=10)) == {}

@@ -7,12 +7,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gas.aliyun import names
-from gas.amounts import MAX_AMOUNT, MEMORY_MAX, MalformedQuantity, MemoryUnit, parse_quantity, sorted_amounts
+from gas.amounts import MAX_AMOUNT, MEMORY_MAX, MemoryUnit, sorted_amounts
 from gas.card_facts import MOST_MEMORY, CardFacts
-from gas.card_records import ANNOTATION, MOST_RECORDS, parse_card_records
+from gas.card_records import MOST_RECORDS
 from gas.cards import Card
 from gas.decision.text import MalformedAnnotation
-from gas.objects import Container, Node, Pod, Quantity
+from gas.node_parts import allocatable_amount, allocatable_resources, recorded_cards
+from gas.objects import Container, Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import Inventory
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
@@ -29,7 +30,7 @@ from gas.pod_parts import (
     started_containers,
 )
 from gas.quoted import quoted
-from gas.vocabulary import BadNeed, DeviceOptions, NeedOptions, NodeDescription, NodeFacts, Vocabulary
+from gas.vocabulary import BadNeed, DeviceOptions, DeviceWords, NeedOptions, NodeDescription, NodeFacts, Vocabulary
 
 MILLICORES = "millicores"
 MILLICORES_OF_A_CARD = 1000
@@ -121,21 +122,23 @@ class AliyunNodes:
     unit: MemoryUnit
 
     def source(self, node: Node) -> Hashable:
-        allocatable = _allocatable(node)
+        allocatable = allocatable_resources(node)
         if names.GPU_MEM not in allocatable:
             return ()
         return allocatable[names.GPU_MEM], allocatable.get(names.GPU_COUNT), _recorded(node)
 
     def facts(self, node: Node) -> NodeFacts | None:
-        allocatable = _allocatable(node)
+        allocatable = allocatable_resources(node)
         if names.GPU_MEM not in allocatable:
             return None
         problems: list[str] = []
-        total = _amount(allocatable, names.GPU_MEM, problems)
+        total = allocatable_amount(allocatable, names.GPU_MEM, problems)
         if (recorded := _recorded(node)) is not None:
             capacity = self._recorded_capacity(recorded, total, problems)
         else:
-            capacity = self._counted_capacity(_amount(allocatable, names.GPU_COUNT, problems), total, problems)
+            capacity = self._counted_capacity(
+                allocatable_amount(allocatable, names.GPU_COUNT, problems), total, problems
+            )
         return NodeFacts(inventory=Inventory(capacity=capacity), counted=recorded is None, problems=tuple(problems))
 
     def _recorded_capacity(
@@ -177,7 +180,7 @@ class AliyunNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class AliyunDevices:
+class AliyunDevices(DeviceWords):
     """Cards as ``aliyun.com/gpu-mem``, with one device id for each unit of memory."""
 
     unit: MemoryUnit
@@ -190,21 +193,9 @@ class AliyunDevices:
     def fewer_ids(self, resource: str) -> str:
         return "" if self.unit is MemoryUnit.GIB else f"set --aliyun-unit={MemoryUnit.GIB} for plugin and extender"
 
-    def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
-        return ()
-
-    def monitoring_resource(self, card: CardFacts, *, split: bool) -> str | None:
-        return None
-
     def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
         count = sum(card.healthy and bool(self.ids_per_card(card, options)) for card in cards)
         return NodeDescription(resources={names.GPU_COUNT: count} if count else {})
-
-    def owns_label(self, name: str) -> bool:
-        return False
-
-    def owns_annotation(self, name: str) -> bool:
-        return False
 
     def owns_resource(self, name: str) -> bool:
         return name == names.GPU_COUNT
@@ -247,26 +238,11 @@ def _units_of_pod(need: PodNeed) -> int:
     return max(kept, most)
 
 
-def _allocatable(node: Node) -> Mapping[str, Quantity]:
-    return (node.status.allocatable if node.status else None) or {}
-
-
 def _recorded(node: Node) -> tuple[tuple[Card, int], ...] | None:
     """Return the healthy cards of the node's own records with their bytes of memory, None without records."""
-    if ANNOTATION not in node.annotations:
-        return None
-    records, _ = parse_card_records(node.annotations[ANNOTATION])
+    records = recorded_cards(node)
     return tuple((each.card, each.memory or 0) for each in records if each.healthy) if records else None
 
 
 def _units(recorded: Iterable[tuple[Card, int]], unit: MemoryUnit) -> int:
     return sum(memory // unit.bytes for _, memory in recorded)
-
-
-def _amount(allocatable: Mapping[str, Quantity], resource: str, problems: list[str]) -> int:
-    try:
-        return parse_quantity(allocatable.get(resource, 0))
-    except MalformedQuantity as malformed:
-        found = quoted(allocatable[resource])
-        problems.append(f"allocatable {resource}: {malformed.reason}, found {found}; it is ignored")
-        return 0

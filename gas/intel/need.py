@@ -21,7 +21,7 @@ from gas.pod_parts import (
     wants_near_cards,
 )
 from gas.quoted import listed, quoted
-from gas.vocabulary import BadNeed, NeedOptions
+from gas.vocabulary import LONGEST_SENTENCE, BadNeed, NeedOptions
 
 _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -279,7 +279,9 @@ def _same_card(requests: list[_Request], annotations: Mapping[str, str]) -> froz
     apps = {request.name: at for at, request in enumerate(requests) if request.role is Role.APP}
     if unknown := [name for name in wanted if name not in apps]:
         are_not = "is not an app container" if len(unknown) == 1 else "are not app containers"
-        raise BadNeed(f"{names.SAME_GPU}: {listed(unknown)} {are_not} of the pod")
+        sentence = f"{names.SAME_GPU}: {listed(unknown)} {are_not} of the pod"
+        with_apps = f"{sentence}; it has {listed(apps)}"
+        raise BadNeed(with_apps if len(with_apps) <= LONGEST_SENTENCE else sentence)
     for name in wanted:
         _check_same(requests[apps[name]])
     return frozenset(apps[name] for name in wanted)

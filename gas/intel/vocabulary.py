@@ -22,7 +22,7 @@ from gas.intel.node_description import (
 from gas.objects import Node, Pod, Quantity
 from gas.placement.choice import Choice
 from gas.placement.need import PodNeed
-from gas.vocabulary import DeviceOptions, NeedOptions, NodeDescription, NodeFacts, Vocabulary
+from gas.vocabulary import DeviceOptions, DeviceWords, NeedOptions, NodeDescription, NodeFacts, Vocabulary
 
 _RELEVANT_LABELS = (names.PREFIX, names.TELEMETRY_PREFIX)
 _MONITORING = names.PREFIX + "monitoring"
@@ -82,7 +82,7 @@ class IntelNodes:
         return replace(facts, deschedule_cards=frozenset(), deschedule_tiles=frozenset())
 
 
-class IntelDevices:
+class IntelDevices(DeviceWords):
     """Cards as ``gpu.intel.com/i915`` or ``gpu.intel.com/xe``, by their driver."""
 
     resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
@@ -102,6 +102,7 @@ class IntelDevices:
         return f"{names.PREFIX}{card.driver}_monitoring" if split else _MONITORING
 
     def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
+        cards = [card for card in cards if card.driver in names.COUNT_RESOURCES]
         capacity = card_capacity(cards, shared_dev_num=options.shared_dev_num)
         return NodeDescription(
             labels=node_labels(cards, pci_grouping_level=options.pci_grouping_level),
@@ -121,9 +122,6 @@ class IntelDevices:
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
         mask = container_mask(pod, container, cards)
         return {} if mask is None else {AFFINITY_MASK: mask}
-
-    def after_allocate(self, pod: Pod) -> Mapping[str, str]:
-        return {}
 
 
 INTEL = Vocabulary(

@@ -1,19 +1,20 @@
 """The vocabulary of plain device plugins: ``nvidia.com/gpu: 2`` is two whole cards.
 
-The vendors' own plugins offer these resources and hand out their cards. So gas offers nothing here, and writes nothing
-beside its own annotations: it only keeps other pods away from as many cards.
+Where a vendor's own plugin offers these resources it hands out the cards, and gas only keeps other pods away from as
+many. Where the plugin of gas finds the cards itself, it offers them in the vendor's place. Nothing is written beside
+gas's own annotations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from gas.amounts import MalformedQuantity, parse_quantity
 from gas.card_facts import CardFacts
-from gas.card_records import ANNOTATION, MOST_RECORDS, CardRecord, parse_card_records
+from gas.card_records import ANNOTATION, MOST_RECORDS
 from gas.cards import Card
-from gas.objects import Container, Node, Pod
+from gas.node_parts import allocatable_amount, allocatable_resources, recorded_cards
+from gas.objects import Container, Node, Pod, Quantity
 from gas.placement.choice import Choice
 from gas.placement.company import Company
 from gas.placement.inventory import Inventory
@@ -31,8 +32,7 @@ from gas.pod_parts import (
     started_containers,
     wants_near_cards,
 )
-from gas.quoted import quoted
-from gas.vocabulary import BadNeed, DeviceOptions, NeedOptions, NodeDescription, NodeFacts, Vocabulary
+from gas.vocabulary import BadNeed, DeviceOptions, DeviceWords, NeedOptions, NodeFacts, Vocabulary
 
 MILLICORES = "millicores"
 MILLICORES_OF_A_CARD = 1000
@@ -112,18 +112,20 @@ class VendorNodes:
     """Nodes of which a vendor's plugin says how many cards they have."""
 
     def source(self, node: Node) -> Hashable:
-        allocatable = (node.status.allocatable if node.status else None) or {}
+        allocatable = allocatable_resources(node)
         stated = tuple((kind.resource, allocatable[kind.resource]) for kind in KINDS if kind.resource in allocatable)
-        return (stated, tuple((each.card, each.driver, each.healthy) for each in _recorded(node))) if stated else ()
+        return (
+            (stated, tuple((each.card, each.driver, each.healthy) for each in recorded_cards(node))) if stated else ()
+        )
 
     def facts(self, node: Node) -> NodeFacts | None:
-        allocatable = (node.status.allocatable if node.status else None) or {}
+        allocatable = allocatable_resources(node)
         problems: list[str] = []
-        recorded = _recorded(node)
+        recorded = recorded_cards(node)
         capacity: dict[Card, Mapping[str, int]] = {}
         following = max((record.card for record in recorded), default=-1) + 1
         for kind in KINDS:
-            if (count := _count(kind, allocatable.get(kind.resource, 0), problems)) == 0:
+            if (count := _count(kind, allocatable, problems)) == 0:
                 continue
             own = [each.card for each in recorded if each.healthy and kind.driver and each.driver == kind.driver][
                 :count
@@ -147,40 +149,13 @@ class VendorNodes:
         )
 
 
-class VendorDevices:
-    """No devices: the vendors' plugins offer them."""
+class VendorDevices(DeviceWords):
+    """Cards whose driver is a vendor's, each as one device. All others the vendors' plugins offer."""
 
-    resources: tuple[str, ...] = ()
+    resources = tuple(kind.resource for kind in KINDS if kind.driver)
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
-        return {}
-
-    def fewer_ids(self, resource: str) -> str:
-        return ""
-
-    def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
-        return ()
-
-    def monitoring_resource(self, card: CardFacts, *, split: bool) -> str | None:
-        return None
-
-    def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
-        return NodeDescription()
-
-    def owns_label(self, name: str) -> bool:
-        return False
-
-    def owns_annotation(self, name: str) -> bool:
-        return False
-
-    def owns_resource(self, name: str) -> bool:
-        return False
-
-    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
-        return {}
-
-    def after_allocate(self, pod: Pod) -> Mapping[str, str]:
-        return {}
+        return {kind.resource: 1 for kind in KINDS if kind.driver and kind.driver == card.driver}
 
 
 VENDOR = Vocabulary(
@@ -208,17 +183,9 @@ def _container_need(container: Container, role: Role) -> ContainerNeed:
     return ContainerNeed(container.name, role=role)
 
 
-def _recorded(node: Node) -> tuple[CardRecord, ...]:
-    """Return the cards that the node's own records name."""
-    return parse_card_records(node.annotations[ANNOTATION])[0] if ANNOTATION in node.annotations else ()
-
-
-def _count(kind: Kind, quantity: str | int | float, problems: list[str]) -> int:
-    try:
-        count = parse_quantity(quantity)
-    except MalformedQuantity as malformed:
-        problems.append(f"allocatable {kind.resource}: {malformed.reason}, found {quoted(quantity)}; it is ignored")
-        return 0
+def _count(kind: Kind, allocatable: Mapping[str, Quantity], problems: list[str]) -> int:
+    """Return how many cards of one kind a node offers."""
+    count = allocatable_amount(allocatable, kind.resource, problems)
     if count > MOST_RECORDS:
         problems.append(
             f"allocatable {kind.resource}: expected at most {MOST_RECORDS} cards, found {count}; it is ignored"

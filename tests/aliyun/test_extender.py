@@ -9,10 +9,11 @@ import pytest
 
 from gas.amounts import MEMORY_MAX, MemoryUnit
 from gas.cards import Card
+from gas.combined_vocabularies import Vocabularies
 from gas.extender.decider import Options
 from gas.placement.order import LeastUsed
 from gas.vocabularies import Settings, known, parse_vocabularies, with_settings
-from gas.vocabulary import BadNeed, NeedOptions, Vocabularies
+from gas.vocabulary import BadNeed, NeedOptions
 from tests.builders import container, pod, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
 from tests.other_words import GPU_COUNT, GPU_MEM, MIB, aliyun_node, asking, decoded, stating

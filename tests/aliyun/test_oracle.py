@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.amounts import MEMORY_MAX
+from gas.combined_vocabularies import Vocabularies
 from gas.extender.decider import Options
 from gas.vocabularies import parse_vocabularies
-from gas.vocabulary import Vocabularies
 from tests.builders import container, pod_json
 from tests.extender.decider import DrivenDecider
 from tests.other_words import MIB, aliyun_node, asking, decoded, stating
@@ -103,7 +103,7 @@ async def test_pods_of_three_vocabularies_never_exceed_a_card(
 ) -> None:
     labels = {"gpu.intel.com/gpu-numbers": "0.1.2"}
     memory = [1000 * MIB, 1000 * MIB, 500 * MIB + 7]
-    annotation = "card0:memory.max=1048576000,card1:memory.max=1048576000,card2:memory.max=524288007"
+    annotation = "card0=memory.max:1048576000;card1=memory.max:1048576000;card2=memory.max:524288007"
     amounts: dict[str, Any] = {
         "gpu_mem": 2500,
         "gpu_count": 3,

@@ -238,9 +238,9 @@ def test_same_gpu_accepts_xe() -> None:
         pytest.param("a", B, "expected at least two containers of the pod, found 'a'", id="one-name"),
         pytest.param("", B, "expected at least two containers of the pod, found ''", id="no-name"),
         pytest.param("a,b,a", B, "expected every container once, found 'a,b,a'", id="duplicate"),
-        pytest.param("a,x,b,y", B, "'x', 'y' are not app containers of the pod", id="unknown-names"),
-        pytest.param("a,", B, "'' is not an app container of the pod", id="empty-name"),
-        pytest.param("a,first", B, "'first' is not an app container of the pod", id="init-container"),
+        pytest.param("a,x,b,y", B, "'x', 'y' are not app containers of the pod; it has 'a', 'b'", id="unknown-names"),
+        pytest.param("a,", B, "'' is not an app container of the pod; it has 'a', 'b'", id="empty-name"),
+        pytest.param("a,first", B, "'first' is not an app container of the pod; it has 'a', 'b'", id="init-container"),
         pytest.param(
             "a,b", container("b", i915=2), "container 'b' asks for 2 cards, expected exactly 1", id="two-cards"
         ),

@@ -8,9 +8,10 @@ import pytest
 
 from gas.amounts import MEMORY_MAX
 from gas.cards import Card
+from gas.combined_vocabularies import Vocabularies
 from gas.extender.decider import Options
 from gas.vocabularies import parse_vocabularies
-from gas.vocabulary import BadNeed, DeviceOptions, NeedOptions, Vocabularies
+from gas.vocabulary import BadNeed, DeviceOptions, NeedOptions
 from tests.builders import container, pod, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
 from tests.other_words import MIB, asking, decoded, stating
@@ -45,7 +46,7 @@ async def test_each_of_a_number_of_cards_is_whole_and_nothing_else_is_written(re
     assert [await decider.bind(each, "n1") for each in (two, one)] == ["", ""]
     assert cards_of(decider, "two", "one") == ["card0,card1", "card2"]
     assert decider.cluster.bindings[0]["annotations"].keys() == {"gas-ts", "gas-container-cards"}
-    assert (await decider.ask(more, "n1"))["FailedNodes"] == {"n1": "no card has 100 % of millicores free"}
+    assert (await decider.ask(more, "n1"))["FailedNodes"] == {"n1": "no card has 100 percent of millicores free"}
     decider.cluster.end("default/one")
     assert (await decider.ask(more, "n1"))["NodeNames"] == ["n1"]
 
@@ -123,6 +124,7 @@ def test_a_sum_that_kubernetes_cannot_count_is_refused() -> None:
         VOCABULARIES.need(pod(*many), NeedOptions())
 
 
+# contract D1.21
 async def test_the_order_and_nearness_of_cards_are_obeyed() -> None:
     labels = {"gpu.intel.com/gpu-numbers": "0.1.2.3", "gpu.intel.com/numa-gpu-map": "0-0.2_1-1.3"}
     node = stating(labels=labels, memory=[9] * 4, driver="nvidia", nvidia=4, i915=8)
@@ -178,9 +180,8 @@ class TestNodes:
         assert self.capacity() == ({}, ())
 
 
-def test_our_plugin_offers_and_writes_nothing() -> None:
+def test_our_plugin_offers_nothing_for_cards_of_other_drivers_and_writes_nothing() -> None:
     alone = Vocabularies(parse_vocabularies("vendor"))
-    assert alone.resources == ()
     assert alone.ids_per_card(gpu(0), DeviceOptions()) == {}
     assert alone.describe([gpu(0)], DeviceOptions()).resources == {}
     assert alone.managed_resources == ("nvidia.com/gpu", "dcu.com/gpu")

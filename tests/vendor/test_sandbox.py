@@ -32,7 +32,7 @@ async def test_the_vendors_plugin_hands_out_as_many_cards_as_the_extender_has_bo
                 bound, _ = await schedule(node, extender, intel)
                 await schedule(node, extender, pod_json(asking(nvidia=1), name="two"))
                 _, reason = await schedule(node, extender, pod_json(asking(nvidia=1), name="three"))
-                assert reason == "no card has 100 % of millicores free"
+                assert reason == "no card has 100 percent of millicores free"
                 assert [cards_written(node, name) for name in ("one", "intel", "two")] == ["card1", "card0", "card2"]
                 await soon(lambda: frozenset().union(*vendors.allocated) == frozenset(ids))
                 assert await node.got(bound) == ["card0"]

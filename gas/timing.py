@@ -1,0 +1,35 @@
+"""The clocks of a process and its random pauses. They are passed in, so that tests and simulations can set them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The clocks and the chance that a process gets from its machine.
+
+    monotonic    returns seconds of a clock that never goes back; the event loop measures its waits by the same one
+    nanoseconds  returns nanoseconds since the epoch, by a clock that may jump
+    spread       returns a random number between two others, for pauses that many replicas must not make in step
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    nanoseconds: Callable[[], int] = time.time_ns
+    spread: Callable[[float, float], float] = random.SystemRandom().uniform
+
+    def seconds(self) -> float:
+        """Return the seconds since the epoch."""
+        return self.nanoseconds() / 1e9
+
+    def now(self) -> datetime:
+        """Return the date and time in UTC."""
+        return datetime.fromtimestamp(self.seconds(), UTC)
+
+
+SYSTEM_TIMING = Timing()
+"""The machine's own clocks, and chance that cannot be predicted."""
