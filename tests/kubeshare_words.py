@@ -1,0 +1,93 @@
+"""Pods and nodes in KubeShare's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gas.card_records import ANNOTATION, CardRecord, format_card_records
+from gas.cards import Card
+from tests.builders import pod_json
+
+GIB = 2**30
+VGPU = "kubeshare/vgpu"
+GPUID = "kubeshare/GPUID"
+
+
+def share(
+    request: str | None = "0.5",
+    limit: str | None = "1.0",
+    memory: str | None = "0",
+    *,
+    gpuid: str | None = None,
+    affinity: str | None = None,
+    anti_affinity: str | None = None,
+    exclusion: str | None = None,
+    **others: str,
+) -> dict[str, str]:
+    """Return the annotations of a pod; None leaves one out."""
+    stated = {
+        "kubeshare/gpu_request": request,
+        "kubeshare/gpu_limit": limit,
+        "kubeshare/gpu_mem": memory,
+        GPUID: gpuid,
+        "kubeshare/sched_affinity": affinity,
+        "kubeshare/sched_anti-affinity": anti_affinity,
+        "kubeshare/sched_exclusion": exclusion,
+    }
+    return {name: text for name, text in stated.items() if text is not None} | others
+
+
+def with_card(name: str = "main", cards: int | None = 1, *, always: bool = False, **amounts: int) -> dict[str, Any]:
+    """Return a container; ``millicores`` and ``memory_max`` stand for the amounts as resources.
+
+    cards  None for a container without the resource
+    """
+    requests = {} if cards is None else {VGPU: str(cards)}
+    requests |= {f"kubeshare/{key.replace('_', '.')}": str(amount) for key, amount in amounts.items()}
+    built: dict[str, Any] = {"name": name, "image": "example/main:1"}
+    if requests:
+        built["resources"] = {"requests": requests, "limits": requests}
+    if always:
+        built["restartPolicy"] = "Always"
+    return built
+
+
+def sharing(
+    name: str = "pod", annotations: Mapping[str, str] | None = None, *containers: Mapping[str, Any], **fields: Any
+) -> dict[str, Any]:
+    """Return a pod with a share of a card, in one container with the resource unless others are given."""
+    stated = share() if annotations is None else annotations
+    return pod_json(*(containers or (with_card(),)), name=name, uid=name, annotations=stated, **fields)
+
+
+def sharing_node(
+    name: str = "n1",
+    *,
+    memory: Sequence[int] = (8 * GIB, 8 * GIB),
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    driver: str = "i915",
+    **allocatable: int,
+) -> dict[str, Any]:
+    """Return a node as our plugin describes it, with a card for each number of bytes.
+
+    allocatable  of other vocabularies, by full name with ``__`` for the slash and ``_`` for a dot
+    """
+    records = [CardRecord(card=Card(number), driver=driver, memory=each or None) for number, each in enumerate(memory)]
+    amounts = {
+        VGPU: str(1000 * len(memory)),
+        "kubeshare/millicores": str(1000 * len(memory)),
+        "kubeshare/memory.max": str(sum(memory)),
+        **{key.replace("__", "/").replace("_", "."): str(amount) for key, amount in allocatable.items()},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": dict(labels or {}),
+            "annotations": {ANNOTATION: format_card_records(records), **(annotations or {})},
+        },
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
