@@ -1,0 +1,318 @@
+"""NVIDIA's cards, with a double of their driver's library."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gas.card_facts import CardFacts, MemorySource, Scan
+from gas.cards import Card
+from gas.plugin.discovery.nvml import Access, NvmlCards, NvmlOptions
+from gas.plugin.discovery.nvml_interface import Failure, NvmlFault
+from gas.plugin.discovery.scanner import CardMemory
+from tests.plugin.nvml_double import GIB, LOST, FakeNvml, nvml_card, uuid
+
+WITHIN = 0.2
+
+
+def cards_of(library: FakeNvml, root: Path = Path("/nowhere"), **options: Any) -> NvmlCards:
+    return NvmlCards(root, library, NvmlOptions(**options), within=WITHIN)
+
+
+def only(found: Scan) -> CardFacts:
+    (gpu,) = found.gpus
+    return gpu
+
+
+@pytest.fixture
+def stuck() -> Iterator[FakeNvml]:
+    """Yield a library of two cards, of which calls may hang until the test ends."""
+    library = FakeNvml([nvml_card(0), nvml_card(1)])
+    yield library
+    library.released.set()
+
+
+def test_a_card_is_described_as_its_driver_does(tmp_path: Path) -> None:
+    node = tmp_path / "sys/bus/pci/devices/0000:3b:00.0"
+    node.mkdir(parents=True)
+    (node / "numa_node").write_text("1\n")
+    library = FakeNvml([nvml_card(3, index=0, pci=(0, 0x3B, 0))])
+    assert cards_of(library, tmp_path).read() == Scan(
+        gpus=(
+            CardFacts(
+                card=Card(3),
+                driver="nvidia",
+                device_id="0x2330",
+                model="NVIDIA H100 80GB HBM3",
+                pci_address="0000:3b:00.0",
+                uuid=uuid(3),
+                numa_node=1,
+                memory=79 * GIB,
+                memory_size=80 * GIB,
+                memory_source=MemorySource.QUERY,
+                variables=(("NVIDIA_VISIBLE_DEVICES", uuid(3)),),
+            ),
+        )
+    )
+
+
+def test_beside_other_cards_numbers_begin_at_the_first_number() -> None:
+    assert only(cards_of(FakeNvml([nvml_card(2)]), first_number=1000).read()).card == Card(1002)
+
+
+def test_a_library_that_cannot_be_opened_is_tried_again() -> None:
+    library = FakeNvml([nvml_card(0)], faults={"open": NvmlFault("nvmlInitWithFlags: no driver", code=9)})
+    cards = cards_of(library)
+    assert cards.read() == Scan(problems=("NVML: nvmlInitWithFlags: no driver; NVIDIA's cards are not offered",))
+    library.faults.clear()
+    assert only(cards.read()).healthy
+
+
+def test_a_library_that_was_closed_is_opened_again() -> None:
+    library = FakeNvml([nvml_card(0)])
+    cards = cards_of(library)
+    cards.read()
+    library.faults[0] = NvmlFault("nvmlDeviceGetHandleByIndex: Uninitialized", code=1, is_closed=True)
+    cards.read()
+    library.faults.clear()
+    assert only(cards.read()).healthy
+    assert library.opened == 2
+
+
+def test_a_lost_card_is_unhealthy_and_hides_no_other() -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1)])
+    cards, memory = cards_of(library), CardMemory()
+    memory.update(cards.read(), 0)
+    library.faults[1] = LOST
+    found = cards.read()
+    assert found.broken == {Card(1)}
+    assert found.problems == (
+        "card1: the card is lost, its driver no longer reaches it; reset it, or restart the node; it is unhealthy",
+    )
+    assert [(gpu.card, gpu.healthy) for gpu in memory.update(found, 1).gpus] == [(0, True), (1, False)]
+
+
+def test_a_card_that_was_never_seen_and_is_lost_is_left_out() -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1)], faults={1: LOST})
+    found = cards_of(library).read()
+    assert (len(found.gpus), found.broken) == (1, frozenset())
+    assert found.problems[0].startswith("NVML's card 1: the card is lost")
+
+
+def test_a_card_whose_driver_hangs_is_unhealthy_and_is_not_asked_twice(stuck: FakeNvml) -> None:
+    cards = cards_of(stuck)
+    assert len(cards.read().gpus) == 2
+    stuck.hanging.add(1)
+    stuck.calls.clear()
+    started = time.monotonic()
+    found = [cards.read() for _ in range(3)]
+    assert time.monotonic() - started < 20 * WITHIN
+    assert [(len(each.gpus), each.broken) for each in found] == [(1, frozenset({Card(1)}))] * 3
+    assert found[0].problems == ("card1: the driver does not reply; it is unhealthy",)
+    assert stuck.calls.count(1) == 1
+    stuck.hanging.clear()
+    stuck.released.set()
+    time.sleep(WITHIN)
+    assert len(cards.read().gpus) == 2
+
+
+def test_failures_are_noticed_while_a_card_hangs(stuck: FakeNvml) -> None:
+    cards = cards_of(stuck)
+    stuck.hanging.add(1)
+    stuck.pending.append(Failure(uuid(0), 79))
+    assert not only(cards.read()).healthy
+
+
+@pytest.mark.parametrize("call", ["open", "count"])
+def test_a_library_that_hangs_makes_the_known_cards_unhealthy(stuck: FakeNvml, call: str) -> None:
+    cards = cards_of(stuck)
+    cards.read()
+    stuck.hanging.add(call)
+    assert cards.read() == Scan(
+        problems=("NVML: the driver does not reply; NVIDIA's cards are unhealthy",),
+        broken=frozenset({Card(0), Card(1)}),
+    )
+
+
+@pytest.mark.parametrize("xid", [48, 79, None])
+def test_a_card_that_reports_a_failure_stays_unhealthy(xid: int | None) -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1)], pending=[Failure(uuid(1), xid)])
+    cards = cards_of(library)
+    for _ in range(2):
+        found = cards.read()
+        assert [gpu.healthy for gpu in found.gpus] == [True, False]
+        what = "its memory had an error of two bits" if xid is None else f"it reported Xid {xid}"
+        assert found.problems == (f"card1: {what}; reset it, then restart the plugin; it is unhealthy",)
+
+
+@pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
+def test_a_failure_of_an_application_is_none_of_its_card(xid: int) -> None:
+    found = cards_of(FakeNvml([nvml_card(0)], pending=[Failure(uuid(0), xid)])).read()
+    assert (only(found).healthy, found.problems) == (True, ())
+
+
+def test_failures_that_cannot_be_read_are_reported() -> None:
+    library = FakeNvml([nvml_card(0)], faults={"failures": NvmlFault("nvmlEventSetWait_v2: Unknown Error", code=999)})
+    assert cards_of(library).read().problems == (
+        "NVML: nvmlEventSetWait_v2: Unknown Error; failures that cards report are noticed later",
+    )
+
+
+@pytest.mark.parametrize(
+    ("total", "reserved"),
+    [(0, 0), (-1, 0), (2**50 + 1, 0), (80 * GIB, 80 * GIB), (80 * GIB, -1), (2**64 - 1, 2**64 - 1)],
+)
+def test_memory_that_cannot_be_is_unknown(total: int, reserved: int) -> None:
+    found = cards_of(FakeNvml([nvml_card(0, total=total, reserved=reserved)])).read()
+    gpu = only(found)
+    assert (gpu.memory, gpu.memory_source, gpu.healthy) == (None, MemorySource.UNKNOWN, True)
+    assert f"NVML states {total} bytes, of which {reserved} are reserved" in gpu.memory_fault
+    assert found.problems == (f"card0: {gpu.memory_fault}",)
+
+
+def test_memory_that_becomes_impossible_keeps_its_last_amount() -> None:
+    library = FakeNvml([nvml_card(0)])
+    cards, memory = cards_of(library), CardMemory()
+    memory.update(cards.read(), 0)
+    library.cards = [nvml_card(0, total=0)]
+    assert only(memory.update(cards.read(), 1)).memory == 79 * GIB
+
+
+def test_memory_never_grows() -> None:
+    library = FakeNvml([nvml_card(0)])
+    cards = cards_of(library)
+    assert only(cards.read()).memory == 79 * GIB
+    library.cards = [nvml_card(0, total=160 * GIB)]
+    found = cards.read()
+    assert only(found).memory == 79 * GIB
+    assert found.problems == (
+        f"card0: NVML states {159 * GIB} bytes of memory, and stated {79 * GIB} before; the smaller amount counts until"
+        " the plugin restarts",
+    )
+    library.cards = [nvml_card(0, total=40 * GIB)]
+    assert only(cards.read()).memory == 39 * GIB
+
+
+def test_an_amount_of_the_administrator_counts_only_if_the_card_states_none() -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1, total=0)])
+    found = cards_of(library, memory_override=GIB, memory_reserved=2 * GIB).read()
+    assert [gpu.memory for gpu in found.gpus] == [77 * GIB, GIB]
+    assert [gpu.memory_source for gpu in found.gpus] == [MemorySource.QUERY, MemorySource.OVERRIDE]
+
+
+def test_nothing_is_left_of_a_card_that_is_reserved_completely() -> None:
+    found = cards_of(FakeNvml([nvml_card(0)]), memory_reserved=100 * GIB).read()
+    assert only(found).memory is None
+    assert found.problems == (
+        f"card0: {100 * GIB} bytes are reserved of the {79 * GIB} it has; pods cannot request its memory",
+    )
+
+
+def test_a_divided_card_is_not_offered() -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1, has_mig=True)])
+    found = cards_of(library).read()
+    assert (only(found).card, found.broken) == (Card(0), frozenset({Card(1)}))
+    assert found.problems == (
+        f"card1: it is divided into MIG instances, which are not supported; switch MIG off with nvidia-smi -i {uuid(1)}"
+        " -mig 0, or leave the card to NVIDIA's own plugin; it is not offered",
+    )
+
+
+def test_two_cards_with_one_uuid_are_both_unhealthy() -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1, uuid=uuid(0)), nvml_card(2)])
+    found = cards_of(library).read()
+    assert [gpu.healthy for gpu in found.gpus] == [False, False, True]
+    assert found.problems == (
+        f"card0: it has the UUID {uuid(0)} of card1, so neither can be chosen; it is unhealthy",
+        f"card1: it has the UUID {uuid(0)} of card0, so neither can be chosen; it is unhealthy",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"uuid": "GPU-1"}, "UUID: expected GPU- and 32 hexadecimal digits in groups, found 'GPU-1'"),
+        ({"uuid": "all"}, "UUID: expected GPU- and 32 hexadecimal digits in groups, found 'all'"),
+        ({"minor": 255}, "minor number: expected 0 to 254, found 255"),
+    ],
+)
+def test_a_card_without_an_identity_is_left_out(fields: dict[str, Any], sentence: str) -> None:
+    found = cards_of(FakeNvml([nvml_card(**({"minor": 0} | fields))])).read()
+    assert found == Scan(problems=(f"NVML's card 0: {sentence}; it is unhealthy",))
+
+
+def test_two_cards_with_one_minor_number_are_one() -> None:
+    found = cards_of(FakeNvml([nvml_card(0), nvml_card(0, uuid=uuid(9), index=1)])).read()
+    assert only(found).uuid == uuid(0)
+    assert found.problems == ("card0: two cards are /dev/nvidia0; only the first one counts",)
+
+
+def test_more_cards_than_a_node_can_have_are_ignored() -> None:
+    library = FakeNvml([nvml_card(minor) for minor in range(255)] + [nvml_card(3)])
+    found = NvmlCards(Path("/nowhere"), library, NvmlOptions(), within=30).read()
+    assert len(found.gpus) == 255
+    assert found.problems == ("NVML: expected at most 255 cards, found 256; the others are ignored",)
+
+
+def test_cards_are_chosen_by_their_pci_device_ids() -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1, pci_ids=0x20B010DE)])
+    assert only(cards_of(library, allow_ids=frozenset({"0x20b0"})).read()).card == Card(1)
+    assert only(cards_of(library, deny_ids=frozenset({"0x20b0"})).read()).card == Card(0)
+
+
+def test_links_join_cards_to_their_peers_and_all_on_a_switch() -> None:
+    one, other = (0, 0x10, 0), (0, 0x11, 0)
+    library = FakeNvml(
+        [
+            nvml_card(0, peers=(other,)),
+            nvml_card(1, peers=(one, (0, 0x77, 0))),
+            nvml_card(2, on_switch=True),
+            nvml_card(3, on_switch=True),
+            nvml_card(4),
+        ]
+    )
+    links = [gpu.links for gpu in cards_of(library).read().gpus]
+    assert links == [(Card(1),), (Card(0),), (Card(3),), (Card(2),), ()]
+
+
+def test_cards_behind_the_same_switches_are_one_board() -> None:
+    near = [(0, 1), (1, 2), (0, 2), (4, 5)]
+    library = FakeNvml([nvml_card(n) for n in range(7)], near={frozenset(map(uuid, pair)) for pair in near})
+    cards = cards_of(library)
+    assert [gpu.board for gpu in cards.read().gpus] == [0, 0, 0, None, 4, 4, None]
+    library.calls.clear()
+    cards.read()
+    assert "switches" not in library.calls
+
+
+def test_a_numa_node_that_cannot_be_read_is_unread(tmp_path: Path) -> None:
+    node = tmp_path / "sys/bus/pci/devices/0000:10:00.0"
+    node.mkdir(parents=True)
+    (node / "numa_node").write_text("many")
+    found = cards_of(FakeNvml([nvml_card(0)]), tmp_path).read()
+    assert (only(found).numa_node, only(found).unread) == (None, frozenset({"numa_node"}))
+    assert "expected a whole number, found 'many'" in found.problems[0]
+
+
+def test_by_cdi_a_card_has_the_name_of_nvidias_toolkit_and_hides_from_its_runtime() -> None:
+    gpu = only(cards_of(FakeNvml([nvml_card(0)]), access=Access.CDI).read())
+    assert (gpu.cdi_name, gpu.variables) == (f"nvidia.com/gpu={uuid(0)}", (("NVIDIA_VISIBLE_DEVICES", "void"),))
+
+
+def test_by_nodes_a_card_has_those_that_exist(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / "dev" / name).touch()
+    library = FakeNvml([nvml_card(0), nvml_card(1)])
+    found = cards_of(library, tmp_path, access=Access.NODES).read()
+    assert [gpu.other_nodes for gpu in found.gpus] == [
+        ("nvidia0", "nvidiactl", "nvidia-uvm"),
+        ("nvidiactl", "nvidia-uvm"),
+    ]
+    assert [gpu.healthy for gpu in found.gpus] == [True, False]
+    assert found.problems == ("card1: /dev/nvidia1 is missing; it is unhealthy",)
+    assert found.gpus[0].variables == (("NVIDIA_VISIBLE_DEVICES", uuid(0)),)
