@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 
 from gas.amounts import Amounts, SortedAmounts, check_sorted, is_whole, sorted_amounts
@@ -12,6 +13,9 @@ from gas.errors import InvalidValue
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.ratio import Ratio, add_ratios, amounts_on
+
+MOST_REMEMBERED = 4096
+"""Footprints that are remembered, so that pods which take the same of the same cards share one."""
 
 _UNKNOWN: Mapping[Card, Amounts] = MappingProxyType({})
 
@@ -90,11 +94,21 @@ def footprint(need: PodNeed, choice: Choice, capacity: Mapping[Card, Amounts] = 
 
     capacity  what each card has; matters only to a need with ratios, which take nothing of a card that is not among it
     """
+    has: tuple[tuple[Card, SortedAmounts], ...] = ()
+    if need.has_ratios:
+        cards = dict.fromkeys(card for chosen in choice.containers for card in chosen.cards if card in capacity)
+        has = tuple((card, sorted_amounts(capacity[card])) for card in cards)
+    return _footprint(need, choice, has)
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _footprint(need: PodNeed, choice: Choice, has: tuple[tuple[Card, SortedAmounts], ...]) -> Footprint:
     if len(choice.containers) != len(need.containers):
         raise InvalidValue(
             f"choice: expected cards for each of the need's {len(need.containers)} containers, found"
             f" {len(choice.containers)}; pass the need that the choice was made for"
         )
+    capacity = {card: dict(amounts) for card, amounts in has}
     staying: dict[Card, dict[str, int]] = {}
     peak: dict[Card, dict[str, int]] = {}
     tiles: dict[Card, set[int]] = {}

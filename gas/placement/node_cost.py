@@ -38,6 +38,7 @@ class Effect(NamedTuple):
     waste       how much more of them will stay unused by other pods
     containers  how many containers the cards have with the pod
     per_card    what pods request of the host for each card, by resource
+    left        the sum of the shares that are left on the cards of the pod
     """
 
     cards: int
@@ -46,6 +47,7 @@ class Effect(NamedTuple):
     waste: int
     containers: int
     per_card: Mapping[str, float]
+    left: int = 0
 
 
 def effect(mix: Mix, inventory: Inventory, usage: Usage, footprint: Footprint) -> Effect:
@@ -54,7 +56,7 @@ def effect(mix: Mix, inventory: Inventory, usage: Usage, footprint: Footprint) -
     usage      what is booked without the pod
     footprint  what the pod takes
     """
-    cards = before = after = waste = containers = 0
+    cards = before = after = waste = containers = left_of_pod = 0
     per_card: Mapping[str, float] = {}
     for card, capacity in inventory.capacity.items():
         if card in inventory.disabled:
@@ -68,9 +70,10 @@ def effect(mix: Mix, inventory: Inventory, usage: Usage, footprint: Footprint) -
         if (taken := footprint.amounts.get(card)) is not None:
             left = _share_left(inventory, usage, card, taken)
             waste += seen.wasted(left) - seen.wasted(share)
+            left_of_pod += left
             share = left
         after += share
-    return Effect(cards, before, after, waste, containers, per_card)
+    return Effect(cards, before, after, waste, containers, per_card, left_of_pod)
 
 
 def placement_cost(
@@ -92,6 +95,8 @@ def placement_cost(
             return 0
         case NodeScore.BEST_FIT:
             return effect.after
+        case NodeScore.BEST_FIT_CARD:
+            return effect.left
         case NodeScore.SPREAD:
             return WHOLE - effect.after // effect.cards if effect.cards else WHOLE
         case NodeScore.LEAST_LOADED:

@@ -14,15 +14,17 @@ from gas.quoted import quoted
 class NodeScore(StrEnum):
     """A policy of scoring nodes.
 
-    BALANCE       the node on which the pod leaves least unusable (`gas.placement.node_cost`)
-    BEST_FIT      the node whose cards have least left
-    SPREAD        the node whose cards have the largest share left
-    LEAST_LOADED  the node with the fewest containers on each card
-    NONE          all nodes are equal
+    BALANCE        the node on which the pod leaves least unusable (`gas.placement.node_cost`)
+    BEST_FIT       the node whose cards have least left
+    BEST_FIT_CARD  the node on which the cards that the pod gets have least left
+    SPREAD         the node whose cards have the largest share left
+    LEAST_LOADED   the node with the fewest containers on each card
+    NONE           all nodes are equal
     """
 
     BALANCE = "balance"
     BEST_FIT = "best-fit"
+    BEST_FIT_CARD = "best-fit-card"
     SPREAD = "spread"
     LEAST_LOADED = "least-loaded"
     NONE = "none"

@@ -31,8 +31,8 @@ class Ratio:
             raise InvalidValue(f"ratio of {self.resource}: expected a whole part, 0 or more, found {self.part}")
 
     def __str__(self) -> str:
-        if not self.of:
-            return f"{self.part} % of {self.resource}"
+        if not self.of:  # in words, because kube-scheduler takes a percent sign in a reason for a format
+            return f"{self.part} percent of {self.resource}"
         return f"{self.resource} in proportion to {describe(self.of, self.part)}"
 
     def plus(self, other: Ratio) -> Ratio:

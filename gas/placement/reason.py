@@ -88,9 +88,9 @@ def _impossible(need: PodNeed, inventory: Inventory) -> Refusal | None:
     for name in plan.names:
         if not any(amounts.get(name, 0) > 0 for amounts in inventory.capacity.values()):
             return ResourceNotOnNode(name)
-    most = max(request.count for request in plan.requests)
-    if most > len(inventory.capacity):
-        return FewerCardsThanWanted(most, len(inventory.capacity))
+    largest = max(need.containers, key=lambda container: container.count)
+    if largest.count > len(inventory.capacity):
+        return FewerCardsThanWanted(largest.name, largest.count, len(inventory.capacity))
     return None
 
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from gas.amounts import describe, is_bytes
 from gas.placement.ratio import Ratio, Wanted, name_of
+from gas.quoted import quoted, shown
 
 
 @dataclass(frozen=True)
@@ -84,21 +85,22 @@ class ResourceNotOnNode(Refusal):
 
     def __str__(self) -> str:
         where_to_look = " (see the events of the node)" if is_bytes(self.resource) else ""
-        return f"no card of the node has any {self.resource}{where_to_look}"
+        return f"no card of the node has any {shown(self.resource)}{where_to_look}"
 
 
 @dataclass(frozen=True)
 class FewerCardsThanWanted(Refusal):
-    """One container wants more different cards than the node has."""
+    """A container, the first of those that want the most cards, wants more different cards than the node has."""
 
     kind: ClassVar[str] = "fewer-cards-than-wanted"
     only_per_card: ClassVar[bool] = True
 
+    container: str
     wanted: int
     cards: int
 
     def __str__(self) -> str:
-        return f"a container asks for {self.wanted} cards, but the node has {self.cards}"
+        return f"container {quoted(self.container)} asks for {self.wanted} cards, but the node has {self.cards}"
 
 
 @dataclass(frozen=True)

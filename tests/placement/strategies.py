@@ -44,58 +44,54 @@ orders = st.one_of(
 labels = st.sampled_from(["", "", "a", "b"])
 companies = st.builds(Company, affinity=labels, anti_affinity=labels, exclusion=labels)
 
+# Strategies that are drawn from again and again, made once: to make one takes as long as to draw from it.
+yes_or_no = st.booleans()
+up_to = [st.integers(0, most) for most in range(5)]
+amounts = st.integers(1, 4)
+
 
 @st.composite
 def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
     count = draw(st.integers(2 if linked else 1, MOST_CARDS))
     all_cards = [Card(number) for number in draw(st.sampled_from([range(count), range(8, 8 + 2 * count, 2)]))]
-    alike = {name: draw(st.integers(1, 4)) for name in NAMES}
-    capacity = {
-        card: alike if draw(st.integers(0, 3)) else {name: draw(st.integers(0, 4)) for name in NAMES}
-        for card in all_cards
-    }
-    some = st.frozensets(st.sampled_from(all_cards), max_size=1 if draw(st.booleans()) else 2)
+    alike = {name: draw(amounts) for name in NAMES}
+    capacity = {card: alike if draw(up_to[3]) else {name: draw(up_to[4]) for name in NAMES} for card in all_cards}
+    some = st.frozensets(st.sampled_from(all_cards), max_size=1 if draw(yes_or_no) else 2)
     tiles = {
         card: st.frozensets(st.integers(0, max(has["tiles"] - 1, 0)), max_size=2) for card, has in capacity.items()
     }
     held = {card: draw(tiles[card]) if capacity[card]["tiles"] else frozenset() for card in all_cards}
     usage = Usage(
         amounts={
-            card: {"i915": draw(st.integers(0, 2)), "millicores": draw(st.integers(0, 2)), "tiles": len(held[card])}
+            card: {"i915": draw(up_to[2]), "millicores": draw(up_to[2]), "tiles": len(held[card])}
             for card in all_cards
-            if draw(st.booleans())
+            if draw(yes_or_no)
         },
         tiles={card: indexes for card, indexes in held.items() if indexes},
-        containers={card: draw(st.integers(0, 2)) for card in all_cards if draw(st.booleans())},
-        company={
-            card: draw(st.frozensets(companies, min_size=1, max_size=2)) for card in all_cards if draw(st.booleans())
-        }
-        if draw(st.booleans())
+        containers={card: draw(up_to[2]) for card in all_cards if draw(yes_or_no)},
+        company={card: draw(st.frozensets(companies, min_size=1, max_size=2)) for card in all_cards if draw(yes_or_no)}
+        if draw(yes_or_no)
         else {},
-        names={
-            card: draw(st.frozensets(st.sampled_from("ab"), min_size=1)) for card in all_cards if draw(st.booleans())
-        },
+        names={card: draw(st.frozensets(st.sampled_from("ab"), min_size=1)) for card in all_cards if draw(yes_or_no)},
     )
     two_cards = st.permutations(all_cards).map(lambda cards: cards[:2])
     link = st.builds(
         lambda cards, one, other: Link(Tile(cards[0], one), Tile(cards[1], other)),
         two_cards,
-        st.integers(0, 3),
-        st.integers(0, 3),
+        up_to[3],
+        up_to[3],
     )
-    has_links = linked or (count > 1 and draw(st.booleans()))
+    has_links = linked or (count > 1 and draw(yes_or_no))
     links = st.lists(link, min_size=2 if linked else 0, max_size=6, unique=True) if has_links else st.just([])
     inventory = Inventory(
         capacity=capacity,
         disabled=draw(some),
-        closed_tiles={
-            card: draw(tiles[card]) for card in all_cards if capacity[card]["tiles"] and not draw(st.integers(0, 3))
-        },
+        closed_tiles={card: draw(tiles[card]) for card in all_cards if capacity[card]["tiles"] and not draw(up_to[3])},
         preferred_card=draw(st.none() | st.sampled_from([*all_cards, Card(99)])),
         preferred_tiles={
             card: tuple(draw(st.permutations(range(has["tiles"]))))[:2]
             for card, has in capacity.items()
-            if not draw(st.integers(0, 2))
+            if not draw(up_to[2])
         },
         numa_groups=draw(st.none() | groups(all_cards)),
         links=tuple(draw(links)),
@@ -108,8 +104,8 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
 @st.composite
 def groups(draw: st.DrawFn, cards: Sequence[Card]) -> tuple[tuple[Card, ...], ...]:
     """Divide some of the cards into up to three groups, of which some may be empty."""
-    count = draw(st.integers(0, 3))
-    group_of = {card: draw(st.integers(0, 3)) for card in draw(st.permutations(cards))}
+    count = draw(up_to[3])
+    group_of = {card: draw(up_to[3]) for card in draw(st.permutations(cards))}
     return tuple(tuple(card for card, group in group_of.items() if group == number) for number in range(count))
 
 
@@ -134,10 +130,10 @@ def needs(
     )
     scope = draw(st.sampled_from([Scope.ANYWHERE, Scope.NUMA] if linked else Scope))
     counts = [0, 2, 2, 4] if linked else [0, 1, 1, 1] if scope.is_one_card else [0, 1, 1, 1, 2, 2, 3]
-    of = draw(st.sampled_from(["", "i915"])) if ratios and draw(st.booleans()) else None
+    of = draw(st.sampled_from(["", "i915"])) if ratios and draw(yes_or_no) else None
     containers = tuple(draw(_containers(role, counts, linked=linked, of=of)) for role in roles)
     single = [at for at, one in enumerate(containers) if one.role is Role.APP and one.count == 1 and not one.tiles]
-    share = same_card and not linked and len(single) > 1 and draw(st.booleans())
+    share = same_card and not linked and len(single) > 1 and draw(yes_or_no)
     named = st.integers(0, 14).map(Card) | st.sampled_from(["x", "y", "no card"])
     return PodNeed(
         containers,
@@ -147,7 +143,7 @@ def needs(
         linked=linked,
         scope=scope,
         order=draw(orders) if soft_rules else NATURAL,
-        near=soft_rules and draw(st.booleans()),
+        near=soft_rules and draw(yes_or_no),
         company=draw(companies if company else st.just(NO_COMPANY)),
         named=draw(labels) if company and scope.is_one_card else "",
     )
@@ -161,11 +157,11 @@ def _containers(draw: st.DrawFn, role: Role, counts: Sequence[int], *, linked: b
         return ContainerNeed("c", 0, (), role)
     per_card = {"i915": 1}
     parts: tuple[Ratio, ...] = ()
-    if of is not None and draw(st.booleans()):
-        part = draw(st.sampled_from([0, 25, 34, 50, 75, 100])) if not of else draw(st.integers(0, 2))
+    if of is not None and draw(yes_or_no):
+        part = draw(st.sampled_from([0, 25, 34, 50, 75, 100])) if not of else draw(up_to[2])
         parts = (Ratio("millicores", part, of),)
-    elif draw(st.booleans()):
-        per_card["millicores"] = draw(st.integers(0, 3))
-    if linked or draw(st.booleans()):
-        per_card["tiles"] = 1 if linked else draw(st.integers(0, 2))
+    elif draw(yes_or_no):
+        per_card["millicores"] = draw(up_to[3])
+    if linked or draw(yes_or_no):
+        per_card["tiles"] = 1 if linked else draw(up_to[2])
     return ContainerNeed("c", count, sorted_amounts(per_card), role, parts)

@@ -34,6 +34,7 @@ def joined(*channels: tuple[int, ...]) -> tuple[Link, ...]:
     )
 
 
+# contract D1.18
 def test_closeness_is_3_for_a_link_2_for_a_board_1_for_a_numa_node() -> None:
     inventory = node(
         CARD, like=6, links=(link((1, 0), (0, 1)),), boards=groups((0, 1, 2)), numa_groups=groups((0, 1, 2, 3), (4,))

@@ -333,7 +333,7 @@ def test_the_second_container_sees_what_the_first_one_took() -> None:
 
 # The policies.
 
-SOME = Effect(cards=4, before=3000, after=2500, waste=70, containers=6, per_card={"cpu": 10_000.0})
+SOME = Effect(cards=4, before=3000, after=2500, waste=70, containers=6, per_card={"cpu": 10_000.0}, left=300)
 
 
 @pytest.mark.parametrize(
@@ -341,6 +341,7 @@ SOME = Effect(cards=4, before=3000, after=2500, waste=70, containers=6, per_card
     [
         pytest.param(NodeScore.BALANCE, 70, id="balance-what-becomes-unusable"),
         pytest.param(NodeScore.BEST_FIT, 2500, id="best-fit-what-is-left"),
+        pytest.param(NodeScore.BEST_FIT_CARD, 300, id="best-fit-card-what-is-left-on-the-cards-of-the-pod"),
         pytest.param(NodeScore.SPREAD, 375, id="spread-the-share-that-is-used"),
         pytest.param(NodeScore.LEAST_LOADED, 1500, id="least-loaded-containers-for-each-card"),
         pytest.param(NodeScore.NONE, 0, id="none"),
@@ -366,7 +367,9 @@ def test_the_text_of_a_policy_is_read_back(policy: NodeScore) -> None:
 
 
 def test_another_text_is_refused_with_what_is_expected() -> None:
-    with pytest.raises(InvalidValue, match=r"^expected balance\|best-fit\|spread\|least-loaded\|none, found 'fast'$"):
+    with pytest.raises(
+        InvalidValue, match=r"^expected balance\|best-fit\|best-fit-card\|spread\|least-loaded\|none, found 'fast'$"
+    ):
         parse_node_score("fast")
 
 

@@ -9,7 +9,7 @@ import pytest
 from gas.amounts import sorted_amounts
 from gas.cards import Card
 from gas.errors import InvalidValue
-from gas.placement.choice import Choice, footprint
+from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
@@ -169,7 +169,7 @@ def test_millicores_in_proportion_to_memory(
             pod(part(HALF)),
             node(SMALL, LARGE),
             booked(amounts(memory=5 * GB), amounts(memory=9 * GB)),
-            "no card has 50 % of memory.max free",
+            "no card has 50 percent of memory.max free",
             (
                 "card0: 3.0 of 8.0 GB of memory.max free, 4.0 needed",
                 "card1: 7.0 of 16.0 GB of memory.max free, 8.0 needed",
@@ -180,7 +180,7 @@ def test_millicores_in_proportion_to_memory(
             pod(part(HALF, millicores=500)),
             node(SMALL, SMALL),
             booked(amounts(memory=5 * GB), amounts(millicores=900)),
-            "no card has 500 millicores and 50 % of memory.max free together",
+            "no card has 500 millicores and 50 percent of memory.max free together",
             (
                 "card0: 3.0 of 8.0 GB of memory.max free, 4.0 needed; 1000 of 1000 millicores free, 500 needed",
                 "card1: 8.0 of 8.0 GB of memory.max free, 4.0 needed; 100 of 1000 millicores free, 500 needed",
@@ -191,7 +191,7 @@ def test_millicores_in_proportion_to_memory(
             pod(part(HALF), part(Ratio("memory.max", 75))),
             node(SMALL),
             UNUSED,
-            "each of 2 containers fits alone, but not all together (125 % of memory.max in total)",
+            "each of 2 containers fits alone, but not all together (125 percent of memory.max in total)",
             ("card0: 8.0 of 8.0 GB of memory.max free, 6.0 needed",),
             id="not-together",
         ),
@@ -199,7 +199,7 @@ def test_millicores_in_proportion_to_memory(
             pod(part(Ratio("memory.max", 150))),
             node(SMALL),
             UNUSED,
-            "no card has 150 % of memory.max free",
+            "no card has 150 percent of memory.max free",
             ("card0: 8.0 of 8.0 GB of memory.max free, 12.0 needed",),
             id="more-than-a-card",
         ),
@@ -223,7 +223,7 @@ def test_millicores_in_proportion_to_memory(
             pod(part(HALF, count=2, tiles=1), linked=True),
             node({**SMALL, "tiles": 1}, {**SMALL, "tiles": 1}, {**SMALL, "tiles": 1}, links=(link((0, 0), (1, 0)),)),
             booked(amounts(memory=5 * GB)),
-            "no free linked pair of cards with 50 % of memory.max free each",
+            "no free linked pair of cards with 50 percent of memory.max free each",
             (
                 "card0: no free link to a card with room; 3.0 of 8.0 GB of memory.max free, 4.0 needed;"
                 " 1 of 1 tiles free, 1 needed",
@@ -257,6 +257,13 @@ def test_containers_with_unlike_ratios_are_not_interchangeable() -> None:
     assert placed(need, inventory, booked(amounts(memory=1))) == "1 | 0 | 0"
 
 
+def test_pods_that_take_the_same_share_one_footprint_and_those_on_other_cards_do_not() -> None:
+    need, choice = pod(part(HALF)), Choice((ContainerChoice((Card(0),)),))
+    of_small, again, of_large = (footprint(need, choice, {Card(0): dict(card)}) for card in (SMALL, SMALL, LARGE))
+    assert of_small is again
+    assert [dict(each.amounts[Card(0)])["memory.max"] for each in (of_small, of_large)] == [4 * GB, 8 * GB]
+
+
 def test_without_the_capacity_of_a_card_a_ratio_takes_nothing_of_it() -> None:
     need = pod(part(HALF))
     choice = place(need, node(SMALL), UNUSED)
@@ -274,17 +281,17 @@ def test_without_the_capacity_of_a_card_a_ratio_takes_nothing_of_it() -> None:
         ),
         pytest.param(
             lambda: part(Ratio("tiles", 50)),
-            "container 'container': expected a number of tiles, found 50 % of tiles",
+            "container 'container': expected a number of tiles, found 50 percent of tiles",
             id="tiles",
         ),
         pytest.param(
             lambda: part(HALF, QUARTER),
-            "container 'container': expected one amount of memory.max, found 50 % of memory.max beside another",
+            "container 'container': expected one amount of memory.max, found 50 percent of memory.max beside another",
             id="two-ratios-of-one-resource",
         ),
         pytest.param(
             lambda: part(HALF, memory=1),
-            "container 'container': expected one amount of memory.max, found 50 % of memory.max beside another",
+            "container 'container': expected one amount of memory.max, found 50 percent of memory.max beside another",
             id="a-ratio-beside-an-amount",
         ),
         pytest.param(
@@ -294,7 +301,8 @@ def test_without_the_capacity_of_a_card_a_ratio_takes_nothing_of_it() -> None:
         ),
         pytest.param(
             lambda: pod(share(1), part(Ratio("millicores", 50))),
-            "container 'container': expected a ratio of the same form as in other containers, found 50 % of millicores",
+            "container 'container': expected a ratio of the same form as in other containers, found 50 percent of"
+            " millicores",
             id="parts-of-different-wholes",
         ),
     ],

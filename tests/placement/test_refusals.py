@@ -50,7 +50,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=2),
             UNUSED,
             "fewer-cards-than-wanted",
-            "a container asks for 4 cards, but the node has 2",
+            "container 'container' asks for 4 cards, but the node has 2",
             id="more-cards-than-there-are",
         ),
         pytest.param(
