@@ -6,7 +6,8 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, cast
 from urllib.parse import urlencode
 
 import aiohttp
@@ -14,6 +15,7 @@ from yarl import URL
 
 from gas.cluster.credentials import Credentials, find_credentials
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown, response_error
+from gas.timing import SYSTEM_TIMING, Timing
 
 DEFAULT_TIMEOUT = 30.0
 _CONNECT_TIMEOUT = 5.0
@@ -86,22 +88,47 @@ async def connect(
     return ApiServer(credentials, limit=rate_limit(qps, burst), user_agent=user_agent)
 
 
+class Transport(Protocol):
+    """A way to send requests to the API server: `aiohttp.ClientSession`, or anything with its responses and errors."""
+
+    def request(
+        self, method: str, url: URL, /, **options: Any
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]: ...
+    async def close(self) -> None: ...
+
+
+def _http_transport() -> Transport:
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=2**20,
+    )
+    return cast(Transport, session)
+
+
 class ApiServer:
     """One API server, with as many connections as there are requests in progress.
 
     Construct it inside a running event loop.
+
+    transport  closed by `close`; None for HTTP over TCP
     """
 
-    def __init__(self, credentials: Credentials, *, limit: RateLimit | None = None, user_agent: str = "gas") -> None:
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        limit: RateLimit | None = None,
+        user_agent: str = "gas",
+        transport: Transport | None = None,
+        timing: Timing = SYSTEM_TIMING,
+    ) -> None:
+        self._clock = timing.monotonic
         self._credentials = credentials
         self._limit = limit
         self._user_agent = user_agent
         self._broken_at = -math.inf
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=2**20,
-        )
+        self._transport = transport or _http_transport()
 
     @property
     def url(self) -> str:
@@ -109,7 +136,7 @@ class ApiServer:
         return self._credentials.address.url
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._transport.close()
 
     async def request(
         self,
@@ -134,10 +161,10 @@ class ApiServer:
         """
         if self._limit is not None and not urgent:
             await self._limit.wait()
-        deadline = time.monotonic() + timeout
+        deadline = self._clock() + timeout
         renewed = False
         while True:
-            left = aiohttp.ClientTimeout(total=max(deadline - time.monotonic(), 0.001), sock_connect=_CONNECT_TIMEOUT)
+            left = aiohttp.ClientTimeout(total=max(deadline - self._clock(), 0.001), sock_connect=_CONNECT_TIMEOUT)
             async with self._exchange(
                 method, path, query, timeout=left, body=body, content_type=content_type
             ) as response:
@@ -151,7 +178,7 @@ class ApiServer:
                 renewed = True
                 if await self._credentials.renew():
                     continue
-            if error.status != 429 or time.monotonic() + pause >= deadline:
+            if error.status != 429 or self._clock() + pause >= deadline:
                 raise error
             await asyncio.sleep(pause)
 
@@ -202,7 +229,7 @@ class ApiServer:
         request = f"{method} {path}"
         no_response = ApiUnavailable if method in _READS else OutcomeUnknown
         try:
-            async with self._session.request(
+            async with self._transport.request(
                 method,
                 URL(f"{address.url}{path}" + (f"?{urlencode(query)}" if query else ""), encoded=True),
                 data=body,
@@ -216,14 +243,14 @@ class ApiServer:
                 yield response
         except aiohttp.ClientSSLError as error:
             await self._credentials.renew()
-            raise ApiUnavailable(f"cannot talk TLS with the API server at {address.url}: {error}") from error
+            raise ApiUnavailable(f"cannot talk TLS with the API server at {address.url}: {_reason(error)}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            self._broken_at = time.monotonic()
+            self._broken_at = self._clock()
             raise ApiUnavailable(f"cannot connect to the API server at {address.url}: {_reason(error)}") from error
         except TimeoutError as error:
             raise no_response(f"no response from the API server at {address.url} in time to {request}") from error
         except (aiohttp.ClientError, OSError) as error:
-            self._broken_at = time.monotonic()
+            self._broken_at = self._clock()
             raise no_response(
                 f"the connection to the API server at {address.url} broke during {request}: {_reason(error)}"
             ) from error
@@ -231,13 +258,15 @@ class ApiServer:
     async def _error_of(self, response: aiohttp.ClientResponse, method: str, path: str) -> ApiRefused | ApiUnavailable:
         body = await response.content.read(_LARGEST_ERROR)
         error = response_error(response.status, body, request=f"{method} {path}", is_write=method not in _READS)
-        if isinstance(error, Forbidden) and time.monotonic() - self._broken_at < _WITHOUT_ROLES:
+        if isinstance(error, Forbidden) and self._clock() - self._broken_at < _WITHOUT_ROLES:
             return ApiUnavailable(f"the API server may not have read its roles yet: {error}")
         return error
 
 
 def _reason(error: Exception) -> str:
     """Return the part of aiohttp's message that helps a person."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return str(error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorError):
         return str(error.os_error)
     if isinstance(error, aiohttp.ConnectionTimeoutError):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -19,6 +17,7 @@ from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.cluster.objects import MERGE_PATCH
+from gas.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +93,7 @@ class Events:
         *,
         per_second: float = 5.0,
         queue_size: int = 1000,
-        clock: Callable[[], float] = time.monotonic,
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self.written = 0
         self.dropped = 0
@@ -102,10 +101,11 @@ class Events:
         self._component = component
         self._instance = instance or socket.gethostname()
         self._spacing = 1 / per_second
-        self._clock = clock
+        self._timing = timing
+        self._clock = timing.monotonic
         self._queue: asyncio.Queue[tuple[_Key, _Record]] = asyncio.Queue(queue_size)
-        self._records: TTLCache[_Key, _Record] = TTLCache(10_000, _REMEMBERED, timer=clock)
-        self._muted: TTLCache[tuple[str, str], None] = TTLCache(1_000, _MUTED, timer=clock)
+        self._records: TTLCache[_Key, _Record] = TTLCache(10_000, _REMEMBERED, timer=timing.monotonic)
+        self._muted: TTLCache[tuple[str, str], None] = TTLCache(1_000, _MUTED, timer=timing.monotonic)
         self._warned = False
 
     def post(self, involved: Involved, *, severity: Literal["Normal", "Warning"], reason: str, message: str) -> None:
@@ -115,7 +115,7 @@ class Events:
         message  sentence, cut to 1,024 characters
         """
         key = _Key(involved, severity, reason, _shortened(message))
-        now = datetime.now(UTC)
+        now = self._timing.now()
         record = self._records.get(key) or _Record(first=now, last=now)
         self._records[key] = record
         record.count += 1
@@ -147,7 +147,7 @@ class Events:
 
     async def _deliver(self, key: _Key, record: _Record) -> bool:
         """Write the event and return whether that worked. Tries a few times while the API server is unavailable."""
-        backoff = Backoff()
+        backoff = Backoff(timing=self._timing)
         for _ in range(_TRIES):
             try:
                 return await self._write(key, record)
@@ -164,7 +164,7 @@ class Events:
             status = await self._send("PATCH", namespace, paths.event(namespace, record.name), patch)
         if status == 404:
             # Chosen before it is sent: if the response is lost, the next attempt patches what may exist.
-            record.name = f"{key.involved.name[:200].rstrip('.-')}.{time.time_ns():x}"
+            record.name = f"{key.involved.name[:200].rstrip('.-')}.{self._timing.nanoseconds():x}"
             status = await self._send("POST", namespace, paths.events(namespace), self._body(key, record))
         record.due = self._clock() + _QUIET
         if status != _DONE:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import msgspec
 
 from gas.cluster import paths
-from gas.cluster.backoff import spread
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.errors import GasError
+from gas.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +69,7 @@ class LeaderElection:
         renew_deadline: float = 10.0,
         retry_period: float = 2.0,
         on_change: Callable[[bool], None] = lambda leads: None,
-        clock: Callable[[], float] = time.monotonic,
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self.identity = identity
         self.refused: str | None = None
@@ -84,7 +82,8 @@ class LeaderElection:
         self._deadline = renew_deadline
         self._retry_period = retry_period
         self._on_change = on_change
-        self._clock = clock
+        self._timing = timing
+        self._clock = timing.monotonic
         self._renewed: float | None = None
         self._seen: bytes | None = None
         self._seen_at = 0.0
@@ -117,7 +116,7 @@ class LeaderElection:
             except Exception:
                 logger.exception("cannot take or renew the lease")
             self._announce()
-            await asyncio.sleep(pause if self.leads else pause * spread(1.0, 1.2))
+            await asyncio.sleep(pause if self.leads else pause * self._timing.spread(1.0, 1.2))
 
     async def release(self) -> None:
         """Stop leading and give up the Lease, so that another replica can take it at once. Raises no GasError.
@@ -160,7 +159,7 @@ class LeaderElection:
         return self._clock() - self._seen_at >= (lease.spec.lease_duration_seconds or self._duration)
 
     async def _take(self, method: str, path: str, lease: _Lease) -> None:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = self._timing.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         ours = lease.spec.holder_identity == self.identity
         spec = msgspec.structs.replace(
             lease.spec,

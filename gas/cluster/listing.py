@@ -45,12 +45,19 @@ class Listing(Generic[K]):
     undecodable: int = 0
 
 
+def selection(field_selector: str | None, label_selector: str | None) -> dict[str, str]:
+    """Return the part of a query that selects objects by their fields and labels; None selects all."""
+    selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
+    return {name: text for name, text in selectors.items() if text}
+
+
 class Lister(Generic[T]):
     """List the objects of one kind.
 
     path            of the collection
     object_type     msgspec struct of one object
     field_selector  in the API's syntax, ``spec.nodeName!=``
+    label_selector  likewise, ``app=web``
     keep            selects objects; the others are dropped page by page, so that they never fill the memory
     """
 
@@ -62,13 +69,14 @@ class Lister(Generic[T]):
         *,
         page_size: int = PAGE_SIZE,
         field_selector: str | None = None,
+        label_selector: str | None = None,
         keep: Callable[[T], bool] | None = None,
     ) -> None:
         self._api = api
         self._path = path
         self._page_size = page_size
         self._keep = keep
-        self._query = {"fieldSelector": field_selector} if field_selector else {}
+        self._query = selection(field_selector, label_selector)
         self._page = msgspec.json.Decoder(_Page[object_type])  # type: ignore[valid-type]  # a type of run time
         self._raw_page = msgspec.json.Decoder(_Page[msgspec.Raw])
         self._object = msgspec.json.Decoder(object_type)

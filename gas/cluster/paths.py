@@ -29,6 +29,20 @@ def disruption_budgets() -> str:
     return "/apis/policy/v1/poddisruptionbudgets"
 
 
+def sharepods() -> str:
+    """Return the path of all SharePods of the cluster."""
+    return "/apis/kubeshare.nthu/v1/sharepods"
+
+
+def sharepod(namespace: str, name: str) -> str:
+    return f"/apis/kubeshare.nthu/v1/namespaces/{_segment(namespace)}/sharepods/{_segment(name)}"
+
+
+def pods_of(namespace: str) -> str:
+    """Return the path of all pods of a namespace."""
+    return f"/api/v1/namespaces/{_segment(namespace)}/pods"
+
+
 def pod(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from gas.cluster.backoff import Backoff, spread
+from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
-from gas.cluster.listing import PAGE_SIZE, Lister
+from gas.cluster.listing import PAGE_SIZE, Lister, selection
 from gas.cluster.watch_events import EndlessLine, EventDecoder, KubernetesObject, LineSplitter, Unreadable
 from gas.errors import GasError
 from gas.objects import ObjectId
+from gas.timing import SYSTEM_TIMING, Timing
 
 T = TypeVar("T", bound=KubernetesObject)
 Object = TypeVar("Object")
@@ -99,7 +99,7 @@ class Watch(Generic[T]):
     With ``keep`` the handler sees only the objects that it selects. What it returns for an object must not change.
 
     synced        set once the handler has the first complete list
-    last_contact  time of the API server's last response, by ``time.monotonic()``; the time of construction before that
+    last_contact  time of the API server's last response, by the monotonic clock; the time of construction before that
     relists       number of complete lists after the first
     broken        number of lists and watches that ended in an error
     undecodable   number of objects and lines left out because they could not be decoded
@@ -117,13 +117,16 @@ class Watch(Generic[T]):
         *,
         page_size: int = PAGE_SIZE,
         field_selector: str | None = None,
+        label_selector: str | None = None,
         keep: Callable[[T], bool] | None = None,
         silence: float = _SILENCE,
         forbidden_pause: float = _FORBIDDEN_PAUSE,
         backoff: Backoff | None = None,
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
+        self._clock, self._spread = timing.monotonic, timing.spread
         self.synced = asyncio.Event()
-        self.last_contact = time.monotonic()
+        self.last_contact = self._clock()
         self.relists = 0
         self.broken = 0
         self.undecodable = 0
@@ -133,12 +136,20 @@ class Watch(Generic[T]):
         self._path = path
         self._handler = handler
         self._keep = keep
-        self._lister = Lister(api, path, object_type, page_size=page_size, field_selector=field_selector, keep=keep)
+        self._lister = Lister(
+            api,
+            path,
+            object_type,
+            page_size=page_size,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            keep=keep,
+        )
         self._decoder = EventDecoder(object_type, f"the watch of {path}")
-        self._selector = {"fieldSelector": field_selector} if field_selector else {}
+        self._selector = selection(field_selector, label_selector)
         self._silence = silence
         self._forbidden_pause = forbidden_pause
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or Backoff(timing=timing)
         self._version: str | None = None
         self.trouble = ""
 
@@ -151,7 +162,7 @@ class Watch(Generic[T]):
             try:
                 if must_list:
                     await self._list()
-                opened = time.monotonic()
+                opened = self._clock()
                 await self._watch()
             except Forbidden as error:
                 pause = self._forbidden_pause
@@ -171,7 +182,7 @@ class Watch(Generic[T]):
                 self._version = None
                 self.faults += 1
                 logger.exception("the handler of %s failed", self._path)
-            if opened is not None and time.monotonic() - opened >= _WORTH_WHILE:
+            if opened is not None and self._clock() - opened >= _WORTH_WHILE:
                 self._backoff.reset()
             elif must_list or self._version is not None:
                 pause = max(pause, self._backoff.wait())
@@ -197,19 +208,19 @@ class Watch(Generic[T]):
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version or "",
-            "timeoutSeconds": str(round(spread(*_LIFE))),
+            "timeoutSeconds": str(round(self._spread(*_LIFE))),
         }
         async with self._api.stream(self._path, query=query, silence=self._silence) as chunks:
             self._report_success()
             lines = LineSplitter()
             async for chunk in chunks:
                 self._heard()
-                turn = time.monotonic()
+                turn = self._clock()
                 for line in lines.feed(chunk):
                     self._take(line)
-                    if time.monotonic() - turn >= _TURN:
+                    if self._clock() - turn >= _TURN:
                         await asyncio.sleep(0)
-                        turn = time.monotonic()
+                        turn = self._clock()
 
     def _take(self, line: bytes) -> None:
         event = self._decoder.decode(line)
@@ -238,7 +249,7 @@ class Watch(Generic[T]):
             logger.exception("the handler of %s failed for %s", self._path, obj.metadata.name)
 
     def _heard(self) -> None:
-        self.last_contact = time.monotonic()
+        self.last_contact = self._clock()
 
     def _report(self, error: GasError) -> None:
         """Log the error, as a warning only the first time."""

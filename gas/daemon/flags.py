@@ -12,7 +12,8 @@ from a command line, `help_text` writes what --help prints, and `flags_of` lists
 and for tests of manifests.
 
 Go's rules: one dash or two; ``-name=value`` or ``-name value``; a boolean takes a value only after ``=``; if a flag is
-given several times, the last one wins; names cannot be abbreviated. argparse supports almost none of these rules.
+given several times, the last one wins; names cannot be abbreviated. argparse supports almost none of these rules. Only
+for a flag that is declared with ``joined`` all values count, as if they were one with commas between them.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Flag:
     description  one or more sentences
     group        title of the group that the flag is listed under
     unset        what applies without the flag, in words, where `default` does not say it
+    joined       whether all values count if the flag is given several times, not only the last one
     attribute    the field of the Flags class that holds the value; `flags_of` fills it in
     """
 
@@ -62,6 +64,7 @@ class Flag:
     description: str
     group: str = ""
     unset: str = ""
+    joined: bool = False
     attribute: str = ""
 
     @property
@@ -122,6 +125,7 @@ def flag(
     *,
     group: str = "",
     unset: str = "",
+    joined: bool = False,
 ) -> T: ...
 @overload
 def flag(
@@ -133,6 +137,7 @@ def flag(
     *,
     group: str = "",
     unset: str = "",
+    joined: bool = False,
 ) -> T | None: ...
 def flag(
     name: str,
@@ -143,12 +148,13 @@ def flag(
     *,
     group: str = "",
     unset: str = "",
+    joined: bool = False,
 ) -> T | None:
     """Declare a flag that takes a value, as a field of a Flags class; see `Flag` for the arguments.
 
     The field has the type of `parse`'s result. A flag without `group` belongs to the group of the flag before it.
     """
-    declared = Flag(name, parse, default, placeholder, description, group=group, unset=unset)
+    declared = Flag(name, parse, default, placeholder, description, group=group, unset=unset, joined=joined)
     return _field(None if default is None else parse(default), declared)
 
 
@@ -249,6 +255,7 @@ def read_flags(flags_class: type[F], argv: Sequence[str]) -> F:
     known = without_effect | {each.name: each for each in declared}
     known["h"] = known["help"]
     found: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     given: list[str] = []
     ignored: set[str] = set()
     previous: Flag | None = None
@@ -261,6 +268,8 @@ def read_flags(flags_class: type[F], argv: Sequence[str]) -> F:
             raise UsageError(_unknown_flag(argument, name, known))
         if not equals:
             text = "true" if read.is_boolean else _next_argument(arguments, read)
+        if read.joined:
+            text = texts[name] = f"{texts[name]},{text}" if name in texts else text
         try:
             value = read.parse(text)
         except ValueError as expected:

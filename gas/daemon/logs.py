@@ -15,11 +15,17 @@ import json
 import logging
 import re
 import sys
+import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
 VERBOSE = 15
 """A level between INFO and DEBUG, which ``-v 2`` shows."""
+
+LIMITED_LINES = 10
+LIMITED_SECONDS = 60.0
+"""So many lines of a kind are logged in so many seconds by `LimitedLog`."""
 
 LogFormat = Literal["text", "json"]
 
@@ -47,6 +53,32 @@ def logging_level(verbosity: int) -> int:
     if verbosity >= 4:
         return logging.DEBUG
     return VERBOSE if verbosity >= 2 else logging.INFO
+
+
+class LimitedLog:
+    """Log lines that clients can cause as often as they like: at most 10 of a kind in a minute.
+
+    Lines are of one kind if they have the same level and the same message before its values are filled in. The first
+    line after a minute with more has the field ``left_out``, their number.
+    """
+
+    def __init__(self, logger: logging.Logger, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._counts: dict[tuple[int, str], tuple[float, int]] = {}
+
+    def log(self, level: int, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log a line with these fields, unless there were too many of its kind."""
+        kind, now = (level, message), self._clock()
+        begun, count = self._counts.get(kind, (now, 0))
+        fields = dict(extra or {})
+        if now - begun >= LIMITED_SECONDS:
+            if count > LIMITED_LINES:
+                fields["left_out"] = count - LIMITED_LINES
+            begun, count = now, 0
+        self._counts[kind] = begun, count + 1
+        if count < LIMITED_LINES:
+            self._logger.log(level, message, *values, extra=fields)
 
 
 class TextFormatter(logging.Formatter):

@@ -10,19 +10,25 @@ import os
 import socket
 import ssl
 import sys
+import time
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
-from weakref import WeakSet, WeakValueDictionary
+from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.asyncio.task_group import TaskGroup
 from hypercorn.asyncio.tcp_server import MAX_RECV, TCPServer
-from hypercorn.asyncio.worker_context import WorkerContext
+from hypercorn.asyncio.worker_context import AsyncioSingleTask, WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.typing import ASGIFramework, LifespanState
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gas.daemon.logs import LimitedLog
 from gas.errors import GasError
 
 logger = logging.getLogger(__name__)
@@ -53,8 +59,25 @@ PLAIN_KEEP_ALIVE = 15.0
 
 
 MOST_ADMISSION_CONNECTIONS = 512
-"""Open connections of the admission port, which any client may connect to: each takes 0.26 MB. The API server opens one
-for each review that waits, and keeps few."""
+"""Open connections of the admission port whose request is complete or responded to, and again as many others. Any
+client may connect to it: a connection takes 0.3 MB once it has sent a byte, and more with a part of a request. The API
+server opens one for each review that waits, and keeps few."""
+
+MOST_SCHEDULER_CONNECTIONS = 2048
+"""The same of kube-scheduler's port. kube-scheduler opens one for each bind in progress, and a connection that finds no
+place is a bind that fails, so there are many more than it needs."""
+
+LEAST_TIME = 0.5
+"""Seconds that a connection has for its handshake and request before another may take its place."""
+
+PLACE_CHECK = 0.02
+"""Seconds between two looks for a place for a further connection while there is none."""
+
+ACCEPTED_AT_ONCE = 8
+"""Connections accepted before the event loop turns to the open ones again."""
+
+ACCEPT_AGAIN = 1.0
+"""Seconds until connections are accepted again after the process has run out of file descriptors or memory."""
 
 
 class CannotListen(GasError):
@@ -64,53 +87,75 @@ class CannotListen(GasError):
 class ListeningSocket(socket.socket):
     """A listening socket that keeps track of its open connections, and may limit them.
 
-    most  open connections. One more takes the place of the one that has been idle for the longest time, and is refused
-          if all have a request in progress. A handshake and headers that are still being sent are idle time. None: any
-          number
+    A connection is *unproven* until all of a request has arrived, and again from the headers of the next request until
+    that one is complete. Unproven connections have places of their own, so clients that send nothing, or slowly, take
+    none from the others.
+
+    most        connections with a complete request or between two requests. A further one takes the place of the one
+                that has been idle for the longest time, and is closed if all have a request in progress. As many
+                others may be unproven. A further one takes the place of the oldest, but waits in the kernel's
+                queue until that has had its time. None: any number
+    least_time  seconds, see LEAST_TIME
     """
 
-    def __init__(self, opened: socket.socket, most: int | None = None) -> None:
+    def __init__(self, opened: socket.socket, most: int | None = None, least_time: float = LEAST_TIME) -> None:
         super().__init__(opened.family, opened.type, opened.proto, fileno=opened.detach())
         self._most = most
-        self._accepted: WeakValueDictionary[int, socket.socket] = WeakValueDictionary()
-        """By file descriptor; those that are idle for the longest time are the first."""
+        self._least_time = least_time
+        self._unproven: WeakKeyDictionary[socket.socket, float] = WeakKeyDictionary()
+        """Since when; the oldest are the first."""
+        self._idle: WeakKeyDictionary[socket.socket, None] = WeakKeyDictionary()
+        """Those that are idle for the longest time are the first."""
         self._busy: WeakSet[socket.socket] = WeakSet()
+
+    def seconds_to_place(self) -> float:
+        """Return how long a further connection has to wait before it may be accepted."""
+        if self._most is None or len(self._unproven) < self._most:
+            return 0.0
+        return max(0.0, next(iter(self._unproven.values())) + self._least_time - time.monotonic())
 
     def accept(self) -> tuple[socket.socket, Any]:
         accepted, peer = super().accept()
-        if self._most is not None and len(self._accepted) >= self._most and not self._drop_idlest():
-            accepted.close()
-            raise ConnectionAbortedError(f"all {self._most} connections have a request in progress")
-        self._put_last(accepted.fileno(), accepted)
+        if self._most is not None and len(self._unproven) >= self._most:
+            _drop_first(self._unproven)
+        self._unproven[accepted] = time.monotonic()
         return accepted, peer
 
-    def set_busy(self, descriptor: int, *, is_busy: bool) -> None:
-        """Take in that a request on a connection has begun or ended. One that is closed already is ignored."""
-        if (accepted := self._accepted.get(descriptor)) is None:
+    def request_begins(self, accepted: socket.socket) -> None:
+        """Take in that the headers of a request have arrived."""
+        if self._idle.pop(accepted, False) is None:
+            self._unproven[accepted] = time.monotonic()
+
+    def request_is_complete(self, accepted: socket.socket) -> None:
+        """Take in that all of a request has arrived. The connection is closed if there is no place for it."""
+        if self._unproven.pop(accepted, None) is None:
             return
-        if is_busy:
+        if self._most is None or len(self._busy) + len(self._idle) < self._most or _drop_first(self._idle):
             self._busy.add(accepted)
         else:
+            _shut_down(accepted)
+
+    def request_ends(self, accepted: socket.socket) -> None:
+        """Take in that a request has its response."""
+        self.request_is_complete(accepted)
+        if accepted in self._busy:
             self._busy.discard(accepted)
-            self._put_last(descriptor, accepted)
+            self._idle[accepted] = None
 
     def break_off(self) -> None:
         """Shut down every open connection now, also those with a request in progress. Their owner closes them."""
-        for accepted in list(self._accepted.values()):
+        for accepted in [*self._unproven, *self._idle, *self._busy]:
             _shut_down(accepted)
 
-    def _put_last(self, descriptor: int, accepted: socket.socket) -> None:
-        self._accepted.pop(descriptor, None)
-        self._accepted[descriptor] = accepted
 
-    def _drop_idlest(self) -> bool:
-        """Shut down the connection that has been idle for the longest time. Return whether there was one."""
-        for descriptor, accepted in list(self._accepted.items()):
-            if accepted not in self._busy:
-                del self._accepted[descriptor]
-                _shut_down(accepted)
-                return True
+def _drop_first(connections: WeakKeyDictionary[socket.socket, Any]) -> bool:
+    """Shut down the first connection. Return whether there was one."""
+    accepted = next(iter(connections), None)
+    if accepted is None:
         return False
+    del connections[accepted]
+    _shut_down(accepted)
+    return True
 
 
 def _shut_down(accepted: socket.socket) -> None:
@@ -118,19 +163,27 @@ def _shut_down(accepted: socket.socket) -> None:
         accepted.shutdown(socket.SHUT_RDWR)
 
 
-def listen(address: str, port: int, *, flag: str, stalled: int = STALLED, most: int | None = None) -> ListeningSocket:
+def listen(
+    address: str,
+    port: int,
+    *,
+    flag: str,
+    stalled: int = STALLED,
+    most: int | None = None,
+    least_time: float = LEAST_TIME,
+) -> ListeningSocket:
     """Open a TCP socket. It accepts connections from now on; they wait until the socket is served.
 
     address  an IP address; empty is every address of the machine, IPv4 and IPv6 (only IPv4 where there is no IPv6)
     port     0 picks a free port
     flag     name of the flag that the error message names
     stalled  milliseconds, see STALLED
-    most     open connections, see `ListeningSocket`
+    most, least_time  see `ListeningSocket`
 
     Raises CannotListen.
     """
     try:
-        opened = ListeningSocket(_open(address, port), most)
+        opened = ListeningSocket(_open(address, port), most, least_time)
     except OSError as error:
         where = f"port {port}" + (f" of {address}" if address else "")
         raise CannotListen(f"--{flag}: cannot listen on {where}: {_why(error)}") from None
@@ -225,7 +278,7 @@ async def serve(
     Owns the sockets from now on. If a port fails before that, its exception is raised.
     """
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_report_broken_connection)
+    loop.set_exception_handler(partial(_report_broken_connection, LimitedLog(logger)))
     servers = [asyncio.create_task(_serve_port(port, stopping, graceful_timeout, handshake_timeout)) for port in ports]
     stopped = asyncio.create_task(stopping.wait())
     try:
@@ -251,38 +304,184 @@ async def serve(
 async def _serve_port(port: Port, stopping: asyncio.Event, graceful_timeout: float, handshake_timeout: float) -> None:
     """Serve one port as `serve` does all of them. Hypercorn's own function for that would not use `_Connection`."""
     loop = asyncio.get_running_loop()
-    app = ASGIWrapper(cast(ASGIFramework, port.app))
+    app = ASGIWrapper(cast(ASGIFramework, _notice_complete_requests(port.app)))
     config = _PortConfig()
     config.keep_alive_timeout = port.keep_alive
     context = WorkerContext(None)
-    connections: set[asyncio.Task[None]] = set()
+    connections: dict[asyncio.Task[None], _Connection] = {}
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connected(accepted: Accepted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        connections.add(task)
-        task.add_done_callback(connections.discard)
-        await _Connection(app, loop, config, context, LifespanState(), reader, writer, listening=port.socket)
+        connection = _Connection(
+            app, loop, config, context, LifespanState(), reader, writer, listening=port.socket, accepted=accepted
+        )
+        connections[task] = connection
+        task.add_done_callback(connections.pop)
+        await connection
 
-    server = await asyncio.start_server(
-        connected,
-        sock=port.socket,
-        backlog=BACKLOG,
-        ssl=port.tls,
-        ssl_handshake_timeout=handshake_timeout if port.tls is not None else None,
-    )
+    acceptor = _Acceptor(port, connected, handshake_timeout)
+    acceptor.start()
     try:
         await stopping.wait()
-        server.close()
+        acceptor.close()
         config.is_last_response = True
         if connections:
             await asyncio.wait(connections, timeout=min(LINGER, graceful_timeout))
-        await context.terminated.set()  # idle connections close
+        await context.terminated.set()
+        for connection in connections.values():
+            connection.end_idle_time()
         if connections:
             await asyncio.wait(connections, timeout=max(0.0, graceful_timeout - LINGER))
     finally:
-        server.close()
-        for connection in connections:
-            connection.cancel()
+        acceptor.close()
+        for task in [*connections, *acceptor.handshakes]:
+            task.cancel()
+
+
+Accepted = ReferenceType[socket.socket]
+"""A connection's socket, which its transport alone owns and closes."""
+
+Connected = Callable[[Accepted, asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+
+
+class _Acceptor:
+    """Accept the connections of a port, few at a time and only while there is place, and do their TLS handshakes.
+
+    asyncio's own server accepts as many connections as wait, and makes 0.26 MB of TLS objects for each, also for a
+    client that has sent nothing or has left. Before Python 3.13 it also leaves those of a failed handshake to the
+    garbage collector: a gigabyte after some seconds of a flood, which the process never gives back.
+    """
+
+    def __init__(self, port: Port, connected: Connected, handshake_timeout: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listening = port.socket
+        self._tls = port.tls
+        self._connected = connected
+        self._timeout = handshake_timeout
+        self._again: asyncio.TimerHandle | None = None
+        self.handshakes: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._loop.add_reader(self._listening, self._accept)
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        if self._again is not None:
+            self._again.cancel()
+        if self._listening.fileno() >= 0:
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            if wait := self._listening.seconds_to_place():
+                self._pause(min(wait, PLACE_CHECK))
+                return
+            try:
+                accepted, _peer = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                logger.warning("cannot accept connections: %s", error.strerror)
+                self._pause(ACCEPT_AGAIN)
+                return
+            task = self._loop.create_task(self._open(accepted))
+            self.handshakes.add(task)
+            task.add_done_callback(self.handshakes.discard)
+
+    def _pause(self, seconds: float) -> None:
+        self._loop.remove_reader(self._listening)
+        self._again = self._loop.call_later(seconds, self.start)
+
+    async def _open(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        has_begun = False
+        try:
+            with contextlib.suppress(OSError):
+                has_begun = self._tls is None or await self._has_begun(accepted)
+        finally:
+            if not has_begun:
+                accepted.close()
+        if not has_begun:
+            return
+        reader = asyncio.StreamReader(loop=self._loop)
+        protocol = asyncio.StreamReaderProtocol(reader, partial(self._connected, ref(accepted)), loop=self._loop)
+        timeout = None if self._tls is None else self._timeout
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=timeout
+            )
+        except OSError as error:
+            # The error refers to all that failed, which refers to the error.
+            traceback.clear_frames(error.__traceback__)
+
+    async def _has_begun(self, accepted: socket.socket) -> bool:
+        """Wait for the first byte of a handshake. Return False if the client leaves. Raises OSError."""
+        try:
+            return bool(accepted.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            pass
+        readable = self._loop.create_future()
+        self._loop.add_reader(accepted, readable.set_result, None)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await readable
+        finally:
+            self._loop.remove_reader(accepted)
+        return bool(accepted.recv(1, socket.MSG_PEEK))
+
+
+_serving: ContextVar[_Connection] = ContextVar("_serving")
+"""The connection of the present task's request."""
+
+
+def _notice_complete_requests(app: ASGIApp) -> ASGIApp:
+    """Return the application; the connection of each request learns when all of it has arrived."""
+
+    async def noticing(scope: Scope, receive: Receive, send: Send) -> None:
+        async def received() -> Message:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                _serving.get().request_is_complete()
+            return message
+
+        await app(scope, received, send)
+
+    return noticing
+
+
+class _IdleTimer:
+    """The idle time of a connection, which ends after some seconds or when the server stops.
+
+    It has the interface of Hypercorn's tasks, of which each request would create and cancel two.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, context: WorkerContext) -> None:
+        self._loop = loop
+        self._config = config
+        self._context = context
+        self._handle: asyncio.TimerHandle | None = None
+        self._end: Callable[[], None] | None = None
+
+    async def restart(self, tasks: TaskGroup, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin an idle time, at whose end the action is run."""
+        await self.stop()
+        self._end = partial(tasks.spawn, action)
+        seconds = 0.0 if self._context.terminated.is_set() else self._config.keep_alive_timeout
+        self._handle = self._loop.call_later(seconds, self.end)
+
+    async def stop(self) -> None:
+        """End the idle time without the action."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle = self._end = None
+
+    def end(self) -> None:
+        """End the idle time now, with the action, if the connection is idle."""
+        if self._handle is not None and self._end is not None:
+            self._handle.cancel()
+            end, self._handle, self._end = self._end, None, None
+            end()
 
 
 class _Connection(TCPServer):
@@ -293,19 +492,42 @@ class _Connection(TCPServer):
 
     Hypercorn also starts a request that arrives while an idle connection is being closed. Its response cannot be sent
     any more: a pod would be bound, and the scheduler would not know.
+
+    Nothing that it consists of refers to it in a circle once it is over, so its memory is free at once.
     """
 
     _is_idle = True
     _is_closing = False
 
-    def __init__(self, *parts: Any, listening: ListeningSocket) -> None:
+    def __init__(self, *parts: Any, listening: ListeningSocket, accepted: Accepted) -> None:
         super().__init__(*parts)
+        self._idle_time = _IdleTimer(self.loop, self.config, self.context)
+        self.idle_task = cast(AsyncioSingleTask, self._idle_time)  # it has the same methods
         self._listening = listening
+        self._accepted = accepted
+
+    async def run(self) -> None:
+        _serving.set(self)
+        try:
+            await super().run()
+        finally:
+            for part in ("protocol", "_task_group", "reader", "writer"):
+                self.__dict__.pop(part, None)
+
+    def end_idle_time(self) -> None:
+        """Close the connection now if it is idle."""
+        self._idle_time.end()
+
+    def request_is_complete(self) -> None:
+        """Take in that all of the request in progress has arrived."""
+        if (accepted := self._accepted()) is not None:
+            self._listening.request_is_complete(accepted)
 
     async def protocol_send(self, event: Event) -> None:
         if isinstance(event, Updated):
             self._is_idle = event.idle
-            self._listening.set_busy(self.writer.get_extra_info("socket").fileno(), is_busy=not event.idle)
+            if (accepted := self._accepted()) is not None:  # None: the client has gone
+                (self._listening.request_ends if event.idle else self._listening.request_begins)(accepted)
         if not (isinstance(event, Updated) and self.reader.at_eof()):  # it begins no idle time any more
             await super().protocol_send(event)
 
@@ -318,6 +540,9 @@ class _Connection(TCPServer):
                 await self.protocol.handle(RawData(data))
         await self.protocol.handle(Closed())
         await self.idle_task.stop()
+
+    async def _idle_timeout(self) -> None:
+        await asyncio.shield(self._initiate_server_close())
 
     async def _initiate_server_close(self) -> None:
         if self._is_idle:  # no request has begun at the last moment
@@ -341,9 +566,9 @@ class _PortConfig(Config):
         return [*headers, (b"connection", b"close")] if self.is_last_response and protocol == "h11" else headers
 
 
-def _report_broken_connection(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _report_broken_connection(log: LimitedLog, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log a connection that ended by an exception: its peer broke HTTP/2's rules, or did not receive."""
     if context.get("message") == "Unhandled exception in client_connected_cb":
-        logger.warning("closed a broken connection: %r", context.get("exception"))
+        log.log(logging.WARNING, "closed a broken connection: %r", context.get("exception"))
     else:
         loop.default_exception_handler(context)

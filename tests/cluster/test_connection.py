@@ -110,8 +110,9 @@ async def test_no_token_is_sent_to_an_untrusted_server_and_the_authority_is_read
         api = await connect(str(kubeconfig), explicit=True)
         try:
             write_kubeconfig(kubeconfig, server.url, ca=trusted, token="secret")
-            with pytest.raises(ApiUnavailable, match=r"cannot talk TLS .*certificate verify failed"):
+            with pytest.raises(ApiUnavailable, match=r"cannot talk TLS .*certificate verify failed") as caught:
                 await api.request("POST", "/x", body=b"{}")
+            assert "object at" not in str(caught.value)
             assert not server.seen
             assert await api.request("POST", "/x", body=b"{}") == b"done"
         finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gas.cluster.events import Events, Involved
+from gas.timing import Timing
 from tests.cluster.scripted_server import ScriptedServer, Seen, Step, answer, connected, hang_up, refuse, until
 
 POD = Involved("Pod", "web-0", "u1", "shop")
@@ -30,7 +31,9 @@ async def writing(
 ) -> AsyncIterator[tuple[Events, Clock]]:
     clock = Clock()
     async with connected(server, directory) as api:
-        events = Events(api, instance="host-1", per_second=per_second, queue_size=queue_size, clock=clock)
+        events = Events(
+            api, instance="host-1", per_second=per_second, queue_size=queue_size, timing=Timing(monotonic=clock)
+        )
         task = asyncio.create_task(events.run())
         try:
             yield events, clock

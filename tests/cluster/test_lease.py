@@ -10,6 +10,7 @@ import pytest
 
 from gas.cluster.connection import ApiServer
 from gas.cluster.lease import LeaderElection
+from gas.timing import Timing
 from tests.cluster.scripted_server import ScriptedServer, Seen, Step, answer, connected, hang_up, refuse, until
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -88,7 +89,7 @@ class Candidate:
             renew_deadline=10,
             retry_period=0.01,
             on_change=self.changes.append,
-            clock=clock,
+            timing=Timing(monotonic=clock),
         )
         self.task = asyncio.create_task(self.election.run())
 

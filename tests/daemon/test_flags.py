@@ -79,6 +79,15 @@ def test_the_last_of_several_wins() -> None:
     assert read_flags(Flags, ["-n=1", "-n=2"]).volume == 2
 
 
+def test_all_of_several_count_if_they_are_joined() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Joining(CommandFlags):
+        words: str = flag("words", values.text, "a", "WORD,…", "Words.", joined=True)
+
+    assert read_flags(Joining, []).words == "a"
+    assert read_flags(Joining, ["--words=b,c", "-words", "d"]).words == "b,c,d"
+
+
 @pytest.mark.parametrize("argument", ["-h", "--h", "-help", "--help"])
 def test_help(argument: str) -> None:
     assert read_flags(Flags, [argument]).show_help

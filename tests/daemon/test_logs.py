@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gas.daemon.logs import VERBOSE, LogFormat, configure_logging, logging_level
+from gas.daemon.logs import LIMITED_LINES, VERBOSE, LimitedLog, LogFormat, configure_logging, logging_level
 
 
 @pytest.fixture(autouse=True)
@@ -118,3 +118,48 @@ def test_configuring_again_replaces_what_was_there() -> None:
     logging.getLogger("gas.test").info("m")
     assert first.getvalue() == ""
     assert second.getvalue().count("\n") == 1
+
+
+def test_of_lines_that_clients_cause_ten_of_a_kind_are_logged_a_minute_and_the_next_counts_the_rest() -> None:
+    stream = logged()
+    now = 0.0
+    log = LimitedLog(logging.getLogger("gas.test"), clock=lambda: now)
+    for number in range(1000):
+        log.log(logging.WARNING, "bad %d", number, extra={"pod": "default/x"})
+        now += 0.0599
+    first = stream.getvalue().splitlines()
+    assert [line.partition(" gas.test ")[2] for line in first] == [
+        f"bad {number} pod=default/x" for number in range(LIMITED_LINES)
+    ]
+    now = 60.0
+    for _ in range(2):
+        log.log(logging.WARNING, "bad %d", 7)
+    assert [line.partition(" gas.test ")[2] for line in stream.getvalue().splitlines()[LIMITED_LINES:]] == [
+        f"bad 7 left_out={1000 - LIMITED_LINES}",
+        "bad 7",
+    ]
+
+
+def test_lines_of_another_kind_are_not_left_out() -> None:
+    stream = logged()
+    log = LimitedLog(logging.getLogger("gas.test"), clock=lambda: 0.0)
+    for _ in range(LIMITED_LINES + 1):
+        log.log(logging.WARNING, "bad %d", 1)
+    log.log(logging.INFO, "bad %d", 1)
+    log.log(logging.WARNING, "worse")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == LIMITED_LINES + 2
+    assert lines[-2].endswith("INFO gas.test bad 1")
+    assert lines[-1].endswith("WARNING gas.test worse")
+
+
+def test_lines_that_are_not_too_many_are_not_counted() -> None:
+    stream = logged()
+    now = 0.0
+    log = LimitedLog(logging.getLogger("gas.test"), clock=lambda: now)
+    for _ in range(3):
+        for _ in range(LIMITED_LINES):
+            log.log(logging.WARNING, "bad")
+        now += 60
+    assert len(stream.getvalue().splitlines()) == 3 * LIMITED_LINES
+    assert "left_out" not in stream.getvalue()
