@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -13,6 +13,7 @@ from gas.card_facts import Scan
 from gas.card_records import ANNOTATION
 from gas.cards import Card
 from gas.cluster.connection import ApiServer
+from gas.combined_vocabularies import Vocabularies
 from gas.plugin.cluster_side import FIRST_LIST, ClusterSide
 from gas.plugin.devices.allocation import (
     Allocation,
@@ -32,10 +33,11 @@ from gas.plugin.devices.device_lists import (
     monitored,
     monitoring_resources,
 )
-from gas.plugin.discovery.card_source import CardSource, read_all
+from gas.plugin.discovery.card_source import CardSource, Source, read_all
 from gas.plugin.discovery.local_memory import MemoryReader
+from gas.plugin.discovery.nvml import FIRST_BESIDE_OTHERS, NvmlCards, NvmlOptions
 from gas.plugin.discovery.render_node import Query, memory_regions
-from gas.plugin.discovery.scanner import Scanner
+from gas.plugin.discovery.scanner import IN_A_THREAD, Scanner, ScanOnce
 from gas.plugin.discovery.sysfs import SysfsCards, fake_tree_warning
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags, WriteNode
@@ -49,7 +51,8 @@ from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import feature_text, remove_feature_file, write_feature_file
 from gas.plugin.node.renumbering import Renumbering
 from gas.plugin.readiness import Readiness
-from gas.vocabulary import DeviceOptions, Vocabularies
+from gas.timing import SYSTEM_TIMING, Timing
+from gas.vocabulary import DeviceOptions
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +64,27 @@ _ANOTHER_CARD = "the number means another card than before; no container gets it
 
 def card_sources(flags: Flags, environment: Environment, *, query: Query = memory_regions) -> tuple[CardSource, ...]:
     """Return the sources of this node's cards. ``query`` asks a driver how much memory its card has."""
-    memory = MemoryReader(environment.memory_override, environment.memory_reserved, query)
-    return (SysfsCards(flags.prefix, allow_ids=flags.allow_ids, deny_ids=flags.deny_ids, memory=memory),)
+    sources: list[CardSource] = []
+    if Source.SYSFS in flags.card_sources:
+        memory = MemoryReader(environment.memory_override, environment.memory_reserved, query)
+        sources.append(SysfsCards(flags.prefix, allow_ids=flags.allow_ids, deny_ids=flags.deny_ids, memory=memory))
+    if Source.NVML in flags.card_sources:
+        sources.append(_nvml_cards(flags, environment, is_alone=not sources))
+    return tuple(sources)
+
+
+def _nvml_cards(flags: Flags, environment: Environment, *, is_alone: bool) -> CardSource:
+    from gas.plugin.discovery.nvml_library import Nvml  # 5 MB that other nodes need not load
+
+    options = NvmlOptions(
+        access=flags.nvidia_access,
+        first_number=0 if is_alone else FIRST_BESIDE_OTHERS,
+        allow_ids=flags.allow_ids,
+        deny_ids=flags.deny_ids,
+        memory_override=environment.memory_override,
+        memory_reserved=environment.memory_reserved,
+    )
+    return NvmlCards(flags.prefix, Nvml(), options)
 
 
 def _refusal_in(failed: BaseException) -> ListTooLong | None:
@@ -70,6 +92,23 @@ def _refusal_in(failed: BaseException) -> ListTooLong | None:
     if isinstance(failed, BaseExceptionGroup):
         return next(filter(None, map(_refusal_in, failed.exceptions)), None)
     return failed if isinstance(failed, ListTooLong) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The ways in which a plugin reaches its machine, which a simulation replaces.
+
+    resources     makes the client of kubelet's PodResources
+    registration  makes what keeps a resource registered with kubelet
+    off_loop      runs the scan of the cards
+    """
+
+    resources: Callable[..., PodResources] = PodResources
+    registration: Callable[..., Registration] = Registration
+    off_loop: ScanOnce = IN_A_THREAD
+
+
+REAL_MACHINE = Machine()
 
 
 class Plugin:
@@ -89,7 +128,10 @@ class Plugin:
         sources: Sequence[CardSource],
         *,
         controller: Controller = DMEM,
+        machine: Machine = REAL_MACHINE,
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
+        self._clock = timing.monotonic
         self._flags = flags
         self._sources = sources
         self._renumbering: Renumbering | None = Renumbering() if api is None else None
@@ -102,10 +144,14 @@ class Plugin:
             host_root=PurePosixPath(flags.prefix.absolute()), by_path=flags.by_path, cdi=flags.cdi
         )
         self._kubelet: SocketIdentity | None = None
-        self._resources = PodResources(flags.kubelet_dir / "pod-resources" / "kubelet.sock", vocabularies.resources)
+        self._resources = machine.resources(
+            flags.kubelet_dir / "pod-resources" / "kubelet.sock", vocabularies.resources
+        )
         self.scanner = Scanner(
             partial(read_all, sources),
             self._scanned,
+            clock=self._clock,
+            off_loop=machine.off_loop,
         )
         self.cluster = (
             ClusterSide(
@@ -119,6 +165,7 @@ class Plugin:
                 on_pods=self._pods_changed,
                 on_links=self._publish,
                 controller=controller,
+                timing=timing,
             )
             if api is not None
             else None
@@ -132,7 +179,7 @@ class Plugin:
             self._monitoring_server(resource) for resource in monitoring_resources(vocabularies, flags.monitoring)
         ]
         self.registrations = {
-            server: Registration(
+            server: machine.registration(
                 server,
                 flags.kubelet_dir / "device-plugins",
                 allocatable=self._resources.allocatable,
@@ -238,7 +285,9 @@ class Plugin:
             return
         writer = self.cluster.node_writer if self.cluster is not None else None
         if writer is not None:
-            gpus = tuple(replace(gpu, links=writer.links.get(gpu.card, ())) for gpu in gpus)
+            gpus = tuple(
+                replace(gpu, links=tuple(sorted({*gpu.links, *writer.links.get(gpu.card, ())}))) for gpu in gpus
+            )
         description = self._vocabularies.describe(gpus, self._options)
         if writer is not None:
             writer.want(description)
@@ -287,6 +336,7 @@ class Plugin:
             fallback=self._chosen_cards,
             before_start=before_start,
             on_reply=partial(self._count_reply, short_name(resource)),
+            clock=self._clock,
         )
 
     def _monitoring_server(self, resource: str) -> DeviceServer:
@@ -295,6 +345,7 @@ class Plugin:
             allocate=self._all_cards,
             fallback=self._all_cards,
             on_reply=partial(self._count_reply, short_name(resource)),
+            clock=self._clock,
         )
 
     async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:

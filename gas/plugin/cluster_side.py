@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Literal
@@ -17,6 +16,7 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events, Involved
 from gas.cluster.objects import patch_node_status, patch_pod_annotations
 from gas.cluster.watch import Watch
+from gas.combined_vocabularies import Vocabularies
 from gas.objects import Node, NodePod
 from gas.plugin.devices.allocation import Presentation
 from gas.plugin.flags import Flags, WriteNode
@@ -37,7 +37,7 @@ from gas.plugin.receipts.receipt_writer import Pace, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind
 from gas.plugin.usage.usage_monitor import UsageMonitor
 from gas.plugin.usage.usage_report import usage_figures
-from gas.vocabulary import Vocabularies
+from gas.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 
@@ -70,17 +70,20 @@ class ClusterSide:
         on_pods: Callable[[], None] = lambda: None,
         on_links: Callable[[], None] = lambda: None,
         controller: Controller = DMEM,
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
+        self._clock = clock = timing.monotonic
         self._on_pods = on_pods
         self.limits: MemoryLimits | None = None
         self._metrics = metrics
         self._node = flags.node_name
         self._resources = resources
-        self.events = Events(api, component="gas-plugin", instance=flags.node_name)
+        self.events = Events(api, component="gas-plugin", instance=flags.node_name, timing=timing)
         self.node_events = LastingEvents(self._post_on_node)
-        self.pods = GpuPods(vocabularies, self._pods_changed)
+        self.pods = GpuPods(vocabularies, self._pods_changed, clock=clock)
         self.matcher = Matcher(self.pods)
-        self.pod_watch = Watch(api, paths.pods(), NodePod, self.pods, field_selector=f"spec.nodeName={flags.node_name}")
+        own_pods = f"spec.nodeName={flags.node_name}"
+        self.pod_watch = Watch(api, paths.pods(), NodePod, self.pods, field_selector=own_pods, timing=timing)
         self._resolver = PodResolver(
             self.matcher,
             resources,
@@ -97,15 +100,16 @@ class ClusterSide:
             policy=flags.allocation_policy,
             presentation=presentation,
             on_allocated=self._allocated,
+            clock=clock,
         )
         self.receipts = ReceiptWriter(
             self.pods,
             self.matcher,
             resources,
             environments,
-            PodWrites(partial(patch_pod_annotations, api)),
+            PodWrites(partial(patch_pod_annotations, api), clock=clock),
             vocabularies=vocabularies,
-            pace=Pace(lambda: self.allocator.last_call),
+            pace=Pace(lambda: self.allocator.last_call, clock=clock),
             on_receipt=self._report_receipt,
             on_wrong_environment=self._report_wrong_environment,
         )
@@ -114,9 +118,8 @@ class ClusterSide:
         if flags.write_node is WriteNode.PATCH:
             patch_node = partial(patch_node_status, api, flags.node_name)
             self.node_writer = NodeWriter(patch_node, vocabularies, on_links=on_links)
-            self._node_watch = Watch(
-                api, paths.nodes(), Node, self.node_writer, field_selector=f"metadata.name={flags.node_name}"
-            )
+            own_node = f"metadata.name={flags.node_name}"
+            self._node_watch = Watch(api, paths.nodes(), Node, self.node_writer, field_selector=own_node, timing=timing)
         self.usage: UsageMonitor | None = None
         if flags.usage:
             self.usage = UsageMonitor(self.pods, gpus, flags.prefix / "proc", self._report_use)
@@ -166,7 +169,7 @@ class ClusterSide:
         """Learn, before kubelet calls, which pods wait and which of their containers an earlier run has served."""
         if not self.pod_watch.synced.is_set():
             logger.warning("the pods of this node are not known yet; its cards are offered anyway")
-        asked = time.monotonic()
+        asked = self._clock()
         if listing := await self._resources.pods():
             self.matcher.learn(listing, asked=asked)
 

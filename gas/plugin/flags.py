@@ -17,6 +17,8 @@ from gas.plugin.devices.allocation import ByPath, Cdi
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.cdi_file import DEFAULT_PATH as CDI_FILE
 from gas.plugin.devices.device_lists import Monitoring
+from gas.plugin.discovery.card_source import Source, parse_sources
+from gas.plugin.discovery.nvml import Access
 from gas.plugin.discovery.pci_ids import parse_pci_ids
 from gas.plugin.environment import VARIABLES
 from gas.plugin.limits.memory_limits import MemoryLimitsOf
@@ -24,6 +26,7 @@ from gas.plugin.node.nfd_file import DEFAULT_PATH as NFD_FILE
 from gas.vocabularies import (
     ALIYUN_UNIT_HELP,
     DEFAULT_NAMES,
+    JOINED_HELP,
     KNOWN_NAMES,
     Settings,
     parse_vocabularies,
@@ -80,7 +83,7 @@ class Flags(DaemonFlags):
 
     program: ClassVar[str] = "gas-plugin"
     summary: ClassVar[str] = (
-        "Gives each container exactly the Intel GPUs that were chosen for it, and describes the GPUs on the node."
+        "Gives each container exactly the GPUs that were chosen for it, and describes the GPUs on the node."
     )
     variables: ClassVar[Mapping[str, str]] = {
         "NODE_NAME": "Name of the node, unless --node-name is given.",
@@ -146,9 +149,10 @@ class Flags(DaemonFlags):
         parse_vocabularies,
         DEFAULT_NAMES,
         "NAME,…",
-        f"Vocabularies in which pods may ask for GPUs, in the order in which they are tried. Known: {KNOWN_NAMES}. "
-        "Set the same for gas-extender.",
+        f"Vocabularies in which pods may ask for GPUs. Known: {KNOWN_NAMES}. "
+        f"Set the same for gas-extender. {JOINED_HELP}",
         group="Vocabularies",
+        joined=True,
     )
     aliyun_unit: MemoryUnit = flag(
         "aliyun-unit",
@@ -158,13 +162,28 @@ class Flags(DaemonFlags):
         f"{ALIYUN_UNIT_HELP} Set the same for gas-extender.",
     )
 
+    card_sources: frozenset[Source] = flag(
+        "card-sources",
+        parse_sources,
+        Source.SYSFS,
+        "NAME,…",
+        "Where cards are found: sysfs (Intel's) or nvml (NVIDIA's, by the library of their driver), or both.",
+        group="Finding cards",
+    )
+    nvidia_access: Access = flag(
+        "nvidia-access",
+        values.one_of(Access),
+        Access.VARIABLE,
+        "MODE",
+        "How containers get NVIDIA's cards: variable (NVIDIA_VISIBLE_DEVICES, for NVIDIA's container runtime), nodes "
+        "(the variable and the device nodes) or cdi (the CDI names of NVIDIA's container toolkit).",
+    )
     prefix: Path = flag(
         "prefix",
         root_directory,
         "/",
         "DIR",
         "Directory under which the plugin finds /sys, /dev and, with --usage, /proc; containers never see it.",
-        group="Finding cards",
     )
     allow_ids: frozenset[str] = flag(
         "allow-ids", parse_pci_ids, "", "0xhhhh,…", "Use only cards with these PCI device ids.", unset="all cards"
@@ -251,6 +270,8 @@ def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ,
     if flags.allow_ids and flags.deny_ids:
         raise UsageError("--allow-ids and --deny-ids exclude each other: give one of them")
     warnings = list(flags.warnings)
+    if "nvidia-access" in flags.given and Source.NVML not in flags.card_sources:
+        warnings.append(f"ignored: --nvidia-access={flags.nvidia_access}; it needs nvml among --card-sources")
     if flags.split_monitoring and not flags.enable_monitoring:
         warnings.append("ignored: --split-monitoring; it needs --enable-monitoring")
     write_node = flags.write_node

@@ -6,6 +6,7 @@ import logging
 from contextlib import AsyncExitStack
 
 from gas.cluster.connection import ApiServer, connect
+from gas.combined_vocabularies import Vocabularies
 from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, listen, serve_with
@@ -22,7 +23,6 @@ from gas.plugin.metrics import Metrics
 from gas.plugin.node.nfd_file import remove_feature_file
 from gas.plugin.node.node_writer import clear_node
 from gas.plugin.usage.usage_report import usage_json
-from gas.vocabulary import Vocabularies
 
 logger = logging.getLogger(__name__)
 

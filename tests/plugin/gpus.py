@@ -27,6 +27,23 @@ def gpu(card: int, **fields: Any) -> CardFacts:
     return CardFacts(card=Card(card), **(described | fields))
 
 
+def nvidia_gpu(card: int, **fields: Any) -> CardFacts:
+    """Return a healthy NVIDIA card with 80 GiB, which its container runtime knows by its UUID."""
+    uuid = f"GPU-00000000-0000-4000-8000-{card:012x}"
+    described: dict[str, Any] = {
+        "driver": "nvidia",
+        "device_id": "0x2330",
+        "pci_address": f"0000:{card % 100 + 0x80:02x}:00.0",
+        "memory": 80 * 2**30,
+        "memory_source": MemorySource.QUERY,
+        "device_nodes": (),
+        "pci_path": (),
+        "uuid": uuid,
+        "variables": (("NVIDIA_VISIBLE_DEVICES", uuid),),
+    }
+    return gpu(card, **(described | fields))
+
+
 def scan(*gpus: CardFacts, **fields: Any) -> Scan:
     return Scan(gpus=gpus, **fields)
 

@@ -18,6 +18,7 @@ from gas.plugin.assembly import Plugin, card_sources
 from gas.plugin.discovery.card_source import CardSource
 from gas.plugin.environment import Environment
 from gas.plugin.flags import parse_flags
+from gas.plugin.kubelet.registration import State
 from gas.plugin.metrics import Metrics
 from gas.sandbox.api.client import ApiClient
 from gas.sandbox.api.kinds import EVENTS, NODES, PODS
@@ -61,7 +62,7 @@ class SandboxNode:
         vocabularies: Sequence[Vocabulary] = (INTEL,),
         sources: Sequence[CardSource] = (),
     ) -> AsyncIterator[Plugin]:
-        """Run a plugin during the block; if ``watched``, the block begins when kubelet counts all cards.
+        """Run a plugin during the block; if ``watched``, the block begins when kubelet counts all that it offers.
 
         api_url  of another API server than this node's
         sources  of cards; if empty, those of the program
@@ -77,7 +78,7 @@ class SandboxNode:
         try:
             if watched:
                 await eventually(lambda: task.done() or plugin.readiness.why_not() is None)
-                await eventually(lambda: task.done() or {"i915", "xe"} & self.allocatable().keys())
+                await eventually(lambda: task.done() or self._counts_all(plugin))
             yield plugin
             assert not task.done(), task
         finally:
@@ -85,6 +86,16 @@ class SandboxNode:
             await asyncio.gather(task, return_exceptions=True)
             if api is not None:
                 await api.close()
+
+    def _counts_all(self, plugin: Plugin) -> bool:
+        """Return whether kubelet has written that the node has some of every resource that it was offered."""
+        offered = [
+            server.resource
+            for server, registration in plugin.registrations.items()
+            if registration.state is State.WATCHED
+        ]
+        counts = self.node()["status"].get("allocatable", {})
+        return bool(offered) and all(counts.get(resource, "0") != "0" for resource in offered)
 
     async def start_kubelet(self) -> None:
         """Start kubelet and wait until plugins can register."""

@@ -21,7 +21,7 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
     add_RegistrationServicer_to_server,
 )
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds for anything to happen that should; much longer than it takes."""
 
 

@@ -57,6 +57,7 @@ async def kubelets_numa_nodes(node: SandboxNode) -> dict[str, int]:
 
 
 class TestDevices:
+    # contract D1.5, D1.12
     async def test_a_container_gets_exactly_the_card_written_on_its_pod(self) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin():
             pod = node.create(placed("a", "card2"))

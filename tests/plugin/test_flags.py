@@ -13,6 +13,8 @@ from gas.intel.vocabulary import INTEL
 from gas.plugin.devices.allocation import ByPath, Cdi
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
+from gas.plugin.discovery.card_source import Source
+from gas.plugin.discovery.nvml import Access
 from gas.plugin.flags import Flags, WriteNode, parse_flags
 from gas.plugin.limits.memory_limits import MemoryLimitsOf
 
@@ -35,6 +37,8 @@ def test_defaults() -> None:
         cdi_file=Path("/var/run/cdi/gpu.intel.com-card.json"),
         vocabularies=(INTEL,),
         aliyun_unit=MemoryUnit.MIB,
+        card_sources=frozenset({Source.SYSFS}),
+        nvidia_access=Access.VARIABLE,
         prefix=Path("/"),
         allow_ids=frozenset(),
         deny_ids=frozenset(),
@@ -139,6 +143,11 @@ def test_without_the_resource_manager_nothing_is_written_on_the_node() -> None:
             "ignored: --split-monitoring; it needs --enable-monitoring",
             id="splitting-no-monitoring",
         ),
+        pytest.param(
+            ["--nvidia-access=cdi"],
+            "ignored: --nvidia-access=cdi; it needs nvml among --card-sources",
+            id="nvidia-access",
+        ),
         pytest.param(["-logtostderr"], "ignored: --logtostderr; logs go to stderr, see -v and --log-format", id="klog"),
         pytest.param(
             ["-health-management", "-wsl", "-temp-limit", "90", "-gpu-temp-limit=90", "-memory-temp-limit=90"],
@@ -188,7 +197,7 @@ def test_a_setting_of_a_vocabulary_that_is_switched_off_gives_a_warning() -> Non
         ),
         pytest.param(
             ["--vocabularies=inlet"],
-            "each once, of these: intel, aliyun, vendor, found 'inlet'",
+            "commas between them, of these: intel, aliyun, koordinator, vendor, kubeshare, found 'inlet'",
             id="unknown-vocabulary",
         ),
         pytest.param(["--node-name=No_Name"], "flag --node-name: expected a Kubernetes name", id="node-name"),

@@ -15,7 +15,8 @@ CDI_KIND = "gpu.intel.com/card"
 """The kind of the CDI devices, which are named after the cards: ``gpu.intel.com/card=card0``."""
 
 ROOT = PurePosixPath("/")
-DRI = PurePosixPath("/dev/dri")
+DEV = PurePosixPath("/dev")
+DRI = DEV / "dri"
 BY_PATH = DRI / "by-path"
 
 
@@ -108,11 +109,10 @@ def card_allocation(
 
     resource  full name; a container with several resources gets an allocation for each, and they must not collide
     """
-    named = [gpu for gpu in gpus if gpu.device_nodes and presentation.cdi is not Cdi.NONE]
-    cdi = tuple(f"{CDI_KIND}={gpu.card}" for gpu in named)
+    cdi = tuple(name for gpu in gpus if (name := _cdi_name(gpu, presentation)))
     as_annotation = presentation.cdi is Cdi.ANNOTATIONS
     return Allocation(
-        env=dict(env or {}),
+        env={**(env or {}), **_variables(gpus)},
         device_nodes=card_nodes(gpus, presentation),
         mounts=by_path_mounts(gpus, presentation),
         cdi=() if as_annotation else cdi,
@@ -126,14 +126,35 @@ def monitoring_allocation(gpus: Iterable[CardFacts], presentation: Presentation)
     engines = dict.fromkeys(name for gpu in healthy for name in gpu.mei)
     return Allocation(
         device_nodes=card_nodes(healthy, presentation)
-        + tuple(_device_node(PurePosixPath("/dev") / name, presentation) for name in engines),
+        + tuple(_device_node(DEV / name, presentation) for name in engines),
         mounts=by_path_mounts(healthy, presentation),
     )
 
 
 def card_nodes(gpus: Iterable[CardFacts], presentation: Presentation) -> tuple[DeviceNode, ...]:
-    """Return the device nodes of the cards."""
-    return tuple(_device_node(DRI / name, presentation) for gpu in gpus for name in gpu.device_nodes)
+    """Return the device nodes of the cards, each once: some belong to all cards of a driver."""
+    paths = dict.fromkeys(
+        path
+        for gpu in gpus
+        for path in (*(DRI / name for name in gpu.device_nodes), *(DEV / name for name in gpu.other_nodes))
+    )
+    return tuple(_device_node(path, presentation) for path in paths)
+
+
+def _cdi_name(gpu: CardFacts, presentation: Presentation) -> str:
+    """Return the CDI name of a card, that of our own file only if the card is in it; empty without CDI."""
+    if gpu.cdi_name or presentation.cdi is Cdi.NONE:
+        return gpu.cdi_name
+    return f"{CDI_KIND}={gpu.card}" if gpu.device_nodes else ""
+
+
+def _variables(gpus: Iterable[CardFacts]) -> dict[str, str]:
+    """Return the cards' variables; different values of one variable become a list with commas."""
+    values: dict[str, dict[str, None]] = {}
+    for gpu in gpus:
+        for name, value in gpu.variables:
+            values.setdefault(name, {})[value] = None
+    return {name: ",".join(each) for name, each in values.items()}
 
 
 def by_path_mounts(gpus: Iterable[CardFacts], presentation: Presentation) -> tuple[Mount, ...]:

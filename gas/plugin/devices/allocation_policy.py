@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
+from operator import itemgetter
 
 from gas.cards import Card
-from gas.plugin.devices.device_ids import DeviceId, Ids, PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, DeviceId, Ids, PreferredRequest
 
 
 class AllocationPolicy(StrEnum):
@@ -50,23 +51,28 @@ def ids_for_cards(cards: Iterable[Card], per_card: int, request: PreferredReques
     for id_ in ids:
         if id_.card in wanted:
             wanted[id_.card] -= 1
-    free: dict[Card, list[DeviceId]] = {}
-    for id_ in sorted(id_ for id_ in request.available if id_.card in wanted and id_ not in request.must_include):
-        free.setdefault(id_.card, []).append(id_)
     for card, number in wanted.items():
-        ids += free.get(card, [])[: max(number, 0)]
+        ids += _free_ids(card, number, request)
     return tuple(ids[: request.size])
 
 
 def spared_ids(promised: Mapping[Card, int], request: PreferredRequest) -> Ids:
     """Return as many free ids of each card as are promised to other containers, or all that there are."""
-    left = dict(promised)
-    spared: set[DeviceId] = set()
-    for id_ in sorted(id_ for id_ in request.available if id_.card in left and id_ not in request.must_include):
-        if left.get(id_.card, 0) > 0:
-            left[id_.card] -= 1
-            spared.add(id_)
-    return frozenset(spared)
+    return NO_IDS.union(*(_free_ids(card, number, request) for card, number in promised.items()))
+
+
+def _free_ids(card: Card, number: int, request: PreferredRequest) -> Iterable[DeviceId]:
+    """Return so many ids of a card that are offered and that kubelet does not insist on, or all that there are.
+
+    Those with the lowest slots come first.
+    """
+    if number <= 0:
+        return ()
+    free = (id_ for id_ in request.by_card.get(card, ()) if id_ not in request.must_include)
+    return sorted(free, key=_slot)[:number]
+
+
+_slot = itemgetter(1)
 
 
 def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: _Order) -> None:

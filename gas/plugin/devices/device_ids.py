@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
 from gas.cards import Card
@@ -39,10 +41,10 @@ class DeviceId(NamedTuple):
         """Parse ``"card10-2"`` as ``DeviceId(Card(10), 2)``. Raises MalformedDeviceId."""
         if (match := _DEVICE_ID.fullmatch(text)) is None:
             raise MalformedDeviceId(text)
-        return cls(Card(int(match[1])), int(match[2]))
+        return cls(_card(match[1]), int(match[2]))
 
     def __str__(self) -> str:
-        return f"{self.card}-{self.slot}"
+        return f"card{int(self.card)}-{self.slot}"
 
 
 Ids = frozenset[DeviceId]
@@ -54,10 +56,24 @@ def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
     return tuple(id_ for text in texts if (id_ := _known_id(text)) is not None)
 
 
-@lru_cache(maxsize=65536)  # kubelet names the same ids in every call; with memory as ids there are very many
+@lru_cache(maxsize=2**18)  # kubelet names the same ids in every call; with memory as ids up to 150,000
 def _known_id(text: str) -> DeviceId | None:
     match = _DEVICE_ID.fullmatch(text)
-    return None if match is None else DeviceId(Card(int(match[1])), int(match[2]))
+    return None if match is None else DeviceId(_card(match[1]), int(match[2]))
+
+
+@lru_cache(maxsize=1024)
+def _card(number: str) -> Card:
+    """Return the same object for each id of a card, of which there may be thousands."""
+    return Card(int(number))
+
+
+def ids_by_card(ids: Iterable[DeviceId]) -> Mapping[Card, Sequence[DeviceId]]:
+    """Return the ids of each card, in their order; the cards come in any order."""
+    by_card: defaultdict[Card, list[DeviceId]] = defaultdict(list)
+    for id_ in ids:
+        by_card[id_[0]].append(id_)
+    return dict(by_card)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +82,15 @@ class AllocateRequest:
 
     resource  full name: ``gpu.intel.com/i915``
     ids       the ids of cards; empty for a monitoring resource
+    counts    how many of them each card has
     """
 
     resource: str
     ids: Ids
+    counts: Mapping[Card, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counts", Counter(map(_card_of, self.ids)))
 
     @property
     def size(self) -> int:
@@ -85,6 +106,8 @@ class PreferredRequest:
     must_include  ids that the container gets in any case: those that the pod's init containers had
     size          how many ids the container gets, including ``must_include``
     available     the ids to choose from, as a set
+    by_card       the same by card, in kubelet's order: sorted where they are used, because that takes time
+    counts        how many of them each card has
     """
 
     resource: str
@@ -92,9 +115,15 @@ class PreferredRequest:
     must_include: Ids
     size: int
     available: Ids = field(init=False, repr=False, compare=False)
+    by_card: Mapping[Card, Sequence[DeviceId]] = field(init=False, repr=False, compare=False)
+    counts: Mapping[Card, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # Made once, because a call may be compared with every pod that waits, and may offer 150,000 ids.
+        by_card = ids_by_card(self.offered)
         object.__setattr__(self, "available", frozenset(self.offered))
+        object.__setattr__(self, "by_card", by_card)
+        object.__setattr__(self, "counts", {card: len(ids) for card, ids in by_card.items()})
 
     def can_lead_to(self, call: AllocateRequest) -> bool:
         """Return whether this call can be the Allocate that follows the question."""
@@ -104,6 +133,8 @@ class PreferredRequest:
             and self.must_include <= call.ids <= self.available
         )
 
+
+_card_of = itemgetter(0)
 
 Call = PreferredRequest | AllocateRequest
 

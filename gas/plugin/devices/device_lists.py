@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gas.card_facts import CardFacts
+from gas.combined_vocabularies import Vocabularies
 from gas.errors import GasError
 from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId
-from gas.vocabulary import DeviceOptions, Vocabularies
+from gas.vocabulary import DeviceOptions
 
 MOST_BYTES = 4 * 1024 * 1024
 """The longest list of devices that kubelet accepts: the limit of a gRPC message."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gas.card_facts import CardFacts, Scan
 from gas.cards import Card
@@ -25,11 +26,18 @@ FORGET_AFTER = 60.0
 """Seconds for which a missing card is remembered: longer than a reset of the card or a reload of its driver takes."""
 
 
+ScanOnce = Callable[[Callable[[], Scan]], Awaitable[Scan]]
+"""Returns what the function passed to it returns, without keeping the event loop from its work."""
+
+IN_A_THREAD: ScanOnce = partial(in_a_daemon_thread, name="sysfs")
+
+
 class Scanner:
     """Keep the last complete scan of the node's cards. Scans run off the event loop: a failing card may block them.
 
     read       scans once: `gas.plugin.discovery.card_source.read_all` with its sources; called in a thread of its own
     on_change  called on the event loop with the first scan, and with each that differs from the one before
+    off_loop   runs ``read``
 
     scan      the last scan; empty before the first
     finished  how many scans were finished
@@ -46,6 +54,7 @@ class Scanner:
         interval: float = INTERVAL,
         slow: float = SLOW,
         clock: Callable[[], float] = time.monotonic,
+        off_loop: ScanOnce = IN_A_THREAD,
     ) -> None:
         self.scan = Scan()
         self.finished = 0
@@ -57,6 +66,7 @@ class Scanner:
         self._interval = interval
         self._slow = slow
         self._clock = clock
+        self._off_loop = off_loop
 
     async def run(self) -> None:
         """Scan at each interval until cancelled."""
@@ -66,7 +76,7 @@ class Scanner:
 
     async def scan_once(self) -> None:
         """Scan, and report changes."""
-        reading = asyncio.ensure_future(in_a_daemon_thread(self._read, name="sysfs"))
+        reading = asyncio.ensure_future(self._off_loop(self._read))
         try:
             found = await self._finish(reading)
         except Exception:

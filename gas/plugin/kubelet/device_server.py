@@ -29,6 +29,12 @@ logger = logging.getLogger(__name__)
 REPLY_WITHIN = 0.8
 """Seconds after which kubelet chooses by itself: while it waits nothing else on the node starts or ends."""
 
+SETTLE_WITHIN = 0.1
+"""More seconds for a preference whose own limit was reached meanwhile.
+
+On a busy node both limits may have passed when the process runs again. Cancelling at once would lose the preference.
+"""
+
 START_WITHIN = 10.0
 """Seconds after which a container starts in any case; kubelet waits 30. Other pods do not wait."""
 
@@ -150,6 +156,7 @@ class DeviceServer:
         if self.devices == tuple(devices) or (self.devices is None and not devices):
             return
         self.devices = tuple(devices)
+        known_ids(device.id for device in self.devices)  # parsed now, not while kubelet waits for the first pod
         self._notify()
 
     async def news(self) -> None:
@@ -216,8 +223,7 @@ class DeviceServer:
                     size=asked.allocation_size,
                 )
                 with self._calls.call():
-                    async with asyncio.timeout(REPLY_WITHIN):
-                        ids = [str(id_) for id_ in await self._prefer(request)]
+                    ids = [str(id_) for id_ in await _in_time(self._prefer(request))]
         except Exception:
             outcome = Outcome.FELL_BACK
             logger.exception("no preference for a container of %s: kubelet chooses its devices", self.resource)
@@ -230,7 +236,9 @@ class DeviceServer:
         outcome = Outcome.REFUSED
         try:
             ids = frozenset(known_ids(asked.devices_ids))
-            if unknown := set(asked.devices_ids) - set(map(str, ids)) - {ALL_CARDS}:
+            if len(ids) < len(asked.devices_ids) and (
+                unknown := set(asked.devices_ids) - set(map(str, ids)) - {ALL_CARDS}
+            ):
                 logger.warning("kubelet allocates %s, which this plugin never offered", ", ".join(sorted(unknown)))
             request = AllocateRequest(resource=self.resource, ids=ids)
             try:
@@ -350,3 +358,15 @@ def _allocate_message(answer: Allocation) -> api.ContainerAllocateResponse:
         annotations=answer.annotations,
         cdi_devices=[api.CDIDevice(name=name) for name in answer.cdi],
     )
+
+
+async def _in_time(preference: Awaitable[Sequence[DeviceId]]) -> Sequence[DeviceId]:
+    """Return the preference if there is one in time. Raises TimeoutError and whatever it raises."""
+    asked = asyncio.ensure_future(preference)
+    try:
+        for seconds in (REPLY_WITHIN, SETTLE_WITHIN):
+            if (await asyncio.wait({asked}, timeout=seconds))[0]:
+                return asked.result()
+        raise TimeoutError
+    finally:
+        asked.cancel()

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gas.card_facts import CardFacts
+from gas.combined_vocabularies import Vocabularies
 from gas.daemon.logs import VERBOSE
 from gas.plugin.devices.allocation import Allocation, Presentation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
@@ -17,7 +18,6 @@ from gas.plugin.matching.match import Confidence, Match, why_other_cards
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
-from gas.vocabulary import Vocabularies
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class Allocator:
             level, reason = logging.WARNING, reason or match.target.pod.trouble
         self._metrics.allocations.labels(resource, outcome).inc()
         self._metrics.matches.labels(match.confidence.value).inc()
-        fields = {"resource": resource, "ids": _joined(sorted(request.ids)), "container": _name(match)}
+        fields = {"resource": resource, "ids": _joined(request.ids), "container": _name(match)}
         if match.confidence is not Confidence.NONE:
             fields["confidence"] = match.confidence.value
         if decided is not None:
@@ -132,5 +132,5 @@ _MOST_IDS_LOGGED = 64
 def _joined(ids: Collection[DeviceId]) -> str:
     """List the ids; of thousands, which stand for memory, only how many each card has."""
     if len(ids) <= _MOST_IDS_LOGGED:
-        return ",".join(map(str, ids))
+        return ",".join(map(str, sorted(ids)))
     return ",".join(f"{number} of {card}" for card, number in sorted(Counter(id_.card for id_ in ids).items()))

@@ -14,6 +14,7 @@ from cachetools import TTLCache
 from gas.amounts import MEMORY_MAX, TILES, MalformedQuantity, parse_quantity
 from gas.card_facts import CardFacts
 from gas.cards import Card
+from gas.combined_vocabularies import Vocabularies
 from gas.decision.annotations import MalformedTiles, read_choice, read_receipt
 from gas.decision.names import TIMESTAMP
 from gas.decision.text import MalformedAnnotation
@@ -22,7 +23,7 @@ from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import PodNeed, Role
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.pod_parts import started_containers
-from gas.vocabulary import BadNeed, Vocabularies
+from gas.vocabulary import BadNeed
 
 GONE_FOR = 60.0
 """Seconds for which the name of a deleted pod is remembered: kubelet may be that far behind with its work."""

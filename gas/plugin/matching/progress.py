@@ -168,11 +168,10 @@ def asks_as_much(demand: Demand, call: Call) -> bool:
 
 def can_get(cards: tuple[Card, ...], per_card: int, call: Call) -> bool:
     """Return whether the container of this call can get, or gets, exactly these cards with so many ids of each."""
-    offered = [id_.card for id_ in free_ids(call)]
-    if not all(offered.count(card) >= per_card for card in cards):
+    if not all(call.counts.get(card, 0) >= per_card for card in cards):
         return False
-    chosen = call.must_include if isinstance(call, PreferredRequest) else call.ids
-    return {id_.card for id_ in chosen} <= set(cards)
+    chosen = {id_.card for id_ in call.must_include} if isinstance(call, PreferredRequest) else call.counts.keys()
+    return chosen <= set(cards)
 
 
 def free_ids(call: Call) -> Ids:

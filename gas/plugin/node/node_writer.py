@@ -16,10 +16,11 @@ from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import Forbidden
 from gas.cluster.objects import get_node, patch_node_status
+from gas.combined_vocabularies import Vocabularies
 from gas.errors import GasError
 from gas.objects import Node, NodeStatus, ObjectId, Quantity
 from gas.placement.inventory import Link
-from gas.vocabulary import NodeDescription, Vocabularies
+from gas.vocabulary import NodeDescription
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class NodeWriter:
         self._node = node
         self.first_seen = self.first_seen or node
         self._look.set()
-        before, self.links = self.links, _links(self._vocabularies.facts(node).inventory.links)
+        before, self.links = self.links, _links(self._vocabularies.links(node))
         if self.links != before:
             self._on_links()
 

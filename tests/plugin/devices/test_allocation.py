@@ -16,6 +16,7 @@ from gas.plugin.devices.allocation import (
     monitoring_allocation,
 )
 from gas.plugin.devices.device_ids import known_ids
+from tests.plugin.gpus import nvidia_gpu
 from tests.plugin.linked_gpus import linked_gpu as gpu
 
 
@@ -116,3 +117,39 @@ def test_monitoring_sees_all_healthy_cards_and_their_management_engines() -> Non
         "/dev/mei0",
         "/dev/mei2",
     ]
+
+
+class TestNvidia:
+    def test_the_variable_lists_the_uuids_of_the_cards(self) -> None:
+        answer = card_allocation("nvidia.com/gpu", [nvidia_gpu(0), nvidia_gpu(3)], Presentation(), env={"A": "b"})
+        assert answer.env == {"A": "b", "NVIDIA_VISIBLE_DEVICES": f"{nvidia_gpu(0).uuid},{nvidia_gpu(3).uuid}"}
+        assert (answer.device_nodes, answer.cdi, answer.annotations) == ((), (), {})
+
+    def test_no_vocabulary_can_name_other_cards_in_the_variable(self) -> None:
+        answer = card_allocation("r/x", [nvidia_gpu(1)], Presentation(), env={"NVIDIA_VISIBLE_DEVICES": "all"})
+        assert answer.env == {"NVIDIA_VISIBLE_DEVICES": nvidia_gpu(1).uuid}
+
+    def test_nodes_that_belong_to_all_cards_are_given_once(self) -> None:
+        cards = [nvidia_gpu(n, other_nodes=(f"nvidia{n}", "nvidiactl")) for n in (0, 1)]
+        answer = card_allocation("r/x", cards, Presentation(host_root=PurePosixPath("/tree")))
+        assert answer.device_nodes == tuple(
+            DeviceNode(f"/tree/dev/{name}", f"/dev/{name}") for name in ("nvidia0", "nvidiactl", "nvidia1")
+        )
+
+    @pytest.mark.parametrize("cdi", list(Cdi))
+    def test_cards_of_nvidias_toolkit_are_named_whatever_our_own_file_has(self, cdi: Cdi) -> None:
+        cards = [
+            nvidia_gpu(n, cdi_name=f"nvidia.com/gpu=GPU-{n}", variables=(("NVIDIA_VISIBLE_DEVICES", "void"),))
+            for n in (0, 1)
+        ]
+        answer = card_allocation("nvidia.com/gpu", cards, Presentation(cdi=cdi))
+        names = ("nvidia.com/gpu=GPU-0", "nvidia.com/gpu=GPU-1")
+        assert answer.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
+        if cdi is Cdi.ANNOTATIONS:
+            assert (answer.cdi, answer.annotations) == ((), {"cdi.k8s.io/gas-plugin_gpu": ",".join(names)})
+        else:
+            assert (answer.cdi, answer.annotations) == (names, {})
+
+    def test_our_own_cdi_file_has_no_cards_that_it_does_not_describe(self) -> None:
+        answer = card_allocation("nvidia.com/gpu", [nvidia_gpu(0)], Presentation(cdi=Cdi.NAMES))
+        assert answer.cdi == ()

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cards import Card
 from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_for_cards, preferred_ids, spared_ids
-from gas.plugin.devices.device_ids import DeviceId, PreferredRequest, known_ids
+from gas.plugin.devices.device_ids import NO_IDS, DeviceId, PreferredRequest, known_ids
 
 
 def asked(offered: str, size: int, must_include: str = "") -> PreferredRequest:
@@ -103,6 +105,28 @@ def test_the_ids_for_cards_are_never_more_than_requested() -> None:
     cards = (Card(0), Card(1), Card(2))
 
     assert ids_for_cards(cards, 1, asked("card0-0 card1-0 card2-0", 2)) == known_ids(["card0-0", "card1-0"])
+
+
+@given(st.data())
+def test_ids_for_cards_and_spared_ids_are_those_of_the_definition(data: st.DataObject) -> None:
+    ids = st.builds(DeviceId, st.integers(0, 3).map(Card), st.integers(0, 5))
+    offered = data.draw(st.lists(ids, unique=True))
+    must_include = frozenset(data.draw(st.lists(st.sampled_from(offered)))) if offered else NO_IDS
+    size = data.draw(st.integers(0, 12))
+    request = PreferredRequest(resource="r/x", offered=tuple(offered), must_include=must_include, size=size)
+    promised = data.draw(st.dictionaries(st.integers(0, 4).map(Card), st.integers(-1, 4)))
+    per_card = data.draw(st.integers(0, 4))
+
+    free = {card: sorted(id_ for id_ in offered if id_.card == card and id_ not in must_include) for card in promised}
+    spared = {id_ for card, number in promised.items() for id_ in free[card][: max(number, 0)]}
+    assert spared_ids(promised, request) == spared
+
+    expected = sorted(must_include)
+    for card in promised:
+        had = sum(id_.card == card for id_ in must_include)
+        expected += free[card][: max(per_card - had, 0)]
+    assert ids_for_cards(promised, per_card, request) == tuple(expected[:size])
+    assert request.counts == Counter(id_.card for id_ in offered)
 
 
 def test_as_many_ids_are_spared_as_are_promised_and_free() -> None:

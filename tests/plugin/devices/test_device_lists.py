@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.card_facts import CardFacts
+from gas.combined_vocabularies import Vocabularies
 from gas.plugin.devices.device_lists import (
     MOST_BYTES,
     Device,
@@ -20,7 +21,7 @@ from gas.plugin.devices.device_lists import (
 )
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.vocabularies import DEFAULT, parse_vocabularies
-from gas.vocabulary import DeviceOptions, Vocabularies
+from gas.vocabulary import DeviceOptions
 from tests.plugin.linked_gpus import linked_gpu as gpu
 from tests.plugin.pods_for_plugin import I915, XE
 
@@ -32,7 +33,7 @@ def lists_of(
     return device_lists(gpus, DEFAULT, options, monitoring, topology_hints=topology_hints)
 
 
-# contract P2.3
+# contract D1.3, P2.3
 def test_each_card_has_as_many_ids_as_containers_may_share_it() -> None:
     lists = lists_of([gpu(10), gpu(2)], shared_dev_num=2, monitoring=Monitoring.NONE)
     assert {resource: [device.id for device in devices] for resource, devices in lists.items()} == {
@@ -50,6 +51,7 @@ def test_a_resource_without_any_card_is_missing() -> None:
     assert lists_of([], shared_dev_num=4, monitoring=Monitoring.ONE) == {}
 
 
+# contract D1.3
 def test_every_id_of_an_unhealthy_card_is_unhealthy_and_stays() -> None:
     lists = lists_of([gpu(0, healthy=False), gpu(1)], shared_dev_num=2, monitoring=Monitoring.NONE)
     assert [(device.id, device.healthy) for device in lists[I915]] == [

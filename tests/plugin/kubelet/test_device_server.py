@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -187,6 +188,24 @@ async def test_without_a_preference_kubelet_chooses(
     assert [list(each.deviceIDs) for each in answer.container_responses] == [[]]
     assert answered == [("GetPreferredAllocation", Outcome.FELL_BACK)]
     assert "kubelet chooses its devices" in caplog.text
+
+
+async def test_a_preference_with_a_limit_of_its_own_counts_after_a_moment_without_processor(
+    socket_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_server, "REPLY_WITHIN", 0.1)
+
+    async def guess_at_the_limit(request: PreferredRequest) -> Sequence[DeviceId]:
+        asyncio.get_running_loop().call_soon(time.sleep, 0.2)
+        try:
+            async with asyncio.timeout(0.05):
+                await asyncio.sleep(3600)
+        except TimeoutError:
+            return known_ids(["card1-0"])
+        raise AssertionError
+
+    async with served(socket_directory, prefer=guess_at_the_limit) as (_, kubelet):
+        assert await _preferred(kubelet) == ["card1-0"]
 
 
 async def test_a_container_gets_all_that_was_decided(socket_directory: Path) -> None:

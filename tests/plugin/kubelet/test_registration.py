@@ -83,7 +83,7 @@ def is_watched(registration: Registration, *, times: int = 1) -> bool:
     return registration.state is State.WATCHED and registration.registrations >= times
 
 
-# contract P2.1
+# contract D1.1, P2.1
 async def test_a_resource_is_registered_with_its_name_socket_and_options(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
         await eventually(lambda: is_watched(registration))

@@ -13,6 +13,7 @@ import pytest
 
 from gas.cards import Card
 from gas.cluster.errors import Forbidden
+from gas.combined_vocabularies import Vocabularies
 from gas.errors import GasError
 from gas.intel.vocabulary import INTEL
 from gas.objects import NodePod
@@ -26,7 +27,6 @@ from gas.plugin.receipts.pod_writes import FORBIDDEN_PAUSE, WRITE_AGAIN, PodWrit
 from gas.plugin.receipts.receipt_writer import Pace, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, receipt
 from gas.vocabularies import DEFAULT
-from gas.vocabulary import Vocabularies
 from tests.builders import container
 from tests.listed import list_all
 from tests.made_up import ASSIGNED, MADE_UP, SLICE
