@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -28,10 +27,11 @@ from gas.extender.bind import GetPod
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
-from gas.extender.readiness import NotReady
+from gas.extender.readiness import NotReady, check_ready
 from gas.json_patch import Operation, Patch
 from gas.objects import Pod
 from gas.quoted import quoted
+from gas.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class _Following:
     is_closing  whether the wait is over and the pod is being read
     """
 
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[None] = field(init=False)
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     is_closing: bool = False
 
@@ -97,7 +97,7 @@ class BindReviews:
         settle_pause: float = SETTLE_PAUSE,
         watch_patience: float = WATCH_PATIENCE,
         read_timeout: float = READ_TIMEOUT,
-        clock: Callable[[], float] = time.monotonic,
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self._decider = decider
         self._unbound = unbound
@@ -110,7 +110,8 @@ class BindReviews:
         self._settle_pause = settle_pause
         self._watch_patience = watch_patience
         self._read_timeout = read_timeout
-        self._clock = clock
+        self._timing = timing
+        self._clock = timing.monotonic
         self._reviewed = ReviewedBindings(decider)
         self._following: dict[str, _Following] = {}
         self._reads_of_known = asyncio.Semaphore(MOST_READS)
@@ -119,17 +120,20 @@ class BindReviews:
     async def __call__(self, review: Review) -> ReviewResult:
         if review.operation != CREATE or review.target not in BINDINGS:
             return ALLOWED
-        self._check_ready()
+        check_ready(self._why_not_ready)
         wire = decode_object(review.new, _BindingWire)
         if not wire.target.name or wire.target.kind not in ("", "Node"):
             return ALLOWED  # the API server refuses it
         binding = wire.to_binding(review)
+        if not binding.name:
+            raise BadReview("request.object.metadata.name: expected the name of a pod, found nothing")
         _check_names(binding)
         known = self._unbound.find(binding.key, binding.uid)
         if known is None:
             known = await self._unbound.wait_for(binding.key, binding.uid, patience=self._watch_patience)
         if known is not None and not known.wants_cards:
-            self._pending_binds.settled(known.uid)
+            if not review.dry_run:
+                self._pending_binds.settled(known.uid)
             return _only_for(known.uid, wire)
         try:
             return await self._review(binding, known, wire, review)
@@ -153,19 +157,34 @@ class BindReviews:
 
     async def settled(self, uid: str) -> None:
         """Hurry, and return once no Binding of this pod that was given cards may still come."""
-        while (following := self._following.get(uid)) is not None and following.task is not None:
+        while (following := self._following.get(uid)) is not None:
             following.hurry.set()
             await asyncio.wait([following.task])
+
+    def written(self, uid: str) -> None:
+        """Take in that the extender itself has bound a pod."""
+        self._reviewed.close_carried(uid)
+
+    def take_back(self, uid: str) -> None:
+        """Take back the cards of a pod that the extender itself could not bind.
+
+        If another client has repeated its Binding, they are taken back once that can no longer be written.
+        """
+        if (review := self._reviewed.reopened(uid)) is None:
+            self._decider.cancel(uid)
+            return
+        self._follow(uid, review.binding)
+        self.hurry(uid)
 
     def open_nodes(self) -> frozenset[str]:
         """Return the nodes on which cards are reserved for Bindings that may still come."""
         opened = (self._reviewed.opened(uid) for uid in list(self._following))
-        return frozenset(review.node for review in opened if review is not None)
+        return frozenset(review.binding.node for review in opened if review is not None)
 
     async def settle_on(self, nodes: Collection[str], *, patience: float) -> None:
         """Hurry the reviews for these nodes, and return once none is open, or after so many seconds."""
         opened = {uid: self._reviewed.opened(uid) for uid in list(self._following)}
-        settling = [self.settled(uid) for uid, review in opened.items() if review is not None and review.node in nodes]
+        settling = [self.settled(uid) for uid, review in opened.items() if review and review.binding.node in nodes]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await asyncio.gather(*settling)
@@ -174,10 +193,6 @@ class BindReviews:
         """Settle all reviews; for the end of the program, which limits the wait."""
         while self._following:
             await asyncio.gather(*(self.settled(uid) for uid in list(self._following)))
-
-    def _check_ready(self) -> None:
-        if (why_not := self._why_not_ready()) is not None:
-            raise NotReady(why_not)
 
     def _refused(self, sentence: str) -> ReviewResult:
         self._count("refused")
@@ -189,17 +204,28 @@ class BindReviews:
     async def _review(
         self, binding: Binding, known: UnboundPod | None, wire: _BindingWire, review: Review
     ) -> ReviewResult:
+        begun = self._clock()
         pod = await self._read(binding, known, dry_run=review.dry_run)
         if pod is not None and binding.uid in ("", pod.uid) and not self._decider.asks_for_cards(pod):
             return _only_for(pod.uid, wire)
-        try:
-            given = self._reviewed.give(binding, pod, now=time.time(), clock=self._clock(), dry_run=review.dry_run)
-        finally:
-            self._pending_binds.settled(binding.uid or (pod.uid if pod is not None else ""))
+        given = self._reviewed.give(
+            binding, pod, now=self._timing.seconds(), clock=self._clock(), dry_run=review.dry_run
+        )
+        if not review.dry_run:
+            self._pending_binds.settled(given.uid)
         self._count(given.source.value)
         if given.source is Source.CHOSEN:
             self._follow(given.uid, binding)
             cards = given.annotations.get(CONTAINER_CARDS, "")
+            self._decider.decisions.made(
+                given.uid,
+                binding.key,
+                binding.node,
+                cards,
+                verb="review",
+                seconds=self._clock() - begun,
+                now=self._timing.seconds(),
+            )
             extra = {"pod": binding.key, "node": binding.node, "cards": cards, "user": review.user}
             logger.info("gave cards to a binding of another client", extra=extra)
         return ReviewResult(patch=_patch(wire, given))
@@ -214,8 +240,8 @@ class BindReviews:
         except (GasError, TimeoutError) as error:
             why = str(error) or f"no response in {self._read_timeout:g} s"
             if known is None:  # it may well be a pod without GPUs: leave it to the failure policy
-                raise NotReady(f"pod {binding.key} cannot be read: {why}") from None
-            raise CannotBind(f"pod {binding.key} cannot be read, so it is not bound: {why}; try again") from None
+                raise NotReady(f"pod {binding.shown} cannot be read: {why}") from None
+            raise CannotBind(f"pod {binding.shown} cannot be read, so it is not bound: {why}; try again") from None
 
     async def _read_settled(self, binding: Binding, known: UnboundPod | None, *, dry_run: bool) -> Pod | None:
         """Read the pod at a time when no earlier review of it is being settled, or is open for another node."""
@@ -227,7 +253,7 @@ class BindReviews:
                 self._reviewed.check_patience(uid, binding.key, clock=self._clock())
                 async with self._reads_of_known if known is not None else self._reads_of_unknown:
                     pod = await self._get_pod(binding.namespace, binding.name)
-            self._check_ready()  # another replica may lead by now
+            check_ready(self._why_not_ready)  # another replica may lead by now
             uid = pod.uid if pod is not None else uid
             if not self._must_settle(uid, binding, dry_run=dry_run):
                 return pod
@@ -237,12 +263,12 @@ class BindReviews:
         if (following := self._following.get(uid)) is None:
             return False
         opened = self._reviewed.opened(uid)
-        return following.is_closing or (opened is not None and opened.node != binding.node and not dry_run)
+        return following.is_closing or (opened is not None and opened.binding.node != binding.node and not dry_run)
 
     def _unchanged(self, uid: str, binding: Binding) -> Pod | None:
         """Return the pod as the watch shows it, if an open review has read it in this very version."""
         pod, opened = self._decider.pods.waiting.get(uid), self._reviewed.opened(uid)
-        if pod is None or opened is None or opened.node != binding.node:
+        if pod is None or opened is None or opened.binding.node != binding.node:
             return None
         return pod if pod.metadata.resource_version in opened.versions else None
 

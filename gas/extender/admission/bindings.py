@@ -13,13 +13,13 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 from cachetools import LRUCache
 
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.wire import BindingArgs
 from gas.ledger import State
 from gas.objects import Pod
+from gas.quoted import LONGEST_KEY, shown
 
 LATEST_WRITE = 60.0
 """Seconds after a review in which its Binding may be written: the API server ends a request to create after 34 s."""
@@ -59,13 +59,18 @@ class Binding:
         """The pod's ``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def shown(self) -> str:
+        """The key for messages: a forged review may have any text as a name."""
+        return shown(self.key, LONGEST_KEY)
+
 
 class Source(enum.Enum):
     """Where the cards of a Binding come from.
 
     CHOSEN    they were chosen and booked now
     REPEATED  an earlier review of this pod and node got the same
-    CARRIED   the Binding has them already: it comes from the extender's own bind
+    CARRIED   the Binding has them already: it says what the extender is writing now
     DRY_RUN   they were chosen, and nothing was booked
     NONE      the pod asks for something, but needs no cards
     """
@@ -95,15 +100,13 @@ class Given:
 class OpenReview:
     """A review that was given cards and whose binding was not seen yet.
 
-    pod       ``namespace/name``
     choice    the annotations of the decision
     versions  of the pod, which Bindings demand that may still come
     since     seconds, by the clock that the caller passes
     doubted   whether the pod was once read unbound in one of these versions
     """
 
-    pod: str
-    node: str
+    binding: Binding
     choice: Mapping[str, str]
     since: float
     versions: set[str]
@@ -123,11 +126,31 @@ class Fate(enum.Enum):
     IN_DOUBT = "in doubt"
 
 
+class _Expiries:
+    """When reviews of a pod, or for a node, went without a binding: so many within `EXPIRY_WINDOW` are borne."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._latest: LRUCache[str, tuple[float, ...]] = LRUCache(MOST_REMEMBERED)
+
+    def add(self, key: str, clock: float) -> None:
+        """Take in that a review has expired now."""
+        self._latest[key] = (*self._latest.get(key, ()), clock)[-self._most :]
+
+    def wait(self, key: str, clock: float) -> float:
+        """Return the seconds until a review is allowed again, 0 if one is now."""
+        latest = self._latest.get(key, ())
+        return max(0.0, latest[0] + EXPIRY_WINDOW - clock) if len(latest) == self._most else 0.0
+
+
 class ReviewedBindings:
     """Give cards to bindings under review, and remember those that are in doubt.
 
         unknown --give--> open --settle: the pod is bound or gone--> unknown
                            |----settle: its version has changed, or too much time has passed: cancel--> unknown
+
+    A Binding that repeats the one that the extender is writing is allowed, because it may be that one. If the
+    extender's own write then fails, the repetition may still come, so it is `reopened` as an open review.
 
     The ledger has the reservation, as for a bind whose outcome is not known.
     """
@@ -135,14 +158,15 @@ class ReviewedBindings:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
         self._open: dict[str, OpenReview] = {}
-        self._expired: LRUCache[str, tuple[float, ...]] = LRUCache(MOST_REMEMBERED)
-        self._expired_on: LRUCache[str, tuple[float, ...]] = LRUCache(MOST_REMEMBERED)
+        self._carried: dict[str, OpenReview] = {}
+        self._expired = _Expiries(MOST_EXPIRED)
+        self._expired_on = _Expiries(MOST_EXPIRED_ON_NODE)
 
     def opened(self, uid: str) -> OpenReview | None:
         """Return the open review of a pod, None if there is none or if the pod has been seen bound since."""
         review = self._open.get(uid)
         booked = self._decider.ledger.booking(uid)
-        if review is not None and (booked is None or booked.state is State.HELD or booked.node != review.node):
+        if review is not None and (booked is None or booked.state is State.HELD or booked.node != review.binding.node):
             del self._open[uid]
             return None
         return review
@@ -163,18 +187,18 @@ class ReviewedBindings:
         pod = _demanded(binding, pod)
         version = pod.metadata.resource_version or ""
         review = self.opened(pod.uid)
-        if review is None and self._carries_reserved(binding, pod):
-            return Given(
-                uid=binding.uid,
-                version=binding.version,
-                annotations=binding.annotations,
-                labels=binding.labels,
-                source=Source.CARRIED,
-            )
-        if review is not None and review.node != binding.node:
+        if review is None and self._is_being_written(binding, pod):
+            own = self._decider.writing[pod.uid]
+            if not dry_run:
+                carried = OpenReview(binding, own, clock, {version})
+                if (earlier := self._carried.get(pod.uid)) is not None:
+                    carried.versions |= earlier.versions
+                self._carried[pod.uid] = carried
+            return self._given(binding, pod, own, Source.CARRIED)
+        if review is not None and review.binding.node != binding.node:
             raise CannotBind(
-                f"pod {binding.key} was given cards on node {review.node} a moment ago, "
-                "and that binding may still come; it will be retried"
+                f"pod {binding.shown} was given cards on node {review.binding.node} a moment ago, "
+                "and that binding may still come; try again in a moment"
             )
         if review is not None:
             if not dry_run:
@@ -189,8 +213,21 @@ class ReviewedBindings:
             return self._given(binding, pod, choice, Source.DRY_RUN)
         if self._decider.ledger.booking(pod.uid) is None:
             return self._given(binding, pod, choice, Source.NONE)
-        self._open[pod.uid] = OpenReview(binding.key, binding.node, choice, clock, {version})
+        self._open[pod.uid] = OpenReview(binding, choice, clock, {version})
         return self._given(binding, pod, choice, Source.CHOSEN)
+
+    def close_carried(self, uid: str) -> None:
+        """Forget the repetitions of a Binding that the extender has written: they can no longer be written."""
+        self._carried.pop(uid, None)
+
+    def reopened(self, uid: str) -> OpenReview | None:
+        """Return the review of repetitions of a Binding that the extender could not write, None if there are none.
+
+        It is open from now on.
+        """
+        if (carried := self._carried.pop(uid, None)) is not None:
+            self._open[uid] = carried
+        return self.opened(uid)
 
     def settle(self, uid: str, pod: Pod | None, *, clock: float) -> Fate:
         """Take in how a pod with an open review is now, and take its cards back if it can no longer be bound with them.
@@ -213,42 +250,39 @@ class ReviewedBindings:
             return Fate.IN_DOUBT
         del self._open[uid]
         if review.doubted:  # else another client changed the pod, which the sender of the review cannot prevent
-            self._expired[uid] = (*self._expired.get(uid, ()), clock)[-MOST_EXPIRED:]
-            on_node = self._expired_on.get(review.node, ())
-            self._expired_on[review.node] = (*on_node, clock)[-MOST_EXPIRED_ON_NODE:]
+            self._expired.add(uid, clock)
+            self._expired_on.add(review.binding.node, clock)
         self._decider.cancel(uid)
         return Fate.EXPIRED
 
     def check_patience(self, uid: str, key: str, *, clock: float) -> None:
         """Raise CannotBind if too many reviews of a pod (``namespace/name``) went without a binding lately."""
-        expired = self._expired.get(uid, ())
-        if len(expired) == MOST_EXPIRED and (wait := expired[0] + EXPIRY_WINDOW - clock) > 0:
+        if (wait := self._expired.wait(uid, clock)) > 0:
             raise CannotBind(
-                f"pod {key} was given cards {MOST_EXPIRED} times within {EXPIRY_WINDOW:g} s and was not bound; "
-                f"retry in {wait:.0f} s"
+                f"pod {shown(key, LONGEST_KEY)} was given cards {MOST_EXPIRED} times within {EXPIRY_WINDOW:g} s and was"
+                f" not bound; retry in {wait:.0f} s"
             )
 
     def _check_patience_of_node(self, node: str, *, clock: float) -> None:
-        expired = self._expired_on.get(node, ())
-        if len(expired) == MOST_EXPIRED_ON_NODE and (wait := expired[0] + EXPIRY_WINDOW - clock) > 0:
+        if (wait := self._expired_on.wait(node, clock)) > 0:
             raise CannotBind(
-                f"cards of node {node} were given {MOST_EXPIRED_ON_NODE} times within {EXPIRY_WINDOW:g} s to bindings "
-                f"that did not follow; retry in {wait:.0f} s"
+                f"cards of node {shown(node, LONGEST_KEY)} were given {MOST_EXPIRED_ON_NODE} times within"
+                f" {EXPIRY_WINDOW:g} s to bindings that did not follow; retry in {wait:.0f} s"
             )
 
-    def _carries_reserved(self, binding: Binding, pod: Pod) -> bool:
-        """Return whether a Binding has the cards that are reserved for its pod on its node, and says nothing else."""
-        names = self._decider.booked_names
-        if not names.isdisjoint(binding.labels):
-            return False
+    def _is_being_written(self, binding: Binding, pod: Pod) -> bool:
+        """Return whether a Binding says what the extender is writing now.
+
+        Cards alone are not enough, because any client can guess them. The time of the decision in nanoseconds is
+        known only to clients that have seen the Binding, such as other webhooks.
+        """
+        own = self._decider.writing.get(pod.uid)
         booked = self._decider.ledger.booking(pod.uid)
-        if booked is None or booked.state is State.HELD or booked.node != binding.node:
+        if own is None or booked is None or booked.state is State.HELD or booked.node != binding.node:
             return False
-        bound = Pod(
-            metadata=msgspec.structs.replace(pod.metadata, annotations=pod.annotations | dict(binding.annotations)),
-            spec=msgspec.structs.replace(pod.spec, node_name=binding.node),
-        )
-        return self._decider.written_cards(bound) == booked.footprint
+        names = self._decider.booked_names | own.keys()
+        stated = {name: text for name, text in binding.annotations.items() if name in names}
+        return binding.uid == pod.uid and stated == own and names.isdisjoint(binding.labels)
 
     def _given(self, binding: Binding, pod: Pod, choice: Mapping[str, str], source: Source) -> Given:
         names = self._decider.booked_names
@@ -265,16 +299,17 @@ class ReviewedBindings:
 def _demanded(binding: Binding, pod: Pod | None) -> Pod:
     """Return the pod if it is the one that the Binding demands and can be bound. Raises CannotBind."""
     if pod is None:
-        raise CannotBind(f"pod {binding.key} does not exist")
+        raise CannotBind(f"pod {binding.shown} does not exist")
     if binding.uid and binding.uid != pod.uid:
         raise CannotBind(
-            f"pod {binding.key} is another pod of that name: its UID is {pod.uid}, the Binding demands {binding.uid}"
+            f"pod {binding.shown} is another pod of that name: its UID is {pod.uid},"
+            f" the Binding demands {shown(binding.uid)}"
         )
     if binding.version and binding.version != pod.metadata.resource_version:
         raise CannotBind(
-            f"pod {binding.key} has changed: its resource version is {pod.metadata.resource_version}, "
-            f"the Binding demands {binding.version}"
+            f"pod {binding.shown} has changed: its resource version is {pod.metadata.resource_version}, "
+            f"the Binding demands {shown(binding.version)}"
         )
     if pod.metadata.deletion_timestamp:
-        raise CannotBind(f"pod {binding.key} is being deleted")
+        raise CannotBind(f"pod {binding.shown} is being deleted")
     return pod

@@ -7,15 +7,26 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from gas.extender.admission.review import ALLOWED, CREATE, UPDATE, BadReview, Review, ReviewResult, decode_object
+from gas.extender.admission.review import ALLOWED, CREATE, UPDATE, Review, ReviewResult, decode_object
 from gas.extender.filter import in_turns
 from gas.objects import NewContainer, NewPod, Workload
 from gas.pod_checks import PodChecks
 from gas.vocabulary import NodeFacts
 
 PODS = "pods"
+CHANGED = frozenset({PODS, "pods/status"})
+"""Resources by which the annotations of a pod can be changed."""
 TEMPLATES = frozenset(
-    {"apps/deployments", "apps/statefulsets", "apps/daemonsets", "apps/replicasets", "batch/jobs", "batch/cronjobs"}
+    {
+        "apps/deployments",
+        "apps/statefulsets",
+        "apps/daemonsets",
+        "apps/replicasets",
+        "batch/jobs",
+        "batch/cronjobs",
+        "replicationcontrollers",
+        "podtemplates",
+    }
 )
 """Resources with a template of pods."""
 
@@ -24,9 +35,6 @@ SYSTEM_NAMESPACE = "kube-system"
 
 MOST_SENTENCES = 10
 """Faults and warnings in one response; the API server keeps 4096 characters of all warnings."""
-
-MOST_CONTAINERS = 500
-"""Containers of a pod that is checked; more would keep other work waiting."""
 
 CLUSTER_TIMEOUT = 0.5
 """Most seconds to find out whether any node could hold a pod, while other work goes on."""
@@ -49,7 +57,7 @@ class PodReviews:
         """Check an object. Everything that has no rule is allowed. Raises BadReview."""
         if review.target == PODS and review.operation == CREATE:
             return await self._new_pod(review)
-        if review.target == PODS and review.operation == UPDATE:
+        if review.target in CHANGED and review.operation == UPDATE:
             return self._changed_pod(review)
         if review.target in TEMPLATES and review.operation in (CREATE, UPDATE):
             return await self._template(review)
@@ -66,7 +74,6 @@ class PodReviews:
 
     async def _new_pod(self, review: Review) -> ReviewResult:
         pod = decode_object(review.new, NewPod)
-        _check_size(pod)
         findings = self._checks.pod(pod)
         if findings.refusals and not _is_of_the_system(review, pod) and not pod.node_name:
             return ReviewResult(refusal="; ".join(_first(findings.refusals)), warnings=_first(findings.warnings))
@@ -75,8 +82,6 @@ class PodReviews:
     def _changed_pod(self, review: Review) -> ReviewResult:
         old = decode_object(review.old, NewPod, where="request.oldObject")
         new = decode_object(review.new, NewPod)
-        _check_size(old)
-        _check_size(new)
         may_write_receipts = review.user.startswith(_RECEIPTS_WRITERS)
         return ReviewResult(warnings=_first(self._checks.change(old, new, may_write_receipts=may_write_receipts)))
 
@@ -84,14 +89,12 @@ class PodReviews:
         pod = _pod_of(decode_object(review.new, Workload))
         if pod is None:
             return ALLOWED
-        _check_size(pod)
         before: Sequence[str] = ()
         if review.operation == UPDATE:
             old = _pod_of(decode_object(review.old, Workload, where="request.oldObject"))
             if old == pod:
                 return ALLOWED
             if old is not None:
-                _check_size(old)
                 before = self._checks.pod(old).all
         findings = self._checks.pod(pod)
         what = "" if _is_of_the_system(review, pod) else "pods of this template will be refused: "
@@ -117,13 +120,6 @@ def _first(sentences: Sequence[str]) -> tuple[str, ...]:
     if len(sentences) <= MOST_SENTENCES:
         return tuple(sentences)
     return (*sentences[: MOST_SENTENCES - 1], f"and {len(sentences) - MOST_SENTENCES + 1} more")
-
-
-def _check_size(pod: NewPod) -> None:
-    """Raise BadReview for a pod with more containers than any real one has."""
-    count = len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
-    if count > MOST_CONTAINERS:
-        raise BadReview(f"the pod has {count} containers; expected at most {MOST_CONTAINERS}")
 
 
 def _pod_of(workload: Workload) -> NewPod | None:

@@ -65,7 +65,7 @@ def apply(document: Any, operation: Mapping[str, Any]) -> None:
     assert operation["op"] == "add"
     *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:])
     for part in parents:
-        document = document[part]
+        document = document[int(part) if isinstance(document, list) else part]
     document[last] = operation["value"]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,11 +9,12 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from gas.daemon.logs import LIMITED_LINES
 from gas.extender.admission.app import LARGE, MOST_LARGE, admission_app
 from gas.extender.admission.review import BadReview, Review, ReviewResult
+from gas.extender.endpoint import INTERNAL_ERROR
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
-from gas.extender.server import INTERNAL_ERROR
 from gas.json_patch import Operation
 from tests.extender.admission.reviews import UID, review_json
 from tests.extender.running import Running, running
@@ -120,6 +122,29 @@ def test_a_body_that_is_not_a_review_is_400(admission: Admission) -> None:
     assert admission.post(b"x" * 100)[0] == 400
 
 
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"x", "the webhook /validate: expected AdmissionReview as JSON"),
+        (b'{"kind": "Pod"}', "the webhook /validate: expected kind AdmissionReview"),
+        (b" " * (LARGEST + 1), f"the webhook /validate: the request body is larger than {LARGEST} bytes"),
+        (body_of("not-ready"), "the webhook /validate: another replica leads"),
+        (body_of("refused"), "refused CREATE of pods: no"),
+    ],
+    ids=("no-json", "another-kind", "too-large", "not-ready", "refused"),
+)
+def test_a_flood_of_reviews_without_a_result_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture, body: bytes, sentence: str
+) -> None:
+    caplog.set_level(logging.INFO, "gas.extender.admission.app")
+    with serving() as admission:
+        statuses = {admission.post(body)[0] for _ in range(LIMITED_LINES + 20)}
+    assert len(statuses) == 1
+    lines = [record.getMessage() for record in caplog.records if record.name == "gas.extender.admission.app"]
+    assert len(lines) == LIMITED_LINES
+    assert all(line.startswith(sentence) for line in lines)
+
+
 def test_another_method_is_405(admission: Admission) -> None:
     status, content, headers = admission.served.ask("GET", "/validate", None, JSON)
     assert (status, content, headers["allow"]) == (405, b"expected POST, found GET\n", "POST")
@@ -171,7 +196,7 @@ def test_large_reviews_take_a_limited_amount_of_memory_and_delay_no_small_one() 
             length = "Transfer-Encoding: chunked" if at == 0 else f"Content-Length: {len(large)}"
             client.sendall(head(length))
         wait_until(lambda: admission.post(large)[0] == 503)
-        assert admission.post(large) == (503, b"8 reviews over 262144 bytes are being read already; try again\n")
+        assert admission.post(large) == (503, b"8 reviews over 65536 bytes are being read already; try again\n")
         assert admission.counted("too-many-large") >= 2
         assert admission.post(body_of("allowed"))[0] == 200
         reading[1].sendall(large)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gas.combined_vocabularies import MOST_NEEDS
 from gas.extender.admission.review import ALLOWED, ReviewResult
 from gas.extender.assembly import Extender
 from gas.objects import Pod
@@ -17,7 +18,7 @@ from gas.sandbox.api.failure import ApiFailure
 from gas.sandbox.api.kinds import NODES
 from gas.sandbox.api.routes import Access
 from gas.sandbox.api.server import ApiServer
-from gas.vocabulary import MOST_NEEDS, NeedOptions
+from gas.vocabulary import NeedOptions
 from tests.builders import container, pod_json
 from tests.extender.admission.reviews import review
 from tests.extender.assembled import add_node, extender
@@ -25,8 +26,8 @@ from tests.extender.eventually import eventually
 
 LARGE = pod_json(container(i915=3))
 NEVER = (
-    "no node of the cluster could run the pod now, even without other pods: a container asks for 3 cards, but the node"
-    " has 2 (1 node)"
+    "no node of the cluster could run the pod now, even without other pods: container 'main' asks for 3 cards, but the"
+    " node has 2 (1 node)"
 )
 
 

@@ -22,7 +22,7 @@ from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.extender.eventually import turns
 
 GIVEN_A_MOMENT_AGO = (
-    "pod default/pod was given cards on node n1 a moment ago, and that binding may still come; it will be retried"
+    "pod default/pod was given cards on node n1 a moment ago, and that binding may still come; try again in a moment"
 )
 
 
@@ -33,6 +33,22 @@ def plain_pod(**fields: Any) -> dict[str, Any]:
 
 def outcomes(decider: DrivenDecider, outcome: str) -> float:
     return decider.counted("reviewed_bindings_total", outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "sentence"),
+    [
+        ({"name": "a\nb\x1b[31m"}, r"pod 'default/a\nb\x1b[31m' does not exist"),
+        ({"uid": "\x1b[31m"}, r"the Binding demands '\x1b[31m'"),
+        ({"resourceVersion": "7\n"}, r"the Binding demands '7\n'"),
+    ],
+)
+async def test_names_of_a_forged_binding_are_quoted(metadata: dict[str, Any], sentence: str) -> None:
+    decider = following(gpu_pod())
+    forged = binding(gpu_pod())
+    forged["metadata"] = {**forged["metadata"], **({"uid": ""} if "name" in metadata else {}), **metadata}
+    refusal = (await reviewed(decider, forged)).refusal
+    assert refusal.endswith(sentence)
 
 
 @pytest.mark.parametrize("resource", ["pods", "bindings"])
@@ -47,6 +63,8 @@ async def test_a_binding_of_a_gpu_pod_gets_its_cards_and_demands_the_pod_as_it_w
     assert metadata["uid"] == "u1"
     assert metadata["resourceVersion"] == decider.cluster.pods["default/pod"]["metadata"]["resourceVersion"]
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
+    (decision,) = decider.decisions
+    assert (decision.verb, decision.pod, decision.node, decision.cards) == ("review", "default/pod", "n1", "card0")
     decider.cluster.write_binding("default", written)
     assert booked_cards(decider, "u1") == "card0 on n1, held"
     await decider.settle()
@@ -337,6 +355,14 @@ async def test_a_binding_with_a_name_that_no_object_can_have_is_a_bad_review(fie
         await reviewed(decider, sent)
 
 
+async def test_a_binding_without_a_name_is_a_bad_review() -> None:
+    decider = following(gpu_pod())
+    sent = binding(gpu_pod(), name="", generateName="pod-")
+    with pytest.raises(BadReview, match=r"^request\.object\.metadata\.name: expected the name of a pod, found"):
+        await reviewed(decider, sent)
+    assert not decider.cluster.asked
+
+
 # Dry run
 
 
@@ -568,11 +594,13 @@ async def test_annotations_of_a_template_on_the_pod_are_emptied() -> None:
     [
         pytest.param({}, True, id="as-it-is"),
         pytest.param({"gas-container-cards": "card1"}, False, id="another-card"),
+        pytest.param({"gas-ts": "1"}, False, id="guessed-time"),
         pytest.param({"gas-allocated-cards": "card1"}, False, id="with-a-receipt"),
         pytest.param({"gas-card-exclusion": "x"}, False, id="with-company"),
     ],
 )
-async def test_the_extenders_own_binding_passes_as_it_is(changed: dict[str, str], *, passes: bool) -> None:
+async def test_the_extenders_own_binding_keeps_its_cards(changed: dict[str, str], *, passes: bool) -> None:
+    """It demands the pod as it was read, because any client that has seen it may have sent it."""
     decider = following(gpu_pod())
     held = HeldBindings(decider.cluster)
     own = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
@@ -580,13 +608,88 @@ async def test_the_extenders_own_binding_passes_as_it_is(changed: dict[str, str]
     sent = binding(gpu_pod(), uid="u1", annotations=decider.cluster.bindings[0]["annotations"] | changed)
     result = await reviewed(decider, sent)
     if passes:
-        assert result == ALLOWED
+        version = decider.cluster.pods["default/pod"]["metadata"]["resourceVersion"]
+        assert patched(sent, result) == {**sent, "metadata": sent["metadata"] | {"resourceVersion": version}}
         assert outcomes(decider, "carried") == 1
     else:
         assert result.refusal == "pod default/pod already has its cards on node n1 and keeps them"
     held.let_go()
     assert await own == ""
     assert booked_cards(decider, "u1") == "card0 on n1, held"
+
+
+async def repeat_a_bind(decider: DrivenDecider, outcome: Outcome, *, written_first: bool) -> dict[str, Any]:
+    """Repeat the extender's own Binding of default/pod while it is being written, and return what may be written."""
+    held = HeldBindings(decider.cluster)
+    decider.cluster.outcome = outcome
+    own = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
+    await turns()
+    sent = binding(gpu_pod(), uid="u1", annotations=decider.cluster.bindings[0]["annotations"])
+    repeated = patched(sent, await reviewed(decider, sent))
+    if written_first:
+        decider.cluster.write_binding("default", repeated)
+    held.let_go()
+    assert bool(await own) == (written_first or outcome is not Outcome.WRITTEN)
+    return repeated
+
+
+async def test_a_repeated_binding_that_is_written_before_the_extenders_own_keeps_the_cards() -> None:
+    decider = following(gpu_pod())
+    decider.cluster.on_change = lambda _type, _pod: None  # the watch is slow
+    await repeat_a_bind(decider, Outcome.WRITTEN, written_first=True)
+    assert booked_cards(decider, "u1") == "card0 on n1, reserved"
+    await decider.settle()
+    assert booked_cards(decider, "u1") == "card0 on n1, held"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.LOST_BEFORE_WRITING])
+@pytest.mark.parametrize("comes_late", [True, False])
+async def test_a_repeated_binding_uses_no_cards_that_are_free_again(outcome: Outcome, *, comes_late: bool) -> None:
+    decider = following(gpu_pod())
+    repeated = await repeat_a_bind(decider, outcome, written_first=False)
+    assert booked_cards(decider, "u1") == "card0 on n1, reserved"
+    if comes_late:
+        await decider.settle()
+        assert booked_cards(decider, "u1") == "nothing"
+        with pytest.raises(ApiRefused, match="Precondition failed"):
+            decider.cluster.write_binding("default", repeated)
+    else:
+        decider.cluster.write_binding("default", repeated)
+        await decider.settle()
+        assert booked_cards(decider, "u1") == "card0 on n1, held"
+
+
+async def test_a_repeated_binding_is_forgotten_once_the_extender_has_written_its_own() -> None:
+    decider = following(gpu_pod())
+    repeated = await repeat_a_bind(decider, Outcome.WRITTEN, written_first=False)
+    with pytest.raises(ApiRefused):
+        decider.cluster.write_binding("default", repeated)
+    decider.bind_reviews.take_back("u1")
+    assert not decider.bind_reviews.is_open("u1")
+
+
+async def test_the_right_cards_without_the_time_of_the_decision_are_refused() -> None:
+    other = gpu_pod(name="other", uid="u2")
+    decider = following(gpu_pod(), other)
+    decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
+    await decider.bind(gpu_pod(), "n1")
+    guessed = binding(gpu_pod(), uid="u1", annotations={"gas-container-cards": "card0"})
+    assert "already has its cards on node n1" in (await reviewed(decider, guessed)).refusal
+    repeated = binding(gpu_pod(), uid="u1", annotations=decider.cluster.bindings[0]["annotations"])
+    assert "already has its cards on node n1" in (await reviewed(decider, repeated)).refusal, "it is written no more"
+    await decider.settle()
+    assert booked_cards(decider, "u1") == "nothing"
+
+
+async def test_the_extenders_own_binding_demands_its_pod() -> None:
+    decider = following(gpu_pod())
+    held = HeldBindings(decider.cluster)
+    own = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
+    await turns()
+    sent = binding(gpu_pod(), annotations=decider.cluster.bindings[0]["annotations"])
+    assert "already has its cards on node n1" in (await reviewed(decider, sent)).refusal
+    held.let_go()
+    assert await own == ""
 
 
 # Beside the extender's own bind
@@ -636,6 +739,38 @@ async def test_a_filter_waits_for_the_review_of_the_pod_before() -> None:
     assert (await asking)["NodeNames"] == ["n1"]
 
 
+@pytest.mark.parametrize(
+    ("node", "metadata", "dry_run"),
+    [
+        pytest.param("n1", {}, True, id="dry-run"),
+        pytest.param("n9", {}, False, id="refused"),
+        pytest.param("n1", {"uid": "u1", "resourceVersion": "7"}, False, id="forged"),
+    ],
+)
+async def test_a_review_that_books_nothing_ends_no_wait_for_a_bind(
+    node: str, metadata: dict[str, str], *, dry_run: bool
+) -> None:
+    decider = following(gpu_pod(), gpu_pod(name="other", uid="u2"), patience=30.0)
+    await decider.ask(gpu_pod(), "n1")
+    asking = asyncio.create_task(decider.ask(gpu_pod(name="other", uid="u2"), "n1"))
+    await reviewed(decider, binding(gpu_pod(), node, **metadata), dry_run=dry_run)
+    await turns()
+    assert not asking.done()
+    assert await decider.bind(gpu_pod(), "n1") == ""
+    assert (await asking)["NodeNames"] == ["n1"]
+
+
+async def test_a_dry_run_of_a_pod_without_gpus_ends_no_wait_for_a_bind() -> None:
+    decider = following(plain_pod(), gpu_pod(), patience=30.0)
+    decider.pending_binds.passed("p1")
+    asking = asyncio.create_task(decider.ask(gpu_pod(), "n1"))
+    await reviewed(decider, binding(plain_pod()), dry_run=True)
+    await turns()
+    assert not asking.done()
+    await reviewed(decider, binding(plain_pod()))
+    assert (await asking)["NodeNames"] == ["n1"]
+
+
 async def test_a_pod_that_is_bound_without_the_cards_that_were_reserved_is_counted_as_one_without() -> None:
     decider = following(gpu_pod())
     await reviewed(decider, binding(gpu_pod()))
@@ -644,6 +779,33 @@ async def test_a_pod_that_is_bound_without_the_cards_that_were_reserved_is_count
     assert bound.trouble is not None
     assert bound.trouble.unannotated
     assert "bound without cards written on it" in bound.trouble.sentence
+    decider.cluster.annotate("default/pod", gas_card_exclusion="x")
+    assert [each.trouble for each in decider.pods.in_trouble.values()] == [bound.trouble]
+
+
+@pytest.mark.parametrize("verb", ["review", "bind"])
+async def test_a_pod_that_the_watch_shows_bound_while_it_is_read_gets_no_cards(verb: str) -> None:
+    """The API server did not wait for the review, the policy is Ignore, and the pod is bound without cards."""
+    decider = following(gpu_pod())
+    if verb == "bind":
+        decider.pods.waiting.clear()  # the watch has not shown the pod yet, so it is read
+    decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
+
+    async def read_and_be_overtaken(namespace: str, name: str) -> Pod | None:
+        pod = await decider.cluster.get_pod(namespace, name)
+        decider.cluster.write_binding("default", binding(gpu_pod()))
+        decider.get_pod = decider.cluster.get_pod
+        return pod
+
+    decider.get_pod = read_and_be_overtaken
+    if verb == "review":
+        refusal = (await reviewed(decider, binding(gpu_pod()))).refusal
+    else:
+        refusal = await decider.bind(gpu_pod(), "n2")
+    assert refusal == "pod default/pod is already bound to node n1"
+    await decider.settle()
+    assert booked_cards(decider, "u1") == "nothing"
+    assert [each.trouble.unannotated for each in decider.pods.in_trouble.values() if each.trouble] == [True]
 
 
 def test_a_review_of_a_binding_is_that_of_the_api_server() -> None:

@@ -2,18 +2,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from gas.combined_vocabularies import Vocabularies
 from gas.extender.admission.app import LARGEST_REVIEW
 from gas.extender.admission.pods import TEMPLATES, PodReviews
 from gas.extender.admission.review import ALLOWED, BadReview, ReviewResult, decode_review, encode_result
 from gas.intel.vocabulary import INTEL
 from gas.pod_checks import PodChecks
 from gas.vocabularies import DEFAULT
-from gas.vocabulary import NeedOptions, NodeFacts, Vocabularies
+from gas.vocabulary import NeedOptions, NodeFacts
 from tests.builders import container, node, pod_json
 from tests.extender.admission.reviews import patched, review, review_json
 
@@ -57,6 +58,14 @@ async def test_a_gpu_pod_that_no_node_could_hold_is_created_with_a_warning() -> 
     assert await reviews(nodes=None).validate(review(large)) == ALLOWED
 
 
+@pytest.mark.parametrize("resource", ["aliyun.com/gpu-mem", "nvidia.com/gpu"])
+async def test_a_pod_of_a_vocabulary_that_is_switched_off_is_allowed_unchanged(resource: str) -> None:
+    other = pod_json({"name": "a", "resources": {"requests": {resource: "1"}}}, annotations={"gas-same-gpus": "a"})
+    webhooks = reviews("gas-scheduler", nodes=[])
+    assert await webhooks.validate(review(other)) == ALLOWED
+    assert await webhooks.complete(review(other)) == ALLOWED
+
+
 async def test_a_pod_that_names_its_node_is_not_scheduled_so_it_is_only_warned_of() -> None:
     named = pod_json(container(i915=1, xe=1), node="n1")
     assert await reviews().validate(review(named)) == ReviewResult(warnings=(REFUSED,))
@@ -76,29 +85,50 @@ async def test_a_flood_of_faults_is_cut() -> None:
     assert result.refusal.endswith("; and 21 more")
 
 
-@pytest.mark.parametrize(("count", "is_checked"), [(500, True), (501, False)])
-async def test_a_pod_with_more_containers_than_any_real_one_is_left_to_the_failure_policy(
-    count: int, *, is_checked: bool
+TOO_LARGE: list[Any] = [
+    pytest.param(
+        lambda count: pod_json(container(i915=1), *(container(f"c{number}") for number in range(count - 1))),
+        500,
+        "the pod has 501 containers, expected at most 500; use several pods",
+        id="containers",
+    ),
+    pytest.param(
+        lambda count: pod_json(container(i915=1), annotations={f"example.com/{number}": "" for number in range(count)}),
+        10_000,
+        "the pod has 10001 annotations, expected at most 10000; remove some",
+        id="annotations",
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "most", "sentence"), TOO_LARGE)
+async def test_a_pod_with_more_of_something_than_any_real_one_is_refused(
+    made: Callable[[int], dict[str, Any]], most: int, sentence: str
 ) -> None:
-    large = pod_json(container(i915=1), *(container(f"c{number}") for number in range(count - 1)))
-    asked = [
-        review(large),
-        review(large, old=GPU, operation="UPDATE"),
-        review(GPU, old=large, operation="UPDATE"),
-        review(workload("apps/deployments", large), **of("apps/deployments")),
-        review(
-            workload("apps/deployments", GPU),
-            old=workload("apps/deployments", large),
-            operation="UPDATE",
-            **of("apps/deployments"),
-        ),
-    ]
-    for each in asked:
-        if is_checked:
-            assert await reviews().validate(each) == ALLOWED
-        else:
-            with pytest.raises(BadReview, match=r"^the pod has 501 containers; expected at most 500$"):
-                await reviews().validate(each)
+    webhook = reviews(nodes=[DEFAULT.facts(node(cards=""))]).validate
+    assert not (await webhook(review(made(most)))).refusal
+    assert await webhook(review(made(most + 1))) == ReviewResult(refusal=sentence)
+
+
+@pytest.mark.parametrize(("made", "most", "sentence"), TOO_LARGE)
+async def test_changes_and_templates_of_such_a_pod_are_warned_of(
+    made: Callable[[int], dict[str, Any]], most: int, sentence: str
+) -> None:
+    large, warned = made(most + 1), ReviewResult(warnings=(sentence,))
+    template = workload("apps/deployments", large)
+    of_template = ReviewResult(warnings=(f"pods of this template will be refused: {sentence}",))
+    both: dict[str, Any] = {"operation": "UPDATE", **of("apps/deployments")}
+    webhook = reviews().validate
+    assert await webhook(review(large, namespace="kube-system")) == warned
+    assert await webhook(review(large, old=GPU, operation="UPDATE")) == warned
+    assert await webhook(review(GPU, old=large, operation="UPDATE")) == ALLOWED
+    assert await webhook(review(template, **of("apps/deployments"))) == of_template
+    assert await webhook(review(template, old=workload("apps/deployments", GPU), **both)) == of_template
+    assert await webhook(review(workload("apps/deployments", GPU), old=template, **both)) == ALLOWED
+
+
+async def test_a_large_pod_without_gpus_is_allowed() -> None:
+    assert await reviews().validate(review(pod_json(*(container(f"c{number}") for number in range(501))))) == ALLOWED
 
 
 NAMES = ",".join(f"a{number}" for number in range(900_000))
@@ -237,16 +267,18 @@ async def test_without_the_flag_the_scheduler_stays() -> None:
 
 
 class TestUpdates:
-    async def test_an_edit_of_what_a_bound_pod_holds_is_a_warning(self) -> None:
+    @pytest.mark.parametrize("subresource", [None, "status"])
+    async def test_an_edit_of_what_a_bound_pod_holds_is_a_warning(self, subresource: str | None) -> None:
         old, new = (
             pod_json(container(i915=1), node="n1", uid="u", annotations={"gas-container-cards": cards})
             for cards in ("card0", "card1")
         )
-        result = await reviews().validate(review(new, old=old, operation="UPDATE"))
+        update: dict[str, Any] = {"operation": "UPDATE", "subresource": subresource}
+        result = await reviews().validate(review(new, old=old, **update))
         (warning,) = result.warnings
         assert warning.startswith("'gas-container-cards' says what the bound pod holds; undo the change")
         assert result == ReviewResult(warnings=(warning,))
-        assert await reviews().validate(review(new, old=new, operation="UPDATE")) == ALLOWED
+        assert await reviews().validate(review(new, old=new, **update)) == ALLOWED
 
     @pytest.mark.parametrize(
         ("user", "count"),
@@ -279,6 +311,8 @@ def workload(resource: str, pod: dict[str, Any], **fields: Any) -> dict[str, Any
     """Return an object with a template."""
     meta = pod["metadata"]
     template = {"metadata": {"annotations": meta.get("annotations") or {}}, "spec": pod["spec"]}
+    if resource == "podtemplates":
+        return {"metadata": {"name": "x"}, "template": template}
     spec: dict[str, Any] = {"template": template, **fields}
     if resource == "batch/cronjobs":
         spec = {"schedule": "* * * * *", "jobTemplate": {"spec": spec}}
@@ -286,7 +320,7 @@ def workload(resource: str, pod: dict[str, Any], **fields: Any) -> dict[str, Any
 
 
 def of(resource: str) -> dict[str, str]:
-    group, _, name = resource.partition("/")
+    group, _, name = resource.rpartition("/")
     return {"group": group, "resource": name}
 
 
@@ -308,7 +342,7 @@ class TestTemplates:
     async def test_warnings_and_the_cluster_count_as_for_pods(self, resource: str) -> None:
         pod = pod_json(container(i915=3), annotations={"gas-alow": "card0"})
         webhook = reviews(nodes=[DEFAULT.facts(node(cards=1))]).validate
-        never = f"{NEVER}a container asks for 3 cards, but the node has 1 (1 node)"
+        never = f"{NEVER}container 'main' asks for 3 cards, but the node has 1 (1 node)"
         assert await webhook(review(workload(resource, pod), **of(resource))) == ReviewResult(warnings=(UNKNOWN, never))
 
     async def test_an_update_is_warned_of_what_it_adds(self, resource: str) -> None:
@@ -326,8 +360,8 @@ class TestTemplates:
 
     async def test_an_object_without_a_template_is_allowed(self, resource: str) -> None:
         specs: list[dict[str, Any]] = [{}, {"template": None}, {"template": {}}, {"jobTemplate": {"spec": {}}}]
-        for spec in specs:
-            assert await reviews().validate(review({"spec": spec}, **of(resource))) == ALLOWED
+        for new in (*({"spec": spec} for spec in specs), {"template": None}, {"template": {}}, {}):
+            assert await reviews().validate(review(new, **of(resource))) == ALLOWED
 
     async def test_the_system_may_run_what_it_likes(self, resource: str) -> None:
         result = await reviews().validate(review(workload(resource, BOTH), namespace="kube-system", **of(resource)))

@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 
-from gas.daemon.serving import CannotListen
+from gas.daemon.serving import (
+    MOST_ADMISSION_CONNECTIONS,
+    MOST_SCHEDULER_CONNECTIONS,
+    CannotListen,
+    ListeningSocket,
+    listen,
+)
 from gas.extender.flags import parse_flags
 from gas.extender.program import run_extender
 from gas.sandbox.api.server import ApiServer
@@ -71,6 +77,20 @@ async def test_the_port_serves_with_its_own_certificate_and_lets_only_its_client
             ask(port, client_context(authority, None))
 
 
+async def test_only_clients_with_one_of_the_names_may_call(tmp_path: Path, authority: Authority) -> None:
+    pair = authority.issue("webhooks")
+    flags = [
+        f"--admission-certificate={pair.cert}",
+        f"--admission-key={pair.key}",
+        f"--admission-client-ca={authority.cert}",
+        "--admission-client-names=kube-apiserver,other",
+    ]
+    async with admission_port(tmp_path, *flags) as port:
+        assert not ask(port, client_context(authority, authority.issue("kube-apiserver")))["allowed"]
+        with pytest.raises((ssl.SSLError, ConnectionResetError)):
+            ask(port, client_context(authority, authority.issue("kube-scheduler")))
+
+
 @pytest.mark.parametrize("flag", ["admission-certificate", "admission-key", "admission-client-ca"])
 async def test_a_file_that_cannot_be_used_is_named_with_its_flag(
     tmp_path: Path, authority: Authority, flag: str
@@ -93,3 +113,27 @@ async def test_a_port_in_use_is_named_with_its_flag(tmp_path: Path, authority: A
         flags = parse_flags([*own, "--port=0", "--metrics-port=0", f"--admission-port={port}"], environ={})
         with pytest.raises(CannotListen, match=r"^--admission-port: cannot listen on port"):
             await run_extender(flags, "1")
+
+
+async def test_the_ports_that_create_tls_objects_have_a_limit_of_connections(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most: dict[str, int | None] = {}
+
+    def recording(address: str, port: int, *, flag: str, **limits: Any) -> ListeningSocket:
+        most[flag] = limits.get("most")
+        if flag == "admission-port":
+            raise CannotListen("all ports were listed")
+        return listen(address, port, flag=flag, **limits)
+
+    monkeypatch.setattr("gas.extender.program.listen", recording)
+    pair = authority.issue("server")
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", token="any")
+    own = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
+    with pytest.raises(CannotListen, match="all ports were listed"):
+        await run_extender(parse_flags([*own, "--port=0", "--metrics-port=0", "--admission-port=1"], environ={}), "1")
+    assert most == {
+        "port": MOST_SCHEDULER_CONNECTIONS,
+        "metrics-port": None,
+        "admission-port": MOST_ADMISSION_CONNECTIONS,
+    }

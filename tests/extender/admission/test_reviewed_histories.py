@@ -79,6 +79,57 @@ class ReviewedHistories(Histories):
                 elif not result.refusal and comes_from_the_api_server:
                     self.in_flight.append(patched(sent, result))
 
+    @rule(
+        shape=st.sampled_from(SHAPES),
+        others=st.lists(st.sampled_from(SHAPES), max_size=4),
+        outcome=st.sampled_from(Outcome),
+        guessed=st.booleans(),
+        written_first=st.booleans(),
+        settled=st.booleans(),
+    )
+    def repeat_a_bind(
+        self,
+        shape: dict[str, Any],
+        others: list[dict[str, Any]],
+        outcome: Outcome,
+        *,
+        guessed: bool,
+        written_first: bool,
+        settled: bool,
+    ) -> None:
+        """Send the extender's own Binding while it is being written, and write that before it, late or never.
+
+        guessed        whether the client does not know the time of the decision
+        written_first  whether it is written before the extender's own
+        settled        whether the outcome of the extender's own is found out before other pods are bound
+        """
+        self.create(shape, twin=False)
+        pod = self.cluster.pods[f"default/pod-{self.count}"]
+        late: list[Object] = []
+
+        async def repeat() -> None:
+            self.cluster.before = None
+            own = self.cluster.bindings[-1]["annotations"]
+            seen = {name: text for name, text in own.items() if name != "gas-ts" or not guessed}
+            sent = binding(pod, annotations=seen, uid=pod["metadata"]["uid"])
+            with contextlib.suppress(NotReady):
+                if not (result := await reviewed(self.decider, sent)).refusal:
+                    late.append(patched(sent, result))
+            if written_first and late:
+                with contextlib.suppress(ApiRefused):
+                    self.cluster.write_binding("default", late.pop())
+
+        self.cluster.outcome, self.cluster.before = outcome, repeat
+        self._run(self.decider.bind(pod, "n1"))
+        self.cluster.before = None
+        if settled and not self.cluster.away:
+            self._run(self.decider.settle())
+        for each in others:
+            self.create(each, twin=False)
+            self.cluster.outcome = Outcome.WRITTEN
+            self._run(self.decider.bind(self.cluster.pods[f"default/pod-{self.count}"], "n1"))
+        self.in_flight += late
+
     @precondition(lambda self: self.cluster.pods)
     @rule(numbers=st.lists(st.integers(0, 99), min_size=2, max_size=4))
     def review_and_bind_at_once(self, numbers: list[int]) -> None:
@@ -193,8 +244,9 @@ class ReviewedHistories(Histories):
             if pod.node_name and self.decider.asks_for_cards(pod):
                 assert not pod.annotations.get("gas-allocated-cards")
                 assert pod.annotations.get("gas-card-exclusion") != "mine"
+                assert pod.annotations.get("gas-ts") not in (None, "1")
 
 
-ReviewedHistories.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+ReviewedHistories.TestCase.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
 
 TestReviewedHistories = ReviewedHistories.TestCase
