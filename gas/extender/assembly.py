@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from gas.cluster.objects import (
     patch_pod_metadata,
 )
 from gas.cluster.watch import Handlers, Watch
+from gas.combined_vocabularies import Vocabularies
 from gas.decision.names import EXPIRED_BINDING
 from gas.extender.admission.app import Reviewer
 from gas.extender.admission.bind import BindReviews
@@ -28,6 +28,7 @@ from gas.extender.admission.pods import PodReviews
 from gas.extender.admission.unbound_pods import UnboundPods
 from gas.extender.announcer import Announcer
 from gas.extender.bind import Binder
+from gas.extender.card_names import random_name
 from gas.extender.catching_up import CatchUp, ListPods
 from gas.extender.decider import Decider, Options
 from gas.extender.descheduler import Descheduler
@@ -46,7 +47,9 @@ from gas.placement.node_score import NodeScore
 from gas.placement.order import resource_of
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.pod_checks import PodChecks
-from gas.vocabulary import NeedOptions, NodeFacts, Vocabularies
+from gas.sharepods import SharePods
+from gas.timing import SYSTEM_TIMING, Timing
+from gas.vocabulary import NeedOptions, NodeFacts
 
 logger = logging.getLogger(__name__)
 
@@ -64,12 +67,24 @@ LEADERS_WRITE_TIMEOUT = 4.0
 class Extender:
     """The decider, with its watches and writes on one API server. Nothing runs before `run`.
 
+    identity  of this replica among those that ever run; chosen by chance if there is none
+
     filter, binder, preempt, prioritize  the verbs; the last two are None unless they are switched on
     webhooks                             of the API server, by name; served only if --admission-port is given
     budget_watch                         None unless ``preempt`` is switched on
+    sharepods                            None unless it is switched on
     """
 
-    def __init__(self, api: ApiServer, flags: Flags, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        flags: Flags,
+        metrics: Metrics,
+        *,
+        identity: str | None = None,
+        timing: Timing = SYSTEM_TIMING,
+    ) -> None:
+        clock = timing.monotonic
         options = Options(
             vocabularies=Vocabularies(flags.vocabularies),
             need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
@@ -81,41 +96,53 @@ class Extender:
         self._order = options.need.card_order
         speaks = options.vocabularies.speaks
         reports = Reports(metrics)
-        self.decider = decider = Decider(options, reports)
+        self.decider = decider = Decider(options, reports, new_name=partial(random_name, timing.spread), clock=clock)
         unbound = UnboundPods(speaks) if flags.admission_port else None
-        self.pod_watch = watch_pods(api, decider, speaks, unbound)
-        self.node_watch = watch_nodes(api, decider)
-        self.budget_watch = watch_disruption_budgets(api, decider)
+        self.pod_watch = watch_pods(api, decider, unbound, timing)
+        self.node_watch = watch_nodes(api, decider, timing)
+        self.budget_watch = watch_disruption_budgets(api, decider, timing)
         catch_up = CatchUp(
             list_pods=_list_pods(api, speaks),
             list_waiting=_list_pods(api, speaks, "spec.nodeName="),
             learn=self._learn,
             synced=self.pod_watch.synced,
-            change_version=partial(_change_version, api) if flags.admission_port else None,
+            change_version=partial(_change_version, api, timing) if flags.admission_port else None,
+            clock=clock,
         )
         self.leadership = (
-            Leadership(api, flags.lease_namespace, flags.lease_name, catch_up=catch_up) if flags.leader_elect else None
+            Leadership(
+                api, flags.lease_namespace, flags.lease_name, catch_up=catch_up, identity=identity, timing=timing
+            )
+            if flags.leader_elect
+            else None
         )
         self._alone = Alone(catch_up) if flags.admission_port and not flags.leader_elect else None
         self.readiness = Readiness({"nodes": self.node_watch, "pods": self.pod_watch}, self.leadership or self._alone)
         may_act = self.readiness.may_act
-        self._events = Events(api)
+        self._events = Events(api, instance=identity, timing=timing)
         self._announcer = Announcer(
             self._events, reports.announcements, decider, acts=may_act, has_begun=self.readiness.has_begun
         )
         self._requeuer = Requeuer(
-            reports.freed_nodes, decider, metrics, patch_node=partial(patch_node_annotations, api), acts=may_act
+            reports.freed_nodes,
+            decider,
+            metrics,
+            patch_node=partial(patch_node_annotations, api),
+            acts=may_act,
+            timing=timing,
         )
         self._descheduler = Descheduler(
             reports.changed_nodes, decider, metrics, patch_pod=partial(patch_pod_metadata, api), acts=may_act
         )
-        pending_binds = PendingBinds()
+        self.sharepods = SharePods(api, acts=may_act) if flags.sharepods else None
+        pending_binds = PendingBinds(clock=clock)
         self.filter = Filter(
             decider,
             pending_binds,
             metrics,
             why_not_ready=self.readiness.why_not,
             on_refused=self._announcer.pod_refused,
+            timing=timing,
         )
         self.prioritize = (
             Prioritize(decider, metrics, why_not_ready=self.readiness.why_not)
@@ -129,8 +156,9 @@ class Extender:
                 pending_binds,
                 metrics,
                 get_pod=partial(get_pod, api, urgent=True),
-                change_version=partial(_change_version, api),
+                change_version=partial(_change_version, api, timing),
                 why_not_ready=self.readiness.why_not,
+                timing=timing,
             )
             if unbound is not None
             else None
@@ -145,6 +173,7 @@ class Extender:
             vanished=reports.vanished_pods,
             write_timeout=LEADERS_WRITE_TIMEOUT if flags.leader_elect else None,
             reviews=self.bind_reviews,
+            timing=timing,
         )
         self.preempt = (
             Preempt(
@@ -159,7 +188,12 @@ class Extender:
         )
         # Its needs are remembered apart: reviews may be forged, and must not displace those of real pods.
         reviewed = Vocabularies(flags.vocabularies, most_needs=MOST_REVIEWED_NEEDS)
-        checks = PodChecks(reviewed, options.need, flags.admission_scheduler_name)
+        checks = PodChecks(
+            reviewed,
+            options.need,
+            flags.admission_scheduler_name,
+            scores_nodes=flags.node_score is not NodeScore.NONE,
+        )
         pod_reviews = PodReviews(checks, nodes=self._known_nodes)
         self.webhooks: dict[str, Reviewer] = {"validate": pod_reviews.validate, "complete": pod_reviews.complete}
         if self.bind_reviews is not None:
@@ -180,6 +214,8 @@ class Extender:
                 tasks.create_task(loop.run())
             if self.budget_watch is not None:
                 tasks.create_task(self.budget_watch.run())
+            if self.sharepods is not None:
+                tasks.create_task(self.sharepods.run())
             tasks.create_task(self._watch_pods())
             tasks.create_task(self._look_ahead())
             tasks.create_task(self._announce_unknown_memory())
@@ -197,9 +233,9 @@ class Extender:
         """
         try:
             async with asyncio.timeout(patience):
+                await self.binder.settle()
                 if self.bind_reviews is not None:
                     await self.bind_reviews.finish()
-                await self.binder.settle()
         except TimeoutError:
             logger.warning("stopping with binds of unknown outcome; the pods will be read at the next start")
             return
@@ -257,6 +293,8 @@ class Extender:
     def _begin_to_act(self) -> None:
         self._announcer.announce_all()
         self._requeuer.requeue_all()
+        if self.sharepods is not None:
+            self.sharepods.look_at_all()
 
     def _show_metrics(self, metrics: Metrics) -> None:
         leadership, pods = self.leadership, self.decider.pods
@@ -269,21 +307,27 @@ class Extender:
         metrics.watches.follow("pods", self.pod_watch)
         if self.budget_watch is not None:
             metrics.watches.follow("poddisruptionbudgets", self.budget_watch)
+        if self.sharepods is not None:
+            metrics.watches.follow("sharepods", self.sharepods.share_watch)
 
 
 def watch_pods(
-    api: ApiServer, decider: Decider, speaks: Callable[[Pod], bool], unbound: UnboundPods | None = None
+    api: ApiServer, decider: Decider, unbound: UnboundPods | None = None, timing: Timing = SYSTEM_TIMING
 ) -> Watch[Any]:
     """Return the watch of the pods that ask for cards.
 
     It keeps all pods with a node as well if their requests are counted, and all pods without a node if Bindings are
     reviewed. Otherwise it decodes no more than it needs: a large cluster has many pods without cards.
     """
-    kind, needed = (Pod, speaks) if decider.hosts is None else (HostPod, decider.needs_pod)
+    kind, needed = (Pod, decider.follows) if decider.hosts is None else (HostPod, decider.needs_pod)
     if unbound is None:
-        return Watch(api, paths.pods(), kind, Handlers(*decider.pod_handlers), keep=needed)
+        return Watch(api, paths.pods(), kind, Handlers(*decider.pod_handlers), keep=needed, timing=timing)
     handlers = Handlers(*decider.pod_handlers, unbound)
-    return Watch(api, paths.pods(), kind, handlers, keep=lambda pod: needed(pod) or unbound.needs(pod))
+
+    def keep(pod: Any) -> bool:
+        return needed(pod) or unbound.needs(pod)
+
+    return Watch(api, paths.pods(), kind, handlers, keep=keep, timing=timing)
 
 
 def _list_pods(api: ApiServer, speaks: Callable[[Pod], bool], field_selector: str | None = None) -> ListPods:
@@ -295,20 +339,23 @@ def _list_pods(api: ApiServer, speaks: Callable[[Pod], bool], field_selector: st
     return fetch
 
 
-async def _change_version(api: ApiServer, namespace: str, name: str, uid: str) -> bool:
-    return await patch_pod_annotations(api, namespace, name, uid, {EXPIRED_BINDING: str(time.time_ns())}, urgent=True)
+async def _change_version(api: ApiServer, timing: Timing, namespace: str, name: str, uid: str) -> bool:
+    mark = {EXPIRED_BINDING: str(timing.nanoseconds())}
+    return await patch_pod_annotations(api, namespace, name, uid, mark, urgent=True)
 
 
-def watch_nodes(api: ApiServer, decider: Decider) -> Watch[Node]:
+def watch_nodes(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING) -> Watch[Node]:
     """Return the watch of the nodes."""
-    return Watch(api, paths.nodes(), Node, Handlers(*decider.node_handlers))
+    return Watch(api, paths.nodes(), Node, Handlers(*decider.node_handlers), timing=timing)
 
 
-def watch_disruption_budgets(api: ApiServer, decider: Decider) -> Watch[DisruptionBudget] | None:
+def watch_disruption_budgets(
+    api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING
+) -> Watch[DisruptionBudget] | None:
     """Return the watch of the disruption budgets, None unless pods may be evicted."""
     if decider.preemption is None:
         return None
-    return Watch(api, paths.disruption_budgets(), DisruptionBudget, decider.preemption.budgets)
+    return Watch(api, paths.disruption_budgets(), DisruptionBudget, decider.preemption.budgets, timing=timing)
 
 
 def _count_troubles(decider: Decider, *, unannotated: bool) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NoReturn, Protocol
 
@@ -15,9 +14,10 @@ from gas.errors import GasError
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
-from gas.extender.readiness import NotReady
+from gas.extender.readiness import NotReady, check_ready
 from gas.extender.wire import BadRequest, BindingArgs, Unreadable, decode_binding, encode_binding_result
 from gas.objects import Pod
+from gas.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ GetPod = Callable[[str, str], Awaitable[Pod | None]]
 class OpenReviews(Protocol):
     """Cards that were given to Bindings of other clients which may still come."""
 
+    def written(self, uid: str) -> None: ...
+    def take_back(self, uid: str) -> None: ...
     def is_open(self, uid: str) -> bool: ...
     def hurry(self, uid: str) -> None: ...
     async def settled(self, uid: str) -> None: ...
@@ -78,7 +80,9 @@ class Binder:
         settle_pause: float = SETTLE_PAUSE,
         reviews: OpenReviews | None = None,
         review_patience: float = REVIEW_PATIENCE,
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
+        self._timing = timing
         self._decider = decider
         self._pending_binds = pending_binds
         self._metrics = metrics
@@ -96,9 +100,9 @@ class Binder:
 
     async def __call__(self, body: bytes) -> bytes:
         try:
-            self._check_ready()
+            check_ready(self._why_not_ready)
             args = decode_binding(body)
-            await self._bind_once(args)
+            await self._bind_recorded(args)
         except (Unreadable, NotReady):
             raise
         except BadRequest as bad:
@@ -135,11 +139,30 @@ class Binder:
         self._metrics.requests.labels("bind", result).inc()
         return encode_binding_result(error=error)
 
-    def _check_ready(self) -> None:
-        if (why_not := self._why_not_ready()) is not None:
-            raise NotReady(why_not)
+    async def _bind_recorded(self, args: BindingArgs) -> None:
+        begun, cards, error = self._timing.monotonic(), "", ""
+        try:
+            cards = await self._bind_once(args)
+        except NotReady:
+            raise
+        except GasError as failed:
+            error = str(failed)
+            raise
+        finally:
+            if cards or error:
+                self._decider.decisions.made(
+                    args.pod_uid,
+                    args.key,
+                    args.node,
+                    cards,
+                    verb="bind",
+                    seconds=self._timing.monotonic() - begun,
+                    now=self._timing.seconds(),
+                    error=error,
+                )
 
-    async def _bind_once(self, args: BindingArgs) -> None:
+    async def _bind_once(self, args: BindingArgs) -> str:
+        """Bind a pod. Return its cards, empty if it needs none."""
         if args.pod_uid in self._in_progress or args.pod_uid in self._unsettled:
             raise CannotBind(f"an earlier bind of pod {args.key} is still in progress")
         done = self._in_progress[args.pod_uid] = asyncio.get_running_loop().create_future()
@@ -149,11 +172,16 @@ class Binder:
                 waiting = self._decider.pods.waiting.get(args.pod_uid)
                 await self._settle_review(args.pod_uid)
                 pod = waiting or await self._get_pod(args.pod_namespace, args.pod_name)
-                self._check_ready()  # another replica may lead by now
-                annotations = self._decider.reserve(args, pod, now=time.time())
+                check_ready(self._why_not_ready)  # another replica may lead by now
+                annotations = self._decider.reserve(args, pod, now=self._timing.seconds())
             finally:
                 self._pending_binds.settled(args.pod_uid)
-            await self._write(args, annotations)
+            self._decider.writing[args.pod_uid] = annotations
+            try:
+                await self._write(args, annotations)
+            finally:
+                del self._decider.writing[args.pod_uid]
+            return annotations.get(CONTAINER_CARDS, "")
         finally:
             del self._in_progress[args.pod_uid]
             self._vanished_in_progress.discard(args.pod_uid)
@@ -186,16 +214,27 @@ class Binder:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             raise
         except GasError:
-            self._decider.cancel(args.pod_uid)
+            self._take_back(args.pod_uid)
             raise
         except BaseException:  # cancelled, or a bug: the write may have gone through
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             raise
+        self._written(args.pod_uid)
         self._decider.refusals.drop(args.pod_uid)
         if args.pod_uid in self._vanished_in_progress:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
         if cards := annotations.get(CONTAINER_CARDS):
             logger.info("bound", extra={"pod": args.key, "node": args.node, "cards": cards})
+
+    def _written(self, uid: str) -> None:
+        if self._reviews is not None:
+            self._reviews.written(uid)
+
+    def _take_back(self, uid: str) -> None:
+        if self._reviews is not None:
+            self._reviews.take_back(uid)
+        else:
+            self._decider.cancel(uid)
 
     def _start_settling(self, uid: str, namespace: str, name: str) -> None:
         if uid in self._unsettled:
@@ -210,14 +249,12 @@ class Binder:
         while True:
             try:
                 pod = await self._get_pod(namespace, name)
-                if pod is None or pod.uid != uid or pod.is_over:
-                    self._decider.cancel(uid)
-                    return
-                if pod.node_name:
+                if pod is not None and pod.uid == uid and pod.node_name and not pod.is_over:
                     self._decider.pods.changed(pod)
+                    self._written(uid)
                     return
-                if seen_waiting:
-                    self._decider.cancel(uid)
+                if seen_waiting or pod is None or pod.uid != uid or pod.is_over:
+                    self._take_back(uid)
                     return
                 seen_waiting = True
             except GasError as error:

@@ -1,4 +1,4 @@
-"""The ledger and the last refusals as JSON, for people and for programs that show them."""
+"""The ledger, the last decisions and the last refusals as JSON, for people and for programs that show them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from gas.extender.card_summaries import card_summaries
 from gas.extender.decider import Decider
+from gas.extender.decisions import Decisions
 from gas.extender.pods import Pods
 from gas.extender.refusals import Refusals
 from gas.ledger import Booking, Ledger, State
@@ -76,6 +77,11 @@ def refusals_json(refusals: Refusals) -> bytes:
             for uid, refusal in refusals
         }
     )
+
+
+def decisions_json(decisions: Decisions) -> bytes:
+    """Return the body of ``/debug/decisions``: a list, the newest first, of what `Decision` explains."""
+    return msgspec.json.encode(list(decisions))
 
 
 def demand_json(decider: Decider) -> bytes:

@@ -10,11 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from gas.combined_vocabularies import Vocabularies
 from gas.decision.names import TIMESTAMP
 from gas.errors import GasError
+from gas.extender.card_names import random_name
+from gas.extender.decisions import Decisions
 from gas.extender.host_resources import HostFree, HostResources, pod_requests
 from gas.extender.nodes import Nodes
 from gas.extender.pods import Observer, Pods
@@ -24,21 +27,24 @@ from gas.extender.scores import Scores, as_scores
 from gas.extender.unknown_memory import nodes_of_unknown_memory
 from gas.extender.verdicts import FITS, FITS_PREFERRED, NOTHING_KEPT, KeptCards, Turns, Verdict, Verdicts, all_fit
 from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
-from gas.extender.written_cards import written_cards
 from gas.ledger import Ledger
 from gas.objects import AskedPod, HostPod, Node, ObjectId, Pod
-from gas.placement.choice import Footprint, footprint
+from gas.placement.choice import Choice, footprint
 from gas.placement.detail import card_details
 from gas.placement.need import PodNeed
 from gas.placement.node_score import NodeScore
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.placement.refusal import PreferredElsewhere, Refusal, UnknownNode, UnreadableNeed
-from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabularies
+from gas.placement.stranded import shapes_of
+from gas.vocabulary import BadNeed, NeedOptions, NodeFacts
 
 NANOSECONDS = 10**9
 
 PODS_A_TURN = 100
 """Waiting pods whose needs are read before others get their turn."""
+
+BOUND_A_TURN = 1000
+"""Bound pods, whose needs are known, likewise."""
 
 LATEST_MOMENT = 2**63 - 1
 """Nanoseconds since the epoch, in the year 2262. A later timestamp on a pod was not written by an extender: it does not
@@ -110,9 +116,12 @@ class Decider:
 
     Watches feed `nodes`, `pods` and `hosts`. What follows from that for others goes to the observer.
 
+    decisions   the last ones, which the verbs report
+    writing     annotations of the Bindings that the extender is writing now, by the pod's UID
     hosts       None unless ``count_hosts`` is chosen
     preemption  None unless it is chosen
-    clock  returns seconds, for the time that one filter may take
+    clock     returns seconds, for the time that one filter may take
+    new_name  returns a random name for a card
     """
 
     def __init__(
@@ -121,12 +130,16 @@ class Decider:
         observer: Observer | None = None,
         *,
         clock: Callable[[], float] = time.perf_counter,
+        new_name: Callable[[], str] = random_name,
     ) -> None:
         self._options = options
+        self._new_name = new_name
         self._vocabularies = options.vocabularies
         self._observer = observer or Observer()
         self._last_moment: dict[str, int] = {}
         self.refusals = Refusals()
+        self.decisions = Decisions()
+        self.writing: dict[str, Mapping[str, str]] = {}
         self.ledger = Ledger(on_change=self._changed)
         self.nodes = Nodes(options.vocabularies, on_change=self._node_changed)
         self.pods = Pods(
@@ -187,7 +200,7 @@ class Decider:
 
         A pod that any of them knows is needed until its end.
         """
-        if pod.node_name or self._vocabularies.speaks(pod):
+        if pod.node_name or self.follows(pod):
             return True
         if self.preemption is not None and (pod.nominated_node or self.preemption.nominations.knows(pod.uid)):
             return True
@@ -227,7 +240,8 @@ class Decider:
         if self.preemption is not None and failed:
             hopeless = yield from self.verdicts.hopeless(need, failed, facts)
         if len(failed) == len(by_name):
-            refusal = self._pod_refusal(args.pod, need, by_name, facts, kept=kept, now=now)
+            kind = max(refusals, key=lambda each: refusals[each])
+            refusal = self._pod_refusal(args.pod, need, by_name, facts, kept=kept, now=now, kind=kind)
             self.refusals.keep(args.pod.uid, refusal)
             return FilterDecision([], failed, hopeless, refusals=refusals, refusal=refusal)
         if FITS_PREFERRED not in different:
@@ -299,6 +313,7 @@ class Decider:
             raise CannotBind(f"node {args.node} no longer has room for pod {args.key}: {choice}", choice)
         facts = self.nodes.facts(args.node)
         moment = self._next_moment(args.node, now)
+        need = self._with_name(pod, need, choice, args.node)
         annotations = self._vocabularies.write_choice(pod, need, choice, moment, facts)
         if dry_run:
             return annotations
@@ -319,16 +334,9 @@ class Decider:
         """Return whether a pod asks for anything in any vocabulary."""
         return self._vocabularies.speaks(pod)
 
-    def written_cards(self, pod: Pod) -> Footprint | None:
-        """Return the cards that the annotations of a bound pod state; None if they state none or cannot be read."""
-        vocabulary = self._vocabularies.spoken_by(pod)
-        if vocabulary is None:
-            return None
-        try:
-            need = self._vocabularies.booked_need(pod)
-            return written_cards(pod, need, vocabulary, self.nodes.facts(pod.node_name)).footprint
-        except GasError:
-            return None
+    def follows(self, pod: Pod) -> bool:
+        """Return whether a pod asks for cards, or did when it was last seen: some words of it may have been removed."""
+        return self._vocabularies.speaks(pod) or self.pods.knows(pod.uid)
 
     def cancel(self, uid: str) -> None:
         """Take a reservation back: the pod was not bound. A pod that is held keeps its cards."""
@@ -353,8 +361,40 @@ class Decider:
         waiting = self.pods.waiting
         return [(waiting[uid], found[need].sentence) for uid, need in needs.items() if need in found and uid in waiting]
 
+    def shapes(self) -> Turns[frozenset[PodNeed]]:
+        """Return what containers of all GPU pods take of one card, each shape once."""
+        needs: dict[int, PodNeed] = {}  # by identity, since pods of one template share a need
+        for at, (_, bound) in enumerate(list(self.pods.bound()), start=1):
+            needs[id(bound.need)] = bound.need
+            if at % BOUND_A_TURN == 0:
+                yield
+        for at, pod in enumerate(list(self.pods.waiting.values()), start=1):
+            with suppress(BadNeed):
+                need = self._need(pod)
+                needs[id(need)] = need
+            if at % PODS_A_TURN == 0:
+                yield
+        return frozenset(shapes_of(needs.values()))
+
     def _need(self, pod: Pod) -> PodNeed:
         return self._vocabularies.need(pod, self._options.need)
+
+    def _with_name(self, pod: Pod, need: PodNeed, choice: Choice, node: str) -> PodNeed:
+        """Return the need with the name of the chosen card, if the pod's vocabulary names cards and the pod does not.
+
+        The name is booked with the card at once, so that the next pod on it gets the same.
+        """
+        vocabulary = self._vocabularies.spoken_by(pod)
+        if vocabulary is None or not vocabulary.names_cards or need.named or not need.scope.is_one_card:
+            return need
+        card = next((card for each in choice.containers for card in each.cards), None)
+        if card is None:
+            return need
+        names = self.ledger.usage(node).names
+        if of_card := names.get(card):
+            return replace(need, named=min(of_card))
+        taken = frozenset[str]().union(*names.values())
+        return replace(need, named=next(name for name in iter(self._new_name, "") if name not in taken))
 
     def _kept_from(self, pod: Pod) -> KeptCards:
         """Return the cards that are kept from a pod for others, by node."""
@@ -406,7 +446,7 @@ class Decider:
 
     def _refuse_everywhere(self, pod: Pod, names: Sequence[str], sentence: str, now: float) -> FilterDecision:
         failed = dict.fromkeys(names, sentence)
-        refusal = PodRefusal(pod.key, now, {sentence: len(failed)}, {}, is_final=True)
+        refusal = PodRefusal(pod.key, now, UnreadableNeed.kind, {sentence: len(failed)}, {}, is_final=True)
         self.refusals.keep(pod.uid, refusal)
         hopeless = [] if self.preemption is None else list(failed)
         return FilterDecision([], failed, hopeless, refusals={UnreadableNeed.kind: 1}, refusal=refusal)
@@ -420,6 +460,7 @@ class Decider:
         *,
         kept: KeptCards,
         now: float,
+        kind: str,
     ) -> PodRefusal:
         seen_by_cards = [
             name for name, verdict in verdicts.items() if verdict.refusal and verdict.refusal.only_per_card
@@ -432,6 +473,7 @@ class Decider:
         return PodRefusal(
             pod=pod.key,
             time=now,
+            kind=kind,
             reasons=Counter(verdict.sentence for verdict in verdicts.values()),
             details=details,
             only_seen_by_cards=bool(seen_by_cards),
@@ -447,8 +489,9 @@ class Decider:
             raise CannotBind(
                 f"pod {args.key} is another pod of that name: its UID is {pod.uid}, the request names {args.pod_uid}"
             )
-        if pod.node_name:
-            raise CannotBind(f"pod {args.key} is already bound to node {pod.node_name}")
+        bound = self.pods.bound_pod(args.pod_uid)  # which the watch may have shown while the pod was being read
+        if node := pod.node_name or (bound.object.node_name if bound is not None else ""):
+            raise CannotBind(f"pod {args.key} is already bound to node {node}")
         if pod.is_over:
             raise CannotBind(f"pod {args.key} has already terminated")
         return pod

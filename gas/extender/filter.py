@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,12 +11,13 @@ from gas.daemon.logs import VERBOSE
 from gas.extender.decider import Decider, FilterDecision
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
-from gas.extender.readiness import NotReady
+from gas.extender.readiness import check_ready
 from gas.extender.refusals import PodRefusal
 from gas.extender.verdicts import Turns
 from gas.extender.wire import BadRequest, FilterArgs, decode_filter, encode_filter_result
 from gas.objects import Pod
 from gas.placement.refusal import SearchLimitHit
+from gas.timing import SYSTEM_TIMING, Timing
 
 T = TypeVar("T")
 
@@ -41,7 +41,9 @@ class Filter:
         *,
         why_not_ready: Callable[[], str | None],
         on_refused: Callable[[Pod, PodRefusal], None],
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
+        self._timing = timing
         self._decider = decider
         self._pending_binds = pending_binds
         self._metrics = metrics
@@ -49,17 +51,18 @@ class Filter:
         self._on_refused = on_refused
 
     async def __call__(self, body: bytes) -> bytes:
-        if (why_not := self._why_not_ready()) is not None:
-            raise NotReady(why_not)
+        check_ready(self._why_not_ready)
         try:
             args = decode_filter(body)
         except BadRequest as bad:
             self._metrics.requests.labels("filter", "bad-request").inc()
             return encode_filter_result(error=str(bad))
         await self._pending_binds.wait(args.pod.uid)
-        decision = await in_turns(self._decider.filter(args, now=time.time()))
+        begun = self._timing.monotonic()
+        decision = await in_turns(self._decider.filter(args, now=self._timing.seconds()))
         if decision.gets_cards and args.pod.uid:  # a question made by hand has no UID, and no bind follows it
             self._pending_binds.passed(args.pod.uid)
+            self._decider.decisions.filtered(args.pod.uid, decision.passing, self._timing.monotonic() - begun)
         self._report(args.pod, decision)
         return _response(args, decision)
 

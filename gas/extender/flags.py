@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from gas.amounts import MemoryUnit
 from gas.daemon import flag_values as values
-from gas.daemon.flags import DaemonFlags, flag, read_flags, switch
+from gas.daemon.flags import DaemonFlags, UsageError, flag, read_flags, switch
 from gas.errors import InvalidValue
 from gas.placement.node_score import NODE_SCORES, NodeScore, parse_node_score
 from gas.placement.order import CARD_ORDERS, DEFAULT_ORDER, CardOrder, LeastUsed, parse_card_order
@@ -18,6 +18,7 @@ from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabularies import (
     ALIYUN_UNIT_HELP,
     DEFAULT_NAMES,
+    JOINED_HELP,
     KNOWN_NAMES,
     Settings,
     parse_vocabularies,
@@ -62,7 +63,7 @@ class Flags(DaemonFlags):
     """The command line of ``gas-extender``. `parse_flags` fills in the defaults that depend on other flags or the pod.
 
     Sizes are in bytes and times in seconds. ``qps`` and ``burst`` are both None (no limit) or both numbers. Empty
-    ``allowed_names`` allow every client with a verified certificate.
+    ``allowed_names`` and ``admission_client_names`` allow every client with a verified certificate.
     """
 
     program: ClassVar[str] = "gas-extender"
@@ -127,6 +128,31 @@ class Flags(DaemonFlags):
         group="Health and metrics (plain HTTP)",
     )
 
+    page_port: int = flag(
+        "page-port",
+        values.port,
+        "0",
+        "N",
+        "Port of the page that shows every card and pod in a browser; 0 switches it off.",
+        group="Page (plain HTTP)",
+    )
+    page_address: str = flag(
+        "page-address",
+        values.address,
+        "127.0.0.1",
+        "IP",
+        "Address that --page-port listens on. Whoever reaches it sees all nodes and GPU pods: leave it on loopback, or "
+        "put an authenticating proxy in front of it.",
+    )
+    page_hosts: frozenset[str] = flag(
+        "page-hosts",
+        values.names,
+        "",
+        "NAME,…",
+        "Names in the address bar under which the page is opened, for example behind a proxy.",
+        unset="only localhost and IP addresses",
+    )
+
     admission_port: int = flag(
         "admission-port",
         values.port,
@@ -159,6 +185,15 @@ class Flags(DaemonFlags):
         "Certificate authorities that must have signed the API server's client certificate (PEM).",
         unset="callers need no certificate",
     )
+    admission_client_names: frozenset[str] = flag(
+        "admission-client-names",
+        values.names,
+        "",
+        "NAME,…",
+        "Common names or DNS names of the clients that may call the webhooks. Set it if the authorities of "
+        "--admission-client-ca sign certificates of others as well.",
+        unset="every client with a certificate by --admission-client-ca",
+    )
     admission_scheduler_name: str | None = flag(
         "admission-scheduler-name",
         values.text_or_none,
@@ -173,9 +208,10 @@ class Flags(DaemonFlags):
         parse_vocabularies,
         DEFAULT_NAMES,
         "NAME,…",
-        f"Vocabularies in which pods may ask for GPUs, in the order in which they are tried. Known: {KNOWN_NAMES}. "
-        "Set the same for gas-plugin.",
+        f"Vocabularies in which pods may ask for GPUs. Known: {KNOWN_NAMES}. "
+        f"Set the same for gas-plugin. {JOINED_HELP}",
         group="Vocabularies",
+        joined=True,
     )
     aliyun_unit: MemoryUnit = flag(
         "aliyun-unit",
@@ -183,6 +219,12 @@ class Flags(DaemonFlags):
         MemoryUnit.MIB,
         "UNIT",
         f"{ALIYUN_UNIT_HELP} Set the same for gas-plugin.",
+    )
+
+    sharepods: bool = switch(
+        "sharepods",
+        "Make the pods of SharePods (kubeshare.nthu/v1), and copy their status and metadata, with the vocabulary "
+        "kubeshare.",
     )
 
     allowlist: bool = switch(
@@ -283,6 +325,11 @@ def parse_flags(
     ``environ`` and ``service_account_namespace`` give the default of --lease-namespace.
     """
     flags = read_flags(Flags, argv)
+    if flags.admission_client_names and flags.admission_client_ca is None:
+        raise UsageError(
+            "flag --admission-client-names: without --admission-client-ca callers need no certificate, so they have no"
+            " name; set it as well"
+        )
     qps, burst, warnings = _request_limit(flags.qps, flags.burst)
     if balanced := flags.balanced_resource:
         if flags.order_of_cards != LeastUsed(balanced):
@@ -299,6 +346,7 @@ def parse_flags(
         burst=burst,
         lease_namespace=flags.lease_namespace or _own_namespace(environ, service_account_namespace),
         lease_name=flags.lease_name or DEFAULT_LEASE_NAME,
+        sharepods=flags.sharepods and any(each.name == "kubeshare" for each in flags.vocabularies),
         vocabularies=with_settings(flags.vocabularies, Settings(aliyun_unit=flags.aliyun_unit)),
         warnings=(*warnings, *unused_settings(flags.given, flags.vocabularies), *flags.warnings),
     )

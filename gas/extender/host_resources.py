@@ -82,7 +82,8 @@ class HostPods:
 
     def complete(self, listed: list[ObjectId]) -> None:
         """Forget the pods that are not in the complete list."""
-        for uid in self._assigned.keys() - {pod.uid for pod in listed}:
+        there = {pod.uid for pod in listed}
+        for uid in [uid for uid in self._assigned if uid not in there]:
             self._forget(uid)
 
     def changed(self, pod: HostPod) -> None:
@@ -164,7 +165,8 @@ class HostNodes:
 
     def complete(self, listed: list[ObjectId]) -> None:
         """Forget the nodes that are not in the complete list."""
-        for name in self._allocatable.keys() - {node.name for node in listed}:
+        there = {node.name for node in listed}
+        for name in [name for name in self._allocatable if name not in there]:
             self._drop(name)
 
     def changed(self, node: Node) -> None:

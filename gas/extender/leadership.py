@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from gas.cluster.connection import ApiServer
 from gas.cluster.lease import LeaderElection
+from gas.timing import SYSTEM_TIMING, Timing
 
 
 class Leadership:
@@ -22,6 +23,7 @@ class Leadership:
 
     namespace, name  of the Lease
     catch_up         awaited before the first decision, see `CatchUp`
+    identity         unique among all replicas that ever run; made of the host's name and chance by default
     """
 
     def __init__(
@@ -31,9 +33,11 @@ class Leadership:
         name: str,
         *,
         catch_up: Callable[[], Awaitable[None]],
+        identity: str | None = None,
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
-        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        self._election = LeaderElection(api, namespace, name, identity=identity, on_change=self.changed)
+        identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
+        self._election = LeaderElection(api, namespace, name, identity=identity, on_change=self.changed, timing=timing)
         self._catch_up_with_others = catch_up
         self._has_caught_up = False
         self._catching_up: asyncio.Task[None] | None = None
@@ -48,7 +52,7 @@ class Leadership:
         if not self._election.leads:
             if self._election.refused is not None:
                 return f"this replica of the extender cannot lead: {self._election.refused}"
-            return "this replica of the extender is not the leader; kube-scheduler will retry"
+            return "this replica of the extender is not the leader; the client will retry"
         if not self._has_caught_up:
             return (
                 "this replica of the extender has just become the leader and still reads the pods that the previous "

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
+from gas.combined_vocabularies import Vocabularies
 from gas.objects import Node, ObjectId
-from gas.vocabulary import NodeFacts, Vocabularies
+from gas.vocabulary import NodeFacts
 
 
 @dataclass(slots=True)
@@ -45,7 +46,8 @@ class Nodes:
 
     def complete(self, listed: list[ObjectId]) -> None:
         """Forget the nodes that are not in the complete list."""
-        for name in self._nodes.keys() - {node.name for node in listed}:
+        there = {node.name for node in listed}
+        for name in [name for name in self._nodes if name not in there]:
             self._drop(name)
 
     def changed(self, node: Node) -> None:

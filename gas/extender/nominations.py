@@ -95,7 +95,8 @@ class Nominations:
 
     def complete(self, listed: list[ObjectId]) -> None:
         """Forget the pods that are not in the complete list."""
-        for uid in self._nominated.keys() - {pod.uid for pod in listed}:
+        there = {pod.uid for pod in listed}
+        for uid in [uid for uid in self._nominated if uid not in there]:
             self._drop(uid)
         self._kept.clear()
 

@@ -9,20 +9,21 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
+from gas.combined_vocabularies import Vocabularies
 from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
 from gas.errors import GasError
 from gas.extender.written_cards import WrittenCards, written_cards
-from gas.ledger import Ledger, State
+from gas.ledger import Booking, Ledger, State
 from gas.objects import ObjectId, ObjectMeta, Pod, PodSpec
 from gas.placement.choice import Footprint
 from gas.placement.need import PodNeed
-from gas.vocabulary import BadNeed, NodeFacts, Vocabularies, Vocabulary
+from gas.pod_parts import requests_any
+from gas.vocabulary import BadNeed, NodeFacts, Vocabulary
 
 logger = logging.getLogger(__name__)
 
 MOST_SHARED = 4096
-"""Pods of one template share one need object, for as many templates as this, and pods that take the same of the same
-cards share one footprint."""
+"""Pods of one template share one need object, for as many templates as this."""
 
 MOST_GONE = 10_000
 """UIDs of pods gone or ended that are remembered: more than go away while one response is on its way to us."""
@@ -57,10 +58,15 @@ class Trouble(NamedTuple):
     """The reason why a bound pod's annotations are not what is booked.
 
     unannotated  True if the pod has no card annotation, False if it has one that is invalid
+    lacks_cards  True if the node does not have cards that the annotations name
     """
 
     sentence: str
     unannotated: bool = False
+    lacks_cards: bool = False
+
+
+_NOT_REQUESTED = Trouble("its cards are not booked: its annotations ask for them, but no container requests any")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,8 @@ class Pods:
 
     A decision stays booked while the pod lives, and so do the pod's company labels and its card's name: a later edit of
     its annotations is reported as trouble, not believed.
+    Cards that only annotations ask for are booked if this process has decided them: without a request kubelet gives
+    none.
     A receipt of what kubelet really gave is believed. A pod that is bound without a readable annotation is kept as
     trouble and books nothing, since its cards are not known. A pod whose tiles could not be read is booked without
     them until an edit makes them readable.
@@ -130,7 +138,6 @@ class Pods:
         self._lacks_tiles: set[str] = set()  # UIDs of pods that are booked without their tiles, which were malformed
         self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED)
-        self._footprints: LRUCache[Footprint, Footprint] = LRUCache(MOST_SHARED)
         self._ledger = ledger
         self._vocabularies = vocabularies
         self._kept = vocabularies.metadata | {DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US}
@@ -145,9 +152,9 @@ class Pods:
             self.changed(pod)
 
     def complete(self, listed: list[ObjectId]) -> None:
-        """Release the pods that are not in the complete list."""
+        """Release the pods that are not in the complete list, in the order in which they came."""
         there = {pod.uid for pod in listed}
-        for uid in [*self.waiting.keys() - there, *self._bound.keys() - there]:
+        for uid in [uid for uid in (*self.waiting, *self._bound) if uid not in there]:
             self._forget(uid)
         for uid, booking in list(self._ledger.bookings()):
             if uid not in there and booking.state is State.RESERVED:
@@ -161,9 +168,11 @@ class Pods:
 
     def changed(self, pod: Pod) -> None:
         """Take in a pod that is new or was updated."""
-        if pod.uid in self._gone or (vocabulary := self._vocabularies.spoken_by(pod)) is None:
+        if pod.uid in self._gone:
             return
-        if pod.is_over:
+        if (vocabulary := self._vocabularies.spoken_by(pod)) is None:
+            self._without_words(pod)
+        elif pod.is_over:
             self._forget(pod.uid)
         elif pod.node_name:
             self._see_bound(pod, vocabulary)
@@ -171,7 +180,15 @@ class Pods:
             self.waiting[pod.uid] = pod
 
     def node_changed(self, node: str) -> None:
-        """Book the pods again that take a part of what the cards of this node have, which may have changed."""
+        """Take in that the cards of a node may have changed.
+
+        Pods that take a part of what its cards have are booked again, and pods are read again whose receipt or
+        decision named cards that it did not have: they may have come back.
+        """
+        for uid, bound in list(self.in_trouble.items()):
+            if bound.object.node_name == node and bound.trouble is not None and bound.trouble.lacks_cards:
+                trouble = self._book(uid, bound.object, bound.need, bound.vocabulary)
+                self._keep(uid, replace(bound, trouble=trouble))
         for uid in self._relative:
             bound, booked = self._bound[uid], self._ledger.booking(uid)
             if booked is None or booked.node != node or booked.state is State.RESERVED or bound.trouble is not None:
@@ -180,9 +197,13 @@ class Pods:
             if written.footprint is not None:
                 self._ledger.hold(uid, booked.pod, node, written.footprint)
 
+    def knows(self, uid: str) -> bool:
+        """Return whether a pod waits for cards or holds some."""
+        return uid in self.waiting or uid in self._bound
+
     def deleted(self, pod: Pod) -> None:
         """Forget a pod and release its cards."""
-        if self._vocabularies.speaks(pod):
+        if self._vocabularies.speaks(pod) or self.knows(pod.uid):
             self._forget(pod.uid)
 
     def bound(self) -> Iterator[tuple[str, BoundPod]]:
@@ -197,6 +218,8 @@ class Pods:
         """Return a ledger made from the pods' objects alone, as a restart would make it."""
         fresh = Ledger()
         for uid, bound in self._bound.items():
+            if bound.trouble == _NOT_REQUESTED:
+                continue
             pod = bound.object
             try:
                 written = written_cards(pod, bound.need, bound.vocabulary, self._facts(pod.node_name))
@@ -205,6 +228,14 @@ class Pods:
             if written.footprint is not None:
                 fresh.hold(uid, pod.key, pod.node_name, written.footprint)
         return fresh
+
+    def _without_words(self, pod: Pod) -> None:
+        """Take in a pod whose annotations no longer ask for cards. If it is bound, it keeps those that it has."""
+        if (bound := self._bound.get(pod.uid)) is not None and not pod.is_over:
+            sentence = "its annotations that ask for cards were removed after binding; its booking is unchanged"
+            self._keep(pod.uid, replace(bound, object=self._cut_down(pod), trouble=Trouble(sentence)))
+        elif self.knows(pod.uid):
+            self._forget(pod.uid)
 
     def _see_bound(self, pod: Pod, vocabulary: Vocabulary) -> None:
         if self.waiting.pop(pod.uid, None) is not None:
@@ -216,16 +247,25 @@ class Pods:
         try:
             need = self._vocabularies.booked_need(pod)
         except BadNeed as bad:
-            trouble = Trouble(f"its cards are not booked, because its requests cannot be read: {bad}")
-            self._keep(pod.uid, BoundPod(cut, PodNeed(()), vocabulary, trouble))
+            unread = Trouble(f"its cards are not booked, because its requests cannot be read: {bad}")
+            self._keep(pod.uid, BoundPod(cut, PodNeed(()), vocabulary, unread))
             return
         if not need.wants_cards:
             return
         need = self._needs.setdefault(need, need)
-        self._keep(pod.uid, BoundPod(cut, need, vocabulary, self._book(pod.uid, cut, need, vocabulary)))
+        is_requested = any(requests_any(pod, resource) for resource in vocabulary.pods.resources)
+        trouble = self._book(pod.uid, cut, need, vocabulary, is_requested=is_requested)
+        if trouble is None and vocabulary.contradiction is not None and (sentence := vocabulary.contradiction(pod)):
+            trouble = Trouble(sentence)
+        self._keep(pod.uid, BoundPod(cut, need, vocabulary, trouble))
 
-    def _book(self, uid: str, pod: Pod, need: PodNeed, vocabulary: Vocabulary) -> Trouble | None:
-        """Book what the pod's annotations say, as far as they are believed. Return the trouble, if any."""
+    def _book(
+        self, uid: str, pod: Pod, need: PodNeed, vocabulary: Vocabulary, *, is_requested: bool = True
+    ) -> Trouble | None:
+        """Book what the pod's annotations say, as far as they are believed. Return the trouble, if any.
+
+        is_requested  whether its containers request cards: anyone who may edit a pod can make annotations ask for them
+        """
         booked = self._ledger.booking(uid)
         if booked is not None and booked.node != pod.node_name:  # reserved here, but bound elsewhere by others
             self._ledger.release(uid)
@@ -240,6 +280,13 @@ class Pods:
             return Trouble(
                 f"its annotations were changed after binding and cannot be read ({malformed}); its booking is unchanged"
             )
+        if booked is None and not is_requested and (written.footprint is not None or written.lacks_cards):
+            return _NOT_REQUESTED
+        trouble = self._follow(uid, pod, written, booked)
+        return trouble and trouble._replace(lacks_cards=written.lacks_cards)
+
+    def _follow(self, uid: str, pod: Pod, written: WrittenCards, booked: Booking | None) -> Trouble | None:
+        """Book what is written on a pod, if it may replace what is booked. Return the trouble, if any."""
         footprint, doubt = written.footprint, written.doubt
         if (
             footprint is not None
@@ -268,7 +315,9 @@ class Pods:
                 return Trouble(f"its cards are not booked: {doubt}")
             if booked is None:
                 return Trouble("it is bound without cards written on it, so its cards are not booked", unannotated=True)
-            if self._ledger.confirm(uid):
+            known = self.in_trouble.get(uid)
+            was_unannotated = known is not None and known.trouble is not None and known.trouble.unannotated
+            if self._ledger.confirm(uid) or was_unannotated:
                 sentence = "it is bound without cards written on it; the cards that were reserved for it stay booked"
                 return Trouble(sentence, unannotated=True)
             return Trouble("its annotations were removed after binding; its booking is unchanged")
@@ -291,7 +340,6 @@ class Pods:
         return Trouble(doubt) if doubt else None
 
     def _hold(self, uid: str, pod: Pod, written: WrittenCards, footprint: Footprint) -> None:
-        footprint = self._footprints.setdefault(footprint, footprint)
         self._ledger.hold(uid, pod.key, pod.node_name, footprint)
         if written.lacks_tiles:
             self._lacks_tiles.add(uid)

@@ -11,7 +11,7 @@ from gas.extender.decider import Decider
 from gas.extender.filter import in_turns
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
-from gas.extender.readiness import NotReady
+from gas.extender.readiness import check_ready
 from gas.extender.wire import PreemptArgs, Proposal, decode_preempt, encode_preempt_result
 
 logger = logging.getLogger(__name__)
@@ -59,8 +59,7 @@ class Preempt:
         self._review_patience = review_patience
 
     async def __call__(self, body: bytes) -> bytes:
-        if (why_not := self._why_not_ready()) is not None:
-            raise NotReady(why_not)
+        check_ready(self._why_not_ready)
         args = decode_preempt(body)
         await self._pending_binds.wait(args.pod.uid)
         victims = await self._victims(args)

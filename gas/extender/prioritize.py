@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from gas.extender.decider import Decider
 from gas.extender.filter import in_turns
 from gas.extender.metrics import Metrics
-from gas.extender.readiness import NotReady
+from gas.extender.readiness import check_ready
 from gas.extender.wire import decode_filter, encode_scores
 
 logger = logging.getLogger(__name__)
@@ -29,10 +30,11 @@ class Prioritize:
         self._why_not_ready = why_not_ready
 
     async def __call__(self, body: bytes) -> bytes:
-        if (why_not := self._why_not_ready()) is not None:
-            raise NotReady(why_not)
+        check_ready(self._why_not_ready)
         args = decode_filter(body)
+        begun = time.perf_counter()
         scores = await in_turns(self._decider.prioritize(args))
+        self._decider.decisions.scored(args.pod.uid, scores, time.perf_counter() - begun)
         self._metrics.requests.labels("prioritize", "scored").inc()
         logger.debug("%d nodes scored", len(scores), extra={"pod": args.pod.key})
         return encode_scores(scores)

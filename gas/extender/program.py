@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import socket
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 from gas.cluster.connection import connect
 from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
 from gas.daemon.serving import (
     MOST_ADMISSION_CONNECTIONS,
+    MOST_SCHEDULER_CONNECTIONS,
     PLAIN_KEEP_ALIVE,
     SCHEDULER_KEEP_ALIVE,
     Port,
@@ -18,12 +22,14 @@ from gas.daemon.serving import (
 )
 from gas.extender.admission.app import admission_app
 from gas.extender.assembly import Extender
-from gas.extender.card_summaries import card_series, card_summaries
-from gas.extender.debug import books_json, demand_json, refusals_json
+from gas.extender.debug import books_json, decisions_json, demand_json, refusals_json
 from gas.extender.flags import Flags
+from gas.extender.gauges import ClusterGauges
 from gas.extender.metrics import Metrics
+from gas.extender.page_process import PageProcess
 from gas.extender.server import extender_app
 from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
+from gas.timing import SYSTEM_TIMING
 
 logger = logging.getLogger(__name__)
 
@@ -31,14 +37,19 @@ BODY_TIMEOUT = 10.0
 """Most seconds from the headers of a request to the end of its body, which a scheduler sends at once."""
 
 
-async def run_extender(flags: Flags, version: str) -> None:
-    """Serve until SIGTERM or SIGINT, then finish the requests in progress. Raises GasError if it cannot start."""
+async def run_extender(flags: Flags, version: str, arguments: Sequence[str] = ()) -> None:
+    """Serve until SIGTERM or SIGINT, then finish the requests in progress. Raises GasError if it cannot start.
+
+    arguments  the command line that the flags are from
+    """
     metrics = Metrics(version)
     certificates = ServingCertificates(
         CertificateFiles(flags.cert, flags.key, flags.cacert), metrics, allowed_names=flags.allowed_names
     )
     async with AsyncExitStack() as stack:
-        scheduler_socket = stack.enter_context(listen(flags.bind_address, flags.port, flag="port"))
+        scheduler_socket = stack.enter_context(
+            listen(flags.bind_address, flags.port, flag="port", most=MOST_SCHEDULER_CONNECTIONS)
+        )
         plain_socket = stack.enter_context(listen(flags.metrics_address, flags.metrics_port, flag="metrics-port"))
         api = await connect(flags.kube_config, explicit=flags.kube_config is not None, qps=flags.qps, burst=flags.burst)
         stack.push_async_callback(api.close)
@@ -68,10 +79,13 @@ async def run_extender(flags: Flags, version: str) -> None:
                 app=plain_app(
                     why_not_ready=extender.readiness.why_not_serving,
                     registry=metrics.registry,
-                    series=lambda: card_series(lambda: card_summaries(extender.decider)),
+                    series=ClusterGauges(
+                        extender.decider, decides=extender.readiness.may_act, now=SYSTEM_TIMING.seconds
+                    ),
                     documents={
                         "/debug/books": lambda: books_json(extender.decider),
                         "/debug/refusals": lambda: refusals_json(extender.decider.refusals),
+                        "/debug/decisions": lambda: decisions_json(extender.decider.decisions),
                         "/debug/demand": lambda: demand_json(extender.decider),
                     },
                 ),
@@ -82,7 +96,9 @@ async def run_extender(flags: Flags, version: str) -> None:
         ]
         watched = [certificates]
         if flags.admission_port:
-            admission_certificates = ServingCertificates(admission_files(flags), metrics)
+            admission_certificates = ServingCertificates(
+                admission_files(flags), metrics, allowed_names=flags.admission_client_names
+            )
             admission_socket = stack.enter_context(
                 listen(flags.bind_address, flags.admission_port, flag="admission-port", most=MOST_ADMISSION_CONNECTIONS)
             )
@@ -96,6 +112,11 @@ async def run_extender(flags: Flags, version: str) -> None:
             )
             watched.append(admission_certificates)
             logger.info("serving the API server's admission webhooks on port %d", flags.admission_port)
+        page: list[Coroutine[Any, Any, None]] = []
+        if flags.page_port:
+            page_socket = stack.enter_context(listen(flags.page_address, flags.page_port, flag="page-port"))
+            page.append(PageProcess(page_socket, _own_url(plain_socket), arguments).run())
+            logger.info("serving the page on port %d", flags.page_port)
         logger.info(
             "gas-extender %s serves kube-scheduler on port %d, and health, metrics and the ledger on port %d",
             version,
@@ -107,10 +128,17 @@ async def run_extender(flags: Flags, version: str) -> None:
             ports,
             stopping,
             graceful_timeout=flags.shutdown_timeout,
-            background=[extender.run(), *(each.watch() for each in watched)],
+            background=[extender.run(), *(each.watch() for each in watched), *page],
             finish=lambda: extender.finish(flags.shutdown_timeout),
         )
     logger.info("stopped")
+
+
+def _own_url(listening: socket.socket) -> str:
+    """Return the URL under which a process of this machine reaches a socket."""
+    address, port = listening.getsockname()[:2]
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(address, address)  # noqa: S104
+    return f"http://[{loopback}]:{port}" if ":" in loopback else f"http://{loopback}:{port}"
 
 
 def admission_files(flags: Flags) -> CertificateFiles:
@@ -123,5 +151,6 @@ def admission_files(flags: Flags) -> CertificateFiles:
             cert="admission-certificate" if flags.admission_certificate else "cert",
             key="admission-key" if flags.admission_key else "key",
             cacert="admission-client-ca",
+            names="admission-client-names",
         ),
     )

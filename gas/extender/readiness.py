@@ -12,12 +12,18 @@ from gas.errors import GasError
 
 logger = logging.getLogger(__name__)
 
-REPORT_PERIOD = 0.05
+REPORT_PERIOD = 0.2
 """Seconds between two checks whether readiness has changed; there is no event in which all of its reasons meet."""
 
 
 class NotReady(GasError):
     """The replica may not decide now. The scheduler gets the sentence, and its connection ends with that response."""
+
+
+def check_ready(why_not: Callable[[], str | None]) -> None:
+    """Raise NotReady with the reason why this replica may not decide now, if there is one."""
+    if (sentence := why_not()) is not None:
+        raise NotReady(sentence)
 
 
 class LeadershipState(Protocol):

@@ -19,6 +19,7 @@ class PodRefusal:
 
     pod                 ``namespace/name``
     time                seconds since the epoch
+    kind                the most frequent kind of the reasons, as in `Refusal`
     reasons             how many nodes gave each sentence
     details             for some of the nodes, a sentence for each card
     is_final            whether only a change of the pod can help, none of the cluster
@@ -27,6 +28,7 @@ class PodRefusal:
 
     pod: str
     time: float
+    kind: str
     reasons: Mapping[str, int]
     details: Mapping[str, tuple[str, ...]]
     is_final: bool = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NoReturn
 
@@ -20,6 +19,7 @@ from gas.errors import GasError
 from gas.extender.decider import Decider
 from gas.extender.metrics import Metrics
 from gas.extender.reports import NodeQueue
+from gas.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,9 @@ class Requeuer:
         acts: Callable[[], bool],
         pause: float = PAUSE,
         retry_pause: float = RETRY_PAUSE,
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
+        self._timing = timing
         self._freed = freed
         self._decider = decider
         self._metrics = metrics
@@ -97,7 +99,7 @@ class Requeuer:
         """Patch the first node that can be patched. Raises ApiUnavailable."""
         for node in nodes:
             try:
-                if not await self._patch_node(node, {RELEASED: str(time.time_ns())}):
+                if not await self._patch_node(node, {RELEASED: str(self._timing.nanoseconds())}):
                     continue  # the node is gone with its pods; the next one will do
             except ApiUnavailable:
                 raise

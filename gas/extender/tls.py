@@ -50,11 +50,12 @@ class BadCertificate(GasError):
 
 @dataclass(frozen=True, slots=True)
 class CertificateFlags:
-    """The flags that name the files of a port, without dashes, for messages and metrics."""
+    """The flags that name the files of a port and the clients that may call it, for messages and metrics."""
 
     cert: str = "cert"
     key: str = "key"
     cacert: str = "cacert"
+    names: str = "allowed-names"
 
 
 SCHEDULER_FLAGS = CertificateFlags()
@@ -182,7 +183,9 @@ class ServingCertificates:
         return context
 
     def _load(self, key: str) -> CheckingContext:
-        context = CheckingContext(allowed=self._allowed_names, on_refused=self._count_refused)
+        context = CheckingContext(
+            allowed=self._allowed_names, flag=self._files.flags.names, on_refused=self._count_refused
+        )
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)
         context.set_alpn_protocols(self._alpn)

@@ -8,6 +8,8 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from gas.daemon.logs import LimitedLog
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -24,15 +26,19 @@ class CheckingContext(ssl.SSLContext):
     Use it with `ClientCheck`.
 
     allowed     common names and DNS names that may call; if empty, every client with a verified certificate may
+    flag        that lists these names, for the log
     on_refused  is called with a short reason: ``no-certificate``, ``unverified``, ``name`` or ``handshake``
+    log         for refused clients
     """
 
-    def __new__(cls, *, allowed: frozenset[str], on_refused: Callable[[str], None]) -> Self:
+    def __new__(cls, *, allowed: frozenset[str], flag: str, on_refused: Callable[[str], None]) -> Self:
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
-    def __init__(self, *, allowed: frozenset[str], on_refused: Callable[[str], None]) -> None:
+    def __init__(self, *, allowed: frozenset[str], flag: str, on_refused: Callable[[str], None]) -> None:
         self.allowed = allowed
+        self.flag = flag
         self.on_refused = on_refused
+        self.log = LimitedLog(logger)
 
 
 class ClientCheck(ssl.SSLObject):
@@ -67,10 +73,11 @@ class ClientCheck(ssl.SSLObject):
             return
         if isinstance(error, ssl.SSLCertVerificationError):
             context.on_refused("unverified")
-            logger.warning("refused a client: its certificate cannot be verified: %s", error.verify_message)
+            sentence = "refused a client: its certificate cannot be verified: %s"
+            context.log.log(logging.WARNING, sentence, error.verify_message)
         elif error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
             context.on_refused("no-certificate")
-            logger.warning("refused a client: it has no certificate")
+            context.log.log(logging.WARNING, "refused a client: it has no certificate")
         else:
             context.on_refused("handshake")
             logger.debug("a TLS handshake failed: %s", error)
@@ -82,8 +89,10 @@ class ClientCheck(ssl.SSLObject):
         names = certificate_names(self.getpeercert() or {})
         if context.allowed.isdisjoint(names):
             context.on_refused("name")
-            logger.warning(
-                "refused a client: none of its certificate's names is in --allowed-names",
+            context.log.log(
+                logging.WARNING,
+                "refused a client: none of its certificate's names is in --%s",
+                context.flag,
                 extra={"names": ",".join(names) or "none"},
             )
             raise ssl.SSLError("none of the client's names may call")  # makes the transport close

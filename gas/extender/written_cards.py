@@ -21,12 +21,14 @@ class WrittenCards:
     footprint   None if nothing readable says which cards
     is_receipt  whether the device plugin says so, rather than the decision
     lacks_tiles whether the tiles are malformed, so that only cards and amounts are known
+    lacks_cards whether the node does not have cards that the annotations name, so that a change of it may matter
     doubt       a sentence about an annotation that is wrong; empty if all are right
     """
 
     footprint: Footprint | None
     is_receipt: bool = False
     lacks_tiles: bool = False
+    lacks_cards: bool = False
     doubt: str = ""
 
 
@@ -41,7 +43,7 @@ def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary, node: NodeFac
     have is believed: the card may come back.
     """
     capacity = node.inventory.capacity if node is not None else {}
-    doubt = ""
+    missing = doubt = ""
     try:
         receipt = read_receipt(pod, need)
     except MalformedAnnotation as malformed:
@@ -58,11 +60,11 @@ def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary, node: NodeFac
         choice, lacks_tiles = malformed.choice, True
         doubt = doubt or f"its cards are booked, but not its tiles: {malformed}"
     if choice is None:
-        return WrittenCards(None, doubt=doubt)
+        return WrittenCards(None, lacks_cards=bool(missing), doubt=doubt)
     decided = footprint(need, choice, capacity)
     if not doubt and (missing := _missing_cards(decided, node)):
         doubt = f"its annotated cards are booked, but node {pod.node_name} does not have {missing}"
-    return WrittenCards(decided, lacks_tiles=lacks_tiles, doubt=doubt)
+    return WrittenCards(decided, lacks_tiles=lacks_tiles, lacks_cards=bool(missing), doubt=doubt)
 
 
 def _missing_cards(held: Footprint, node: NodeFacts | None) -> str:

@@ -82,7 +82,7 @@ class Cluster:
         return pod
 
     def pod(self, key: str) -> Pod:
-        return msgspec.convert(copy.deepcopy(self.pods[key]), Pod)
+        return msgspec.json.decode(msgspec.json.encode(self.pods[key]), type=Pod)
 
     def all(self) -> list[Pod]:
         return [self.pod(key) for key in self.pods]

@@ -20,6 +20,7 @@ from gas.extender.pods import Observer
 from gas.extender.refusals import PodRefusal
 from gas.objects import Node, Pod
 from gas.placement.order import DEFAULT_ORDER, CardOrder
+from gas.timing import Timing
 from gas.vocabularies import DEFAULT
 from gas.vocabulary import NeedOptions
 from tests.extender.cluster import Cluster
@@ -111,7 +112,7 @@ class DrivenDecider(Decider):
             settle_pause=0.0,
             watch_patience=watch_patience,
             read_timeout=read_timeout,
-            clock=lambda: self.clock,
+            timing=Timing(monotonic=lambda: self.clock),
         )
         self.binder = Binder(
             self,
@@ -129,8 +130,8 @@ class DrivenDecider(Decider):
 
     async def settle(self) -> None:
         """Wait until no bind and no reviewed Binding is in doubt."""
-        await self.bind_reviews.finish()
         await self.binder.settle()
+        await self.bind_reviews.finish()
 
     async def _bind_pod(
         self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]

@@ -197,6 +197,12 @@ class Histories(RuleBasedStateMachine):
         elif self.cluster.pods[key]["spec"].get("nodeName"):
             self.cluster.end(key, how)
 
+    def _truth(self) -> Ledger:
+        """Return the ledger of a fresh start, from what the API server holds."""
+        truth = Ledger()
+        list_all(Pods(truth, DEFAULT), self.cluster.all())
+        return truth
+
     @rule()
     def hear_everything(self) -> None:
         """Deliver all events; then the ledger is that of the objects and of a fresh start, and has nothing else."""
@@ -207,8 +213,7 @@ class Histories(RuleBasedStateMachine):
         assert held == self.decider.booked()
         assert dict(self.decider.pods.rebuilt_ledger().bookings()) == held
         assert differences(self.decider.pods, self.decider.ledger) == []
-        fresh = Ledger()
-        list_all(Pods(fresh, DEFAULT), self.cluster.all())
+        fresh = self._truth()
         assert dict(fresh.bookings()) == held
         for name in NODE_NAMES:
             assert fresh.usage(name) == self.decider.ledger.usage(name)
@@ -218,8 +223,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def no_card_is_over_capacity_in_what_the_api_server_holds(self) -> None:
-        truth = Ledger()
-        list_all(Pods(truth, DEFAULT), self.cluster.all())
+        truth = self._truth()
         tiles: dict[tuple[str, int, int], str] = {}
         for uid, booking in truth.bookings():
             for card, indexes in booking.footprint.tiles.items():
@@ -233,11 +237,9 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def no_card_has_pods_that_must_not_share_it(self) -> None:
-        truth = Ledger()
-        list_all(Pods(truth, DEFAULT), self.cluster.all())
         of_cards: dict[tuple[str, int], list[Company]] = defaultdict(list)
         named: dict[tuple[str, str], set[int]] = defaultdict(set)
-        for _, booking in truth.bookings():
+        for _, booking in self._truth().bookings():
             for card in booking.footprint.amounts:
                 of_cards[booking.node, card].append(booking.footprint.company)
                 if booking.footprint.named:

@@ -81,10 +81,11 @@ def running(
     handshake_timeout: float = 10.0,
     stalled: int = 30_000,
     most: int | None = None,
+    least_time: float = 0.0,
     beside: Callable[[], Any] | None = None,
 ) -> Iterator[Running]:
     """Serve ``app`` on a free port of loopback; ``beside`` makes a coroutine that runs on the same loop."""
-    opened = listen("127.0.0.1", 0, flag="port", stalled=stalled, most=most)
+    opened = listen("127.0.0.1", 0, flag="port", stalled=stalled, most=most, least_time=least_time)
     started = threading.Event()
     made: list[Running] = []
 

@@ -50,7 +50,9 @@ class Announcing:
 
 
 def refusal(*reasons: str, **fields: Any) -> PodRefusal:
-    return PodRefusal("default/pod", 0.0, dict.fromkeys(reasons, 1), {}, **{"only_seen_by_cards": True, **fields})
+    return PodRefusal(
+        "default/pod", 0.0, "no-room", dict.fromkeys(reasons, 1), {}, **{"only_seen_by_cards": True, **fields}
+    )
 
 
 async def test_only_a_replica_that_decides_writes_events() -> None:

@@ -176,7 +176,7 @@ async def test_a_request_without_names_is_an_error_in_the_response(body: bytes) 
 class TestLeadership:
     async def test_a_replica_that_does_not_lead_binds_nothing(self) -> None:
         decider = following(gpu_pod())
-        decider.not_ready = "this replica of the extender is not the leader; kube-scheduler will retry"
+        decider.not_ready = "this replica of the extender is not the leader; the client will retry"
         with pytest.raises(NotReady, match="is not the leader"):
             await decider.bind(gpu_pod(), "n1")
         assert not decider.cluster.bindings

@@ -260,7 +260,7 @@ async def test_allow_and_deny_lists_count_behind_their_flags() -> None:
 
 async def test_a_replica_that_is_not_ready_decides_nothing() -> None:
     decider = knowing()
-    decider.not_ready = "this replica of the extender is not the leader; kube-scheduler will retry"
+    decider.not_ready = "this replica of the extender is not the leader; the client will retry"
     with pytest.raises(NotReady, match="is not the leader"):
         await decider.ask(wants(), "n1")
 

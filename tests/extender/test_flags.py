@@ -39,6 +39,7 @@ def test_defaults() -> None:
         admission_certificate=None,
         admission_key=None,
         admission_client_ca=None,
+        admission_client_names=frozenset(),
         admission_scheduler_name=None,
         vocabularies=(INTEL,),
         aliyun_unit=MemoryUnit.MIB,
@@ -159,7 +160,7 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
         ),
         pytest.param(
             ["--node-score=fair"],
-            "flag --node-score: expected balance|best-fit|spread|least-loaded|none, found 'fair'",
+            "flag --node-score: expected balance|best-fit|best-fit-card|spread|least-loaded|none, found 'fair'",
             id="unknown-policy",
         ),
         pytest.param(["--prot=1"], "unknown flag '--prot', did you mean --port?", id="unknown-near"),
@@ -180,8 +181,8 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
         pytest.param(["--burst=1.5"], "flag --burst: expected a whole number, 1 or more, found '1.5'", id="burst"),
         pytest.param(
             ["--vocabularies=inlet"],
-            "flag --vocabularies: expected vocabularies with commas between them, each once, of these: intel, aliyun, "
-            "vendor, found 'inlet'",
+            "flag --vocabularies: expected vocabularies with commas between them, of these: intel, aliyun, "
+            "koordinator, vendor, kubeshare, found 'inlet'",
             id="an-unknown-vocabulary",
         ),
         pytest.param(["--aliyun-unit=GB"], "flag --aliyun-unit: expected MiB or GiB, found 'GB'", id="an-unknown-unit"),
@@ -189,6 +190,11 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
         pytest.param(["--log-format=xml"], "flag --log-format: expected text or json, found 'xml'", id="format"),
         pytest.param(["--bind-address=here"], "flag --bind-address: expected an IP address", id="address"),
         pytest.param(["--cert="], "flag --cert: expected the path of a file", id="empty-path"),
+        pytest.param(
+            ["--admission-client-names=a"],
+            "flag --admission-client-names: without --admission-client-ca callers need no certificate",
+            id="admission-names-without-authority",
+        ),
         pytest.param(["--allowed-names=a,,b"], "flag --allowed-names: expected a comma-separated list", id="names"),
         pytest.param(["--lease-name=A/b"], "flag --lease-name: expected a Kubernetes name", id="lease-name"),
         pytest.param(["--shutdown-timeout=1h"], "flag --shutdown-timeout: expected a time such as", id="time"),
@@ -218,16 +224,29 @@ def test_request_limit(argv: list[str], qps: float | None, burst: int | None, wa
     assert (flags.qps, flags.burst, len(flags.warnings)) == (qps, burst, warnings)
 
 
+def test_names_of_webhook_clients() -> None:
+    flags = parsed("--admission-client-ca=/ca", "--admission-client-names=a, b.c")
+    assert flags.admission_client_names == {"a", "b.c"}
+
+
 # contract A1.3
 def test_a_vocabulary_has_its_settings() -> None:
     flags = parsed("--vocabularies=aliyun,intel", "--aliyun-unit=GiB")
-    assert flags.vocabularies == (aliyun(MemoryUnit.GIB), INTEL)
+    assert flags.vocabularies == (INTEL, aliyun(MemoryUnit.GIB))
     assert parsed("--vocabularies=aliyun").vocabularies == (aliyun(MemoryUnit.MIB),)
     assert flags.warnings == ()
 
 
 def test_a_setting_of_a_vocabulary_that_is_switched_off_gives_a_warning() -> None:
     assert parsed("--aliyun-unit=GiB").warnings == ("ignored: --aliyun-unit; it needs aliyun among --vocabularies",)
+
+
+def test_sharepods_need_their_vocabulary() -> None:
+    assert not parsed().sharepods
+    assert parsed("--sharepods", "--vocabularies=intel,kubeshare").sharepods
+    ignored = parsed("--sharepods")
+    assert not ignored.sharepods
+    assert ignored.warnings == ("ignored: --sharepods; it needs kubeshare among --vocabularies",)
 
 
 # contract E12.5

@@ -13,7 +13,7 @@ from tests.extender.decider import DrivenDecider
 from tests.extender.histories import CAPACITY, CARDS, NEEDS, Histories, nodes
 from tests.listed import list_all
 
-Histories.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+Histories.TestCase.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
 TestHistories = Histories.TestCase
 
 

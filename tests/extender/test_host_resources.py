@@ -373,7 +373,7 @@ async def test_the_watches_feed_all_pods_with_a_node(tmp_path: Path) -> None:
         for amounts in node["status"].values():
             amounts.update(cpu="4", pods="10")
         server.api.create(NODES, None, node)
-        watches = (watch_nodes(api, decider), watch_pods(api, decider, lambda _pod: False))
+        watches = (watch_nodes(api, decider), watch_pods(api, decider))
         tasks = [asyncio.create_task(watch.run()) for watch in watches]
         try:
             plain = pod_json(box(cpu=1) | {"image": "example/main:1"}, name="plain")

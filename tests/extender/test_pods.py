@@ -351,6 +351,14 @@ def test_a_list_releases_pods_that_vanished_and_keeps_the_others() -> None:
     assert {"u1", "u3"} <= set(followed.gone)
 
 
+def test_a_list_releases_pods_in_the_order_in_which_they_came() -> None:
+    followed = Followed()
+    nodes = [f"n{number}" for number in range(20)]
+    list_all(followed.pods, [gpu_pod("card0", uid=f"u-{node}", name=f"p-{node}", node=node) for node in nodes])
+    list_all(followed.pods, [])
+    assert followed.freed == nodes
+
+
 def test_a_list_hands_reserved_pods_that_it_does_not_have_to_settling() -> None:
     followed = Followed()
     list_all(followed.pods, [waiting_pod()])
@@ -515,6 +523,30 @@ class TestAnnotationsAndTheNodesCards:
         assert followed.corrections == 0
         assert "its receipt is ignored: node n1 does not have 'card5'" in followed.mismatches[0]
         assert followed.rebuilt() == followed.books()
+
+    @pytest.mark.parametrize("decided", ["card0", None])
+    def test_a_receipt_is_believed_once_its_card_comes_back(self, decided: str | None) -> None:
+        capacity = {Card(0): {"tiles": 2}}
+        followed = Followed(NodeFacts(inventory=Inventory(capacity=capacity)))
+        followed.pods.changed(gpu_pod(decided, annotations={"gas-allocated-cards": "card1"}))
+        assert followed.booked() == ("card0 on n1, held" if decided else "nothing")
+        capacity[Card(1)] = {"tiles": 2}
+        followed.pods.node_changed("n2")
+        assert followed.pods.in_trouble
+        followed.pods.node_changed("n1")
+        assert followed.booked() == "card1 on n1, held"
+        assert not followed.pods.in_trouble
+        assert followed.rebuilt() == followed.books()
+
+    def test_a_missing_card_is_reported_until_it_comes_back(self) -> None:
+        capacity = {Card(0): {"tiles": 2}}
+        followed = Followed(NodeFacts(inventory=Inventory(capacity=capacity)))
+        followed.pods.changed(gpu_pod("card1"))
+        followed.pods.node_changed("n1")
+        assert len(followed.mismatches) == 1
+        capacity[Card(1)] = {"tiles": 2}
+        followed.pods.node_changed("n1")
+        assert not followed.pods.in_trouble
 
     def test_with_a_damaged_receipt_the_decision_counts_after_a_restart_too(self) -> None:
         followed = self.followed()

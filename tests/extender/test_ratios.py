@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from gas.cards import Card
+from gas.combined_vocabularies import Vocabularies
 from gas.extender.debug import differences
 from gas.extender.decider import Options
 from gas.intel.vocabulary import INTEL
 from gas.objects import Node, Pod
 from gas.placement.need import PodNeed
 from gas.placement.ratio import Ratio
-from gas.vocabulary import NeedOptions, Vocabularies
+from gas.vocabulary import NeedOptions
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider
 from tests.listed import list_all
@@ -82,7 +83,7 @@ async def test_a_part_is_booked_in_bytes_and_fills_the_card_with_others() -> Non
     await bind(decider, pod_json(container(i915=1, memory_max=2 * GB), name="bytes", uid="uid-bytes"))
     assert (memory_of(decider, 0), memory_of(decider, 1)) == (8 * GB, 0)
     refused = await decider.ask(percent("more", 150), "n1")
-    assert refused["FailedNodes"] == {"n1": "no card has 150 % of memory.max free"}
+    assert refused["FailedNodes"] == {"n1": "no card has 150 percent of memory.max free"}
     assert not decider.pods.in_trouble
 
 

@@ -4,7 +4,8 @@ from gas.extender.refusals import MOST_PODS, PodRefusal, Refusals
 
 
 def refusal(**fields: object) -> PodRefusal:
-    known: dict[str, object] = {"pod": "default/a", "time": 1.0, "reasons": {"no room": 1}, "details": {}}
+    known: dict[str, object] = {"pod": "default/a", "time": 1.0, "kind": "no-room", "reasons": {"no room": 1}}
+    known["details"] = {}
     return PodRefusal(**(known | fields))  # type: ignore[arg-type]  # a row shows only what differs
 
 

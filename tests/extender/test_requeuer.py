@@ -52,7 +52,7 @@ class Requeuing:
 
     def refuse_a_pod(self, *, is_final: bool = False) -> None:
         self.decider.pods.changed(pod(container(i915=1), uid="u1"))
-        self.decider.refusals.keep("u1", PodRefusal("default/pod", 0.0, {}, {}, is_final=is_final))
+        self.decider.refusals.keep("u1", PodRefusal("default/pod", 0.0, "no-room", {}, {}, is_final=is_final))
 
     async def _patch(self, node: str, annotations: Mapping[str, str]) -> bool:
         self.patched.append(node)

@@ -175,7 +175,7 @@ async def test_a_policy_that_does_not_exist_refuses_the_pod() -> None:
     pod = gpu_pod(100, annotations={"gas-node-score": "best"})
     answer = await decider.ask(pod, "n1")
     assert answer["FailedNodes"] == {
-        "n1": "gas-node-score: expected balance|best-fit|spread|least-loaded|none, found 'best'"
+        "n1": "gas-node-score: expected balance|best-fit|best-fit-card|spread|least-loaded|none, found 'best'"
     }
     assert await decider.score(pod, "n1") == {"n1": 0}
 

@@ -13,9 +13,10 @@ import pytest
 from starlette.types import Message
 
 from gas.errors import GasError
+from gas.extender.endpoint import INTERNAL_ERROR
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
-from gas.extender.server import INTERNAL_ERROR, Verb, extender_app
+from gas.extender.server import Verb, extender_app
 from gas.extender.tls import CertificateFiles, ServingCertificates
 from gas.extender.wire import BadRequest, Unreadable
 from tests.extender.authority import Authority

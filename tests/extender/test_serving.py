@@ -2,16 +2,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import socket
 import ssl
+import struct
 import time
+from asyncio.sslproto import SSLProtocol
 from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any
 
 import pytest
+from hypercorn.asyncio.tcp_server import TCPServer
 from starlette.types import Receive, Scope, Send
 
-from gas.daemon.serving import LINGER, Port, listen, serve
+from gas.daemon.serving import ACCEPTED_AT_ONCE, LINGER, PLACE_CHECK, ListeningSocket, Port, listen, serve
 from gas.extender.metrics import Metrics
 from gas.extender.server import extender_app
 from tests.extender.authority import Authority
@@ -20,12 +26,18 @@ from tests.extender.test_server import read_to_end, serving_certificates, trickl
 from tests.extender.test_tls import client_context
 
 LARGE = 30_000_000
+POST_WITHOUT_BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Respond to every request: /slow after a while, /large with much."""
+    """Respond to every request: /slow after a while, /busy as the only one, /large with much."""
+    if scope["type"] == "http":
+        while (await receive()).get("more_body", False):
+            pass
     if scope["path"] == "/slow":
         await asyncio.sleep(0.5)
+    if scope["path"] == "/busy":
+        time.sleep(0.2)  # noqa: ASYNC251  # the event loop does nothing else meanwhile
     if scope["path"] == "/stuck":
         await asyncio.sleep(3600)
     body = b"x" * LARGE if scope["path"] == "/large" else b"ok"
@@ -252,6 +264,64 @@ def test_nothing_is_kept_of_a_connection_that_its_client_has_closed(
         wait_until(lambda: served.tasks() == before)
 
 
+@pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
+@pytest.mark.parametrize("count", [0, 2])
+def test_the_memory_of_a_connection_is_free_without_the_garbage_collector(
+    authority: Authority, count: int, *, tls: bool
+) -> None:
+    context = serving_certificates(authority, Metrics("test")).context if tls else None
+    client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
+
+    def connections() -> int:
+        return sum(isinstance(each, TCPServer) for each in gc.get_objects())
+
+    with running(app, tls=context, client=client_tls) as served:
+        gc.collect()
+        before = connections()
+        gc.disable()
+        try:
+            with served.connect() as client:
+                wait_until(lambda: connections() > before)
+                for _ in range(count):
+                    client.sendall(get("/"))
+                    read_answer(client)
+            wait_until(lambda: connections() == before)
+        finally:
+            gc.enable()
+
+
+@pytest.mark.parametrize("is_reset", [True, False], ids=["reset", "closed"])
+@pytest.mark.parametrize("path", ["/", "/slow", "/large"])
+def test_a_client_that_leaves_before_its_request_is_read_logs_no_error(
+    authority: Authority, caplog: pytest.LogCaptureFixture, path: str, *, is_reset: bool
+) -> None:
+    context = serving_certificates(authority, Metrics("test")).context
+    client_tls = client_context(authority, authority.issue("scheduler"))
+    with running(app, tls=context, client=client_tls) as served:
+        before = served.tasks()
+        with served.connect() as other, served.connect() as client:
+            wait_until(lambda: served.tasks() == before + 2)
+            other.sendall(get("/busy"))
+            time.sleep(0.05)
+            client.sendall(get(path))
+            if is_reset:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            read_answer(other)
+        wait_until(lambda: served.tasks() == before)
+    assert "Traceback" not in caplog.text
+
+
+def test_an_idle_connection_has_a_single_task() -> None:
+    with running(app) as served:
+        before = served.tasks()
+        with served.connect() as client:
+            for _ in range(2):
+                client.sendall(get("/"))
+                read_answer(client)
+            wait_until(lambda: served.tasks() == before + 1)
+
+
 def test_a_client_that_sends_no_more_gets_its_response_and_then_the_end() -> None:
     with running(app, keep_alive=60) as served, served.connect() as client:
         client.sendall(get("/slow"))
@@ -330,6 +400,7 @@ class TestMostConnections:
                 client.sendall(get("/slow"))
             time.sleep(0.2)
             with served.connect() as refused:
+                refused.sendall(get("/"))
                 assert is_closed(refused)
             assert read_answer(slow).startswith(b"HTTP/1.1 200")
             assert read_answer(other).startswith(b"HTTP/1.1 200")
@@ -337,14 +408,152 @@ class TestMostConnections:
                 further.sendall(get("/"))
                 assert read_answer(further).startswith(b"HTTP/1.1 200")
 
-    def test_connections_without_a_handshake_are_limited_as_well(self, authority: Authority) -> None:
+    @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x40"], ids=["silent", "unfinished-handshake"])
+    def test_connections_without_a_handshake_are_limited_as_well(self, authority: Authority, sent: bytes) -> None:
         context = serving_certificates(authority, Metrics("test")).context
         client = client_context(authority, authority.issue("scheduler"))
         with running(app, tls=context, client=client, most=4) as served, ExitStack() as stack:
             silent = [
                 stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=20)) for _ in range(20)
             ]
+            for each in silent:
+                with contextlib.suppress(OSError):
+                    each.sendall(sent)
             with served.connect() as asking:
                 asking.sendall(get("/"))
                 assert read_answer(asking).startswith(b"HTTP/1.1 200")
             assert all(map(is_closed, silent[:16]))
+
+    def test_clients_without_a_complete_request_close_no_other_connection(self) -> None:
+        with running(app, most=2) as served, served.connect() as idle, ExitStack() as stack:
+            idle.sendall(get("/"))
+            read_answer(idle)
+            for _ in range(10):
+                slow = stack.enter_context(served.connect())
+                slow.sendall(POST_WITHOUT_BODY)
+            with served.connect() as busy:
+                busy.sendall(get("/slow"))
+                time.sleep(0.2)
+                for _ in range(10):
+                    slow = stack.enter_context(served.connect())
+                    slow.sendall(POST_WITHOUT_BODY)
+                assert read_answer(busy).startswith(b"HTTP/1.1 200")
+            idle.sendall(get("/"))
+            assert read_answer(idle).startswith(b"HTTP/1.1 200")
+
+    def test_a_connection_that_is_slow_with_its_second_request_gives_up_its_place(self) -> None:
+        with running(app, most=2) as served, ExitStack() as stack:
+            for _ in range(4):
+                slow = stack.enter_context(served.connect())
+                slow.sendall(get("/"))
+                read_answer(slow)
+                slow.sendall(POST_WITHOUT_BODY)
+            time.sleep(0.2)
+            with served.connect() as asking:
+                asking.sendall(get("/"))
+                assert read_answer(asking).startswith(b"HTTP/1.1 200")
+
+    def test_an_unproven_connection_has_its_time_before_another_takes_its_place(self) -> None:
+        with running(app, most=2, least_time=1.0) as served, ExitStack() as stack:
+            began = time.monotonic()
+            first, second, third = (stack.enter_context(served.connect()) for _ in range(3))
+            third.sendall(get("/"))
+            time.sleep(0.3)
+            second.sendall(get("/"))
+            assert read_answer(second).startswith(b"HTTP/1.1 200")
+            assert read_answer(third).startswith(b"HTTP/1.1 200")
+            first.sendall(get("/"))
+            assert read_answer(first).startswith(b"HTTP/1.1 200")
+            fourth, fifth, last = (stack.enter_context(served.connect()) for _ in range(3))
+            last.sendall(get("/"))
+            assert read_answer(last).startswith(b"HTTP/1.1 200")
+            assert time.monotonic() - began > 1.0
+            assert is_closed(fourth)
+            fifth.sendall(get("/"))
+            assert read_answer(fifth).startswith(b"HTTP/1.1 200")
+
+
+async def test_few_connections_are_accepted_before_open_ones_get_a_turn() -> None:
+    opened, stopping = listen("127.0.0.1", 0, flag="port"), asyncio.Event()
+    accepted: list[float] = []
+    turns: list[int] = []
+
+    class Counting(ListeningSocket):
+        def accept(self) -> tuple[socket.socket, Any]:
+            connection = super().accept()
+            accepted.append(time.monotonic())
+            return connection
+
+    counting = Counting(opened)
+    clients = [socket.create_connection(counting.getsockname()) for _ in range(3 * ACCEPTED_AT_ONCE)]
+    port = Port(app=app, socket=counting, tls=None, keep_alive=5.0)
+    serving = asyncio.create_task(serve([port], stopping, graceful_timeout=1.0))
+    while len(accepted) < len(clients):
+        turns.append(len(accepted))
+        await asyncio.sleep(0)
+    assert max(later - earlier for earlier, later in pairwise([*turns, len(accepted)])) <= ACCEPTED_AT_ONCE
+    for client in clients:
+        client.close()
+    stopping.set()
+    await serving
+
+
+async def test_a_connection_without_a_place_is_looked_at_a_few_times_a_second() -> None:
+    """It stays readable in the kernel's queue, so the event loop would call the acceptor all the time."""
+    stopping, looks = asyncio.Event(), 0
+
+    class Counting(ListeningSocket):
+        def seconds_to_place(self) -> float:
+            nonlocal looks
+            looks += 1
+            return super().seconds_to_place()
+
+    counting = Counting(listen("127.0.0.1", 0, flag="port"), most=2, least_time=30.0)
+    clients = [socket.create_connection(counting.getsockname()) for _ in range(3)]
+    serving = asyncio.create_task(
+        serve([Port(app=app, socket=counting, tls=None, keep_alive=5.0)], stopping, graceful_timeout=1.0)
+    )
+    began = time.monotonic()
+    await asyncio.sleep(10 * PLACE_CHECK)
+    assert 3 < looks <= 4 + (time.monotonic() - began) / PLACE_CHECK
+    for client in clients:
+        client.close()
+    stopping.set()
+    await serving
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"\x16\x03\x01\x40", b"GET / HTTP/1.1\r\n\r\n"], ids=["nothing", "part", "plain"]
+)
+@pytest.mark.parametrize("most", [None, 100])
+def test_the_memory_of_a_failed_handshake_is_free_without_the_garbage_collector(
+    authority: Authority, sent: bytes, most: int | None
+) -> None:
+    context = serving_certificates(authority, Metrics("test")).context
+
+    def tls_objects() -> int:
+        return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
+
+    with running(app, tls=context, most=most) as served:
+        gc.collect()
+        before = tls_objects()
+        gc.disable()
+        try:
+            for _ in range(5):
+                with socket.create_connection(("127.0.0.1", served.port)) as client:
+                    client.sendall(sent)
+                    time.sleep(0.1)
+            wait_until(lambda: tls_objects() == before)
+        finally:
+            gc.enable()
+
+
+def test_a_silent_client_has_no_tls_object(authority: Authority) -> None:
+    context = serving_certificates(authority, Metrics("test")).context
+    gc.collect()
+    before = sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
+    with running(app, tls=context) as served, socket.create_connection(("127.0.0.1", served.port)) as silent:
+        time.sleep(0.3)
+        assert sum(isinstance(each, SSLProtocol) for each in gc.get_objects()) == before
+        silent.sendall(b"\x16\x03\x01\x40")
+        wait_until(lambda: sum(isinstance(each, SSLProtocol) for each in gc.get_objects()) > before)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gas.daemon.logs import LIMITED_LINES
 from gas.errors import GasError
 from gas.extender.metrics import Metrics
-from gas.extender.tls import CertificateFiles, ServingCertificates
+from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
 from gas.extender.tls_connection import CheckingContext
 from tests.extender.authority import Authority, Pair, encrypted
 
@@ -190,6 +191,27 @@ class TestAllowedNames:
         assert refused(metrics, "name") == 1
         (record,) = caplog.records
         assert vars(record)["names"] == "kubelet,node-1"
+
+    def test_the_log_names_the_flag_of_the_port(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        of_webhooks = replace(files, flags=CertificateFlags(names="admission-client-names"))
+        certificates = ServingCertificates(of_webhooks, metrics, allowed_names=frozenset({"kube-apiserver"}))
+        with pytest.raises(ssl.SSLError):
+            shake_hands(certificates.context, client_context(authority, authority.issue("kube-scheduler")))
+        sentence = "refused a client: none of its certificate's names is in --admission-client-names"
+        assert [record.getMessage() for record in caplog.records] == [sentence]
+
+    def test_a_flood_of_refused_clients_does_not_fill_the_log(
+        self, authority: Authority, files: CertificateFiles, metrics: Metrics, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        certificates = ServingCertificates(files, metrics, allowed_names=frozenset({"scheduler"}))
+        client = client_context(authority, authority.issue("kubelet"))
+        for _ in range(LIMITED_LINES + 5):
+            with pytest.raises(ssl.SSLError):
+                shake_hands(certificates.context, client)
+        assert refused(metrics, "name") == LIMITED_LINES + 5
+        assert len(caplog.records) == LIMITED_LINES
 
     def test_a_part_of_a_name_is_not_the_name(
         self, authority: Authority, files: CertificateFiles, metrics: Metrics

@@ -1,0 +1,119 @@
+"""The last decisions: which node and cards each pod got, which nodes it could have had instead, how long it took."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nlargest
+
+from cachetools import LRUCache
+
+MOST_DECISIONS = 1024
+MOST_PENDING = 1024
+"""Pods that were filtered and not bound yet of which the numbers are kept."""
+
+MOST_ALTERNATIVES = 5
+_MOST_SCORES = 16
+"""Scores that are kept until the bind: kube-scheduler may choose a node in spite of its score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another node with room for the pod. ``score`` is None if nodes were not scored."""
+
+    node: str
+    score: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One decision about a pod.
+
+    time          seconds since the epoch
+    pod           ``namespace/name``
+    cards         as in the annotation ``gas-container-cards``; empty if there are none
+    verb          ``bind``, or ``review`` for a Binding of another client
+    passing       nodes that had room at the last filter; None if this replica did not filter the pod
+    score         of the node, None if it is not among the highest ones or nodes were not scored
+    alternatives  the highest scores of other nodes; without scores the first others that had room
+    milliseconds  of the last filter, the last prioritize, and of this verb with its write
+    error         why the pod was not bound; empty if it was
+    """
+
+    time: float
+    uid: str
+    pod: str
+    node: str
+    cards: str
+    verb: str
+    passing: int | None = None
+    score: int | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    milliseconds: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The numbers of a pod that is not bound yet."""
+
+    passing: int = 0
+    nodes: Sequence[str] = ()
+    scores: Sequence[tuple[str, int]] = ()
+    milliseconds: dict[str, float] = field(default_factory=dict)
+
+
+class Decisions:
+    """A record of the last decisions, the newest first. Verbs report to it; nothing is decided by it."""
+
+    def __init__(self, most: int = MOST_DECISIONS) -> None:
+        self._made: deque[Decision] = deque(maxlen=most)
+        self._asked: LRUCache[str, _Asked] = LRUCache(MOST_PENDING)
+
+    def filtered(self, uid: str, passing: Sequence[str], seconds: float) -> None:
+        """Keep how many nodes had room for a pod, and the first of them. A question without a UID is not kept."""
+        if uid:
+            first = tuple(passing[: MOST_ALTERNATIVES + 1])
+            self._asked[uid] = _Asked(len(passing), first, (), {"filter": _milliseconds(seconds)})
+
+    def scored(self, uid: str, scores: Sequence[tuple[str, int]], seconds: float) -> None:
+        """Keep the highest scores of a pod that was filtered."""
+        if (asked := self._asked.get(uid)) is not None:
+            asked.scores = nlargest(_MOST_SCORES, scores, key=lambda each: each[1])
+            asked.milliseconds["prioritize"] = _milliseconds(seconds)
+
+    def made(
+        self, uid: str, pod: str, node: str, cards: str, *, verb: str, seconds: float, now: float, error: str = ""
+    ) -> None:
+        """Record a decision, with what is known of the questions before it."""
+        asked = self._asked.get(uid) if error else self._asked.pop(uid, None)
+        known = asked if asked is not None else _Asked()
+        others: list[tuple[str, int | None]] = (
+            [*known.scores] if known.scores else [(name, None) for name in known.nodes]
+        )
+        self._made.appendleft(
+            Decision(
+                time=now,
+                uid=uid,
+                pod=pod,
+                node=node,
+                cards=cards,
+                verb=verb,
+                passing=None if asked is None else asked.passing,
+                score=dict(known.scores).get(node),
+                alternatives=tuple(Alternative(*each) for each in others if each[0] != node)[:MOST_ALTERNATIVES],
+                milliseconds={**known.milliseconds, verb: _milliseconds(seconds)},
+                error=error,
+            )
+        )
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(list(self._made))
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)

@@ -1,0 +1,204 @@
+"""The common part of all endpoints that take a JSON body by POST: checks, limits, errors, time and counts."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import ClassVar, TypeVar
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gas.errors import GasError
+from gas.extender.readiness import NotReady
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+INTERNAL_ERROR = "internal error, see the extender's log"
+LONGEST_CONTENT_LENGTH = 18
+"""Digits; a number with more is over every limit."""
+
+
+class Problem(GasError):
+    """The request gets a response without a result.
+
+    status   of HTTP
+    result   as requests are counted by it
+    headers  of the response
+    """
+
+    def __init__(self, status: int, result: str, sentence: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.result = result
+        self.headers = headers or {}
+
+
+class ClientGone(Exception):
+    """The client closed the connection and waits for no response."""
+
+
+class JsonEndpoint(abc.ABC):
+    """Turn a request into a body, and its result or error into a response.
+
+    what     the endpoint, for the log
+    count    is called with the result of each request
+    observe  is called with the seconds of each request that gets a response
+    largest  bytes of the largest body that is read
+    timeout  seconds from a request's headers to the end of its body
+    """
+
+    method_is_checked_first: ClassVar[bool]
+    """Whether a wrong method is reported rather than a wrong content type, if both are wrong."""
+    wrong_content_type: ClassVar[int]
+    not_ready: ClassVar[int]
+    internal_error: ClassVar[int]
+    """Status of the response to a request that meets a bug; the others likewise."""
+    when_too_large: ClassVar[str] = ""
+    """What to do about a body that is too large."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        count: Callable[[str], None],
+        observe: Callable[[float], None],
+        largest: int,
+        timeout: float,
+    ) -> None:
+        self._what = what
+        self._count = count
+        self._observe = observe
+        self._largest = largest
+        self._timeout = timeout
+
+    @abc.abstractmethod
+    async def respond(self, body: bytes) -> Response:
+        """Return the response to a body. Raises Problem and NotReady."""
+
+    @abc.abstractmethod
+    def problem_response(self, problem: Problem) -> Response:
+        """Return the response to a request that has no result."""
+
+    async def read(self, receive: Receive, declared: int | None) -> bytes:
+        """Read the body of a request. Raises Problem and ClientGone.
+
+        declared  Content-Length, None if there is none
+        """
+        return await read_body(
+            receive, declared=declared, limit=self._largest, patience=self._timeout, advice=self.when_too_large
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = perf_counter()
+        try:
+            response = await self._respond(scope, receive)
+        except ClientGone:
+            self._count("client-gone")
+            return
+        self._observe(perf_counter() - started)
+        await response(scope, receive, send)
+
+    async def _respond(self, scope: Scope, receive: Receive) -> Response:
+        headers = Headers(scope=scope)
+        try:
+            self._check_headers(scope["method"], headers)
+            return await self.respond(await self.read(receive, _declared_length(headers)))
+        except Problem as error:
+            problem = error
+        except NotReady as error:
+            problem = Problem(self.not_ready, "not-ready", str(error))
+        except ClientGone:
+            raise
+        except Exception:
+            logger.exception("%s failed, which is a bug", self._what)
+            problem = Problem(self.internal_error, "internal-error", INTERNAL_ERROR)
+        self._count(problem.result)
+        response = self.problem_response(problem)
+        response.headers.update(problem.headers)
+        if problem.result == "not-ready" and scope["http_version"] != "2":  # HTTP/2 has no such header
+            response.headers["connection"] = "close"  # a Service chooses a replica for each new connection
+        return response
+
+    def _check_headers(self, method: str, headers: Headers) -> None:
+        if self.method_is_checked_first:
+            _check_method(method)
+        _check_content_type(headers, self.wrong_content_type)
+        _check_method(method)
+
+
+def by_path(endpoints: Mapping[str, ASGIApp], unknown: ASGIApp) -> ASGIApp:
+    """Return the application that leads each request to the endpoint of its path, else to ``unknown``."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await endpoints.get(scope["path"], unknown)(scope, receive, send)
+
+    return app
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Do work that, once begun, is not cancelled when its connection breaks, and return its result."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if not running.cancelled() and (error := running.exception()) is not None:
+            logger.warning("a request failed after its connection was lost: %s", error)
+        raise
+
+
+async def read_body(receive: Receive, *, declared: int | None, limit: int, patience: float, advice: str = "") -> bytes:
+    """Read the whole body of a request. Raises Problem and ClientGone.
+
+    declared  Content-Length, None if there is none; a body that is declared too large is not read at all
+    limit     bytes
+    patience  seconds from now until the end of the body
+    advice    what to do about a body that is too large
+    """
+    too_large = Problem(413, "too-large", f"the request body is larger than {limit} bytes{advice}")
+    if declared is not None and declared > limit:
+        raise too_large
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(patience):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise ClientGone
+                piece = message.get("body", b"")
+                size += len(piece)
+                if size > limit:
+                    raise too_large
+                pieces.append(piece)
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+    except TimeoutError:
+        raise Problem(408, "too-slow", f"the request body was not complete after {patience:g} s") from None
+
+
+def _check_method(method: str) -> None:
+    if method != "POST":
+        raise Problem(405, "wrong-method", f"expected POST, found {method}", {"allow": "POST"})
+
+
+def _check_content_type(headers: Headers, status: int) -> None:
+    content_type = headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        found = content_type[:80] or "none"
+        raise Problem(status, "wrong-content-type", f"expected application/json, found {found}")
+
+
+def _declared_length(headers: Headers) -> int | None:
+    """Return Content-Length, None if there is none; a number over every limit if it has too many digits."""
+    text = headers.get("content-length", "")
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return int(text) if len(text) <= LONGEST_CONTENT_LENGTH else 10**LONGEST_CONTENT_LENGTH

@@ -1,0 +1,159 @@
+"""The gauges of cards and of waiting pods as Prometheus text, in pieces between which other work gets its turn.
+
+With 40,000 cards, one piece would stop filter and bind for seconds. The same lines are valid in Prometheus' text format
+and in OpenMetrics, where they stand before the metrics of `gas.extender.metrics`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from gas.amounts import Amounts
+from gas.extender.card_summaries import CardSummary, card_summaries
+from gas.extender.decider import Decider
+from gas.extender.filter import in_turns
+from gas.extender.waits import Waits, waits
+from gas.placement.stranded import StrandedCapacity
+
+CARDS_A_PIECE = 60
+"""Cards written before other work gets its turn: in a fraction of a millisecond, since filters wait for it."""
+
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """The name, the help text and the labels of a gauge."""
+
+    name: str
+    help_text: str
+    labels: tuple[str, ...]
+
+    def head(self) -> str:
+        """Return the lines before the samples."""
+        return f"# HELP {self.name} {self.help_text}\n# TYPE {self.name} gauge\n"
+
+    @cached_property
+    def _line(self) -> str:
+        labels = ",".join(f'{name}="%s"' for name in self.labels)
+        return f"{self.name}{{{labels}}} %s\n"
+
+    def sample(self, *values: str, amount: float) -> str:
+        """Return the line of a sample; ``values`` are those of the labels, in their order."""
+        return self._line % (*[value.translate(_ESCAPES) for value in values], amount)
+
+
+CARD_CAPACITY = Gauge(
+    "gas_extender_card_capacity",
+    "How much of a resource a card has, in the unit of the resource (memory in bytes).",
+    ("node", "card", "resource"),
+)
+CARD_BOOKED = Gauge(
+    "gas_extender_card_booked",
+    "How much of a resource of a card pods hold, in the unit of the resource (memory in bytes).",
+    ("node", "card", "resource"),
+)
+CARD_STRANDED = Gauge(
+    "gas_extender_card_stranded",
+    "How much of a resource is free on a card that is in use and on which no container of the cluster's GPU pods, "
+    "running or waiting, would fit, in the unit of the resource (memory in bytes).",
+    ("node", "card", "resource"),
+)
+CARD_PODS = Gauge("gas_extender_card_pods", "How many pods hold a card.", ("node", "card"))
+WAITING_PODS = Gauge(
+    "gas_extender_waiting_pods",
+    "GPU pods without a node, by namespace and by the most frequent reason of the last refusal of all nodes; "
+    "docs/troubleshooting.md explains the reasons. not-refused: the extender found room, was not asked, or was asked "
+    "before the last 1024 refusals. Only the replica that decides reports it.",
+    ("namespace", "reason"),
+)
+LONGEST_WAIT = Gauge(
+    "gas_extender_longest_wait_seconds",
+    "Seconds since the oldest of these pods was created.",
+    ("namespace", "reason"),
+)
+GAUGES = (CARD_CAPACITY, CARD_BOOKED, CARD_PODS, CARD_STRANDED, WAITING_PODS, LONGEST_WAIT)
+
+
+class ClusterGauges:
+    """The text of all gauges, read from the decider at each scrape.
+
+    decides  returns whether this replica decides
+    now      returns seconds since the epoch
+    """
+
+    def __init__(self, decider: Decider, *, decides: Callable[[], bool], now: Callable[[], float]) -> None:
+        self._decider = decider
+        self._decides = decides
+        self._now = now
+        self._stranded = StrandedCapacity(())
+
+    async def __call__(self) -> AsyncIterator[str]:
+        """Return the text, piece by piece."""
+        async for piece in card_series(lambda: card_summaries(self._decider)):
+            yield piece
+        yield CARD_STRANDED.head()
+        async for piece in self._stranded_series():
+            yield piece
+        found: Waits = {}
+        if self._decides():
+            found = await in_turns(waits(self._decider))
+        for piece in wait_series(found, self._now()):
+            yield piece
+
+    async def _stranded_series(self) -> AsyncIterator[str]:
+        shapes = await in_turns(self._decider.shapes())
+        if shapes != self._stranded.shapes:
+            self._stranded = StrandedCapacity(shapes)
+        decider, stranded = self._decider, self._stranded  # another scrape may replace it
+        for name in list(decider.ledger.nodes()):
+            if (facts := decider.nodes.facts(name)) is None:
+                continue
+            usage, kind = decider.ledger.usage(name), decider.nodes.kind(name)
+            yield "".join(
+                _by_resource(CARD_STRANDED, name, str(card), stranded.of(kind, facts.inventory, usage, card))
+                for card in facts.inventory.capacity
+            )
+            await asyncio.sleep(0)
+
+
+async def card_series(snapshot: Callable[[], Iterable[CardSummary]]) -> AsyncIterator[str]:
+    """Write the capacity, the bookings and the pods of all cards.
+
+    snapshot  is called once for each gauge
+    """
+    families: tuple[tuple[Gauge, Callable[[CardSummary], str]], ...] = (
+        (CARD_CAPACITY, lambda card: _by_resource(CARD_CAPACITY, card.node, card.card, card.capacity)),
+        (CARD_BOOKED, lambda card: _by_resource(CARD_BOOKED, card.node, card.card, card.booked)),
+        (CARD_PODS, lambda card: CARD_PODS.sample(card.node, card.card, amount=card.pods)),
+    )
+    for gauge, lines in families:
+        yield gauge.head()
+        piece: list[str] = []
+        for number, card in enumerate(snapshot(), start=1):
+            piece.append(lines(card))
+            if number % CARDS_A_PIECE == 0:
+                yield "".join(piece)
+                piece.clear()
+                await asyncio.sleep(0)
+        yield "".join(piece)
+
+
+def wait_series(found: Waits, now: float) -> Iterator[str]:
+    """Write the gauges of pods that wait.
+
+    now  seconds since the epoch
+    """
+    yield WAITING_PODS.head()
+    for place, wait in found.items():
+        yield WAITING_PODS.sample(*place, amount=wait.pods)
+    yield LONGEST_WAIT.head()
+    for place, wait in found.items():
+        yield LONGEST_WAIT.sample(*place, amount=max(now - wait.since, 0.0))
+
+
+def _by_resource(gauge: Gauge, node: str, card: str, amounts: Amounts) -> str:
+    return "".join([gauge.sample(node, card, resource, amount=amount) for resource, amount in amounts.items()])

@@ -1,0 +1,113 @@
+"""The record of the last decisions: what the verbs report to it, and that it stays small."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gas.extender.debug import decisions_json
+from gas.extender.decider import Decider, Options
+from gas.extender.decisions import MOST_ALTERNATIVES, MOST_PENDING, Decisions
+from gas.extender.prioritize import Prioritize
+from gas.extender.readiness import NotReady
+from gas.placement.node_score import NodeScore
+from gas.vocabularies import DEFAULT
+from tests.builders import node
+from tests.extender.binding import following, gpu_pod
+from tests.extender.cluster import Outcome
+from tests.extender.decider import DrivenDecider
+
+
+def shown(decider: Decider) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(decisions_json(decider.decisions))
+    return found
+
+
+async def test_a_bind_is_recorded_with_its_cards_and_the_nodes_that_had_room() -> None:
+    decider = following(gpu_pod())
+    await decider.ask(gpu_pod(), "n1", "n2")
+    assert shown(decider) == []
+    assert await decider.bind(gpu_pod(), "n2") == ""
+    (decision,) = shown(decider)
+    milliseconds = decision.pop("milliseconds")
+    assert decision.pop("time") > 1.7e9
+    assert decision == {
+        "uid": "u1",
+        "pod": "default/pod",
+        "node": "n2",
+        "cards": "card0",
+        "verb": "bind",
+        "passing": 2,
+        "score": None,
+        "alternatives": [{"node": "n1", "score": None}],
+        "error": "",
+    }
+    assert milliseconds.keys() == {"filter", "bind"}
+    assert all(amount > 0 for amount in milliseconds.values())
+
+
+async def test_scores_are_recorded_with_the_best_of_the_other_nodes() -> None:
+    options = Options(vocabularies=DEFAULT, count_hosts=True, node_score=NodeScore.BALANCE)
+    decider = DrivenDecider(options=options)
+    pod = gpu_pod()
+    decider.cluster.add(pod)
+    decider.follow([node(name) for name in ("n1", "n2", "n3")])
+    prioritize = Prioritize(decider, decider.metrics, why_not_ready=lambda: None)
+    names = ["n1", "n2", "n3"]
+    await decider.ask(pod, *names)
+    body = json.dumps({"Pod": pod, "Nodes": None, "NodeNames": names}).encode()
+    scores = {each["Host"]: each["Score"] for each in json.loads(await prioritize(body))}
+    assert await decider.bind(pod, "n2") == ""
+    (decision,) = shown(decider)
+    assert decision["score"] == scores["n2"]
+    others = sorted(((scores[name], name) for name in ("n1", "n3")), reverse=True)
+    assert [(each["score"], each["node"]) for each in decision["alternatives"]] == others
+    assert decision["milliseconds"].keys() == {"filter", "prioritize", "bind"}
+
+
+async def test_a_failed_bind_is_recorded_with_its_reason_and_the_next_one_as_well() -> None:
+    decider = following(gpu_pod())
+    await decider.ask(gpu_pod(), "n1", "n2")
+    decider.cluster.outcome = Outcome.REFUSED
+    error = await decider.bind(gpu_pod(), "n1")
+    decider.cluster.outcome = Outcome.WRITTEN
+    await decider.bind(gpu_pod(), "n1")
+    last, first = shown(decider)
+    assert (first["error"], first["cards"]) == (error, "")
+    assert (last["error"], last["cards"]) == ("", "card0")
+    assert last["passing"] == 2
+
+
+async def test_a_pod_without_cards_and_a_replica_that_may_not_decide_record_nothing() -> None:
+    plain = gpu_pod()
+    plain["spec"]["containers"][0]["resources"] = {}
+    decider = following(plain)
+    assert await decider.bind(plain, "n1") == ""
+    decider.not_ready = "the first list of pods is still being read"
+    with pytest.raises(NotReady):
+        await decider.bind(gpu_pod(uid="u2"), "n1")
+    assert shown(decider) == []
+
+
+def test_only_the_last_decisions_are_kept_the_newest_first() -> None:
+    decisions = Decisions(most=3)
+    for number in range(5):
+        decisions.made(f"u{number}", "p", "n", "card0", verb="bind", seconds=0.001, now=float(number))
+    assert [each.uid for each in decisions] == ["u4", "u3", "u2"]
+    assert len(decisions) == 3
+
+
+def test_what_is_kept_of_a_question_does_not_grow_with_the_cluster() -> None:
+    decisions = Decisions()
+    for number in range(MOST_PENDING + 10):
+        decisions.filtered(f"u{number}", [f"n{node}" for node in range(5000)], 0.001)
+        decisions.scored(f"u{number}", [(f"n{node}", node) for node in range(100)], 0.001)
+    decisions.made("u0", "p", "n1", "card0", verb="bind", seconds=0.001, now=0.0)
+    decisions.made(f"u{MOST_PENDING}", "p", "n1", "card0", verb="bind", seconds=0.001, now=0.0)
+    last, forgotten = decisions
+    assert (forgotten.passing, forgotten.alternatives) == (None, ())
+    assert last.passing == 5000
+    assert [each.node for each in last.alternatives] == [f"n{node}" for node in range(99, 99 - MOST_ALTERNATIVES, -1)]
+    assert last.score is None
