@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 from gas import card_records
+from gas.amounts import SortedAmounts
 from gas.card_records import CardRecord
 from gas.cards import Card
+from gas.combined_vocabularies import Vocabularies
 from gas.daemon.flags import UsageError
-from gas.doctor.programs import Program, containers_with, flag_value
+from gas.doctor.programs import Program, containers_with, flag_values
 from gas.errors import GasError
 from gas.extender.decider import Decider, FilterDecision, Handler, Options
+from gas.extender.decisions import Decision
 from gas.extender.flags import Flags, parse_flags
-from gas.extender.wire import FilterArgs
+from gas.extender.host_resources import PODS, pod_requests
+from gas.extender.pods import Observer
+from gas.extender.wire import BindingArgs, FilterArgs
 from gas.inspection.node_rules import exclusion, node_rules
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.use import CardUse
@@ -24,7 +31,7 @@ from gas.objects import ObjectId
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.quoted import quoted
 from gas.vocabularies import KNOWN
-from gas.vocabulary import NeedOptions, Vocabularies
+from gas.vocabulary import NeedOptions
 
 T = TypeVar("T", InspectedNode, InspectedPod)
 R = TypeVar("R")
@@ -60,16 +67,19 @@ def settings_of(pods: Iterable[InspectedPod]) -> Settings:
     """Return the settings of the extender that runs in the cluster, read from its command line."""
     for pod in pods:
         for container in () if pod.is_over else containers_with(pod, Program.EXTENDER):
-            given = [f"--{name}={text}" for name in _FLAGS if (text := flag_value(container, name)) is not None]
+            given = [f"--{name}={text}" for name in _FLAGS for text in flag_values(container, name)]
             try:
                 flags = parse_flags(given, environ={})
             except UsageError as error:
-                return Settings(_options(Flags()), (f"the flags of the extender's pod {pod.key} are ignored: {error}",))
-            return Settings(_options(flags))
-    return Settings(_options(Flags()), ("no extender was found in a pod; its default flags are assumed",))
+                return Settings(
+                    options_of(Flags()), (f"the flags of the extender's pod {pod.key} are ignored: {error}",)
+                )
+            return Settings(options_of(flags))
+    return Settings(options_of(Flags()), ("no extender was found in a pod; its default flags are assumed",))
 
 
-def _options(flags: Flags) -> Options:
+def options_of(flags: Flags) -> Options:
+    """Return the settings that an extender with these flags places pods by."""
     return Options(
         vocabularies=Vocabularies(flags.vocabularies),
         need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
@@ -127,27 +137,34 @@ class Holder:
 
 
 class Cluster:
-    """Nodes and GPU pods with the books of them. Fed by lists or by watches through `nodes` and `pods`.
+    """Nodes and pods with the books of them. Fed by lists or by watches through `nodes` and `pods`.
+
+    counts_hosts  whether all pods that have a node are fed, so that free CPU, memory and pod slots of nodes are known
 
     nodes    by name
-    pods     by UID, those that matter here (`matters`)
-    decider  the extender's own, without a limit of time for one question
+    pods     by UID
+    decider  the extender's own, without a limit of time for one question. Reports changes to the observer, if any
     use      measured use by pod UID and card, as far as it is known
+    decisions  the extender's last decisions, the newest first, as far as they are known
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, observer: Observer | None = None, *, counts_hosts: bool = False) -> None:
         self.settings = settings
-        self.decider = Decider(settings.options, clock=lambda: 0.0)
+        options = with_fields(settings.options, count_hosts=counts_hosts)
+        self.decider = Decider(options, observer, clock=lambda: 0.0)
         self.nodes: Objects[InspectedNode] = Objects(lambda node: node.name, self.decider.node_handlers)
         self.pods: Objects[InspectedPod] = Objects(lambda pod: pod.uid, self.decider.pod_handlers)
         self.use: dict[tuple[str, Card], CardUse] = {}
-        self._eligible: dict[bytes, Mapping[str, str]] = {}
-        self._eligible_at = 0
+        self.decisions: Sequence[Decision] = ()
+        self._rules: dict[bytes, Mapping[str, str]] = {}
+        self._rules_at = 0
+        self._excluded: dict[tuple[bytes, SortedAmounts], dict[str, str]] = {}
+        self._excluded_at = (0, 0)
 
     @classmethod
-    def of(cls, nodes: Sequence[InspectedNode], pods: Sequence[InspectedPod]) -> Cluster:
+    def of(cls, nodes: Sequence[InspectedNode], pods: Sequence[InspectedPod], *, counts_hosts: bool = False) -> Cluster:
         """Return the cluster that complete lists show."""
-        cluster = cls(settings_of(pods))
+        cluster = cls(settings_of(pods), counts_hosts=counts_hosts)
         cluster.nodes.listed(list(nodes))
         cluster.pods.listed(list(pods))
         return cluster
@@ -197,22 +214,88 @@ class Cluster:
                 found.setdefault(card, []).append(Holder(uid, booking))
         return found
 
-    def eligible(self, pod: InspectedPod) -> Mapping[str, str]:
+    @property
+    def counts_hosts(self) -> bool:
+        """True if free CPU, memory and pod slots of nodes are known."""
+        return self.decider.hosts is not None
+
+    def rules(self, pod: InspectedPod) -> Mapping[str, str]:
         """Return each node by name with the rule of Kubernetes that keeps the pod off it; empty if none does.
 
         Pods of one template share the result, until a node changes.
         """
-        if self._eligible_at != self.nodes.version:
-            self._eligible_at = self.nodes.version
-            self._eligible.clear()
-        rules = node_rules(pod)
-        if (found := self._eligible.get(rules)) is None:
-            found = self._eligible[rules] = {name: exclusion(pod, self.nodes.by_key[name]) for name in self.node_names}
+        if self._rules_at != self.nodes.version:
+            self._rules_at = self.nodes.version
+            self._rules.clear()
+        key = node_rules(pod)
+        if (found := self._rules.get(key)) is None:
+            found = self._rules[key] = {name: exclusion(pod, self.nodes.by_key[name]) for name in self.node_names}
         return found
+
+    def eligible(self, pod: InspectedPod) -> Mapping[str, str]:
+        """Return each node by name with what keeps the pod off it beside cards; empty if nothing does.
+
+        That is a rule of Kubernetes or, if they are counted, too little free CPU, memory or other resources. Pods of
+        one template share the result, which follows `book`.
+        """
+        if not self.counts_hosts:
+            return self.rules(pod)
+        if self._excluded_at != (now := (self.nodes.version, self.pods.version)):
+            self._excluded_at = now
+            self._excluded.clear()
+        requests = self.requests_beside_cards(pod)
+        key = node_rules(pod), requests
+        if (found := self._excluded.get(key)) is None:
+            rules = self.rules(pod)
+            found = {name: rule or self.shortage(requests, name) for name, rule in rules.items()}
+            self._excluded[key] = found
+        return found
+
+    def requests_beside_cards(self, pod: InspectedPod) -> SortedAmounts:
+        """Return what a pod requests of its node beside cards, with its pod slot; CPU in thousandths of a core."""
+        owns = self.settings.options.vocabularies.owns_resource
+        return tuple((name, amount) for name, amount in pod_requests(pod) if not owns(name))
+
+    def requested(self, uid: str) -> SortedAmounts:
+        """Return what a pod that has a node requests of it; nothing if that is not counted."""
+        hosts = self.decider.hosts
+        return (hosts.pods.requested(uid) or ()) if hosts is not None else ()
+
+    def free_beside_cards(self, node: str) -> dict[str, int]:
+        """Return what is free of each resource that a node offers; nothing if that is not counted."""
+        hosts = self.decider.hosts
+        return (hosts.free_amounts(node) or {}) if hosts is not None else {}
+
+    def shortage(self, requests: SortedAmounts, node: str) -> str:
+        """Return which of these requests a node has too little of, as a sentence; empty if there is enough."""
+        return shortage(requests, self.free_beside_cards(node)) if self.counts_hosts else ""
+
+    def book(self, pod: InspectedPod, node: str) -> tuple[str, ...]:
+        """Book a pod that waits on a node, as a bind would, and return its cards. Raises CannotBind and BadNeed."""
+        args = BindingArgs(pod.metadata.name, pod.metadata.namespace or "default", pod.uid, node)
+        self.decider.reserve(args, pod, now=0.0)
+        for (rules, requests), found in self._excluded.items():
+            found[node] = self._rules[rules][node] or self.shortage(requests, node)
+        booking = self.decider.ledger.booking(pod.uid)
+        return tuple(map(str, booking.footprint.amounts)) if booking is not None else ()
 
     def filter(self, pod: InspectedPod, names: Sequence[str]) -> FilterDecision:
         """Return what the extender's filter would return for a pod now."""
         return done(self.decider.filter(FilterArgs(pod, list(names), None), now=0.0))
+
+
+def shortage(requests: SortedAmounts, free: Mapping[str, int]) -> str:
+    """Return which request is larger than what is free, as a sentence; empty if none is.
+
+    Resources of Kubernetes itself that the node does not state are not compared.
+    """
+    for name, amount in requests:
+        if name in free:
+            if amount > free[name]:
+                return "the node has no free pod slot" if name == PODS else f"the node has too little {name} free"
+        elif free and "/" in name:
+            return f"the node has no {name}"
+    return ""
 
 
 @lru_cache(maxsize=4096)
@@ -244,16 +327,8 @@ def natural(text: str) -> tuple[tuple[str, int], ...]:
 
 @lru_cache(maxsize=65536)
 def _natural(text: str) -> tuple[tuple[str, int], ...]:
-    parts: list[tuple[str, int]] = []
-    word = ""
-    digits = ""
-    for each in text:
-        if each.isascii() and each.isdigit():
-            digits += each
-            continue
-        if digits:
-            parts.append((word, int(digits)))
-            word = digits = ""
-        word += each
-    parts.append((word, int(digits) if digits else -1))
-    return tuple(parts)
+    words = _DIGITS.split(text)
+    return tuple(zip(words[::2], [*map(int, words[1::2]), -1], strict=True))
+
+
+_DIGITS = re.compile(r"([0-9]{1,18})")

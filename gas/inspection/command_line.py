@@ -9,7 +9,8 @@ import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,11 +22,13 @@ from gas.cluster.connection import ApiServer
 from gas.daemon.command import INTERRUPTED, print_text
 from gas.errors import GasError
 from gas.inspection.cluster import Cluster, Missing
+from gas.inspection.defrag import plan_moves, plan_notes, plan_report
 from gas.inspection.fit import explained_report, fit_all, fit_report
-from gas.inspection.gather import Where, connected, namespace_of, read_cluster, read_use
-from gas.inspection.manifests import BadManifest, read_manifests
+from gas.inspection.gather import Where, connected, namespace_of, read_cluster, read_decisions, read_use
+from gas.inspection.manifests import BadManifest, one_shape, pod_of_requests, read_manifests
 from gas.inspection.node_rules import not_checked
 from gas.inspection.node_view import node_data, node_lines
+from gas.inspection.objects import InspectedPod
 from gas.inspection.output import FORMATS, Look, as_json, as_yaml, shown, written
 from gas.inspection.report import BadExpression, Report, keep_rows, sort_rows
 from gas.inspection.rows import card_report, node_report, pod_report
@@ -42,6 +45,9 @@ DONE, NOT_SO, BAD_USE, UNREACHABLE = 0, 1, 2, 3
 
 WHY_TIMEOUT = 5.0
 """Seconds in which `why` looks for suggestions; the reasons are complete in any case."""
+
+DEFRAG_TIMEOUT = 10.0
+"""Seconds in which `defrag` looks for a plan."""
 
 EXIT_CODES = (
     "Exit code 0: done; 1: something does not fit, or does not exist; 2: wrong command line or file; 3: the cluster"
@@ -99,6 +105,48 @@ _WHERE = _option(
 _WATCH = _option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of a command that shows nodes, cards or pods."""
+
+    form: str
+    namespace: str
+    everywhere: bool
+    selector: str
+    sort_by: str
+    conditions: tuple[str, ...]
+    watch: bool
+    kubeconfig: str
+    context: str
+
+    @property
+    def where(self) -> Where:
+        """The cluster that they name."""
+        return Where(kubeconfig=self.kubeconfig, context=self.context)
+
+    @property
+    def selected(self) -> Selector | None:
+        """The labels that objects must have, None if all are shown. Raises BadSelector."""
+        return parse_selector(self.selector) if self.selector else None
+
+
+def _report_options(command: Command) -> Command:
+    """Add the options of a report, which the command gets as one value, ``options``."""
+
+    @wraps(command)
+    def run(*arguments: Any, **given: Any) -> int:
+        names = ReportOptions.__dataclass_fields__
+        options = ReportOptions(**{name: given.pop(name) for name in names})
+        code: int = command(*arguments, options=options, **given)
+        return code
+
+    added: Any = _reported(run)
+    for add in (_where, _WATCH, _WHERE, _SORT, _SELECTOR, _ALL, _NAMESPACE, _form(*FORMATS)):
+        added = add(added)
+    result: Command = added
+    return result
+
+
 def _reported(command: Callable[..., int]) -> Callable[..., int]:
     """Turn errors into a sentence and an exit code."""
 
@@ -132,8 +180,9 @@ def _without_collecting() -> Iterator[None]:
 
 def say(*sentences: str) -> None:
     """Write sentences to standard error, so that the output of a command stays its result."""
-    for sentence in sentences:
-        sys.stderr.write(f"kubectl gas: {shown(sentence)}\n")
+    with suppress(AttributeError, OSError):  # the caller has closed standard error, or it is full
+        for sentence in sentences:
+            sys.stderr.write(f"kubectl gas: {shown(sentence)}\n")
 
 
 def look() -> Look:
@@ -151,161 +200,77 @@ def _print(text: str, code: int = DONE) -> int:
     return print_text("kubectl gas", text, exit_code=code, unwritten=UNREACHABLE) if text else code
 
 
-def _read(where: Where, use: Callable[[ApiServer, Cluster], Awaitable[T]]) -> T:
+def _read(where: Where, use: Callable[[ApiServer, Cluster], Awaitable[T]], *, counts_hosts: bool = False) -> T:
     """Read the cluster and use it while the API server is connected."""
 
     async def read() -> T:
         async with connected(where) as api:
-            return await use(api, await read_cluster(api))
+            return await use(api, await read_cluster(api, counts_hosts=counts_hosts))
 
     return asyncio.run(read())
 
 
 def _show(
-    where: Where,
-    make: Callable[[Cluster], Report],
-    form: str,
-    *,
-    sort_by: str,
-    conditions: Sequence[str],
-    watch: bool,
-    nothing: str,
+    options: ReportOptions, make: Callable[[Cluster], Report], nothing: str, *, counts_hosts: bool = False
 ) -> int:
     """Make a report of the cluster, and show it once, or again and again."""
 
     def prepared(cluster: Cluster) -> Report:
-        return sort_rows(keep_rows(make(cluster), conditions), sort_by)
+        return sort_rows(keep_rows(make(cluster), options.conditions), options.sort_by)
 
-    if watch:
+    if options.watch:
         from gas.inspection.watching import watch_report
 
-        return asyncio.run(watch_report(where, prepared, form, look))
+        return asyncio.run(watch_report(options.where, prepared, options.form, look, counts_hosts=counts_hosts))
 
     async def once(api: ApiServer, cluster: Cluster) -> tuple[Report, tuple[str, ...]]:
         notes = await read_use(api, cluster)
         return prepared(cluster), (*cluster.settings.notes, *notes)
 
-    report, notes = _read(where, once)
-    code = _print(written(report, form, look()))
-    if form in ("table", "wide"):
+    report, notes = _read(options.where, once, counts_hosts=counts_hosts)
+    code = _print(written(report, options.form, look()))
+    if options.form in ("table", "wide"):
         say(*notes, *([] if report.rows else [nothing]))
     return code
 
 
+def _show_pods(options: ReportOptions) -> int:
+    selected = options.selected
+    only = None if options.everywhere else options.namespace or namespace_of(options.where)
+    nothing = "no pod that asks for GPUs was found" + (f" in namespace {only}; -A shows all" if only else "")
+    # a table leaves out why pods wait
+    explains = options.form != "table" or any("note" in each for each in (options.sort_by, *options.conditions))
+    return _show(
+        options,
+        lambda cluster: pod_report(cluster, namespace=only, selector=selected, explains=explains),
+        nothing,
+        counts_hosts=explains,
+    )
+
+
 @kubectl_gas.command(epilog=EXIT_CODES)
 @click.argument("what", type=click.Choice(["nodes", "cards", "pods"]), default="cards")
-@_form(*FORMATS)
-@_NAMESPACE
-@_ALL
-@_SELECTOR
-@_SORT
-@_WHERE
-@_WATCH
-@_where
-@_reported
-def top(
-    *,
-    what: str,
-    form: str,
-    namespace: str,
-    everywhere: bool,
-    selector: str,
-    sort_by: str,
-    conditions: tuple[str, ...],
-    watch: bool,
-    kubeconfig: str,
-    context: str,
-) -> int:
+@_report_options
+def top(*, what: str, options: ReportOptions) -> int:
     """Show what is booked and used of cards.
 
     -l selects nodes by their labels, or pods with `top pods`. -n and -A matter to `top pods` only.
     """
-    where = Where(kubeconfig=kubeconfig, context=context)
-    selected = parse_selector(selector) if selector else None
     if what == "pods":
-        return _show_pods(
-            where,
-            form=form,
-            namespace=namespace,
-            everywhere=everywhere,
-            selector=selected,
-            sort_by=sort_by,
-            conditions=conditions,
-            watch=watch,
-        )
+        return _show_pods(options)
+    selected = options.selected
     make = card_report if what == "cards" else node_report
-    return _show(
-        where,
-        lambda cluster: make(cluster, selected),
-        form,
-        sort_by=sort_by,
-        conditions=conditions,
-        watch=watch,
-        nothing="no card was found",
-    )
+    return _show(options, lambda cluster: make(cluster, selected), "no card was found")
 
 
 @kubectl_gas.command(epilog=EXIT_CODES)
-@_form(*FORMATS)
-@_NAMESPACE
-@_ALL
-@_SELECTOR
-@_SORT
-@_WHERE
-@_WATCH
-@_where
-@_reported
-def pods(
-    *,
-    form: str,
-    namespace: str,
-    everywhere: bool,
-    selector: str,
-    sort_by: str,
-    conditions: tuple[str, ...],
-    watch: bool,
-    kubeconfig: str,
-    context: str,
-) -> int:
+@_report_options
+def pods(*, options: ReportOptions) -> int:
     """List the pods that ask for GPUs.
 
     Their cards and what they book of them; `-o wide` adds why waiting pods wait.
     """
-    where = Where(kubeconfig=kubeconfig, context=context)
-    selected = parse_selector(selector) if selector else None
-    return _show_pods(
-        where,
-        form=form,
-        namespace=namespace,
-        everywhere=everywhere,
-        selector=selected,
-        sort_by=sort_by,
-        conditions=conditions,
-        watch=watch,
-    )
-
-
-def _show_pods(
-    where: Where,
-    *,
-    form: str,
-    namespace: str,
-    everywhere: bool,
-    selector: Selector | None,
-    sort_by: str,
-    conditions: Sequence[str],
-    watch: bool,
-) -> int:
-    only = None if everywhere else namespace or namespace_of(where)
-    return _show(
-        where,
-        lambda cluster: pod_report(cluster, namespace=only, selector=selector),
-        form,
-        sort_by=sort_by,
-        conditions=conditions,
-        watch=watch,
-        nothing="no pod that asks for GPUs was found" + (f" in namespace {only}; -A shows all" if only else ""),
-    )
+    return _show_pods(options)
 
 
 def _nodes_in_cluster(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -393,9 +358,13 @@ def why(*, pod: str, form: str, namespace: str, kubeconfig: str, context: str) -
     are explained.
     """
     where = Where(kubeconfig=kubeconfig, context=context)
-    before, slash, after = pod.partition("/")
-    space, name = (before, after) if slash else (namespace or namespace_of(where), pod)
-    cluster = _read(where, _cluster_alone)
+    space, name = _names(pod, namespace or namespace_of(where))
+
+    async def with_decisions(api: ApiServer, cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
+        cluster.pod(space, name)
+        return cluster, await read_decisions(api, cluster)
+
+    cluster, notes = _read(where, with_decisions, counts_hosts=True)
     asked = cluster.pod(space, name)
     until = time.monotonic() + WHY_TIMEOUT
     explanation = explain(cluster, asked, lambda: time.monotonic() >= until)
@@ -405,12 +374,18 @@ def why(*, pod: str, form: str, namespace: str, kubeconfig: str, context: str) -
         case "yaml":
             return _print(as_yaml(explanation_data(explanation)))
     code = _print("".join(f"{shown(line)}\n" for line in explanation_lines(asked.key, explanation)))
-    say(*cluster.settings.notes)
+    say(*cluster.settings.notes, *notes)
     if explanation.groups:
-        say(f"not looked at: {', '.join(not_checked(asked))}")
+        _say_not_checked([asked])
     if not explanation.is_complete:
         say(f"there may be more or better suggestions: the search ended after {WHY_TIMEOUT:g} s")
     return code
+
+
+def _names(pod: str, default: str) -> tuple[str, str]:
+    """Return the namespace and the name of a pod, written as NAME or NAMESPACE/NAME."""
+    namespace, slash, name = pod.partition("/")
+    return (namespace, name) if slash else (default, pod)
 
 
 @kubectl_gas.command(epilog=EXIT_CODES)
@@ -432,16 +407,56 @@ def fit(*, files: tuple[str, ...], explain: bool, form: str, namespace: str, kub
     wanted = [each for found, _ in read for each in found]
     if not wanted:
         raise BadManifest(f"file {quoted(files[0])}: expected pods or objects that create pods, found none")
-    cluster = _read(where, _cluster_alone)
+    cluster = _read(where, _cluster_alone, counts_hosts=True)
     fitted = fit_all(cluster, wanted)
     report = explained_report(fitted) if explain else fit_report(fitted)
     all_fit = all(each.fitting == each.count for each in fitted)
     code = _print(written(report, form, look()), DONE if all_fit else NOT_SO)
-    unchecked = dict.fromkeys(rule for each in wanted for rule in not_checked(each.pod))
-    say(*cluster.settings.notes, f"not looked at: {', '.join(unchecked)}")
+    say(*cluster.settings.notes)
+    _say_not_checked([each.pod for each in wanted])
     if others := [name for _, found in read for name in found]:
         say(f"not looked at, because only pods matter: {listed(others)}")
     return code
+
+
+@kubectl_gas.command(epilog=EXIT_CODES)
+@click.argument("shape", metavar="SHAPE", type=click.Path(allow_dash=True))
+@_form(*FORMATS)
+@_NAMESPACE
+@_where
+@_reported
+def defrag(*, shape: str, form: str, namespace: str, kubeconfig: str, context: str) -> int:
+    """Plan the fewest moves of running pods that make room for a SHAPE.
+
+    SHAPE is a manifest (`-` for standard input) of which one pod is placed, pod/NAME or pod/NAMESPACE/NAME for one that
+    waits, or requests such as gpu.intel.com/i915=1,gpu.intel.com/memory.max=14G. Nothing is evicted. Exit code 0 if
+    there is a plan.
+    """
+    where = Where(kubeconfig=kubeconfig, context=context)
+    space = namespace or namespace_of(where)
+    is_file = shape == "-" or Path(shape).exists()
+    asked = None
+    if is_file or not ("=" in shape or shape.startswith("pod/")):
+        asked = one_shape(shape, read_manifests(shape, _text_of(shape), space)[0])
+    elif "=" in shape:
+        asked = pod_of_requests(shape, space)
+    cluster = _read(where, _cluster_alone, counts_hosts=True)
+    pod = cluster.pod(*_names(shape.removeprefix("pod/"), space)) if asked is None else asked
+    if pod.node_name:
+        raise BadManifest(
+            f"pod {quoted(pod.key)}: expected a pod that waits, found one on node {quoted(pod.node_name)}"
+        )
+    until = time.monotonic() + DEFRAG_TIMEOUT
+    plan = plan_moves(cluster, pod, lambda: time.monotonic() >= until)
+    code = _print(written(plan_report(plan, pod.key), form, look()), DONE if plan.node else NOT_SO)
+    say(*cluster.settings.notes, *plan_notes(plan))
+    _say_not_checked([pod, *(cluster.pods.by_key[move.uid] for move in plan.moves)])
+    return code
+
+
+def _say_not_checked(asked: Sequence[InspectedPod]) -> None:
+    if unchecked := list(dict.fromkeys(rule for pod in asked for rule in not_checked(pod))):
+        say(f"not looked at: {', '.join(unchecked)}")
 
 
 def _text_of(file: str) -> str:
@@ -452,6 +467,30 @@ def _text_of(file: str) -> str:
         raise BadManifest(f"file {quoted(file)}: expected text in UTF-8, found {error}") from error
     except OSError as error:
         raise BadManifest(f"file {quoted(file)}: cannot be read: {error.strerror}") from error
+
+
+@kubectl_gas.command(epilog=EXIT_CODES)
+@_option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default="a free one",
+    metavar="N",
+    help="Port on this machine's loopback address.",
+)
+@_where
+@_reported
+def page(*, port: int, kubeconfig: str, context: str) -> int:
+    """Show the cluster in a browser.
+
+    Serves the page on this machine, only for this machine, until Ctrl-C.
+    """
+    from gas.inspection.page.program import show_page
+
+    gc.enable()  # unlike other commands, this one runs for long
+    where = Where(kubeconfig=kubeconfig, context=context)
+    asyncio.run(show_page(where, port, lambda url: say(f"the page is at {url}; Ctrl-C ends it")))
+    return DONE
 
 
 @kubectl_gas.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -479,7 +518,9 @@ def completion(*, shell: str) -> int:
 def run(arguments: Sequence[str], program: str = "kubectl gas") -> int:
     """Run a command line. Return the exit code."""
     try:
-        code = kubectl_gas.main(list(arguments), prog_name=program, standalone_mode=False)
+        code = kubectl_gas.main(
+            list(arguments), prog_name=program, complete_var=COMPLETE_VARIABLE, standalone_mode=False
+        )
     except click.exceptions.NoArgsIsHelpError as error:
         sys.stderr.write(error.format_message() + "\n")
         return BAD_USE

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from gas.extender.wire import BindingArgs
 from gas.inspection.cluster import Cluster
 from gas.inspection.manifests import Wanted
 from gas.inspection.objects import InspectedPod
@@ -85,12 +84,18 @@ def _fit(cluster: Cluster, wanted: Wanted, uid: str) -> Fitted:
         pod = _numbered(wanted.pod, uid, number, len(targets))
         decision = cluster.filter(pod, names)
         if decision.passing:
-            places.append(_booked(cluster, pod, decision.passing[0], len(decision.passing)))
+            node = decision.passing[0]
+            places.append(Place(pod.key, node, cluster.book(pod, node), len(decision.passing)))
+            if excluded[node] and node in names:
+                names.remove(node)
             continue
         counts = Counter(decision.failed.values()).most_common()
         if not wanted.each_node:
             counts += Counter(filter(None, excluded.values())).most_common()
-        reasons = reasons or tuple(counts) or (("the cluster has no nodes", 0),)
+        absent = (
+            f"the cluster has no node {wanted.pod.node_name}" if wanted.pod.node_name else "the cluster has no nodes"
+        )
+        reasons = reasons or tuple(counts) or ((absent, 0),)
         places.append(Place(pod.key, ""))
         if not wanted.each_node:
             break  # the others are equal, and nothing becomes free
@@ -107,37 +112,31 @@ def _numbered(pod: InspectedPod, uid: str, number: int, count: int) -> Inspected
     )
 
 
-def _booked(cluster: Cluster, pod: InspectedPod, node: str, passing: int) -> Place:
-    args = BindingArgs(pod.metadata.name, pod.metadata.namespace or "default", pod.uid, node)
-    cluster.decider.reserve(args, pod, now=0.0)
-    booking = cluster.decider.ledger.booking(pod.uid)
-    cards = tuple(map(str, booking.footprint.amounts)) if booking is not None else ()
-    return Place(pod.key, node, cards, passing)
-
-
 def more_of(cluster: Cluster, pod: InspectedPod) -> int | None:
     """Return how many more pods like this one fit, on all nodes together; None if it needs no cards.
 
     Counts up to MOST_MORE. Nodes in the same state are counted once.
     """
-    options, decider = cluster.settings.options, cluster.decider
+    options, decider, requests = cluster.settings.options, cluster.decider, cluster.requests_beside_cards(pod)
     try:
         need = options.vocabularies.need(pod, options.need)
     except BadNeed:
         return 0
     if not need.wants_cards:
         return None
+    only = pod.node_name
     of_state: dict[int, int] = {}
     total = 0
     for name, rule in cluster.eligible(pod).items():
         facts = decider.nodes.facts(name)
-        if rule or facts is None:
+        if (name != only if only else rule) or facts is None:
             continue
         state = decider.verdicts.states.of(name)
         if state not in of_state:
             sums = decider.ledger.sums(name)
             of_state[state] = _room(need, facts.inventory, sums, MOST_MORE - total, options.step_limit)
-        total += of_state[state]
+        free = cluster.free_beside_cards(name)
+        total += min([of_state[state], *(free[each] // amount for each, amount in requests if each in free)])
         if total >= MOST_MORE:
             return MOST_MORE
     return total

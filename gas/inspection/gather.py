@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from gas.cards import Card
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.credentials import DEFAULT_KUBECONFIG
@@ -22,14 +24,20 @@ from gas.cluster.watch import Watch
 from gas.doctor.kubeconfig import credentials_of
 from gas.doctor.programs import Program, containers_with, flag_value, is_on
 from gas.errors import GasError
-from gas.inspection.cluster import Cluster, matters, settings_of
+from gas.extender.decisions import Decision
+from gas.extender.pods import Observer
+from gas.inspection.cluster import Cluster, Settings, matters, settings_of
 from gas.inspection.objects import InspectedNode, InspectedPod
-from gas.inspection.use import parse_use
+from gas.inspection.past_decisions import parse_decisions
+from gas.inspection.use import CardUse, parse_use
 
 USER_AGENT = "kubectl-gas"
 
 METRICS_PORT = "9003"
 """The default of the plugin's flag --metrics-port."""
+
+EXTENDERS_METRICS_PORT = "9002"
+"""The default of the extender's flag --metrics-port."""
 
 USE_TIMEOUT = 2.0
 """Seconds for the measured use of all nodes together: bookings are shown without it."""
@@ -66,44 +74,77 @@ async def connected(where: Where) -> AsyncIterator[ApiServer]:
             await api.close()
 
 
-async def read_cluster(api: ApiServer) -> Cluster:
-    """Return the cluster as it is now. Raises ApiRefused, Forbidden, ApiUnavailable."""
+async def read_cluster(api: ApiServer, *, counts_hosts: bool = False) -> Cluster:
+    """Return the cluster as it is now. Raises ApiRefused, Forbidden, ApiUnavailable.
+
+    counts_hosts  whether to keep the pods without cards as well, which take CPU, memory and pod slots of nodes
+    """
     nodes, pods = await asyncio.gather(
         Lister(api, paths.nodes(), InspectedNode).fetch(),
-        Lister(api, paths.pods(), InspectedPod, keep=matters).fetch(),
+        Lister(api, paths.pods(), InspectedPod, keep=_has_node_or_matters if counts_hosts else matters).fetch(),
     )
-    return Cluster.of(nodes.objects, pods.objects)
+    return Cluster.of(nodes.objects, pods.objects, counts_hosts=counts_hosts)
+
+
+def _has_node_or_matters(pod: InspectedPod) -> bool:
+    return bool(pod.node_name) or matters(pod)
+
+
+class Following(NamedTuple):
+    """A cluster that watches keep up to date."""
+
+    cluster: Cluster
+    watches: tuple[Watch[InspectedNode], Watch[InspectedPod]]
+
+    @property
+    def trouble(self) -> str:
+        """Why the cluster may be out of date; empty while it is not."""
+        return next((watch.trouble for watch in self.watches if watch.trouble), "")
 
 
 @asynccontextmanager
-async def following(api: ApiServer) -> AsyncIterator[Cluster]:
+async def following(
+    api: ApiServer,
+    settings: Settings | None = None,
+    observer: Observer | None = None,
+    *,
+    counts_hosts: bool = False,
+) -> AsyncIterator[Following]:
     """Return a cluster, complete from the start, that watches keep up to date while the ``async with`` lasts.
+
+    settings      of the extender; None to read them from its pod
+    observer      of changes
+    counts_hosts  as for `read_cluster`
 
     Raises ApiRefused, Forbidden, ApiUnavailable if it cannot be listed even once.
     """
     pods = await Lister(api, paths.pods(), InspectedPod, keep=matters).fetch()
     await api.request("GET", paths.nodes(), query={"limit": "1"})
-    cluster = Cluster(settings_of(pods.objects))
+    cluster = Cluster(settings or settings_of(pods.objects), observer, counts_hosts=counts_hosts)
     node_watch = Watch(api, paths.nodes(), InspectedNode, cluster.nodes)
-    pod_watch = Watch(api, paths.pods(), InspectedPod, cluster.pods, keep=matters)
+    keep = _has_node_or_matters if counts_hosts else matters
+    pod_watch = Watch(api, paths.pods(), InspectedPod, cluster.pods, keep=keep)
     tasks = [asyncio.create_task(node_watch.run())]
     try:
         await node_watch.synced.wait()
         tasks.append(asyncio.create_task(pod_watch.run()))
         await pod_watch.synced.wait()
-        yield cluster
+        yield Following(cluster, (node_watch, pod_watch))
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def read_use(api: ApiServer, cluster: Cluster, nodes: Iterable[str] | None = None) -> tuple[str, ...]:
+async def read_use(
+    api: ApiServer, cluster: Cluster, nodes: Iterable[str] | None = None, *, patience: float = USE_TIMEOUT
+) -> tuple[str, ...]:
     """Ask the plugins for the measured use of cards, through the API server, and keep it in the cluster.
 
     Returns a sentence about each reason why use is not known.
 
-    nodes  only these; None for all
+    nodes     only these; None for all
+    patience  seconds for all of them together
     """
     only = None if nodes is None else set(nodes)
     plugins = [
@@ -121,31 +162,58 @@ async def read_use(api: ApiServer, cluster: Cluster, nodes: Iterable[str] | None
             if refused.is_set():
                 reasons.setdefault(forbidden[0], []).append(pod.node_name)
                 return
+            path = f"{_proxy(pod, Program.PLUGIN, METRICS_PORT)}/usage"
             try:
-                path = f"{paths.pod(pod.metadata.namespace or DEFAULT_NAMESPACE, pod.metadata.name)}:{_port(pod)}"
-                body = await api.request("GET", f"{path}/proxy/usage", timeout=USE_TIMEOUT)
-                cluster.use.update(parse_use(body))
+                found.update(parse_use(await api.request("GET", path, timeout=USE_TIMEOUT)))
             except Forbidden as error:
                 forbidden.append(f"this account may not get pods/proxy: {error}")
                 refused.set()
                 reasons.setdefault(forbidden[0], []).append(pod.node_name)
             except GasError as error:
-                reasons.setdefault(str(error), []).append(pod.node_name)
+                # One sentence for all nodes, so without the pod's name.
+                reasons.setdefault(str(error).replace(path, "/usage of the plugin"), []).append(pod.node_name)
 
     forbidden: list[str] = []
-    cluster.use.clear()
+    found: dict[tuple[str, Card], CardUse] = {}
     tasks = [asyncio.create_task(ask(pod)) for pod in measuring]
-    _, late = await asyncio.wait(tasks, timeout=USE_TIMEOUT)
+    _, late = await asyncio.wait(tasks, timeout=patience)
     for task in late:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    cluster.use = found
     if late:
-        reasons.setdefault(f"their plugins did not respond within {USE_TIMEOUT:g} s", []).extend(
+        reasons.setdefault(f"their plugins did not respond within {patience:g} s", []).extend(
             pod.node_name for pod, task in zip(measuring, tasks, strict=True) if task in late
         )
     notes = [f"use is not shown for {_some(names)}: {reason}" for reason, names in sorted(reasons.items())]
     if len(measuring) < len(plugins):
-        notes.append(f"use is not shown for {len(plugins) - len(measuring)} nodes: their plugins do not measure it")
+        others = [pod.node_name for pod in plugins if pod not in measuring]
+        notes.append(f"use is not shown for {_some(others)}: the plugin there does not measure it")
+    return tuple(notes)
+
+
+async def read_decisions(api: ApiServer, cluster: Cluster) -> tuple[str, ...]:
+    """Ask the extenders for their last decisions, through the API server, and keep them in the cluster.
+
+    Returns a sentence about each reason why they are not known.
+    """
+    extenders = [
+        pod
+        for pod in cluster.pods.by_key.values()
+        if pod.node_name and not pod.is_over and containers_with(pod, Program.EXTENDER)
+    ]
+    notes: dict[str, None] = {}
+    found: list[Decision] = []
+
+    async def ask(pod: InspectedPod) -> None:
+        path = _proxy(pod, Program.EXTENDER, EXTENDERS_METRICS_PORT)
+        try:
+            found.extend(parse_decisions(await api.request("GET", f"{path}/debug/decisions", timeout=USE_TIMEOUT)))
+        except GasError as error:
+            notes[f"the last decisions are not shown: {error}"] = None
+
+    await asyncio.gather(*map(ask, extenders))
+    cluster.decisions = sorted(found, key=lambda each: each.time, reverse=True)
     return tuple(notes)
 
 
@@ -161,10 +229,13 @@ def _measures(pod: InspectedPod) -> bool:
     return any(is_on(container, "usage", default=False) for container in containers_with(pod, Program.PLUGIN))
 
 
-def _port(pod: InspectedPod) -> str:
-    (container, *_) = containers_with(pod, Program.PLUGIN)
-    port = flag_value(container, "metrics-port") or METRICS_PORT
-    return port if port.isascii() and port.isdigit() and len(port) <= 5 else METRICS_PORT
+def _proxy(pod: InspectedPod, program: Program, default: str) -> str:
+    """Return the path at the API server that leads to the plain port of a program's pod."""
+    (container, *_) = containers_with(pod, program)
+    port = flag_value(container, "metrics-port") or default
+    if not (port.isascii() and port.isdigit() and len(port) <= 5):
+        port = default
+    return f"{paths.pod(pod.metadata.namespace or DEFAULT_NAMESPACE, pod.metadata.name)}:{port}/proxy"
 
 
 def namespace_of(where: Where) -> str:
@@ -180,7 +251,8 @@ def namespace_of(where: Where) -> str:
         if not isinstance(content, dict):
             continue
         current = current or str(content.get("current-context") or "")
-        for entry in content.get("contexts") or ():
+        entries = content.get("contexts")
+        for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict) and isinstance(context := entry.get("context"), dict):
                 contexts.setdefault(str(entry.get("name")), str(context.get("namespace") or DEFAULT_NAMESPACE))
     return contexts.get(current, DEFAULT_NAMESPACE)

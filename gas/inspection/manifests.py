@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,11 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from gas.amounts import MalformedQuantity, parse_quantity
 from gas.errors import GasError
-from gas.inspection.objects import InspectedPod
-from gas.quoted import quoted
+from gas.inspection.objects import InspectedContainer, InspectedPod, InspectedPodMeta, InspectedPodSpec
+from gas.objects import ResourceRequirements
+from gas.quoted import listed, quoted
 
 MOST_PODS = 100_000
 """Replicas of one object. More is a mistake, and would take minutes."""
@@ -66,6 +68,37 @@ def read_manifests(file: str, text: str, namespace: str) -> tuple[list[Wanted], 
     return wanted, others
 
 
+def one_shape(file: str, wanted: Sequence[Wanted]) -> InspectedPod:
+    """Return one pod of the only object of a file that creates pods. Raises BadManifest."""
+    if len(wanted) != 1:
+        names = listed([each.name for each in wanted]) if wanted else "none"
+        raise BadManifest(f"file {quoted(file)}: expected one object that creates pods, found {names}")
+    return wanted[0].pod
+
+
+def pod_of_requests(text: str, namespace: str) -> InspectedPod:
+    """Return a pod of one container with requests such as ``cpu=2,gpu.intel.com/i915=1``. Raises BadManifest."""
+    requests: dict[str, str] = {}
+    for part in map(str.strip, text.split(",")):
+        name, is_there, amount = part.partition("=")
+        try:
+            parse_quantity(amount)
+        except MalformedQuantity:
+            is_there = ""
+        if not name or not is_there or name in requests:
+            raise BadManifest(
+                f"shape {quoted(text)}: expected different resources with amounts such as"
+                f" gpu.intel.com/i915=1,gpu.intel.com/memory.max=14G, found {quoted(part)}"
+            )
+        requests[name] = amount
+    return InspectedPod(
+        metadata=InspectedPodMeta(name="shape", namespace=namespace),
+        spec=InspectedPodSpec(
+            containers=(InspectedContainer(name="main", resources=ResourceRequirements(requests=dict(requests))),)
+        ),
+    )
+
+
 def _objects(file: str, documents: list[object]) -> Iterator[Mapping[str, Any]]:
     for document in documents:
         if document is None:
@@ -104,8 +137,12 @@ def _of_template(file: str, name: str, built: Mapping[str, Any], namespace: str)
 def _part(file: str, name: str, of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     part = of.get(key)
     if not isinstance(part, dict):
-        raise BadManifest(f"file {quoted(file)}, {name}: expected a map at {key}, found {quoted(part)}")
+        raise BadManifest(f"file {quoted(file)}, {name}: expected a map at {key}, found {_found(part)}")
     return part
+
+
+def _found(part: object) -> str:
+    return "nothing" if part is None else quoted(part)
 
 
 def _number(file: str, name: str, of: Mapping[str, Any], key: str, default: int) -> int:
@@ -134,7 +171,7 @@ def _pod(file: str, name: str, template: Mapping[str, Any], owner: Mapping[str, 
                 "uid": None,
             },
             "spec": {
-                **spec,
+                **(_with_requests(spec) if spec.get("resources") else spec),
                 **{
                     key: list(map(_with_requests, spec[key]))
                     for key in ("containers", "initContainers")
@@ -143,11 +180,17 @@ def _pod(file: str, name: str, template: Mapping[str, Any], owner: Mapping[str, 
             },
         }
         return msgspec.convert(built, InspectedPod)
-    except (msgspec.ValidationError, TypeError, AttributeError) as error:
+    except msgspec.ValidationError as error:
         raise BadManifest(f"file {quoted(file)}, {name}: expected a pod, found a mistake: {error}") from error
+    except (TypeError, AttributeError) as error:
+        raise BadManifest(
+            f"file {quoted(file)}, {name}: expected maps at metadata, resources, requests and limits, and lists of maps"
+            " at containers and initContainers"
+        ) from error
 
 
 def _with_requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a container, or the spec of a pod, with its limits as requests where it states none."""
     resources = container.get("resources") or {}
     return {
         **container,

@@ -1,7 +1,7 @@
 """The rules of Kubernetes that keep a pod off a node: node selector, required node affinity, taints and cordons.
 
-kube-scheduler checks them before it asks the extender. Rules that depend on other pods, and CPU and memory, are not
-modelled: `not_checked` names those that a pod has.
+kube-scheduler checks them before it asks the extender. Rules that depend on other pods are not modelled: `not_checked`
+names those that a pod has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from gas.objects import Requirement
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint that Kubernetes gives a node that is cordoned."""
 
-ALWAYS_UNCHECKED = "CPU, memory and pod slots of nodes"
+
+DEFAULT_SCHEDULER = "default-scheduler"
+"""The name that the API server gives kube-scheduler in a pod that names no other."""
 
 
 def node_rules(pod: InspectedPod) -> bytes:
@@ -47,7 +49,7 @@ def exclusion(pod: InspectedPod, node: InspectedNode) -> str:
 
 def not_checked(pod: InspectedPod) -> tuple[str, ...]:
     """Name the rules of Kubernetes that may keep the pod off a node and are not modelled here."""
-    found = [ALWAYS_UNCHECKED]
+    found: list[str] = []
     affinity = pod.spec.affinity
     if affinity and affinity.pod_affinity and affinity.pod_affinity.required:
         found.append("pod affinity")
@@ -55,9 +57,29 @@ def not_checked(pod: InspectedPod) -> tuple[str, ...]:
         found.append("pod anti-affinity")
     if any(each.when_unsatisfiable == "DoNotSchedule" for each in pod.spec.topology_spread_constraints or ()):
         found.append("topology spread constraints")
-    if pod.spec.volumes:
+    if any(each.persistent_volume_claim or each.ephemeral or each.csi for each in pod.spec.volumes or ()):
         found.append("volumes")
+    ports = [
+        port for each in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())) for port in each.ports or ()
+    ]
+    if any(pod.spec.host_network or port.host_port for port in ports):
+        found.append("host ports")
     return tuple(found)
+
+
+def held_back(pod: InspectedPod) -> str:
+    """Return why no scheduler looks at a pod that waits, as a sentence; empty if one does."""
+    if pod.metadata.deletion_timestamp:
+        return "it is not scheduled any more, because it is being deleted"
+    names = ", ".join(gate.name for gate in pod.spec.scheduling_gates or ())
+    return f"it is scheduled only when its scheduling gates have been removed: {names}" if names else ""
+
+
+def yet_to_come(pod: InspectedPod) -> str:
+    """Return what a pod waits for that has room, as a sentence."""
+    name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+    scheduler = "kube-scheduler" if name == DEFAULT_SCHEDULER else f"scheduler {name}"
+    return held_back(pod) or f"{scheduler} has yet to bind it"
 
 
 def _matches(term: NodeSelectorTerm, node: InspectedNode) -> bool:

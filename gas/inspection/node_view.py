@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gas.amounts import TILES
-from gas.inspection.cluster import Cluster
+from gas.cards import Card
+from gas.inspection.cluster import Cluster, Holder
 from gas.inspection.output import Look, shown, table_lines
 from gas.inspection.report import Gauge, Report
 from gas.inspection.rows import card_report
@@ -18,6 +19,7 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
     inventory = facts.inventory if facts is not None else None
     usage = cluster.decider.ledger.usage(name)
     report = card_report(cluster, only_node=name)
+    holders = cluster.holders(name)
     cards = []
     for row in report.rows:
         card = {key: _datum(value) for key, value in row.items()}
@@ -25,6 +27,8 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
             for each, amounts in inventory.capacity.items():
                 if str(each) == row["card"] and TILES in amounts:
                     card["freeTiles"] = list(free_tiles(inventory, usage, each))
+        number = Card.parse(str(row["card"]))
+        card["held"] = [_held(holder, number) for holder in holders.get(number, ())]
         cards.append(card)
     taints = [f"{taint.key}:{taint.effect}" for taint in node.spec.taints or ()]
     return {
@@ -35,7 +39,9 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
         "kernel": node.kernel_version,
         "problems": list(facts.problems) if facts is not None else [],
         "numaGroups": [list(map(str, group)) for group in (inventory.numa_groups or ())] if inventory else [],
-        "links": [f"{one} - {other}" for one, other in inventory.links] if inventory else [],
+        "links": [f"{one.card} gt{one.index} - {other.card} gt{other.index}" for one, other in inventory.links]
+        if inventory
+        else [],
         "boards": [list(map(str, board)) for board in inventory.boards] if inventory else [],
         "cards": cards,
     }
@@ -75,6 +81,16 @@ def node_lines(cluster: Cluster, name: str, look: Look) -> list[str]:
                 tiles = "".join(f" gt{index}" for index in sorted(holder.booking.footprint.tiles.get(card, ())))
                 lines.append(f"  {shown(holder.booking.pod)}  {amounts}{', tiles' if tiles else ''}{tiles}")
     return lines
+
+
+def _held(holder: Holder, card: Card) -> dict[str, object]:
+    """Return what a pod holds of a card."""
+    footprint = holder.booking.footprint
+    return {
+        "pod": holder.booking.pod,
+        "amounts": dict(footprint.amounts[card]),
+        "tiles": sorted(footprint.tiles.get(card, ())),
+    }
 
 
 def _text(value: object) -> str:

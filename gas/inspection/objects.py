@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gas.objects import DetailedNode, DetailedPod, DetailedPodSpec, Requirement
+from gas.objects import DetailedContainer, DetailedNode, DetailedPod, DetailedPodSpec, ObjectMeta, Requirement, Volume
 
 
 class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -67,14 +67,56 @@ class Spread(_Part, frozen=True):
     when_unsatisfiable: str = ""
 
 
+class Port(_Part, frozen=True):
+    host_port: int | None = None
+
+
+class InspectedContainer(DetailedContainer, frozen=True):
+    ports: Sequence[Port] | None = None
+
+
+class InspectedVolume(Volume, frozen=True):
+    """A volume, with the sources of those that may be bound to some of the nodes."""
+
+    persistent_volume_claim: Any = None
+    ephemeral: Any = None
+    csi: Any = None
+
+
+class SchedulingGate(_Part, frozen=True):
+    name: str = ""
+
+
 class InspectedPodSpec(DetailedPodSpec, frozen=True):
+    containers: Sequence[InspectedContainer] | None = None
+    init_containers: Sequence[InspectedContainer] | None = None
+    volumes: Sequence[InspectedVolume] | None = None
+    host_network: bool | None = None
     node_selector: dict[str, str] | None = None
     affinity: PodAffinity | None = None
     tolerations: Sequence[Toleration] | None = None
     topology_spread_constraints: Sequence[Spread] | None = None
+    scheduling_gates: Sequence[SchedulingGate] | None = None
+
+
+class Owner(_Part, frozen=True):
+    """An object that a pod belongs to; one of them may be its controller."""
+
+    kind: str = ""
+    controller: bool | None = None
+
+
+class InspectedPodMeta(ObjectMeta, frozen=True):
+    owner_references: Sequence[Owner] | None = None
 
 
 class InspectedPod(DetailedPod, frozen=True):
-    """A pod with the rules that limit it to some of the nodes."""
+    """A pod with its owners and the rules that limit it to some of the nodes."""
 
+    metadata: InspectedPodMeta = InspectedPodMeta()
     spec: InspectedPodSpec = InspectedPodSpec()
+
+    @property
+    def controller(self) -> str:
+        """The kind of the object that creates the pod again when it is deleted; empty if there is none."""
+        return next((each.kind for each in self.metadata.owner_references or () if each.controller), "")

@@ -7,9 +7,8 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from rich.cells import cell_len, set_cell_size
 
@@ -18,8 +17,8 @@ from gas.inspection.report import Column, Gauge, Report, Row, Value
 
 FORMATS = ("table", "wide", "json", "yaml", "csv")
 
-_LONGEST = 253
-"""Characters that a table shows of one text: the longest name of a Kubernetes object."""
+_LONGEST = 63 + 1 + 253
+"""Characters that a table shows of one text: the longest name of a Kubernetes object with its namespace."""
 
 _GAP = "  "
 _LEAST = 8
@@ -27,6 +26,9 @@ _LEAST = 8
 
 _BAR = 10
 _RED, _YELLOW, _GREEN, _BOLD = "31", "33", "32", "1"
+
+_Key = tuple[type, Value]
+_NOTHING: frozenset[_Key] = frozenset((type(value), value) for value in (None, "", ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +69,10 @@ def written(report: Report, form: str, look: Look) -> str:
     """Return a report in one of `FORMATS`, with a line end."""
     match form:
         case "json":
-            return as_json([_data(report, row) for row in report.rows])
+            rows = (" {\n" + ",\n".join(cells) + "\n }" for cells in _cells(report, _json_cell))
+            return "[\n" + ",\n".join(rows) + "\n]\n" if report.rows else as_json([])
         case "yaml":
-            return as_yaml([_data(report, row) for row in report.rows])
+            return "".join("- " + "".join(cells)[2:] for cells in _cells(report, _yaml_cell)) or as_yaml([])
         case "csv":
             return _as_csv(report)
     return "".join(line + "\n" for line in table_lines(report, wide=form == "wide", look=look))
@@ -122,8 +125,31 @@ def _code(point: int) -> str:
     return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
-def _data(report: Report, row: Row) -> dict[str, object]:
-    return {column.name: _datum(row.get(column.name)) for column in report.columns}
+def _cells(report: Report, write: Callable[[str, Value], str]) -> Iterator[tuple[str, ...]]:
+    """Return the cells of each row as a format writes them, from the name of the column and the value."""
+    columns: list[list[str]] = []
+    for column in report.columns:
+        keys = _keys(report.rows, column)
+        known = {key: write(column.name, key[1]) for key in set(keys)}
+        columns.append([known[key] for key in keys])
+    return zip(*columns, strict=True)
+
+
+def _keys(rows: Sequence[Row], column: Column) -> list[_Key]:
+    """Return the values of a column with their types, which tell 1 from True.
+
+    Most cards of a large cluster say the same, so each format writes equal values of a column once.
+    """
+    name = column.name
+    return [(value.__class__, value) for value in [row.get(name) for row in rows]]
+
+
+def _json_cell(name: str, value: Value) -> str:
+    return "  " + as_json({name: _datum(value)})[3:-3].replace("\n", "\n ")
+
+
+def _yaml_cell(name: str, value: Value) -> str:
+    return "".join(f"{line}\n" for line in _yaml({name: _datum(value)}, "  "))
 
 
 def _datum(value: Value) -> object:
@@ -170,20 +196,17 @@ def table_lines(report: Report, *, wide: bool = False, look: Look = Look(), most
     most  rows to draw; None for all
     """
     rows = report.rows if most is None else report.rows[:most]
-    columns = [
-        column
-        for column in report.columns
-        if (wide or not column.wide) and (any(row.get(column.name) not in (None, "", ()) for row in rows) or not rows)
-    ]
-    if not rows:
+    keys = {column: _keys(rows, column) for column in report.columns if wide or not column.wide}
+    columns = [column for column, of_column in keys.items() if not _NOTHING.issuperset(of_column)]
+    if not columns:
         return []
+    heads = [column.name.upper() for column in columns]
     bars = look.bars
     while True:
-        cells = [[_cell(column, row.get(column.name), look, bars=bars) for row in rows] for column in columns]
-        heads = [column.name.upper() for column in columns]
+        cells = [{key: _cell(column, key[1], look, bars=bars) for key in set(keys[column])} for column in columns]
         widths = [
-            max(len(head), *map(_width, {cell.text for cell in column}))
-            for head, column in zip(heads, cells, strict=True)
+            max(len(head), *(_width(cell.text) for cell in known.values()))
+            for head, known in zip(heads, cells, strict=True)
         ]
         total = sum(widths) + len(_GAP) * (len(widths) - 1)
         if look.width is None or total <= look.width:
@@ -192,9 +215,11 @@ def table_lines(report: Report, *, wide: bool = False, look: Look = Look(), most
             _shorten(widths, heads, total - look.width)
             break
         bars = False
-    lines = [_line(columns, [_Cell(head, _BOLD) for head in heads], widths, look)]
-    lines += [_line(columns, list(row), widths, look) for row in zip(*cells, strict=True)]
-    return lines
+    drawn: list[list[str]] = []
+    for column, head, known, width in zip(columns, heads, cells, widths, strict=True):
+        texts = {key: _padded(column, cell, width, look) for key, cell in known.items()}
+        drawn.append([_padded(column, _Cell(head, _BOLD), width, look), *(texts[key] for key in keys[column])])
+    return [_GAP.join(line).rstrip() for line in zip(*drawn, strict=True)]
 
 
 def _shorten(widths: list[int], heads: Sequence[str], excess: int) -> None:
@@ -207,25 +232,17 @@ def _shorten(widths: list[int], heads: Sequence[str], excess: int) -> None:
         excess -= 1
 
 
-def _line(columns: Sequence[Column], cells: Sequence[_Cell], widths: Sequence[int], look: Look) -> str:
-    parts = []
-    last = len(columns) - 1
-    for at, (column, cell, width) in enumerate(zip(columns, cells, widths, strict=True)):
-        text = cell.text
-        length = _width(text)
-        if length > width:
-            text, length = f"{set_cell_size(text, width - 1)}…" if look.unicode else set_cell_size(text, width), width
-        padding = " " * (width - length)
-        if look.colours and cell.colour:
-            text = f"\x1b[{cell.colour}m{text}\x1b[0m"
-        if column.number:
-            parts.append(padding + text)
-        else:
-            parts.append(text if at == last else text + padding)
-    return _GAP.join(parts).rstrip()
+def _padded(column: Column, cell: _Cell, width: int, look: Look) -> str:
+    text = cell.text
+    length = _width(text)
+    if length > width:
+        text, length = f"{set_cell_size(text, width - 1)}…" if look.unicode else set_cell_size(text, width), width
+    padding = " " * (width - length)
+    if look.colours and cell.colour:
+        text = f"\x1b[{cell.colour}m{text}\x1b[0m"
+    return padding + text if column.number else text + padding
 
 
-@lru_cache(maxsize=65536)
 def _width(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
@@ -264,7 +281,6 @@ def _gauge(column: Column, gauge: Gauge, look: Look, *, bars: bool) -> _Cell:
     return _Cell(_gauge_text(column.resource, gauge, bars=bars, unicode=look.unicode), colour)
 
 
-@lru_cache(maxsize=65536)
 def _gauge_text(resource: str, gauge: Gauge, *, bars: bool, unicode: bool) -> str:
     if is_bytes(resource):
         numbers = f"{gigabytes(gauge.booked)}/{gigabytes(gauge.capacity)} GB"

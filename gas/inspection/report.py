@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import msgspec
+
 from gas.errors import GasError
 from gas.inspection.cluster import natural
 from gas.quoted import quoted
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(msgspec.Struct, frozen=True, gc=False):
     """How much of a resource is booked, of how much there is."""
 
     booked: int

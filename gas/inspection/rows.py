@@ -5,18 +5,59 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from gas.amounts import MEMORY_MAX, is_bytes
+from gas.amounts import MEMORY_MAX, SortedAmounts, is_bytes
 from gas.card_records import CardRecord
 from gas.cards import Card
 from gas.inspection.cluster import Cluster, natural
+from gas.inspection.node_rules import node_rules, yet_to_come
 from gas.inspection.objects import InspectedPod
 from gas.inspection.report import Column, Gauge, Report, Row, Value
 from gas.inspection.selectors import Selector
 from gas.placement.inventory import NOTHING
-from gas.vocabulary import NodeFacts
+from gas.placement.need import PodNeed
+from gas.vocabulary import BadNeed, NodeFacts
 
 MILLICORES = "millicores"
 """The canonical resource for the time of cards, 1000 for each."""
+
+
+FIXED_KEYS = frozenset(
+    {
+        "booking",
+        "busy",
+        "card",
+        "cards",
+        "created",
+        "decisions",
+        "freeTiles",
+        "health",
+        "held",
+        "holders",
+        "labels",
+        "model",
+        "name",
+        "namespace",
+        "needs",
+        "node",
+        "note",
+        "numa",
+        "pci",
+        "pods",
+        "priority",
+        "state",
+        "tileCount",
+        "uid",
+        "unused",
+        "used",
+        "written",
+    }
+)
+"""The keys of rows, and of what the page shows of a pod, that are no resource."""
+
+
+def column_of(resource: str) -> str:
+    """Return the name of the column of a resource. Nodes may have a resource with the name of another column."""
+    return f"resource.{resource}" if resource in FIXED_KEYS else resource
 
 
 def resources(cluster: Cluster) -> tuple[str, ...]:
@@ -35,7 +76,13 @@ def _resource_columns(names: Sequence[str], *, gauge: bool = True) -> list[Colum
     """Return a column for each resource. Counts of containers are wide: they say little about a card."""
     important = [name for name in names if is_bytes(name) or name == MILLICORES]
     return [
-        Column(name, wide=bool(important) and name not in important, number=not gauge, resource=name, gauge=gauge)
+        Column(
+            column_of(name),
+            wide=bool(important) and name not in important,
+            number=not gauge,
+            resource=name,
+            gauge=gauge,
+        )
         for name in names
     ]
 
@@ -55,7 +102,7 @@ def card_report(cluster: Cluster, selector: Selector | None = None, only_node: s
         Column("pods", number=True),
         Column("health"),
         Column("model"),
-        Column("tiles", wide=True, number=True),
+        Column("tileCount", wide=True, number=True),
         Column("numa", wide=True, number=True),
         Column("pci", wide=True),
         Column("holders", wide=True),
@@ -67,37 +114,45 @@ def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
     """Return the rows of the cards of one node."""
     facts = cluster.decider.nodes.facts(node)
     records = cluster.records(node)
-    usage = cluster.decider.ledger.usage(node)
+    booked = cluster.decider.ledger.usage(node).amounts
     holders = cluster.holders(node)
+    capacity = facts.inventory.capacity if facts is not None else {}
     rows: list[Row] = []
     for card in cluster.cards(node):
-        capacity = facts.inventory.capacity.get(card, NOTHING) if facts is not None else NOTHING
-        booked = usage.amounts.get(card, NOTHING)
-        on_card = holders.get(card, [])
-        used, busy = _use(cluster, [(holder.uid, card) for holder in on_card])
-        record = records.get(card)
-        row: dict[str, Value] = {"node": node, "card": str(card)}
-        for name in names:
-            if name in capacity or name in booked:
-                row[name] = Gauge(booked.get(name, 0), capacity.get(name, 0))
-        row |= {
-            "used": used,
-            "busy": busy,
-            "pods": len(on_card),
-            "health": health(card, facts, record),
-            "model": record.model if record is not None else "",
-            "tiles": record.tiles if record is not None else None,
-            "numa": record.numa_node if record is not None else None,
-            "pci": record.pci_address if record is not None else "",
-            "holders": tuple(holder.booking.pod for holder in on_card),
-        }
-        rows.append(row)
+        had, taken = capacity.get(card, NOTHING), booked.get(card, NOTHING)
+        on_card = holders.get(card, ())
+        used, busy = _use(cluster, [(holder.uid, card) for holder in on_card]) if cluster.use else (None, None)
+        record = records.get(card) or _NO_RECORD
+        rows.append(
+            {
+                "node": node,
+                "card": str(card),
+                **{
+                    column_of(name): Gauge(taken.get(name, 0), had.get(name, 0))
+                    for name in names
+                    if name in had or name in taken
+                },
+                "used": used,
+                "busy": busy,
+                "pods": len(on_card),
+                "health": health(card, facts, record),
+                "model": record.model,
+                "tileCount": record.tiles if record is not _NO_RECORD else None,
+                "numa": record.numa_node,
+                "pci": record.pci_address,
+                "holders": tuple([holder.booking.pod for holder in on_card]),
+            }
+        )
     return rows
 
 
-def health(card: Card, facts: NodeFacts | None, record: CardRecord | None) -> str:
+_NO_RECORD = CardRecord(card=Card(0))
+"""Stands for the record of a card that has none."""
+
+
+def health(card: Card, facts: NodeFacts | None, record: CardRecord) -> str:
     """Return ``ok``, or why nothing new starts on a card: ``unhealthy``, ``gone``, ``disabled``, ``descheduled``."""
-    if record is not None and not record.healthy:
+    if not record.healthy:
         return "unhealthy"
     if facts is None or card not in facts.inventory.capacity:
         return "gone"
@@ -115,7 +170,7 @@ def node_report(cluster: Cluster, selector: Selector | None = None) -> Report:
         on_node = cluster.decider.ledger.on_node(node)
         used, busy = _use(cluster, [(uid, card) for uid in on_node for card in cluster.cards(node)])
         row: dict[str, Value] = {"node": node, "cards": len(of_cards), "pods": len(on_node)}
-        for name in names:
+        for name in map(column_of, names):
             gauges = [gauge for each in of_cards if isinstance(gauge := each.get(name), Gauge)]
             if gauges:
                 row[name] = Gauge(sum(gauge.booked for gauge in gauges), sum(gauge.capacity for gauge in gauges))
@@ -139,11 +194,15 @@ def node_report(cluster: Cluster, selector: Selector | None = None) -> Report:
     return Report(columns, rows)
 
 
-def pod_report(cluster: Cluster, *, namespace: str | None = None, selector: Selector | None = None) -> Report:
+def pod_report(
+    cluster: Cluster, *, namespace: str | None = None, selector: Selector | None = None, explains: bool = True
+) -> Report:
     """Return a row for each GPU pod: its cards and what it books, or that it waits, and why.
 
     namespace  None for all namespaces
+    explains   whether to find out why pods wait, which places each on all nodes
     """
+    reasons = Reasons(cluster)
     names = resources(cluster)
     rows: list[Row] = []
     pods = [
@@ -153,27 +212,9 @@ def pod_report(cluster: Cluster, *, namespace: str | None = None, selector: Sele
         and (selector is None or selector.matches(pod.metadata.labels or {}))
     ]
     for pod in sorted(pods, key=lambda each: natural(each.key)):
-        booking = cluster.decider.ledger.booking(pod.uid)
-        row: dict[str, Value] = {
-            "namespace": pod.metadata.namespace or "default",
-            "name": pod.metadata.name,
-            "state": _state(pod),
-            "node": pod.node_name or None,
-            "cards": tuple(map(str, booking.footprint.amounts)) if booking is not None else None,
-        }
-        if booking is not None:
-            sums: Counter[str] = Counter()
-            for amounts in booking.footprint.amounts.values():
-                sums.update(dict(amounts))
-            row |= dict(sums)
-            used, busy = _use(cluster, [(pod.uid, card) for card in booking.footprint.amounts])
-            row |= {"used": used, "busy": busy}
-        bound = cluster.decider.pods.bound_pod(pod.uid)
-        row["priority"] = pod.priority
-        if not pod.node_name:
-            row["note"] = reason(cluster, pod)
-        elif bound is not None and bound.trouble is not None:
-            row["note"] = bound.trouble.sentence
+        row = pod_row(cluster, pod)
+        if explains and not pod.node_name:
+            row["note"] = reasons.of(pod)
         rows.append(row)
     columns = (
         Column("namespace"),
@@ -190,6 +231,50 @@ def pod_report(cluster: Cluster, *, namespace: str | None = None, selector: Sele
     return Report(columns, rows)
 
 
+def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
+    """Return the row of one GPU pod, without the reason why it waits."""
+    booking = cluster.decider.ledger.booking(pod.uid)
+    row: dict[str, Value] = {
+        "namespace": pod.metadata.namespace or "default",
+        "name": pod.metadata.name,
+        "state": _state(pod),
+        "node": pod.node_name or None,
+        "cards": tuple(map(str, booking.footprint.amounts)) if booking is not None else None,
+    }
+    if booking is not None:
+        sums: Counter[str] = Counter()
+        for amounts in booking.footprint.amounts.values():
+            sums.update(dict(amounts))
+        row |= {column_of(name): amount for name, amount in sums.items()}
+        used, busy = _use(cluster, [(pod.uid, card) for card in booking.footprint.amounts])
+        row |= {"used": used, "busy": busy}
+    bound = cluster.decider.pods.bound_pod(pod.uid)
+    row["priority"] = pod.priority
+    if pod.node_name and bound is not None and bound.trouble is not None:
+        row["note"] = bound.trouble.sentence
+    return row
+
+
+class Reasons:
+    """The reasons why pods wait. Pods that ask for the same and may use the same nodes share one."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[tuple[PodNeed, bytes, SortedAmounts, str], str] = {}
+
+    def of(self, pod: InspectedPod) -> str:
+        """Return the reason for a pod that waits, see `reason`."""
+        options = self._cluster.settings.options
+        try:
+            need = options.vocabularies.need(pod, options.need)
+        except BadNeed as bad:
+            return str(bad)
+        key = need, node_rules(pod), self._cluster.requests_beside_cards(pod), yet_to_come(pod)
+        if key not in self._known:
+            self._known[key] = reason(self._cluster, pod)
+        return self._known[key]
+
+
 def reason(cluster: Cluster, pod: InspectedPod) -> str:
     """Return one line about a waiting pod: the most frequent reason of the nodes that it may use at all."""
     excluded = cluster.eligible(pod)
@@ -201,7 +286,7 @@ def reason(cluster: Cluster, pod: InspectedPod) -> str:
         return rule if len(excluded) == 1 else f"{rule} ({count} of {len(excluded)} nodes)"
     decision = cluster.filter(pod, names)
     if decision.passing:
-        return f"fits on {len(decision.passing)} of {len(names)} nodes; kube-scheduler has yet to bind it"
+        return f"fits on {len(decision.passing)} of {len(names)} nodes; {yet_to_come(pod)}"
     return Counter(decision.failed.values()).most_common(1)[0][0]
 
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import replace as with_fields
 
 from gas.amounts import MEMORY_MAX
 from gas.cards import Card
-from gas.inspection.cluster import Cluster, Holder
+from gas.inspection.cluster import Cluster, Holder, done
 from gas.inspection.report import Column, Report, Row, Value
-from gas.inspection.rows import resources
-from gas.placement.inventory import Inventory, Usage, free_amount
-from gas.placement.need import ContainerNeed, PodNeed
-from gas.placement.place import place
-from gas.placement.refusal import Refusal
-from gas.vocabulary import BadNeed
+from gas.inspection.rows import column_of, resources
+from gas.placement.stranded import StrandedCapacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,49 +27,23 @@ class Waste:
     unused: float | None
 
 
-def shapes(cluster: Cluster) -> tuple[PodNeed, ...]:
-    """Return what containers of the cluster's GPU pods take of one card, each shape once."""
-    options = cluster.settings.options
-    found: dict[PodNeed, None] = {}
-    for pod in cluster.gpu_pods:
-        with suppress(BadNeed):
-            need = options.vocabularies.need(pod, options.need)
-            for container in need.containers:
-                if container.count:
-                    alone = ContainerNeed("", 1, container.per_card, ratios=container.ratios)
-                    found[PodNeed((alone,), company=need.company)] = None
-    return tuple(found)
-
-
 def waste_of(cluster: Cluster) -> Waste:
-    """Return the stranded remainders and the unused bookings of all cards.
-
-    A remainder is stranded if the card is in use and no container of a pod of the cluster would fit on it. Idle cards
-    are not stranded, and neither are cards on which nothing new may start.
-    """
-    names, needs = resources(cluster), shapes(cluster)
+    """Return the remainders that are stranded for the cluster's pods, and the unused bookings, of all cards."""
+    names = resources(cluster)
+    stranded = StrandedCapacity(done(cluster.decider.shapes()))
     rows: list[Row] = []
     sums = dict.fromkeys(names, 0.0)
     unused: float | None = None
-    known: dict[tuple[object, ...], bool] = {}
     for node in cluster.node_names:
-        facts = cluster.decider.nodes.facts(node)
+        facts, kind = cluster.decider.nodes.facts(node), cluster.decider.nodes.kind(node)
         if facts is None:
             continue
         usage, holders = cluster.decider.ledger.usage(node), cluster.holders(node)
         for card, capacity in facts.inventory.capacity.items():
             row: dict[str, Value] = {"node": node, "card": str(card)}
-            if not usage.is_idle(card) and card not in facts.inventory.disabled:
-                state = (id(facts), card, _state(usage, card))
-                if state not in known:
-                    known[state] = _is_stranded(
-                        needs, facts.inventory, usage, card, cluster.settings.options.step_limit
-                    )
-                if known[state]:
-                    for name, has in capacity.items():
-                        if has and (free := max(free_amount(facts.inventory, usage, card, name), 0)):
-                            row[name] = free
-                            sums[name] += free / has
+            for name, free in stranded.of(kind, facts.inventory, usage, card).items():
+                row[column_of(name)] = free
+                sums[name] += free / capacity[name]
             used = _used(cluster, card, holders.get(card, ()))
             booked = usage.amounts.get(card, {}).get(MEMORY_MAX, 0)
             if used is not None and (has := capacity.get(MEMORY_MAX, 0)):
@@ -88,27 +56,10 @@ def waste_of(cluster: Cluster) -> Waste:
     columns = (
         Column("node"),
         Column("card"),
-        *(Column(name, number=True, resource=name) for name in names),
+        *(Column(column_of(name), number=True, resource=name) for name in names),
         Column("unused", number=True, resource=MEMORY_MAX),
     )
     return Waste(Report(columns, rows), {name: amount for name, amount in sums.items() if amount}, unused)
-
-
-def _state(usage: Usage, card: Card) -> tuple[object, ...]:
-    """Return everything booked on one card that decides what fits on it."""
-    return (
-        tuple(sorted(usage.amounts.get(card, {}).items())),
-        usage.tiles.get(card),
-        frozenset(usage.company_on(card)),
-        frozenset(usage.names.get(card, ())),
-    )
-
-
-def _is_stranded(needs: Iterable[PodNeed], inventory: Inventory, usage: Usage, card: Card, step_limit: int) -> bool:
-    """Return whether no need fits on this card alone."""
-    others = frozenset(inventory.capacity) - {card}
-    only = with_fields(inventory, disabled=inventory.disabled | others)
-    return all(isinstance(place(need, only, usage, step_limit=step_limit), Refusal) for need in needs)
 
 
 def _used(cluster: Cluster, card: Card, holders: Sequence[Holder]) -> int | None:

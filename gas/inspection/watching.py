@@ -26,12 +26,19 @@ USE_INTERVAL = 10.0
 """Seconds between two readings of measured use, as often as plugins measure."""
 
 
-async def watch_report(where: Where, make: Callable[[Cluster], Report], form: str, look: Callable[[], Look]) -> int:
+async def watch_report(
+    where: Where,
+    make: Callable[[Cluster], Report],
+    form: str,
+    look: Callable[[], Look],
+    *,
+    counts_hosts: bool = False,
+) -> int:
     """Follow the cluster until interrupted. Raises as `following` does.
 
     A terminal shows as many rows as it has lines. Any other output gets the whole report after each change.
     """
-    async with connected(where) as api, following(api) as cluster:
+    async with connected(where) as api, following(api, counts_hosts=counts_hosts) as (cluster, _):
         shows = _redraw if sys.stdout.isatty() and form in ("table", "wide") else _repeat
         await shows(api, cluster, make, form, look)
     return 0
@@ -64,7 +71,11 @@ def screen_lines(report: Report, notes: tuple[str, ...], *, wide: bool, look: Lo
     most = max(height - 2, 1)
     lines = table_lines(report, wide=wide, look=look, most=most)
     total = len(report.rows)
-    count = f"{total} rows" if total <= most else f"{most} of {total} rows; see --sort-by and --where"
+    count = (
+        ("1 row" if total == 1 else f"{total} rows")
+        if total <= most
+        else f"{most} of {total} rows; see --sort-by and --where"
+    )
     return [*lines, "; ".join((count, *notes[:1]))[: look.width]]
 
 

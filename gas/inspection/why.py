@@ -1,7 +1,7 @@
 """Why a pod waits, and what would let it run: every suggestion has been placed before it is made.
 
 The reasons are the extender's own refusals. Suggestions change one thing and place the pod again: its requests, one of
-its annotations or labels, the rules that keep it off nodes, the pods that hold the cards, the labels that close cards.
+its annotations or labels, the rules that keep it off nodes, the labels that close cards, the pods that hold them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from gas.amounts import MalformedQuantity, describe, gigabytes, is_bytes, parse_quantity
+from gas.amounts import MalformedQuantity, SortedAmounts, describe, gigabytes, is_bytes, parse_rounded_up
 from gas.cards import Card
 from gas.decision.names import TIMESTAMP
 from gas.eviction_cost import Evictable
+from gas.extender.host_resources import CPU
 from gas.extender.verdicts import Verdict
 from gas.inspection.cluster import Cluster, done, natural
+from gas.inspection.defrag import Move, plan_moves
+from gas.inspection.node_rules import held_back, yet_to_come
 from gas.inspection.objects import InspectedPod, PodAffinity, Toleration
-from gas.ledger import Booking, NodeSums
+from gas.inspection.past_decisions import past_details
+from gas.ledger import Booking
 from gas.placement.candidates import usable_cards
-from gas.placement.choice import Choice, footprint
+from gas.placement.choice import Choice
 from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Usage, free_amount
 from gas.placement.need import PodNeed
@@ -34,7 +38,7 @@ from gas.victims import Node, smallest_victims
 from gas.vocabulary import BadNeed
 
 ENOUGH = 3
-"""Suggestions to end or move pods that are shown."""
+"""Suggestions to end pods that are shown, and moves that one suggestion may have."""
 
 VICTIM_STEPS = 300
 """Placements that are tried on one node to find the fewest pods that must end."""
@@ -59,8 +63,8 @@ class Suggestion:
     text  of the change, as a sentence without its end
     node  on which the pod fits then, and ``cards`` that it gets there
     pod   the pod with the change; None if it stays as it is
-    gone  UIDs of the pods that leave
-    moves  UID and new node of each pod that finds a place elsewhere
+    gone  UIDs of the pods that must end
+    moves  of pods that run, in their order
     """
 
     text: str
@@ -68,7 +72,7 @@ class Suggestion:
     cards: tuple[str, ...]
     pod: InspectedPod | None = None
     gone: tuple[str, ...] = ()
-    moves: tuple[tuple[str, str], ...] = ()
+    moves: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Explanation:
 
     line         the one-line reason
     nodes        how many nodes were looked at
-    details      further sentences about a pod that runs
+    details      further sentences: about a pod that runs, and about the last decision
     is_complete  whether there was time to look at everything
     """
 
@@ -90,7 +94,7 @@ class Explanation:
 
 
 class _Axis(NamedTuple):
-    """One request of one container. ``init`` says in which list the container is."""
+    """One request of one container, CPU in thousandths of a core. ``init`` says in which list the container is."""
 
     init: bool
     position: int
@@ -104,6 +108,8 @@ def explain(cluster: Cluster, pod: InspectedPod, is_late: Callable[[], bool] = l
 
     is_late  returns whether no further suggestions should be looked for
     """
+    if pod.is_over:
+        return Explanation("the pod has ended, so it holds no cards")
     return _why_here(cluster, pod) if pod.node_name else _Waiting(cluster, pod, is_late).explain()
 
 
@@ -118,6 +124,7 @@ class _Waiting:
         self._is_late = is_late
         self._cut_short = False
         self._excluded = cluster.eligible(pod)
+        self._allowed = [name for name, rule in cluster.rules(pod).items() if not rule]
         self._names = [name for name, rule in self._excluded.items() if not rule]
 
     def explain(self) -> Explanation:
@@ -130,8 +137,8 @@ class _Waiting:
         verdicts = dict(zip(self._names, done(self._decider.verdicts.of(need, self._names)), strict=True))
         passing = [name for name, verdict in verdicts.items() if verdict.refusal is None]
         if passing:
-            line = f"fits on {len(passing)} of {total} nodes; kube-scheduler has yet to bind it"
-            return Explanation(line, total)
+            line = f"fits on {len(passing)} of {total} nodes; {yet_to_come(self._pod)}"
+            return Explanation(line, total, details=past_details(self._cluster.decisions, self._pod.uid))
         groups += self._card_groups(need, verdicts)
         rules: dict[str, int] = {}
         for rule in filter(None, self._excluded.values()):
@@ -144,8 +151,16 @@ class _Waiting:
             *self._on_excluded_nodes(),
             *self._with_open_cards(need, verdicts),
             *self._after_ends(need),
+            *self._after_moves(),
         ]
-        return Explanation(line, total, tuple(groups), tuple(suggestions), is_complete=not self._cut_short)
+        return Explanation(
+            line,
+            total,
+            tuple(groups),
+            tuple(suggestions),
+            details=(*filter(None, [held_back(self._pod)]), *past_details(self._cluster.decisions, self._pod.uid)),
+            is_complete=not self._cut_short,
+        )
 
     def _late(self) -> bool:
         self._cut_short = self._cut_short or self._is_late()
@@ -192,38 +207,43 @@ class _Waiting:
     def _cards_on(self, pod: InspectedPod, name: str) -> tuple[str, ...] | None:
         """Return the cards that a pod would get on a node now; None if it does not fit."""
         need = self._need(pod)
-        if isinstance(need, str):
+        if isinstance(need, str) or self._cluster.shortage(self._cluster.requests_beside_cards(pod), name):
             return None
         choice = self._decider.verdicts.choose(need, name)
         return None if isinstance(choice, Refusal) else _cards_of(choice)
 
-    def _first_place(self, pod: InspectedPod, text: str) -> Iterator[Suggestion]:
-        """Yield a suggestion if a changed pod fits anywhere."""
+    def _first_place(self, pod: InspectedPod, text: str, node: str = "") -> Iterator[Suggestion]:
+        """Yield a suggestion if a changed pod fits anywhere.
+
+        That is on a node with its preferred card, as the extender's filter has it, else on this node or the first.
+        """
         names = [name for name, rule in self._cluster.eligible(pod).items() if not rule]
         need = self._need(pod)
         if isinstance(need, str):
             return
-        verdicts = done(self._decider.verdicts.of(need, names))
-        passing = [name for name, verdict in zip(names, verdicts, strict=True) if verdict.refusal is None]
-        if passing and (cards := self._cards_on(pod, passing[0])) is not None:
-            yield Suggestion(text, passing[0], cards, pod)
+        verdicts = zip(names, done(self._decider.verdicts.of(need, names)), strict=True)
+        passing = {name: verdict.preferred for name, verdict in verdicts if verdict.refusal is None}
+        if passing:
+            name = max(passing, key=lambda each: (passing[each], each == node))
+            if (cards := self._cards_on(pod, name)) is not None:
+                yield Suggestion(text, name, cards, pod)
 
     # Requests
 
     def _smaller_requests(self) -> Iterator[Suggestion]:
         """Yield the smallest changes of single requests, or if none is enough, of several together."""
-        need = self._need(self._pod)
-        axes = [axis for axis in _axes(self._pod) if self._need(_with_requests(self._pod, {axis: 1})) != need]
-        states: dict[int, str] = {}
-        for name in sorted(self._names, key=lambda each: crc32(each.encode())):
-            states.setdefault(self._decider.verdicts.states.of(name), name)
+        axes = [axis for axis in _axes(self._pod) if self._asks(_with_requests(self._pod, {axis: 1})) != self._asks()]
+        states: dict[tuple[object, ...], str] = {}
+        for name in sorted(self._allowed, key=lambda each: crc32(each.encode())):
+            free = self._cluster.free_beside_cards(name)
+            states.setdefault((self._decider.verdicts.states.of(name), *free.items()), name)
         names = list(states.values())
         found = False
         for axis in axes:
             amount, node = self._largest(axis, {}, names, axis.amount - 1)
             if amount:
                 found = True
-                yield self._asking({axis: amount}, node)
+                yield from self._asking({axis: amount}, node)
         if found or len(axes) < 2 or self._late():
             return
         chosen = dict.fromkeys(axes, 1)
@@ -235,16 +255,21 @@ class _Waiting:
             chosen[axis] = amount
         changed = {axis: amount for axis, amount in chosen.items() if amount != axis.amount}
         if changed:
-            yield self._asking(changed, node)
+            yield from self._asking(changed, node)
 
-    def _asking(self, changes: Mapping[_Axis, int], node: str) -> Suggestion:
+    def _asks(self, pod: InspectedPod | None = None) -> tuple[PodNeed | str, SortedAmounts]:
+        """Return everything that a pod asks for."""
+        pod = pod or self._pod
+        return self._need(pod), self._cluster.requests_beside_cards(pod)
+
+    def _asking(self, changes: Mapping[_Axis, int], node: str) -> Iterator[Suggestion]:
         pod = _with_requests(self._pod, changes)
         words = [
             f"{_amount(axis.resource, amount)} of {axis.resource} in container {axis.container} instead of"
             f" {_amount(axis.resource, axis.amount)}"
             for axis, amount in changes.items()
         ]
-        return Suggestion(f"ask for {' and '.join(words)}", node, self._cards_on(pod, node) or (), pod)
+        return self._first_place(pod, f"ask for {' and '.join(words)}", node)
 
     def _largest(self, axis: _Axis, others: Mapping[_Axis, int], names: Sequence[str], most: int) -> tuple[int, str]:
         """Return the largest amount up to ``most`` with which the pod fits on one of the nodes, and that node."""
@@ -340,7 +365,7 @@ class _Waiting:
         found: list[Suggestion] = []
         possible: dict[int, bool] = {}
         ones = 0
-        for name in self._names:
+        for name in self._allowed:
             facts = self._decider.nodes.facts(name)
             booked = self._decider.ledger.on_node(name)
             if facts is None or not booked:
@@ -352,13 +377,14 @@ class _Waiting:
             if not fits:
                 continue
             pods = [
-                Evictable(uid=uid, priority=0, footprint=booking.footprint)
+                Evictable(uid=uid, priority=0, footprint=booking.footprint, requests=self._cluster.requested(uid))
                 for uid, booking in sorted(booked.items(), key=self._importance)
             ]
+            free = self._cluster.free_beside_cards(name)
             victims = smallest_victims(
                 need,
-                (),
-                Node(inventory=facts.inventory, sums=self._decider.ledger.sums(name), free={}),
+                self._cluster.requests_beside_cards(self._pod),
+                Node(inventory=facts.inventory, sums=self._decider.ledger.sums(name), free=free),
                 pods,
                 step_limit=self._options.step_limit,
                 victim_steps=VICTIM_STEPS,
@@ -372,55 +398,18 @@ class _Waiting:
             text = f"wait for the end of {'pod' if len(uids) == 1 else 'pods'} {names}"
             found.append(Suggestion(text, name, _cards_of(victims.choice), gone=uids))
         found.sort(key=lambda each: len(each.gone))
-        for suggestion in found[:ENOUGH]:
-            yield suggestion
-            yield from self._move(need, suggestion)
+        yield from found[:ENOUGH]
 
-    def _move(self, need: PodNeed, suggestion: Suggestion) -> Iterator[Suggestion]:
-        """Yield the suggestion to move the pods that would have to end, if there is room for all of them."""
-        sums: dict[str, NodeSums] = {}
-        here = self._decider.ledger.sums(suggestion.node)
-        facts = self._decider.nodes.facts(suggestion.node)
-        if facts is None:
+    def _after_moves(self) -> Iterator[Suggestion]:
+        """Yield the plan with the fewest moves of pods that run."""
+        if self._late():
             return
-        for uid in suggestion.gone:
-            booking = self._decider.ledger.booking(uid)
-            if booking is not None:
-                here.take(uid, booking.footprint)
-        choice = self._place(need, facts.inventory, here.usage())
-        if isinstance(choice, Refusal):
-            return
-        here.put("", footprint(need, choice, facts.inventory.capacity))
-        sums[suggestion.node] = here
-        moves: list[tuple[str, str]] = []
-        for uid in suggestion.gone:
-            pod = self._cluster.pods.by_key.get(uid)
-            target = None if pod is None or self._late() else self._other_place(pod, sums)
-            if target is None:
-                return
-            moves.append((uid, target))
-        words = " and ".join(f"{self._cluster.pods.by_key[uid].key} to {node}" for uid, node in moves)
-        text = f"move {words}; nothing is evicted by this command"
-        yield Suggestion(text, suggestion.node, suggestion.cards, gone=suggestion.gone, moves=tuple(moves))
-
-    def _other_place(self, pod: InspectedPod, sums: dict[str, NodeSums]) -> str | None:
-        """Return a node that has room for a pod that runs elsewhere, and book it there."""
-        unbound = replace(pod, spec=replace(pod.spec, node_name=None))
-        need = self._need(unbound)
-        if isinstance(need, str):
-            return None
-        names = [name for name, rule in self._cluster.eligible(unbound).items() if not rule]
-        for name, verdict in zip(names, done(self._decider.verdicts.of(need, names)), strict=True):
-            facts = self._decider.nodes.facts(name)
-            if facts is None or (name not in sums and verdict.refusal is not None):
-                continue
-            here = sums[name] if name in sums else self._decider.ledger.sums(name)
-            choice = self._place(need, facts.inventory, here.usage())
-            if isinstance(choice, Choice):
-                here.put(pod.uid, footprint(need, choice, facts.inventory.capacity))
-                sums[name] = here
-                return name
-        return None
+        plan = plan_moves(self._cluster, self._pod, self._is_late, most_moves=ENOUGH)
+        self._late()
+        if plan.moves:
+            words = ", then ".join(f"{move.pod} to {move.target}" for move in plan.moves)
+            text = f"move {words}; nothing is evicted by this command"
+            yield Suggestion(text, plan.node, plan.cards, moves=plan.moves)
 
     def _importance(self, booked: tuple[str, Booking]) -> tuple[int, object]:
         """Return a key that sorts pods, the most important first; the same in every run."""
@@ -437,14 +426,14 @@ def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
     booking = cluster.decider.ledger.booking(pod.uid)
     bound = cluster.decider.pods.bound_pod(pod.uid)
     trouble = bound.trouble.sentence if bound is not None and bound.trouble is not None else ""
-    if pod.is_over:
-        return Explanation("the pod has ended, so it holds no cards")
+    past = past_details(cluster.decisions, pod.uid)
     if booking is None:
         return Explanation(f"is on node {pod.node_name} without booked cards: {trouble or 'it needs none'}")
     cards = ", ".join(map(str, booking.footprint.amounts))
     details = [f"its annotations: {trouble}"] if trouble else []
     if text := pod.annotations.get(TIMESTAMP):
         details.append(f"its cards were decided at {TIMESTAMP}={text}, in nanoseconds since 1970")
+    details += past
     for card, amounts in booking.footprint.amounts.items():
         words = ", ".join(describe(name, amount) for name, amount in amounts)
         details.append(f"of {card} it holds {words}")
@@ -508,7 +497,7 @@ def _axes(pod: InspectedPod) -> Iterator[_Axis]:
             requests = (container.resources.requests if container.resources is not None else None) or {}
             for resource, quantity in requests.items():
                 with suppress(MalformedQuantity):
-                    if (amount := parse_quantity(quantity)) > 1:
+                    if (amount := parse_rounded_up(quantity, thousandths=resource == CPU)) > 1:
                         yield _Axis(init, position, container.name, resource, amount)
 
 
@@ -517,7 +506,8 @@ def _with_requests(pod: InspectedPod, amounts: Mapping[_Axis, int]) -> Inspected
     for axis, amount in amounts.items():
         container = lists[axis.init][axis.position]
         if container.resources is not None:
-            requests = {**(container.resources.requests or {}), axis.resource: amount}
+            written = f"{amount}m" if axis.resource == CPU else amount
+            requests = {**(container.resources.requests or {}), axis.resource: written}
             resources = replace(container.resources, requests=requests)
             lists[axis.init][axis.position] = replace(container, resources=resources)
     return replace(pod, spec=replace(pod.spec, init_containers=lists[True], containers=lists[False]))
@@ -525,6 +515,8 @@ def _with_requests(pod: InspectedPod, amounts: Mapping[_Axis, int]) -> Inspected
 
 def _amount(resource: str, amount: int) -> str:
     """Write an amount as it stands in a manifest, bytes also in GB."""
+    if resource == CPU:
+        return f"{amount}m"
     return f"{amount} ({gigabytes(amount)} GB)" if is_bytes(resource.rpartition("/")[2]) else str(amount)
 
 

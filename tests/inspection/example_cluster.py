@@ -130,7 +130,7 @@ def decoded_pod(built: Mapping[str, Any]) -> InspectedPod:
 
 def cluster_of(nodes: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> Cluster:
     """Return the cluster that these objects show."""
-    return Cluster.of(list(map(decoded_node, nodes)), list(map(decoded_pod, pods)))
+    return Cluster.of(list(map(decoded_node, nodes)), list(map(decoded_pod, pods)), counts_hosts=True)
 
 
 def example_cluster() -> Cluster:

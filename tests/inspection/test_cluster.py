@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from gas.cards import Card
-from gas.inspection.cluster import matters, settings_of
+from gas.inspection.cluster import matters, natural, settings_of
+from gas.inspection.node_view import node_data
 from gas.inspection.objects import InspectedPod
 from gas.inspection.report import Gauge
-from gas.inspection.rows import card_report, node_report
+from gas.inspection.rows import card_report, node_report, pod_report
 from gas.placement.order import LeastUsed
 from tests.builders import node_json, pod_json
 from tests.inspection.example_cluster import (
@@ -40,7 +43,7 @@ def test_the_settings_are_those_of_the_extenders_command_line() -> None:
 def test_pods_in_all_words_of_the_extender_are_looked_at() -> None:
     asked = msgspec.convert(pod_json(asking(gpu_mem=8), name="other", node="n1"), InspectedPod)
     assert matters(asked)
-    flags = ("--vocabularies=intel,aliyun", "--aliyun-unit=GiB")
+    flags = ("--vocabularies=intel,aliyun", "--aliyun-unit=GiB", "--vocabularies=intel,vendor")
     options, _ = settings_of([decoded_pod(extender_pod(*flags))])
     assert dict(options.vocabularies.booked_need(asked).containers[0].per_card)["memory.max"] == 8 * 2**30
 
@@ -69,6 +72,25 @@ def test_sums_of_nodes_are_the_sums_of_their_cards() -> None:
                 gauge for row in cards.rows if row["node"] == node["node"] and isinstance(gauge := row.get(name), Gauge)
             ]
             assert node[name] == Gauge(sum(each.booked for each in gauges), sum(each.capacity for each in gauges))
+
+
+def test_waiting_pods_share_a_reason_only_if_they_ask_for_the_same_beside_cards_as_well() -> None:
+    nodes, pods = example_nodes(), [waiting(name, i915=1, memory_max=GB) for name in ("a", "b", "c")]
+    for node in nodes:
+        node["status"]["allocatable"]["cpu"] = "4"
+    for pod, cpu in zip(pods, ("1", "1", "8"), strict=True):
+        pod["spec"]["containers"][0]["resources"]["requests"] = {
+            **pod["spec"]["containers"][0]["resources"]["requests"],
+            "cpu": cpu,
+        }
+    notes = [row["note"] for row in pod_report(cluster_of(nodes, pods)).rows]
+    fits = "fits on 3 of 3 nodes; kube-scheduler has yet to bind it"
+    assert notes == [fits, fits, "the node has too little cpu free (3 of 3 nodes)"]
+
+
+def test_numbers_in_names_are_compared_by_value() -> None:
+    texts = ["", "0", "9", "10", "gpu-", "gpu-1", "gpu-1a", "gpu-2", "gpu-2-1", "gpu-10", "gpu-10b2", "x" + "9" * 5000]
+    assert sorted(set(texts), key=natural) == texts
 
 
 @pytest.mark.parametrize(
@@ -118,3 +140,19 @@ def test_a_pod_that_has_ended_holds_nothing() -> None:
     ended["status"]["phase"] = "Succeeded"
     cluster = cluster_of(example_nodes(), [ended, waiting("w", i915=1)])
     assert [pod.metadata.name for pod in cluster.gpu_pods] == ["w"]
+
+
+def test_booked_tiles_and_the_number_of_tiles_have_columns_of_their_own() -> None:
+    node = gpu_node_json("n", record(0, tiles=2), record(1, tiles=2))
+    node["status"]["allocatable"]["gpu.intel.com/tiles"] = "4"
+    pod = running("p", "n", "card0", i915=1, tiles=1)
+    pod["metadata"]["annotations"]["gas-container-tiles"] = "card0:gt1"
+    cluster = cluster_of([node], [pod])
+    report = card_report(cluster)
+    names = [column.name for column in report.columns]
+    assert len(set(names)) == len(names)
+    assert [(row["tiles"], row["tileCount"]) for row in report.rows] == [(Gauge(1, 2), 2), (Gauge(0, 2), 2)]
+    cards: Any = node_data(cluster, "n")["cards"]
+    first, second = cards
+    assert (first["tiles"], first["freeTiles"], first["held"][0]["tiles"]) == ({"booked": 1, "capacity": 2}, [0], [1])
+    assert (second["tiles"], second["freeTiles"]) == ({"booked": 0, "capacity": 2}, [0, 1])

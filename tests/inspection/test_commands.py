@@ -10,10 +10,10 @@ import logging
 import pytest
 import yaml
 
-from gas.inspection.command_line import complete
+from gas.inspection.command_line import complete, run
 from gas.sandbox.api.kinds import PODS
 from tests.inspection.conftest import Kubectl
-from tests.inspection.example_cluster import GB, create_pod, use_path, waiting
+from tests.inspection.example_cluster import GB, create_pod, plugin_pod, use_path, waiting
 
 
 async def test_top_shows_booked_and_used_of_each_card(kubectl: Kubectl) -> None:
@@ -55,10 +55,23 @@ async def test_pods_of_the_namespace_of_the_context_are_listed(kubectl: Kubectl)
     assert len(await kubectl.data("pods", "-A")) == 5
 
 
+async def test_a_kubeconfig_without_a_list_of_contexts_ends_with_3(kubectl: Kubectl) -> None:
+    kubectl.kubeconfig.write_text("contexts: 3")
+    result = await kubectl("pods")
+    assert result.code == 3
+    assert "expected a kubeconfig" in result.err
+
+
+async def test_a_closed_standard_error_changes_no_exit_code(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    assert (await kubectl("waste")).code == 0
+
+
 async def test_pods_that_wait_have_the_reason_of_the_extender(kubectl: Kubectl) -> None:
     (big,) = [row for row in await kubectl.data("pods") if row["state"] == "Waiting"]
     assert big["note"] == "no card has 14.0 GB of memory.max free"
     assert big["node"] is None
+    assert "big" in (await kubectl("pods", "--where", "note~14.0 GB")).out
 
 
 async def test_labels_select_nodes_and_pods(kubectl: Kubectl) -> None:
@@ -89,7 +102,7 @@ async def test_inspect_shows_the_pods_of_each_card(kubectl: Kubectl) -> None:
     data = json.loads((await kubectl("inspect", "gpu-1", "-o", "json")).out)
     assert yaml.safe_load((await kubectl("inspect", "gpu-1", "-o", "yaml")).out) == data
     assert (data["ready"], data["cordoned"], data["kernel"]) == (True, False, "6.12.0-amd64")
-    assert data["numaGroups"] == []
+    assert data["numaGroups"] == [["card0"], ["card1"]]
 
 
 async def test_a_node_that_does_not_exist_ends_with_1(kubectl: Kubectl) -> None:
@@ -148,6 +161,20 @@ async def test_use_that_cannot_be_read_is_reported_and_the_rest_is_shown(
     assert "93%" in result.out
 
 
+async def test_nodes_whose_use_cannot_be_read_for_one_reason_share_a_sentence(kubectl: Kubectl) -> None:
+    for name in ("gpu-1", "gpu-2"):
+        del kubectl.beside.objects[use_path(name)]
+    result = await kubectl("top")
+    assert "use is not shown for 2 nodes such as gpu-1: the API server refused GET /usage of the plugin" in result.err
+
+
+async def test_one_node_without_measurements_is_named(kubectl: Kubectl) -> None:
+    kubectl.server.api.delete(PODS, "kube-system", "gas-plugin-gpu-2", {"gracePeriodSeconds": 0})
+    create_pod(kubectl.server, plugin_pod("gpu-2"))
+    result = await kubectl("top")
+    assert "use is not shown for node gpu-2: the plugin there does not measure it" in result.err
+
+
 async def test_without_plugins_that_measure_a_line_says_so(kubectl: Kubectl) -> None:
     for name in ("gpu-1", "gpu-2", "gpu-10"):
         kubectl.server.api.delete(PODS, "kube-system", f"gas-plugin-{name}", {"gracePeriodSeconds": 0})
@@ -177,7 +204,30 @@ async def test_commands_names_and_options_are_completed(kubectl: Kubectl) -> Non
 async def test_the_completion_script_of_a_shell_is_printed(kubectl: Kubectl, shell: str) -> None:
     result = await kubectl("completion", shell)
     assert result.code == 0
-    assert f"{shell}_complete" in result.out
+    assert f"_KUBECTL_GAS_COMPLETE={shell}_complete" in result.out
+
+
+@pytest.mark.parametrize(
+    ("shell", "current", "expected"),
+    [
+        ("bash", "1", "plain,top\n"),
+        ("zsh", "1", "plain\ntop\nShow what is booked and used of cards.\n"),
+        ("fish", "to", "plain,top\tShow what is booked and used of cards.\n"),
+    ],
+)
+def test_the_script_of_a_shell_gets_candidates(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    shell: str,
+    current: str,
+    expected: str,
+) -> None:
+    monkeypatch.setenv("_KUBECTL_GAS_COMPLETE", f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", "kubectl-gas to")
+    monkeypatch.setenv("COMP_CWORD", current)
+    with pytest.raises(SystemExit, match=r"^0$"):
+        run([])
+    assert capsys.readouterr().out == expected
 
 
 HOSTILE = "[red]x\x1b[2J\u202eevil\u05d0\n"

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from gas.inspection.fit import fit_all, more_of
 from gas.inspection.manifests import BadManifest, Wanted, read_manifests
+from gas.sandbox.api.kinds import NODES
 from tests.builders import container, node_json, pod_json
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import (
     GB,
     cluster_of,
+    create_pod,
     decoded_pod,
     example_cluster,
     gpu_node_json,
@@ -84,17 +86,19 @@ def test_lists_empty_documents_and_other_kinds() -> None:
         pytest.param("a: [", "expected YAML or JSON", id="not-yaml"),
         pytest.param("- 1", "expected a Kubernetes object with a kind", id="no-object"),
         pytest.param(
-            "kind: Deployment", "Deployment default/without-name: expected a map at spec, found 'None'", id="no-spec"
+            "kind: Deployment", "Deployment default/without-name: expected a map at spec, found nothing", id="no-spec"
         ),
         pytest.param(
             json.dumps(owner("Deployment", replicas=-1)), "from 0 to 100000 at replicas, found '-1'", id="count"
         ),
         pytest.param(json.dumps(owner("Deployment", replicas=True)), "at replicas, found 'True'", id="no-number"),
         pytest.param(
-            json.dumps(owner("Job", pod={"spec": {"containers": 3}})), "expected a pod, found a mistake", id="pod"
+            json.dumps(owner("Job", pod={"spec": {"containers": 3}})), "expected maps at metadata, resources", id="pod"
         ),
         pytest.param(
-            json.dumps(owner("Job", pod={"spec": {"containers": ["x"]}})), "expected a pod, found a mistake", id="text"
+            json.dumps(owner("Job", pod={"spec": {"containers": ["x"]}})),
+            "expected maps at metadata, resources",
+            id="text",
         ),
     ],
 )
@@ -128,6 +132,14 @@ def test_the_first_pod_that_does_not_fit_has_the_reasons_of_all_nodes() -> None:
         "no card has 9.0 GB of memory.max free": 1,
         "the pod's node selector does not match the node": 2,
     }
+
+
+def test_pods_that_name_their_node_are_counted_on_that_node_only() -> None:
+    pinned, lost = template(i915=1, memory_max=4 * GB), template(i915=1)
+    pinned["spec"]["nodeName"], lost["spec"]["nodeName"] = "gpu-10", "gpu-11"
+    here, nowhere = fit_all(example_cluster(), read(owner("Job", "a", pinned), owner("Job", "b", lost)))
+    assert ([place.node for place in here.places], here.more) == (["gpu-10"], 2)
+    assert (nowhere.fitting, nowhere.more, nowhere.reasons) == (0, 0, (("the cluster has no node gpu-11", 0),))
 
 
 def test_what_comes_first_takes_the_room_of_what_comes_later() -> None:
@@ -207,7 +219,7 @@ async def test_the_exit_code_says_whether_all_fit(kubectl: Kubectl, tmp_path: Pa
     result = await kubectl("fit", str(file))
     assert result.code == 1
     assert "no card has 5.0 GB of memory.max free" in result.out
-    assert "not looked at: CPU, memory and pod slots of nodes" in result.err
+    assert "not looked at" not in result.err
     explained = await kubectl("fit", str(file), "--explain", "-o", "json")
     assert [row["node"] for row in json.loads(explained.out)][-1] is None
 
@@ -236,3 +248,58 @@ def test_nodes_without_cards_are_no_place() -> None:
     cluster = cluster_of([plain], [])
     (fitted,) = fit_all(cluster, read(owner("Deployment")))
     assert fitted.fitting == 0
+
+
+def beside_cards(node: dict[str, Any], **offered: str) -> dict[str, Any]:
+    """Return a node that offers these resources beside its cards."""
+    node["status"]["allocatable"] |= offered
+    return node
+
+
+def other_pod(node: str, **requests: str) -> dict[str, Any]:
+    """Return a pod without cards that runs on a node."""
+    return pod_json({"name": "main", "resources": {"requests": requests}}, node=node, phase="Running")
+
+
+@pytest.mark.parametrize(
+    ("offered", "asked", "fitting", "reason"),
+    [
+        pytest.param({"cpu": "4"}, {"cpu": "1"}, 3, "the node has too little cpu free", id="cpu"),
+        pytest.param({"memory": "4Gi"}, {"memory": "2Gi"}, 1, "the node has too little memory free", id="memory"),
+        pytest.param({"pods": "3"}, {}, 2, "the node has no free pod slot", id="pod-slots"),
+        pytest.param({}, {"example.com/fpga": "1"}, 0, "the node has no example.com/fpga", id="unknown-resource"),
+        pytest.param({}, {"cpu": "1"}, 5, "", id="not-stated"),
+    ],
+)
+def test_cpu_memory_and_pod_slots_of_all_pods_count(
+    offered: dict[str, str], asked: dict[str, str], fitting: int, reason: str
+) -> None:
+    node = beside_cards(gpu_node_json("n", record(0)), **offered)
+    pod = template(i915=1)
+    pod["spec"]["containers"][0]["resources"]["limits"] |= asked
+    cluster = cluster_of([node], [other_pod("n", cpu="1", memory="1Gi")])
+    more = more_of(cluster, read(owner("Deployment", pod=pod))[0].pod)
+    (fitted,) = fit_all(cluster, read(owner("Deployment", replicas=5, pod=pod)))
+    assert (fitted.fitting, fitted.reasons) == (fitting, ((reason, 1),) if reason else ())
+    assert more == (fitting if reason else 10)
+
+
+def test_requests_of_a_pod_as_a_whole_count() -> None:
+    pod = template(i915=1)
+    pod["spec"]["resources"] = {"limits": {"cpu": "3"}}
+    cluster = cluster_of([beside_cards(gpu_node_json("n", record(0)), cpu="4")], [])
+    (fitted,) = fit_all(cluster, read(owner("Deployment", replicas=2, pod=pod)))
+    assert (fitted.fitting, fitted.reasons) == (1, (("the node has too little cpu free", 1),))
+
+
+async def test_the_command_counts_pods_without_cards(kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl.server.api.create(NODES, None, beside_cards(gpu_node_json("gpu-20", record(0), labels={"z": "c"}), cpu="2"))
+    create_pod(kubectl.server, {**other_pod("gpu-20", cpu="1500m"), "metadata": {"name": "o", "namespace": "default"}})
+    file = tmp_path / "pod.yaml"
+    pod = template(i915=1)
+    pod["spec"] |= {"nodeSelector": {"z": "c"}}
+    pod["spec"]["containers"][0]["resources"]["limits"] |= {"cpu": "1"}
+    file.write_text(yaml.safe_dump(owner("Job", pod=pod)))
+    result = await kubectl("fit", "--explain", str(file))
+    assert result.code == 1
+    assert "the node has too little cpu free" in result.out

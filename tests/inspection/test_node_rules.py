@@ -87,16 +87,30 @@ def test_a_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
 
 def test_rules_that_are_not_modelled_are_named() -> None:
     pod = pod_json(container(i915=1))
-    assert not_checked(decoded_pod(pod)) == ("CPU, memory and pod slots of nodes",)
+    assert not_checked(decoded_pod(pod)) == ()
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
     pod["spec"] |= {
         "affinity": {"podAffinity": required, "podAntiAffinity": required},
         "topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}],
-        "volumes": [{"name": "data"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
     }
-    assert not_checked(decoded_pod(pod))[1:] == (
+    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    assert not_checked(decoded_pod(pod)) == (
         "pod affinity",
         "pod anti-affinity",
         "topology spread constraints",
         "volumes",
+        "host ports",
     )
+
+
+def test_volumes_and_ports_that_every_node_has_are_not_named() -> None:
+    pod = pod_json(container(i915=1))
+    pod["spec"]["volumes"] = [
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+    ]
+    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80}]
+    assert not_checked(decoded_pod(pod)) == ()
+    pod["spec"]["hostNetwork"] = True
+    assert not_checked(decoded_pod(pod)) == ("host ports",)

@@ -74,6 +74,21 @@ def test_all_lines_of_a_table_are_one_line_of_the_terminal(
 
 
 @given(ROWS)
+def test_yaml_and_json_have_all_values_of_all_rows_in_one_style(rows: list[Row]) -> None:
+    report = Report((*COLUMNS, Column("any")), [{**row, "any": at % 2 == 0 or at % 3} for at, row in enumerate(rows)])
+    data = [
+        {
+            column.name: {"booked": value.booked, "capacity": value.capacity} if isinstance(value, Gauge) else value
+            for column in report.columns
+            for value in [row[column.name]]
+        }
+        for row in report.rows
+    ]
+    assert written(report, "json", Look()) == as_json(data)
+    assert written(report, "yaml", Look()) == as_yaml(data)
+
+
+@given(ROWS)
 def test_csv_has_the_same_columns_whatever_the_rows_are(rows: list[Row]) -> None:
     table = list(csv.reader(io.StringIO(written(Report(COLUMNS, rows), "csv", Look()))))
     assert table[0] == ["name", "memory.max.booked", "memory.max.capacity", "pods", "list"]

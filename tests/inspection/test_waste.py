@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cards import Card
+from gas.inspection.cluster import done
 from gas.inspection.use import CardUse
-from gas.inspection.waste import shapes, waste_notes, waste_of
+from gas.inspection.waste import waste_notes, waste_of
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import GB, cluster_of, gpu_node_json, record, running, waiting
 
@@ -67,7 +68,7 @@ def test_memory_that_is_booked_and_not_used_is_added_up_where_it_was_measured() 
 
 def test_equal_containers_are_one_shape() -> None:
     pods = [waiting(name, i915=1, memory_max=GB) for name in "abc"] + [waiting("d", i915=2, memory_max=GB)]
-    assert len(shapes(cluster_of([], pods))) == 2
+    assert len(done(cluster_of([], pods).decider.shapes())) == 2
 
 
 async def test_the_command_shows_cards_and_sums(kubectl: Kubectl) -> None:

@@ -59,3 +59,5 @@ def test_the_screen_has_as_many_lines_as_the_terminal() -> None:
     assert len(lines) == 10
     assert lines[-1] == "8 of 50 rows; see --sort-by and --where;"[:40]
     assert screen_lines(report, (), wide=False, look=Look(), height=60)[-1] == "50 rows"
+    one = Report(report.columns, report.rows[:1])
+    assert screen_lines(one, (), wide=False, look=Look(), height=60)[-1] == "1 row"

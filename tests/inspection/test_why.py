@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import combinations
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gas.extender.wire import BindingArgs
 from gas.inspection.cluster import Cluster
 from gas.inspection.objects import InspectedNode, InspectedPod
+from gas.inspection.rows import pod_report
 from gas.inspection.why import Explanation, Suggestion, explain, explanation_lines
 from tests.builders import container, node_json, pod_json
 from tests.inspection.conftest import Kubectl
@@ -31,6 +32,10 @@ from tests.inspection.example_cluster import (
     running,
     waiting,
 )
+from tests.inspection.steps import follow_moves, passing
+
+WAITING_PODS = int(os.environ.get("WAITING_PODS", "100"))
+"""Pods whose suggestions are followed; see docs/development.md."""
 
 DISABLED = "telemetry.aware.scheduling.p/gas-disable-card0"
 
@@ -68,6 +73,21 @@ def test_several_requests_are_lowered_together_if_one_alone_is_not_enough() -> N
     (text,) = [text for text in texts(found) if text.startswith("ask")]
     assert "400 of gpu.intel.com/millicores" in text
     assert f"{3 * GB} (3.0 GB) of gpu.intel.com/memory.max" in text
+
+
+def test_too_little_cpu_is_a_reason_and_less_of_it_a_suggestion() -> None:
+    node = gpu_node_json("n", record(0))
+    node["status"]["allocatable"]["cpu"] = "2"
+    pod = waiting("p", i915=1)
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    other = running("a", "n", "card0", i915=1)
+    other["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500m"
+    found = why([node], [other], pod)
+    assert [group.reason for group in found.groups] == ["the node has too little cpu free"]
+    assert texts(found) == [
+        "ask for 1500m of cpu in container main instead of 2000m",
+        "wait for the end of pod default/a",
+    ]
 
 
 def test_fewer_cards_are_suggested() -> None:
@@ -115,6 +135,22 @@ def test_rules_of_kubernetes_that_exclude_the_nodes_with_room() -> None:
     assert texts(why(tainted, [], waiting("p", i915=1))) == ["let it tolerate the taint gpu"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        pytest.param({"i915": 2}, "ask for 1 of gpu.intel.com/i915 in container main instead of 2", id="request"),
+        pytest.param({"i915": 1, "deny": "card0"}, "remove the annotation gas-deny", id="annotation"),
+    ],
+)
+def test_a_changed_pod_is_said_to_fit_where_its_preferred_card_is(fields: dict[str, Any], text: str) -> None:
+    prefer = {"telemetry.aware.scheduling.p/gas-prefer-gpu": "card0"}
+    nodes = [gpu_node_json("a", record(0)), gpu_node_json("b", record(0), labels=prefer), gpu_node_json("c", record(0))]
+    pod = waiting("p", i915=fields["i915"])
+    pod["metadata"]["annotations"] = {"gas-deny": fields["deny"]} if "deny" in fields else {}
+    found = why(nodes, [], pod)
+    assert [(each.text, each.node) for each in found.suggestions] == [(text, "b")]
+
+
 def test_telemetry_labels_that_close_the_cards() -> None:
     nodes = [gpu_node_json("n", record(0), labels={DISABLED: "true"})]
     found = why(nodes, [], waiting("p", i915=1))
@@ -125,6 +161,31 @@ def test_a_pod_that_fits_gets_no_suggestions() -> None:
     found = explain(example_cluster(), decoded_pod(waiting("p", i915=1)))
     assert found.line.startswith("fits on 3 of 3 nodes")
     assert found.suggestions == ()
+
+
+def test_a_pod_that_no_scheduler_looks_at_yet_says_so() -> None:
+    gated, other = waiting("gated", i915=1), waiting("other", i915=1)
+    gated["spec"]["schedulingGates"] = [{"name": "queue"}]
+    other["spec"]["schedulerName"] = "gas-scheduler"
+    gate = "it is scheduled only when its scheduling gates have been removed: queue"
+    cluster = cluster_of(example_nodes(), [gated, other])
+    assert [row["note"] for row in pod_report(cluster).rows] == [
+        f"fits on 3 of 3 nodes; {gate}",
+        "fits on 3 of 3 nodes; scheduler gas-scheduler has yet to bind it",
+    ]
+    assert explain(cluster, decoded_pod(gated)).line == f"fits on 3 of 3 nodes; {gate}"
+    large = waiting("large", i915=1, memory_max=99 * GB)
+    large["spec"]["schedulingGates"] = gated["spec"]["schedulingGates"]
+    assert explain(cluster, decoded_pod(large)).details == (gate,)
+    deleted = waiting("deleted", i915=1)
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert "it is being deleted" in explain(cluster, decoded_pod(deleted)).line
+
+
+def test_a_pod_that_has_ended_waits_for_nothing_even_if_it_never_had_a_node() -> None:
+    ended = waiting("ended", i915=1)
+    ended["status"] = {"phase": "Failed"}
+    assert explain(example_cluster(), decoded_pod(ended)).line == "the pod has ended, so it holds no cards"
 
 
 def test_a_pod_that_can_never_fit_says_so() -> None:
@@ -153,7 +214,6 @@ def follow(
     suggestion: Suggestion, nodes: list[dict[str, Any]], pods: list[dict[str, Any]], pod: InspectedPod
 ) -> tuple[Cluster, InspectedPod]:
     """Return the cluster and the pod after a suggestion was followed."""
-    moved = dict(suggestion.moves)
     stay = [each for each in pods if each["metadata"]["uid"] not in suggestion.gone]
     changed_nodes: list[InspectedNode] = []
     for node in nodes:
@@ -162,34 +222,20 @@ def follow(
             labels.pop(DISABLED, None)
         changed_nodes.append(decoded_node({**node, "metadata": {**node["metadata"], "labels": labels}}))
     changed = suggestion.pod or pod
-    cluster = Cluster.of(changed_nodes, [decoded_pod(each) for each in stay])
-    assert suggestion.node in cluster.filter(changed, [suggestion.node]).passing, suggestion.text
-    if moved:  # bind the pod, then each of those that moved
-        for number, (each, target) in enumerate(
-            [(changed, suggestion.node)]
-            + [
-                (decoded_pod(_unbound(one)), moved[one["metadata"]["uid"]])
-                for one in pods
-                if one["metadata"]["uid"] in moved
-            ]
-        ):
-            assert target in cluster.filter(each, [target]).passing, (number, suggestion.text)
-            args = BindingArgs(each.metadata.name, "default", each.uid, target)
-            cluster.decider.reserve(args, each, now=0.0)
+    cluster = Cluster.of(changed_nodes, [decoded_pod(each) for each in stay], counts_hosts=True)
+    follow_moves(cluster, suggestion.moves)
+    assert suggestion.node in passing(cluster, changed), suggestion.text
     return cluster, changed
-
-
-def _unbound(pod: dict[str, Any]) -> dict[str, Any]:
-    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
-    return {**pod, "spec": spec, "metadata": {**pod["metadata"], "annotations": {}}}
 
 
 SIZES = st.integers(1, 8)
 PODS = st.lists(st.tuples(SIZES, st.integers(0, 1), st.sampled_from([100, 300, 700])), max_size=3)
 
 
+@settings(max_examples=WAITING_PODS)
 @given(
     built=st.lists(st.tuples(PODS, st.booleans(), st.sampled_from(["", "a", "b"])), min_size=1, max_size=4),
+    cpu=st.tuples(st.sampled_from(["1", "2", "8"]), st.sampled_from(["100m", "1500m", "9"])),
     cards=st.integers(1, 3),
     memory=st.integers(1, 10),
     millicores=st.sampled_from([100, 500, 900]),
@@ -199,6 +245,7 @@ PODS = st.lists(st.tuples(SIZES, st.integers(0, 1), st.sampled_from([100, 300, 7
 def test_every_suggestion_makes_the_pod_fit_when_it_is_followed(
     *,
     built: list[tuple[list[tuple[int, int, int]], bool, str]],
+    cpu: tuple[str, str],
     cards: int,
     memory: int,
     millicores: int,
@@ -209,23 +256,25 @@ def test_every_suggestion_makes_the_pod_fit_when_it_is_followed(
     for at, (booked, disabled, zone) in enumerate(built):
         labels = {**({DISABLED: "true"} if disabled else {}), **({"zone": zone} if zone else {})}
         nodes.append(gpu_node_json(f"n-{at}", record(0), record(1), memory=8 * GB, labels=labels))
+        nodes[-1]["status"]["allocatable"]["cpu"] = cpu[0]
         pods += [
             running(f"p-{at}-{each}", f"n-{at}", f"card{card}", i915=1, millicores=share, memory_max=size * GB)
             for each, (size, card, share) in enumerate(booked)
         ]
     asked = waiting("asked", i915=cards, millicores=millicores * cards, memory_max=memory * GB * cards)
+    for pod, amount in [*((each, "300m") for each in pods[1:]), (asked, cpu[1])]:
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = amount
     asked["metadata"]["annotations"] = annotations
     asked["spec"]["nodeSelector"] = selector
-    cluster, pod = cluster_of(nodes, [*pods, asked]), decoded_pod(asked)
-    names = [name for name, rule in cluster.eligible(pod).items() if not rule]
-    found = explain(cluster, pod)
+    cluster, waits = cluster_of(nodes, [*pods, asked]), decoded_pod(asked)
+    found = explain(cluster, waits)
     assert found.is_complete
     assert sum(group.nodes for group in found.groups) == (0 if found.line.startswith("fits on") else len(nodes))
-    if cluster.filter(pod, names).passing:
+    if passing(cluster, waits):
         assert found.suggestions == ()
         return
     for suggestion in found.suggestions:
-        follow(suggestion, nodes, pods, pod)
+        follow(suggestion, nodes, pods, waits)
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 10)), min_size=1, max_size=4), st.integers(2, 10))
@@ -260,7 +309,7 @@ def test_the_fewest_pods_are_named_that_must_end(sizes: list[int], memory: int) 
         if total - (sum(sizes) - sum(gone)) >= wanted
     )
     ends = [each for each in why(nodes, pods, waiting("w", i915=1, memory_max=wanted * GB)).suggestions if each.gone]
-    assert [len(each.gone) for each in ends if not each.moves] == ([fewest] if fewest else [])
+    assert [len(each.gone) for each in ends] == ([fewest] if fewest else [])
 
 
 async def test_why_prints_reasons_and_suggestions(kubectl: Kubectl) -> None:

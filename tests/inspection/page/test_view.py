@@ -1,0 +1,122 @@
+"""The page's view of a cluster: follows the API server, survives its absence, and measures in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gas.cluster.connection import ApiServer as Connection
+from gas.cluster.connection import connect
+from gas.inspection.cluster import Cluster
+from gas.inspection.page import view as views
+from gas.inspection.page.view import MOST_NOTES, NotRead, View
+from tests.doctor.sandbox_cluster import Beside, doctor_server, write_kubeconfig
+from tests.inspection.example_cluster import (
+    EXAMPLE_USE,
+    GB,
+    create_pod,
+    example_nodes,
+    example_pods,
+    fill,
+    running,
+    use_path,
+    with_real_uids,
+)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():  # noqa: ASYNC110 -- what is waited for has no event
+            await asyncio.sleep(0.02)
+
+
+async def no_decisions(_cluster: Cluster) -> tuple[str, ...]:
+    return ("the last decisions are not shown",)
+
+
+@asynccontextmanager
+async def connected(directory: Path, url: str) -> AsyncIterator[Connection]:
+    kubeconfig = write_kubeconfig(directory / "kubeconfig", url)
+    api = await connect(str(kubeconfig), explicit=True)
+    try:
+        yield api
+    finally:
+        await api.close()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "INTERVAL", 0.02)
+    monkeypatch.setattr(views, "USE_INTERVAL", 0.1)
+
+
+def shown(view: View) -> dict[str, list[list[object]]]:
+    """Return the cards of each node on the map."""
+    return {name: cards for name, _, cards in json.loads(view.whole()[0])["nodes"]}
+
+
+async def test_the_map_follows_bookings_and_measured_use(tmp_path: Path) -> None:
+    beside = Beside()
+    server = doctor_server(beside)
+    async with server, connected(tmp_path, server.url) as api:
+        fill(server, example_nodes(), example_pods())
+        uses = with_real_uids(server, EXAMPLE_USE)
+        beside.objects.update(uses)
+        view = View(api, no_decisions)
+        with pytest.raises(NotRead, match="the cluster is being read"):
+            view.whole()
+        assert view.state()["trouble"] == "the cluster is being read"
+        running_view = asyncio.create_task(view.run())
+        try:
+            await until(lambda: view.state()["trouble"] == "" and "gpu-1" in shown(view))
+            await until(lambda: shown(view)["gpu-1"][0][4] != -1)
+            create_pod(server, running("new", "gpu-10", "card1", i915=1, memory_max=2 * GB))
+            await until(lambda: shown(view)["gpu-10"][1][3] == 1)
+            beside.objects[use_path("gpu-1")] = {"trouble": None, "pods": []}
+            await until(lambda: shown(view)["gpu-1"][0][4] == -1)
+            assert (await view.decisions())["notes"] == ["the last decisions are not shown"]
+            assert view.node("gpu-2")["ready"] is True
+        finally:
+            running_view.cancel()
+            await asyncio.gather(running_view, return_exceptions=True)
+
+
+async def test_a_page_that_starts_before_the_api_server_shows_why_until_it_is_there(tmp_path: Path) -> None:
+    async with connected(tmp_path, "http://127.0.0.1:1") as api:
+        view = View(api, no_decisions)
+        running_view = asyncio.create_task(view.run())
+        try:
+            await until(lambda: "cannot connect to the API server" in str(view.state()["trouble"]))
+            with pytest.raises(NotRead, match="cannot connect to the API server"):
+                view.whole()
+            assert not running_view.done()
+        finally:
+            running_view.cancel()
+            await asyncio.gather(running_view, return_exceptions=True)
+
+
+async def test_many_reasons_why_use_is_unknown_are_cut_short(tmp_path: Path) -> None:
+    beside = Beside()
+    for name in ("gpu-1", "gpu-2", "gpu-10"):
+        beside.objects[use_path(name)] = {"trouble": f"the trouble of {name}", "pods": []}
+    server = doctor_server(beside)
+    async with server, connected(tmp_path, server.url) as api:
+        pods = [each for each in example_pods() if "extender" not in each["metadata"]["name"]]
+        fill(server, example_nodes(), pods)
+        view = View(api, no_decisions)
+        running_view = asyncio.create_task(view.run())
+        try:
+            await until(lambda: len(view.state()["notes"]) > 1)  # type: ignore[arg-type]
+            notes = view.state()["notes"]
+            assert isinstance(notes, list)
+            assert notes[0] == "no extender was found in a pod; its default flags are assumed"
+            assert len(notes) <= MOST_NOTES + 1
+            assert notes[-1] == "and 1 more of such"
+        finally:
+            running_view.cancel()
+            await asyncio.gather(running_view, return_exceptions=True)

@@ -1,0 +1,69 @@
+"""Rows about cards, nodes and pods, where resources have the names of other columns."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from gas.inspection.cluster import Cluster
+from gas.inspection.node_view import node_data
+from gas.inspection.page.board import Board
+from gas.inspection.page.documents import pod_document, pods_document
+from gas.inspection.report import Gauge, Report
+from gas.inspection.rows import FIXED_KEYS, card_report, column_of, node_report, pod_report
+from gas.inspection.waste import waste_of
+from tests.inspection.example_cluster import cluster_of, gpu_node_json, record, running
+
+
+def cluster() -> Cluster:
+    """Return a node with a card that has 4 of every resource that is named like a column; a pod holds 3 of each."""
+    names = sorted(FIXED_KEYS)
+    node = gpu_node_json("n", record(0))
+    for kind in ("capacity", "allocatable"):
+        node["status"].setdefault(kind, {}).update({f"gpu.intel.com/{name}": "4" for name in names})
+    pod = running("p", "n", "card0", i915=1)
+    pod["spec"]["containers"][0]["resources"]["requests"].update({f"gpu.intel.com/{name}": "3" for name in names})
+    return cluster_of([node], [pod])
+
+
+def sent_as(document: object) -> Any:
+    return json.loads(msgspec.json.encode(document))
+
+
+def test_every_resource_has_a_column_of_its_own() -> None:
+    found = cluster()
+    reports: list[Report] = [card_report(found), node_report(found), pod_report(found), waste_of(found).report]
+    for report in reports:
+        columns = [column.name for column in report.columns]
+        assert len(set(columns)) == len(columns)
+        of_resources = {column.name for column in report.columns if column.resource and column.name != column.resource}
+        assert {f"resource.{name}" for name in FIXED_KEYS} <= of_resources
+        assert {column.name for column in report.columns if not column.resource} <= FIXED_KEYS
+    (card,) = reports[0].rows
+    assert (card["node"], card["card"], card["pods"], card["health"]) == ("n", "card0", 1, "ok")
+    (node,) = reports[1].rows
+    (pod,) = reports[2].rows
+    assert (pod["name"], pod["node"], pod["namespace"], pod["cards"]) == ("p", "n", "default", ("card0",))
+    for name in FIXED_KEYS:
+        assert card[column_of(name)] == node[column_of(name)] == Gauge(3, 4)
+        assert pod[column_of(name)] == 3
+
+
+def test_the_page_shows_such_a_cluster() -> None:
+    found = cluster()
+    board = Board("epoch")
+    assert list(board.update(found, ["n"])) == [None]
+    sent = json.loads(board.whole()[0])
+    assert {f"resource.{name}" for name in FIXED_KEYS} <= set(sent["resources"])
+    (card,) = sent_as(node_data(found, "n"))["cards"]
+    assert card["card"] == "card0"
+    assert card["resource.held"] == {"booked": 3, "capacity": 4}
+    (listed,) = sent_as(pods_document(found, "", ""))["pods"]
+    document = sent_as(pod_document(found, "default", "p"))
+    assert listed["name"] == document["name"] == "p"
+    assert listed["resource.created"] == document["resource.written"] == 3
+    assert {key for key in document if key not in found.decider.nodes.resources()} <= FIXED_KEYS | {
+        f"resource.{name}" for name in FIXED_KEYS
+    }
