@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -68,6 +68,17 @@ def label_writers(node: DetailedNode) -> dict[LabelWriter, str]:
         labels = _nested(fields.fields, "f:metadata", "f:labels")
         if any(f"f:{name}" in labels for name in (names.GPU_NUMBERS, names.CARDS)):
             found[_writer(fields.manager)] = fields.manager
+    return found
+
+
+def resource_writers(node: DetailedNode, is_meant: Callable[[str], bool]) -> dict[str, str]:
+    """Return the managers that the API server recorded for resources in the node's status -> one of the resources."""
+    found: dict[str, str] = {}
+    for fields in node.metadata.managed_fields or ():
+        for field in ("f:capacity", "f:allocatable"):
+            for name in _nested(fields.fields, "f:status", field):
+                if is_meant(name.removeprefix("f:")):
+                    found.setdefault(fields.manager, name.removeprefix("f:"))
     return found
 
 

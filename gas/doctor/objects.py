@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -103,11 +104,36 @@ class _MatchCondition(_Part, frozen=True):
     expression: str = ""
 
 
+class AdmissionRule(_Part, frozen=True):
+    """A rule of a webhook: which requests the API server asks it about. ``*`` stands for all values of a field."""
+
+    api_groups: Sequence[str] | None = None
+    api_versions: Sequence[str] | None = None
+    operations: Sequence[str] | None = None
+    resources: Sequence[str] | None = None
+    scope: str = "*"
+
+    def matches(self, operation: str, group: str, resource: str) -> bool:
+        """Return whether this operation on a resource in namespaces, ``pods`` or ``pods/binding``, is matched."""
+        name, _, part = resource.partition("/")
+        of_all = {"*/*", f"*/{part}", f"{name}/*"} if part else {"*", "*/*", f"{name}/*"}
+        return (
+            self.scope in ("*", "Namespaced")
+            and not {operation, "*"}.isdisjoint(self.operations or ())
+            and not {group, "*"}.isdisjoint(self.api_groups or ())
+            and not {"v1", "*"}.isdisjoint(self.api_versions or ())
+            and not {resource, *of_all}.isdisjoint(self.resources or ())
+        )
+
+
 class RegisteredWebhook(_Part, frozen=True):
     """An entry of a webhook configuration. The API server fills in policy and time-out."""
 
     name: str
     client_config: _WebhookClient = _WebhookClient()
+    rules: Sequence[AdmissionRule] | None = None
+    namespace_selector: dict[str, Any] | None = None
+    object_selector: dict[str, Any] | None = None
     failure_policy: str = ""
     reinvocation_policy: str = ""
     timeout_seconds: int = 0

@@ -23,6 +23,7 @@ class Program(StrEnum):
     PLUGIN = "gas-plugin"
     ORIGINAL_EXTENDER = "Intel's GPU Aware Scheduling"
     INTEL_PLUGIN = "Intel's GPU device plugin"
+    NVIDIA_PLUGIN = "NVIDIA's GPU device plugin"
     NFD = "Node Feature Discovery"
     SCHEDULER = "kube-scheduler"
     API_SERVER = "kube-apiserver"
@@ -37,6 +38,8 @@ def program_of(container: DetailedContainer) -> Program | None:
         return Program.ORIGINAL_EXTENDER
     if image == "intel-gpu-plugin":
         return Program.INTEL_PLUGIN
+    if image == "k8s-device-plugin" or "nvidia-device-plugin" in heads:
+        return Program.NVIDIA_PLUGIN
     if not heads.isdisjoint(("gas-extender", "gas.extender")) or "/extender" in words[:1]:
         return Program.EXTENDER
     if not heads.isdisjoint(("gas-plugin", "gas.plugin")):
@@ -70,16 +73,21 @@ def image_version(container: DetailedContainer) -> tuple[int, int] | None:
 
 
 def flag_value(container: DetailedContainer, name: str) -> str | None:
-    """Return the last value of a flag, in Go's spelling, on a container's command line; ``true`` for a flag alone."""
-    value = None
+    """Return the last value of a flag on a container's command line, as `flag_values` does; None without the flag."""
+    return next(reversed(flag_values(container, name)), None)
+
+
+def flag_values(container: DetailedContainer, name: str) -> list[str]:
+    """Return all values of a flag, in Go's spelling, on a container's command line; ``true`` for a flag alone."""
+    values: list[str] = []
     words = [*(container.command or ()), *(container.args or ())]
     for at, word in enumerate(words):
         flag, equals, text = word.partition("=")
         if flag not in (f"-{name}", f"--{name}"):
             continue
         following = words[at + 1] if at + 1 < len(words) else "-"
-        value = text if equals else ("true" if following.startswith("-") else following)
-    return value
+        values.append(text if equals else ("true" if following.startswith("-") else following))
+    return values
 
 
 def is_on(container: DetailedContainer, name: str, *, default: bool) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
-from gas.doctor.objects import Lease
+from gas.doctor.objects import AdmissionRule, Lease
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, containers_with
 from gas.objects import DetailedContainer, DetailedNode, DetailedPod
@@ -125,7 +126,9 @@ class Webhook:
     policy              ``Fail`` or ``Ignore``
     reinvocation        ``IfNeeded`` or ``Never``; empty for a validating webhook
     timeout             seconds
+    rules               one of which must match for a call
     conditions          CEL expressions that must all be true for a call
+    selectors           ``namespaceSelector`` and ``objectSelector`` -> its content, if it leaves anything out
     bundle              the authorities that the API server trusts, as PEM; empty for those of its machine
     service             that is called; None if it is called by a URL
     connected           the address that responded; empty if none did
@@ -142,6 +145,8 @@ class Webhook:
     timeout: int
     conditions: tuple[str, ...]
     bundle: bytes
+    rules: tuple[AdmissionRule, ...]
+    selectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reinvocation: str = ""
     service: ServiceSeen | Unseen | None = None
     connected: str = ""

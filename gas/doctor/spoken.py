@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gas.amounts import MemoryUnit
-from gas.doctor.programs import Program, flag_value
+from gas.combined_vocabularies import Vocabularies
+from gas.doctor.programs import Program, flag_value, flag_values
 from gas.doctor.snapshot import Snapshot
 from gas.errors import InvalidEntry
 from gas.objects import DetailedContainer
 from gas.vocabularies import DEFAULT_NAMES, DEFAULT_SETTINGS, Settings, parse_vocabularies, with_settings
-from gas.vocabulary import Vocabularies
 
 
 def vocabulary_flags(container: DetailedContainer) -> dict[str, str]:
     """Return the flags that decide which words a program understands, with their defaults where they are absent."""
     return {
-        "vocabularies": flag_value(container, "vocabularies") or DEFAULT_NAMES,
+        "vocabularies": ",".join(flag_values(container, "vocabularies")) or DEFAULT_NAMES,
         "aliyun-unit": flag_value(container, "aliyun-unit") or DEFAULT_SETTINGS.aliyun_unit,
     }
 

@@ -12,12 +12,15 @@ from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfigu
 from gas.doctor.checks.all_checks import CHECKS
 from gas.doctor.findings import Finding, Level
 from gas.doctor.objects import Lease
+from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Call, Clock, Reply, Scheduler, Snapshot
 from gas.objects import DetailedNode, DetailedPod
 from tests.builders import container, pod_json
 
 NOW = 1_800_000_000.0
 """2027-01-15 08:00:00 UTC."""
+
+NOT_SEEN = Unseen("it may not be seen", "gas doctor --kubeconfig=FILE")
 
 FILE = "/etc/kubernetes/gas/scheduler-config.yaml"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from gas import __main__ as gas
+from gas.inspection.command_line import kubectl_gas
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +23,7 @@ def _interrupts_as_before() -> Iterator[None]:
     [
         pytest.param([], 2, "expected a command, found none", id="nothing"),
         pytest.param(["nonsense"], 2, "found 'nonsense'", id="unknown"),
+        pytest.param(["docter"], 2, "found 'docter', did you mean doctor?; see gas --help", id="a-typo"),
         pytest.param(["--help"], 0, "doctor    checks a cluster", id="help"),
         pytest.param(["--version"], 0, "gas ", id="own-version"),
         pytest.param(["doctor", "--help"], 0, "--control-plane DIR", id="help-of-the-doctor"),
@@ -38,3 +40,10 @@ def test_the_command_gas_and_its_subcommands(
     assert gas.main() == code
     printed = capsys.readouterr()
     assert words in printed.out + printed.err
+
+
+def test_gas_has_the_commands_of_kubectl_gas_and_its_help_lists_them() -> None:
+    assert set(gas.COMMANDS) == set(kubectl_gas.commands) - {"completion"}
+    assert [line.split()[0] for line in gas.HELP.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()] == list(
+        gas.COMMANDS
+    )

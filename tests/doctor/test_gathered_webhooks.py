@@ -50,6 +50,8 @@ def cluster(port: int, *, trusted: Pair = AUTHORITY, **changes: Any) -> dict[str
         "reinvocationPolicy": "IfNeeded",
         "timeoutSeconds": 2,
         "matchConditions": [{"name": "a", "expression": "true"}],
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["bindings"]}],
+        "namespaceSelector": {},
         **changes,
     }
     foreign = {"name": "pods.example.com", "clientConfig": {"url": "https://example.com"}}
@@ -91,9 +93,18 @@ async def test_only_our_webhooks_are_found_with_what_is_registered(port: int) ->
     assert webhook.is_for_bindings
     assert (webhook.policy, webhook.timeout, webhook.conditions) == ("Ignore", 2, ("true",))
     assert webhook.reinvocation == "IfNeeded"
+    assert [webhook.rules[0].matches("CREATE", "", each) for each in ("bindings", "pods/binding")] == [True, False]
+    assert (len(webhook.rules), webhook.selectors) == (1, {})
     assert webhook.bundle == AUTHORITY.chain
     assert isinstance(webhook.service, ServiceSeen)
     assert (webhook.connected, webhook.not_verified) == (f"127.0.0.1:{port}", "")
+
+
+async def test_selectors_that_leave_anything_out_are_found(port: int) -> None:
+    some, other = {"matchLabels": {"a": "b"}}, {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    assert (await found(cluster(port, namespaceSelector=some))).selectors == {"namespaceSelector": some}
+    both = await found(cluster(port, namespaceSelector=some, objectSelector=other))
+    assert both.selectors == {"namespaceSelector": some, "objectSelector": other}
 
 
 async def test_a_certificate_of_another_authority_is_not_verified(port: int) -> None:

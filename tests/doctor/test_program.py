@@ -258,6 +258,7 @@ async def test_webhooks_and_the_certificate_of_the_api_server_are_read(doctor: D
     webhook = {
         "name": "create.pods.gas",
         "clientConfig": {"service": {"namespace": "default", "name": "gas-admission"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
     }
     for kind, webhooks in (("validating", [webhook]), ("mutating", [])):
         items = [{"metadata": {"name": "gas-admission"}, "webhooks": webhooks}]

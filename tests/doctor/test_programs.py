@@ -10,6 +10,7 @@ import pytest
 from gas.doctor.host_files import LARGEST_FILE, HostFiles, read_file
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, flag_value, image_version, is_on, program_of
+from gas.doctor.spoken import vocabulary_flags
 from gas.objects import DetailedContainer as Container
 
 
@@ -76,6 +77,11 @@ def test_the_release_in_an_images_tag(image: str, version: tuple[int, int] | Non
 )
 def test_the_value_of_a_flag(words: list[str], value: str | None) -> None:
     assert flag_value(Container(args=words), "config") == value
+
+
+def test_the_vocabularies_of_a_flag_that_is_given_twice() -> None:
+    words = ["--vocabularies=intel,aliyun", "--v=4", "-vocabularies", "intel,vendor"]
+    assert vocabulary_flags(Container(args=words))["vocabularies"] == "intel,aliyun,intel,vendor"
 
 
 @pytest.mark.parametrize(

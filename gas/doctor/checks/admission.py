@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from configurator.certificates import day, read_certificates, read_der_certificate, read_first_certificate
+from configurator.certificates import (
+    alternative_names,
+    common_name,
+    day,
+    read_certificates,
+    read_der_certificate,
+    read_first_certificate,
+)
 from configurator.errors import BadCertificate
 from gas.doctor.checks.certificates import SOON, dates
 from gas.doctor.checks.schedulers import INSTALL_WEBHOOKS
@@ -16,14 +24,38 @@ from gas.doctor.findings import Finding, command, kubectl, ok, problem, unknown,
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, flag_value
 from gas.doctor.snapshot import Account, ServiceSeen, Snapshot, Webhook
+from gas.doctor.spoken import spoken_vocabularies
 
 CHECK = "admission"
+COMPLETE = "/complete"
+"""The path of the webhook that completes new pods."""
+
 LONGEST = 10
 """Seconds. A webhook with a longer time-out holds up every pod that it is asked about while the extender hangs."""
+
+_MATCHED = {
+    "create.pods.gas": (("CREATE", "", ("pods",)),),
+    "update.pods.gas": (("UPDATE", "", ("pods", "pods/status")),),
+    "complete.pods.gas": (("CREATE", "", ("pods",)),),
+    "templates.pods.gas": tuple(
+        (operation, group, resources)
+        for operation in ("CREATE", "UPDATE")
+        for group, resources in (
+            ("", ("replicationcontrollers", "podtemplates")),
+            ("apps", ("deployments", "statefulsets", "daemonsets", "replicasets")),
+            ("batch", ("jobs", "cronjobs")),
+        )
+    ),
+}
+"""Webhook -> operations, API groups and resources that its rules must match."""
+
+_BINDINGS = (("CREATE", "", ("pods/binding", "bindings")),)
+"""The same for every webhook of bindings, of any name."""
 
 TRUST = "sudo gas-configurator --apply-secret   # the chart: run its Job again; docs/admission.md, certificates"
 _LIMITED = re.compile(r"\s*request\.userInfo\.username\s*(==|in\b)")
 _PATTERN = re.compile(r"\.matches\(\s*'([^']*)'\s*\)")
+_QUOTED = re.compile(r"'([^']+)'")
 _KUBE_SCHEDULER = "system:kube-scheduler"
 
 
@@ -55,6 +87,8 @@ def check_admission(snapshot: Snapshot) -> Iterator[Finding]:
             *_service(webhook),
             *_policy(webhook),
             *_reinvocation(webhook),
+            *_rules(webhook),
+            *_selectors(webhook),
             *_own_bindings(webhook, snapshot),
         ]
         yield from faults
@@ -63,6 +97,7 @@ def check_admission(snapshot: Snapshot) -> Iterator[Finding]:
         elif not faults:
             yield ok(CHECK, _where(webhook), f"reached at {webhook.connected}; failurePolicy {webhook.policy}")
     yield from _server_certificates(seen, snapshot)
+    yield from _scheduler_names(seen, snapshot)
     if any(flag_value(container, "admission-client-ca") for _, container in serving):
         yield from _api_servers(snapshot)
 
@@ -207,6 +242,45 @@ def _reinvocation(webhook: Webhook) -> Iterator[Finding]:
         )
 
 
+def _rules(webhook: Webhook) -> Iterator[Finding]:
+    """Check that the API server asks the webhook about everything that it is for."""
+    wanted = _BINDINGS if webhook.is_for_bindings else _MATCHED.get(webhook.name, ())
+    missing = [
+        f"{operation} of {resource}"
+        for operation, group, resources in wanted
+        for resource in resources
+        if not any(rule.matches(operation, group, resource) for rule in webhook.rules)
+    ]
+    if missing:
+        effect = "GPU pods that are bound by them get no cards" if webhook.is_for_bindings else "these are not checked"
+        yield warning(
+            CHECK,
+            _where(webhook),
+            f"its rules do not match {', '.join(missing)}, so {effect}",
+            _edit(webhook, "rules as in deploy/components/admission/webhooks.yaml"),
+            expected="; ".join(f"{operation} of {', '.join(resources)}" for operation, _, resources in wanted),
+            found="; ".join(
+                f"{', '.join(rule.operations or ())} of {', '.join(rule.resources or ())}" for rule in webhook.rules
+            )
+            or "no rules",
+        )
+
+
+def _selectors(webhook: Webhook) -> Iterator[Finding]:
+    """Check that no binding is left out. Which pods are checked, an administrator may choose."""
+    if not webhook.is_for_bindings:
+        return
+    for name, selector in webhook.selectors.items():
+        yield warning(
+            CHECK,
+            _where(webhook),
+            f"its {name} leaves out bindings, and GPU pods that are bound by them get no cards",
+            _edit(webhook, f"remove {name}"),
+            expected=f"no {name}",
+            found=json.dumps(selector, sort_keys=True),
+        )
+
+
 def _own_bindings(webhook: Webhook, snapshot: Snapshot) -> Iterator[Finding]:
     if not webhook.is_for_bindings or any(_LIMITED.match(each) for each in webhook.conditions):
         return
@@ -253,6 +327,50 @@ def _server_certificates(webhooks: Iterable[Webhook], snapshot: Snapshot) -> Ite
             yield from dates(_where(webhook), name, certificate, snapshot.now, check=CHECK)
 
 
+def _scheduler_names(webhooks: Iterable[Webhook], snapshot: Snapshot) -> Iterator[Finding]:
+    """Check that the API server asks for the scheduler that new GPU pods are to get, in every vocabulary."""
+    resources = spoken_vocabularies(snapshot).managed_resources
+    if any(webhook.path == COMPLETE and _asks_about(webhook, resources) for webhook in webhooks):
+        return
+    for pod, container in snapshot.running(Program.EXTENDER):
+        if name := flag_value(container, "admission-scheduler-name"):
+            yield warning(
+                CHECK,
+                f"pod {pod.key}",
+                f"--admission-scheduler-name={name} has no effect, because the API server calls no webhook that"
+                " completes all GPU pods",
+                "docs/admission.md, completed pods   # extend the webhook complete.pods.gas, or remove the flag",
+                expected=f"a webhook with the path {COMPLETE} and the condition of create.pods.gas",
+                found="; ".join(
+                    condition for each in webhooks if each.path == COMPLETE for condition in each.conditions
+                )
+                or "none",
+            )
+            return
+
+
+def _asks_about(webhook: Webhook, resources: Iterable[str]) -> bool:
+    """Return whether the conditions name the beginnings of all these resources, or of none."""
+    beginnings = tuple(each for condition in webhook.conditions for each in _QUOTED.findall(condition))
+    return not beginnings or all(resource.startswith(beginnings) for resource in resources)
+
+
+def _not_allowed(file: str, has: Sequence[str], snapshot: Snapshot) -> Iterator[Finding]:
+    """Report an extender that turns away the API server because of the name in its certificate."""
+    for pod, container in snapshot.running(Program.EXTENDER):
+        allowed = [each.strip() for each in (flag_value(container, "admission-client-names") or "").split(",")]
+        if any(allowed) and not set(allowed) & set(has):
+            yield problem(
+                CHECK,
+                f"pod {pod.key}",
+                f"it turns away kube-apiserver, whose certificate {file} has none of the names in"
+                " --admission-client-names, so every call fails",
+                "docs/admission.md, who may call   # add the name to the flag",
+                expected=f"one of {', '.join(allowed)}",
+                found=", ".join(has) or "no name",
+            )
+
+
 def _api_servers(snapshot: Snapshot) -> Iterator[Finding]:
     """Check that each API server has a configuration from which it takes a client certificate, and a valid one."""
     if snapshot.api_server_certificate is not None:
@@ -264,6 +382,8 @@ def _api_servers(snapshot: Snapshot) -> Iterator[Finding]:
             yield from dates(
                 file, "kube-apiserver's client certificate for webhooks", certificate, snapshot.now, check=CHECK
             )
+            has = [*filter(None, [common_name(certificate.subject)]), *alternative_names(certificate)]
+            yield from _not_allowed(file, has, snapshot)
     for pod, container in snapshot.running(Program.API_SERVER):
         if flag_value(container, "admission-control-config-file") is None:
             yield problem(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from itertools import combinations
 
+from gas.combined_vocabularies import Vocabularies
 from gas.doctor.checks.rebuilt_ledger import Fault, RebuiltLedger, rebuild_ledger
+from gas.doctor.checks.schedulers import scoring_extenders
 from gas.doctor.findings import Finding, kubectl_pod, ok, problem, unknown, warning
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
@@ -13,7 +15,7 @@ from gas.doctor.spoken import spoken_vocabularies
 from gas.objects import DetailedPod
 from gas.placement.inventory import NOTHING
 from gas.pod_checks import PodChecks
-from gas.vocabulary import NeedOptions, Vocabularies
+from gas.vocabulary import NeedOptions
 
 CHECK = "pods"
 MOST = 20
@@ -126,7 +128,8 @@ def _waiting(snapshot: Snapshot, rebuilt: RebuiltLedger, waiting: list[DetailedP
         if each.configuration.gpu_extenders
         for name in each.configuration.scheduler_names
     }
-    creation = PodChecks(spoken_vocabularies(snapshot), OBEYED)
+    scored = scoring_extenders(snapshot)
+    creation = PodChecks(spoken_vocabularies(snapshot), OBEYED, scores_nodes=any(scored) or not scored)
     nodes = () if snapshot.undecodable else tuple(rebuilt.nodes.values())
     for pod in waiting[:MOST]:
         findings = creation.pod(pod)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gas.combined_vocabularies import Vocabularies
 from gas.decision.text import MalformedAnnotation
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
@@ -13,7 +14,7 @@ from gas.extender.nodes import Nodes
 from gas.extender.written_cards import written_cards
 from gas.ledger import Ledger
 from gas.objects import DetailedPod
-from gas.vocabulary import BadNeed, NodeFacts, Vocabularies
+from gas.vocabulary import BadNeed, NodeFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,11 +188,16 @@ def _preemption(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) 
         )
 
 
-def _scores(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
+def scoring_extenders(snapshot: Snapshot) -> list[bool]:
+    """Return for each running extender whether it scores nodes."""
     none = str(Flags().node_score)
-    scored = [
+    return [
         (flag_value(container, "node-score") or none) != none for _, container in snapshot.running(Program.EXTENDER)
     ]
+
+
+def _scores(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
+    scored = scoring_extenders(snapshot)
     if entry.prioritize_verb.strip("/") == PRIORITIZE and scored and not all(scored):
         yield warning(
             CHECK,

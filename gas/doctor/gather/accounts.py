@@ -63,6 +63,11 @@ def permissions(program: Program, container: DetailedContainer, namespace: str) 
         needed |= {Permission("create", "pods/binding"), *events}
         if is_on(container, "preemption", default=ExtenderFlags().preemption):
             needed |= {Permission(verb, "poddisruptionbudgets", "policy") for verb in ("list", "watch")}
+        if is_on(container, "sharepods", default=ExtenderFlags().sharepods):
+            needed |= {Permission("create", "pods")} | {
+                Permission(verb, "sharepods", "kubeshare.nthu") for verb in ("get", "list", "watch", "patch")
+            }
+            needed |= {Permission("patch", "sharepods/status", "kubeshare.nthu")}
         if is_on(container, "leader-elect", default=False):
             lease_namespace = flag_value(container, "lease-namespace") or namespace
             lease = flag_value(container, "lease-name") or ExtenderFlags().lease_name

@@ -21,6 +21,7 @@ from gas.cluster.credentials import Credentials
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.cluster.listing import Lister
 from gas.cluster.objects import get_object
+from gas.combined_vocabularies import Vocabularies
 from gas.doctor.flags import Flags
 from gas.doctor.gather.accounts import find_accounts
 from gas.doctor.gather.calls import call_extenders
@@ -35,7 +36,6 @@ from gas.doctor.programs import program_of
 from gas.doctor.snapshot import Clock, Snapshot
 from gas.objects import DetailedNode, DetailedPod
 from gas.vocabularies import KNOWN
-from gas.vocabulary import Vocabularies
 
 T = TypeVar("T")
 

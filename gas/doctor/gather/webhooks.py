@@ -48,6 +48,15 @@ async def _call(
         policy=registered.failure_policy,
         reinvocation=registered.reinvocation_policy,
         timeout=registered.timeout_seconds,
+        rules=tuple(registered.rules or ()),
+        selectors={
+            name: selector
+            for name, selector in (
+                ("namespaceSelector", registered.namespace_selector),
+                ("objectSelector", registered.object_selector),
+            )
+            if selector
+        },
         conditions=tuple(each.expression for each in registered.match_conditions or ()),
         bundle=_decoded(client.ca_bundle),
     )

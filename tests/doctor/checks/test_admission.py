@@ -6,10 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from configurator.certificates import mint_authority, mint_client, mint_server
+from gas.doctor.objects import AdmissionRule
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program
 from gas.doctor.snapshot import Account, ServiceSeen, Webhook
@@ -57,6 +59,7 @@ def webhook(name: str = "create.pods.gas", **changes: Any) -> Webhook:
         timeout=registered["timeoutSeconds"],
         conditions=tuple(each["expression"] for each in registered["matchConditions"]),
         bundle=AUTHORITY.chain,
+        rules=rules(*registered["rules"]),
         service=service,
         connected="10.96.0.9:443",
         server_certificate=mint_server(AUTHORITY, ["gas-admission.default.svc"], TODAY).certificate.public_bytes(
@@ -64,6 +67,10 @@ def webhook(name: str = "create.pods.gas", **changes: Any) -> Webhook:
         ),
     )
     return replace(usual, **changes)
+
+
+def rules(*written: dict[str, Any]) -> tuple[AdmissionRule, ...]:
+    return msgspec.convert(written, tuple[AdmissionRule, ...])
 
 
 ALL = tuple(map(webhook, WEBHOOKS))
@@ -101,6 +108,26 @@ def test_an_extender_without_registered_webhooks_is_reported() -> None:
     assert faults(pods=(switched_off,)) == []
 
 
+def test_a_scheduler_for_new_pods_without_the_webhook_that_sets_it_is_reported() -> None:
+    naming = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443", "--admission-scheduler-name=gas")
+    again = program_pod("gas-1", "gas:1", "gas-extender", "--admission-port=9443", "--admission-scheduler-name=gas")
+    others = [each for each in ALL if each.name != "complete.pods.gas"]
+    assert len(others) == len(ALL) - 1
+    of_defaults = webhook("complete.pods.gas")
+    for registered, found in ((others, "none"), (ALL, of_defaults.conditions[0])):
+        ((level, text),) = faults(*registered, pods=(naming, again))
+        assert level == "warning"
+        assert "pod default/gas-0 | --admission-scheduler-name=gas has no effect" in text
+        assert f" | {found} | " in text
+    for conditions in ((), webhook("create.pods.gas").conditions):
+        assert faults(*others, replace(of_defaults, conditions=conditions), pods=(naming, again)) == []
+    not_serving = program_pod("gas-0", "gas:1", "gas-extender", "--admission-scheduler-name=gas")
+    ((level, text),) = faults(pods=(not_serving,))
+    assert "no effect" in text
+    emptied = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443", "--admission-scheduler-name=")
+    assert faults(*others, pods=(emptied,)) == []
+
+
 @pytest.mark.parametrize("name", ["bind.pods.gas", "bind-strict.pods.gas"])
 def test_a_webhook_after_which_others_may_change_cards_is_reported(name: str) -> None:
     changed = replace(webhook("bind.pods.gas", reinvocation="Never"), name=name)
@@ -108,6 +135,75 @@ def test_a_webhook_after_which_others_may_change_cards_is_reported(name: str) ->
     assert level == "warning"
     assert "another mutating webhook may change the cards" in text
     assert "reinvocationPolicy: IfNeeded | reinvocationPolicy: Never | " in text
+
+
+def rule(**changes: Any) -> dict[str, Any]:
+    """Return a rule for bindings."""
+    usual = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "scope": "Namespaced"}
+    return {**usual, "resources": ["pods/binding", "bindings"], **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        pytest.param({"resources": ["pods/binding"]}, "CREATE of bindings", id="without-bindings"),
+        pytest.param({"resources": ["bindings"]}, "CREATE of pods/binding", id="without-the-subresource"),
+        pytest.param({"operations": ["UPDATE"]}, "CREATE of pods/binding, CREATE of bindings", id="operation"),
+        pytest.param({"apiGroups": ["apps"]}, "CREATE of pods/binding, CREATE of bindings", id="group"),
+        pytest.param({"apiVersions": ["v2"]}, "CREATE of pods/binding, CREATE of bindings", id="version"),
+        pytest.param({"scope": "Cluster"}, "CREATE of pods/binding, CREATE of bindings", id="scope"),
+        pytest.param({"resources": ["*"]}, "CREATE of pods/binding", id="no-subresources"),
+    ],
+)
+def test_rules_that_leave_out_bindings_are_reported(changes: dict[str, Any], missing: str) -> None:
+    strict = webhook("bind.pods.gas", rules=rules(rule(**changes)))
+    ((level, text),) = faults(replace(strict, name="bind-strict.pods.gas"))
+    assert level == "warning"
+    assert f"its rules do not match {missing}, so GPU pods that are bound by them get no cards" in text
+    assert " | CREATE of pods/binding, bindings | " in text
+    assert "kubectl edit mutatingwebhookconfiguration gas-admission" in text
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        [rule(resources=["*/*"])],
+        [rule(resources=["*", "*/binding"])],
+        [rule(resources=["pods/*", "bindings"])],
+        [rule(resources=["pods/binding"]), rule(resources=["bindings"], operations=["*"], apiGroups=["*"], scope="*")],
+        [rule(apiVersions=["*"], operations=["CREATE", "UPDATE"])],
+    ],
+    ids=lambda written: str([each["resources"] for each in written]),
+)
+def test_rules_that_match_all_bindings_in_other_words_are_well(written: list[dict[str, Any]]) -> None:
+    assert faults(webhook("bind.pods.gas", rules=rules(*written))) == []
+
+
+@pytest.mark.parametrize("name", [name for name in WEBHOOKS if name != "bind.pods.gas"])
+def test_every_resource_that_the_manifests_match_is_demanded(name: str) -> None:
+    registered = WEBHOOKS[name]["rules"]
+    for number, each in enumerate(registered):
+        for field in ("operations", "resources"):
+            for left_out in each[field]:
+                fewer = {**each, field: [value for value in each[field] if value != left_out]}
+                changed = [*registered[:number], fewer, *registered[number + 1 :]]
+                ((level, text),) = faults(webhook(name, rules=rules(*changed)))
+                assert level == "warning"
+                assert (
+                    left_out in text.partition("its rules do not match ")[2].partition(", so these are not checked")[0]
+                )
+    ((_, text),) = faults(webhook(name, rules=()))
+    assert " | no rules | " in text
+
+
+def test_a_selector_that_leaves_out_bindings_is_reported() -> None:
+    some = {"matchLabels": {"team": "ml"}}
+    for name in ("namespaceSelector", "objectSelector"):
+        ((level, text),) = faults(webhook("bind.pods.gas", selectors={name: some}))
+        assert level == "warning"
+        assert f"its {name} leaves out bindings" in text
+        assert f' | no {name} | {{"matchLabels": {{"team": "ml"}}}} | ' in text
+        assert faults(webhook("create.pods.gas", selectors={name: some})) == []
 
 
 @pytest.mark.parametrize(
@@ -278,3 +374,29 @@ def test_ignorable_without_the_bind_webhook_is_said_so() -> None:
 
 def test_gpu_pods_do_not_count_as_extenders() -> None:
     assert faults(pods=(gpu_pod(cards="card0"),)) == []
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_turned_away"),
+    [
+        ("kube-apiserver", False),
+        ("other, kube-apiserver", False),
+        ("kube-scheduler,other", True),
+        ("", False),
+    ],
+)
+def test_an_api_server_whose_name_may_not_call_is_reported(allowed: str, *, is_turned_away: bool) -> None:
+    demanding = program_pod(
+        "gas-0",
+        "gas:1",
+        "gas-extender",
+        "--admission-port=9443",
+        "--admission-client-ca=/ca.crt",
+        f"--admission-client-names={allowed}",
+    )
+    pair = mint_client(AUTHORITY, TODAY - YEAR / 2, name="kube-apiserver")
+    shown = ("/etc/kubernetes/pki/gas/api-server.crt", pair.chain)
+    found = faults(*ALL, pods=(demanding,), api_server_certificate=shown)
+    assert [level for level, _ in found] == (["problem"] if is_turned_away else [])
+    assert all("has none of the names in --admission-client-names" in text for _, text in found)
+    assert all("one of kube-scheduler, other | kube-apiserver" in text for _, text in found)
