@@ -37,7 +37,8 @@ examples:
   kubectl get nodes,pods -A -o yaml > cluster.yaml && python -m gas.sandbox cluster.yaml
   python -m gas.sandbox cluster.yaml -- --balancedResource=millicores   # with a flag of the extender
   make demo ARGS=cluster.yaml
-  make demo ARGS=examples/aliyun"""
+  make demo ARGS=examples/aliyun
+  make demo ARGS=--page                 # keep the examples running, and show them in a browser"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments, flags = _parsed(sys.argv[1:] if argv is None else argv)
     try:
-        return 0 if _show(arguments.file, arguments.svg, flags) else 2
+        return 0 if _show(arguments.file, arguments.svg, flags, page=arguments.page) else 2
     except KeyboardInterrupt:
         return INTERRUPTED
     except (GasError, ExceptionGroup) as error:
@@ -59,12 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return known.exit_code
 
 
-def _show(file: Path | None, svg: Path | None, flags: Sequence[str]) -> bool:
+def _show(file: Path | None, svg: Path | None, flags: Sequence[str], *, page: bool = False) -> bool:
     """Run the demo. Return whether every object of the file could be used."""
     with quiet_end_on_signals():
         from rich.console import Console
 
-        from gas.sandbox.demo.examples import flags_of, show_examples
+        from gas.sandbox.demo.examples import flags_of, show_examples, show_page
         from gas.sandbox.demo.manifests import read_manifests
         from gas.sandbox.demo.own_cluster import show_cluster
         from gas.sandbox.demo.picture import draw
@@ -81,7 +82,11 @@ def _show(file: Path | None, svg: Path | None, flags: Sequence[str]) -> bool:
         "API server, scheduler and kubelets are simulated in this process. "
         "The extender and the device plugins are the real programs."
     )
-    run = run_until_interrupted(show_examples(console, directory, [*flags_of(directory), *flags]))
+    flags = [*flags_of(directory), *flags]
+    if page:
+        run_until_interrupted(show_page(console, directory, flags))
+        return True
+    run = run_until_interrupted(show_examples(console, directory, flags))
     if svg is not None:
         svg.write_text(draw(run), encoding="utf-8")
     return True
@@ -101,7 +106,7 @@ def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     own = argv[: argv.index("--")] if "--" in argv else argv
     parser = argparse.ArgumentParser(
         prog="gas-sandbox",
-        usage="python -m gas.sandbox [--svg PICTURE] [FILE] [-- FLAG ...]",
+        usage="python -m gas.sandbox [--svg PICTURE | --page] [FILE] [-- FLAG ...]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -115,7 +120,12 @@ def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         help="nodes and pods as YAML or JSON, as kubectl writes them, or a directory of examples",
     )
     parser.add_argument("--svg", metavar="PICTURE", type=Path, help="draw the run of the examples into this SVG file")
+    parser.add_argument(
+        "--page", action="store_true", help="serve the page that shows the examples in a browser, until Ctrl-C"
+    )
     arguments = parser.parse_args(own)
+    if arguments.page and (arguments.svg is not None or (arguments.file is not None and not arguments.file.is_dir())):
+        parser.error("--page shows examples only; leave out FILE and --svg")
     if arguments.svg is not None and arguments.file is not None:
         parser.error("--svg draws the examples only; leave out FILE")
     return arguments, flags

@@ -17,12 +17,12 @@ from typing import NoReturn
 import aiohttp
 
 from configurator.certificates import CLIENT_NAME
+from gas.combined_vocabularies import Vocabularies
 from gas.errors import GasError
 from gas.extender.flags import parse_flags
 from gas.placement.node_score import NodeScore
 from gas.sandbox.certificates import Authority
 from gas.sandbox.scheduler.extender_client import ExtenderAddress
-from gas.vocabulary import Vocabularies
 
 STOP_SECONDS = 5.0
 """Seconds that a program has to end before it is killed."""
@@ -129,7 +129,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
     ca = authority.write(directory)
     server = authority.write_server(directory)
     client = authority.write_client(directory)
-    port, plain_port = _free_ports(2)
+    port, plain_port = free_ports(2)
     own = {
         "kubeConfig": write_kubeconfig(directory, api_url),
         "cert": server.certificate,
@@ -185,7 +185,8 @@ async def _wait_until_ready(child: ChildProcess, plain_url: str) -> None:
     raise child.ended(f"the extender did not start: exit code {code}", code or 1)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback address that are free now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports: list[int] = [each.getsockname()[1] for each in sockets]
     for each in sockets:

@@ -83,12 +83,14 @@ class KubeApi:
 
     compact    makes all older versions unavailable; None if that is not possible
     powerless  headers of a user without any permission; None if there is none
+    crowded    headers of a user whose requests are too many for the server, at least some of them; None if none are
     """
 
     session: aiohttp.ClientSession
     namespace: str
     compact: Callable[[], Awaitable[None]] | None
     powerless: dict[str, str] | None
+    crowded: dict[str, str] | None
 
     @property
     def pods(self) -> str:

@@ -4,6 +4,7 @@ GAS_API_URL              address of a real kube-apiserver; the other variables c
 GAS_API_CA               file with the certificate of its authority
 GAS_API_TOKEN            bearer token of a user who may do everything
 GAS_API_POWERLESS_TOKEN  bearer token of a user who may do nothing (optional)
+GAS_API_CROWDED          not empty if the API server processes one request at a time of such a user (optional)
 GAS_API_COMPACT          shell command that makes all older versions unavailable: it compacts etcd and restarts the
                          API server, whose watch cache would still have them (optional)
 """
@@ -19,11 +20,13 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
+from gas.sandbox.api.failure import ApiFailure, throttled
 from gas.sandbox.api.routes import Access
 from gas.sandbox.api.server import ApiServer
 from tests.api_behaviour.client import KubeApi
 
 _POWERLESS = {"Authorization": "Bearer powerless-token"}
+_CROWDED = {"Authorization": "Bearer crowded-token"}
 
 
 @pytest.fixture
@@ -33,11 +36,13 @@ async def api() -> AsyncIterator[KubeApi]:
         async with _real_session() as session:
             token = os.environ.get("GAS_API_POWERLESS_TOKEN")
             command = os.environ.get("GAS_API_COMPACT")
+            powerless = {"Authorization": f"Bearer {token}"} if token else None
             api = KubeApi(
                 session=session,
                 namespace=namespace,
                 compact=(lambda: _run(command)) if command else None,
-                powerless={"Authorization": f"Bearer {token}"} if token else None,
+                powerless=powerless,
+                crowded=powerless if os.environ.get("GAS_API_CROWDED") else None,
             )
             await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
             await api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "default"}})
@@ -45,21 +50,25 @@ async def api() -> AsyncIterator[KubeApi]:
             await _clear(api)
         return
 
-    tokens = {"admin-token": "admin", "powerless-token": "powerless"}
-    server = ApiServer(tokens=tokens, authorize=_is_admin)
+    tokens = {"admin-token": "admin", "powerless-token": "powerless", "crowded-token": "crowded"}
+    server = ApiServer(tokens=tokens, authorize=_is_allowed, intercept=_throttle)
     headers = {"Authorization": "Bearer admin-token"}
     async with server, aiohttp.ClientSession(server.url, headers=headers) as session:
 
         async def compact() -> None:
             server.compact()
 
-        api = KubeApi(session=session, namespace=namespace, compact=compact, powerless=_POWERLESS)
+        api = KubeApi(session=session, namespace=namespace, compact=compact, powerless=_POWERLESS, crowded=_CROWDED)
         await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
         yield api
 
 
-def _is_admin(access: Access) -> bool:
-    return access.user == "admin"
+def _is_allowed(access: Access) -> bool:
+    return access.user != "powerless"
+
+
+async def _throttle(access: Access) -> ApiFailure | None:
+    return throttled() if access.user == "crowded" else None
 
 
 def _real_session() -> aiohttp.ClientSession:

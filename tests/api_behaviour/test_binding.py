@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -65,6 +66,36 @@ async def test_another_version_is_a_conflict(api: KubeApi) -> None:
     created = await api.create_pod("p")
     await api.patch(f"{api.pods}/p", {"metadata": {"labels": {"a": "1"}}})
     assert (await api.bind("p", NODE, resourceVersion=created.version)).refusal == (409, "Conflict")
+
+
+async def test_of_bindings_at_the_same_time_one_succeeds_whole(api: KubeApi) -> None:
+    created = await api.create_pod("p")
+    responses = await asyncio.gather(
+        *(api.bind("p", f"n{n}", uid=created.metadata["uid"], annotations={"by": f"n{n}"}) for n in range(8))
+    )
+    assert sorted(response.code for response in responses) == [201] + 7 * [409]
+    (winner,) = (f"n{n}" for n, response in enumerate(responses) if response.code == 201)
+    now = await api.get(f"{api.pods}/p")
+    assert (now["spec"]["nodeName"], now.metadata["annotations"]) == (winner, {"by": winner})
+
+
+async def test_a_binding_for_an_earlier_pod_of_the_name_is_a_conflict(api: KubeApi) -> None:
+    earlier = await api.create_pod("p")
+    await api.delete(f"{api.pods}/p")
+    created = await api.create_pod("p")
+    assert (await api.bind("p", NODE, uid=earlier.metadata["uid"])).refusal == (409, "Conflict")
+    assert (await api.get(f"{api.pods}/p")).body == created.body
+
+
+@pytest.mark.parametrize("status", ["", "/status"], ids=["metadata", "status"])
+async def test_every_write_after_its_version_ends_a_binding(api: KubeApi, status: str) -> None:
+    created = await api.create_pod("p")
+    await api.patch(f"{api.pods}/p{status}", {"metadata": {"annotations": {"a": "1"}}})
+    response = await api.bind("p", NODE, uid=created.metadata["uid"], resourceVersion=created.version)
+    assert response.refusal == (409, "Conflict")
+    now = await api.get(f"{api.pods}/p")
+    assert "nodeName" not in now["spec"]
+    assert (await api.bind("p", NODE, uid=created.metadata["uid"], resourceVersion=now.version)).code == 201
 
 
 async def test_a_binding_of_a_missing_pod_is_not_found(api: KubeApi) -> None:

@@ -80,6 +80,51 @@ async def test_the_uid_is_a_precondition(api: KubeApi) -> None:
     assert (await api.delete(f"{api.pods}/p", right)).code == 200
 
 
+async def test_the_version_is_a_precondition(api: KubeApi) -> None:
+    created = await api.create_pod("p")
+    changed = await api.patch(f"{api.pods}/p", {"metadata": {"labels": {"a": "1"}}})
+    response = await api.delete(f"{api.pods}/p", {"preconditions": {"resourceVersion": created.version}})
+    assert response.refusal == (409, "Conflict")
+    stale = f"the ResourceVersion in the precondition ({created.version}) does not match the ResourceVersion in record"
+    assert stale in response["message"]
+    right = {"preconditions": {"uid": created.metadata["uid"], "resourceVersion": changed.version}}
+    assert (await api.delete(f"{api.pods}/p", right)).code == 200
+
+
+async def test_a_deletion_of_an_earlier_pod_of_the_name_is_a_conflict(api: KubeApi) -> None:
+    earlier = await api.create_pod("p")
+    await api.delete(f"{api.pods}/p")
+    created = await api.create_pod("p")
+    options = {"gracePeriodSeconds": 0, "preconditions": {"uid": earlier.metadata["uid"]}}
+    assert (await api.delete(f"{api.pods}/p", options)).refusal == (409, "Conflict")
+    assert (await api.get(f"{api.pods}/p")).body == created.body
+
+
+async def test_a_pod_that_ends_while_it_is_deleted_stays_until_kubelet_removes_it(api: KubeApi) -> None:
+    await api.create_pod("p")
+    await api.bind("p", "n")
+    await api.delete(f"{api.pods}/p")
+    await api.patch(f"{api.pods}/p/status", {"status": {"phase": "Succeeded"}})
+    now = await api.get(f"{api.pods}/p")
+    assert (now["status"]["phase"], now.metadata["deletionGracePeriodSeconds"]) == ("Succeeded", 30)
+    await api.delete(f"{api.pods}/p", {"gracePeriodSeconds": 0})
+    assert (await api.get(f"{api.pods}/p")).code == 404
+
+
+async def test_pods_stay_when_their_node_is_deleted_and_a_node_of_that_name_is_another_one(api: KubeApi) -> None:
+    name = f"node-of-{api.namespace}"
+    node = await api.post("/api/v1/nodes", {"metadata": {"name": name}})
+    await api.create_pod("p")
+    await api.bind("p", name)
+    before = await api.get(f"{api.pods}/p")
+    response = await api.delete(f"/api/v1/nodes/{name}")
+    assert (response.code, response["status"]) == (200, "Success")
+    assert (await api.get(f"{api.pods}/p")).body == before.body
+    again = await api.post("/api/v1/nodes", {"metadata": {"name": name}})
+    assert again.metadata["uid"] != node.metadata["uid"]
+    await api.delete(f"/api/v1/nodes/{name}")
+
+
 async def test_a_finalizer_keeps_a_pod_until_it_is_removed(api: KubeApi) -> None:
     await api.create_pod("p", metadata={"finalizers": ["example.com/wait"]})
     await api.delete(f"{api.pods}/p")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -39,6 +40,16 @@ async def test_only_one_of_two_renewals_from_the_same_version_succeeds(api: Kube
     assert second.refusal == (409, "Conflict")
     assert second["details"] == {"name": "leader", "group": "coordination.k8s.io", "kind": "leases"}
     assert (await api.get(f"{api.leases}/leader"))["spec"]["holderIdentity"] == "b"
+
+
+async def test_of_replicas_that_take_a_lease_at_the_same_time_one_succeeds(api: KubeApi) -> None:
+    created = await _lease(api)
+    responses = await asyncio.gather(
+        *(api.put(f"{api.leases}/leader", created | {"spec": SPEC | {"holderIdentity": f"r{n}"}}) for n in range(8))
+    )
+    assert sorted(response.code for response in responses) == [200] + 7 * [409]
+    (winner,) = (f"r{n}" for n, response in enumerate(responses) if response.code == 200)
+    assert (await api.get(f"{api.leases}/leader"))["spec"]["holderIdentity"] == winner
 
 
 async def test_only_one_of_two_creations_succeeds(api: KubeApi) -> None:

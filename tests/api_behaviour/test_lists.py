@@ -25,6 +25,17 @@ async def test_a_list_is_sorted_by_name_and_has_a_version(api: KubeApi) -> None:
     assert "continue" not in response.metadata
 
 
+async def test_a_list_shows_every_write_before_it(api: KubeApi) -> None:
+    for number in range(5):
+        await api.create_pod(f"p{number}")
+        assert (await api.get(api.pods)).names[-1] == f"p{number}"
+    bound = await api.create_pod("q")
+    await api.bind("q", "n", uid=bound.metadata["uid"])
+    assert (await api.get(api.pods, fieldSelector="spec.nodeName=n")).names == ["q"]
+    await api.delete(f"{api.pods}/q", {"gracePeriodSeconds": 0})
+    assert "q" not in (await api.get(api.pods)).names
+
+
 async def test_an_empty_list_has_no_items_but_a_version(api: KubeApi) -> None:
     response = await api.get(api.pods)
     assert response["items"] == []
@@ -107,6 +118,8 @@ async def test_a_list_of_exactly_an_older_version(api: KubeApi) -> None:
     await _pods(api, "b")
     exactly = await api.get(api.pods, resourceVersion=before.version, resourceVersionMatch="Exact")
     assert exactly.names == ["a"]
+    latest = await api.get(api.pods)
+    await api.get(api.pods, resourceVersion=latest.version)  # waits until the API server's cache has it
     at_least = await api.get(api.pods, resourceVersion=before.version)
     assert at_least.names == ["a", "b"]
 

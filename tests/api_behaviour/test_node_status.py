@@ -58,3 +58,20 @@ async def test_a_patch_of_the_node_itself_does_not_change_resources(api: KubeApi
     change = [{"op": "replace", "path": "/status/capacity/gpu.intel.com~1tiles", "value": "9"}]
     response = await api.patch(node, change, JSON)
     assert response["status"]["capacity"] == {"cpu": "8", TILES: "2"}
+
+
+async def test_a_whole_status_replaces_resources_and_metadata_in_one_write(api: KubeApi, node: str) -> None:
+    before = await api.get(node)
+    resources = {"cpu": "8", MEMORY: "1Gi"}
+    metadata = {"name": before.metadata["name"], "labels": {"b": "2"}}
+    status = {"capacity": resources, "allocatable": resources}
+    response = await api.put(
+        f"{node}/status", {"metadata": metadata, "spec": {"unschedulable": True}, "status": status}
+    )
+    assert response.code == 200, response.body
+    after = await api.get(node)
+    assert after.body == response.body
+    assert (after.metadata["labels"], after.metadata["uid"]) == ({"b": "2"}, before.metadata["uid"])
+    assert after["status"]["capacity"] == after["status"]["allocatable"] == resources
+    assert "unschedulable" not in after["spec"]
+    assert (await api.put(f"{node}/status", before.body)).refusal == (409, "Conflict")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from tests.api_behaviour.client import JSON, MERGE, STRATEGIC, KubeApi
+from tests.api_behaviour.client import JSON, MERGE, STRATEGIC, KubeApi, Response
 
 DESCHEDULE = "gpu.aware.scheduling/deschedule-pod"
 
@@ -161,10 +162,11 @@ async def test_the_image_of_a_container_may_change(api: KubeApi) -> None:
     assert response["spec"]["containers"][0]["image"] == "example/c:2"
 
 
+@pytest.mark.parametrize("part", ["", "/status"], ids=["pod", "status"])
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
-async def test_the_uid_in_a_patch_is_a_precondition(api: KubeApi, content_type: str) -> None:
+async def test_the_uid_in_a_patch_is_a_precondition(api: KubeApi, content_type: str, part: str) -> None:
     created = await api.create_pod("p")
-    path, change = f"{api.pods}/p", {"labels": {"a": "1"}}
+    path, change = f"{api.pods}/p{part}", {"labels": {"a": "1"}}
     right = {"metadata": {"uid": created.metadata["uid"], **change}}
     assert (await api.patch(path, right, content_type)).metadata["labels"] == {"a": "1"}
     response = await api.patch(path, {"metadata": {"uid": "other", **change}}, content_type)
@@ -179,6 +181,21 @@ async def test_the_version_in_a_patch_is_a_precondition(api: KubeApi, content_ty
     right = {"metadata": {"resourceVersion": created.version, "labels": {"a": "1"}}}
     assert (await api.patch(path, right, content_type)).code == 200
     assert (await api.patch(path, right, content_type)).refusal == (409, "Conflict")
+
+
+async def test_annotations_change_in_every_state_of_a_pod_and_its_node_never(api: KubeApi) -> None:
+    await api.create_pod("p")
+    await api.bind("p", "n")
+    steps: tuple[Callable[[], Awaitable[Response]], ...] = (
+        lambda: api.patch(f"{api.pods}/p/status", {"status": {"phase": "Running"}}),
+        lambda: api.delete(f"{api.pods}/p"),
+        lambda: api.patch(f"{api.pods}/p/status", {"status": {"phase": "Succeeded"}}),
+    )
+    for number, step in enumerate(steps):
+        assert (await step()).code == 200
+        response = await api.patch(f"{api.pods}/p", {"metadata": {"annotations": {"a": str(number)}}})
+        assert response.metadata["annotations"] == {"a": str(number)}
+        assert (await api.patch(f"{api.pods}/p", {"spec": {"nodeName": "other"}})).refusal == (422, "Invalid")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.api_behaviour.client import KubeApi
@@ -32,6 +34,61 @@ async def test_events_carry_whole_objects_and_rising_versions(api: KubeApi) -> N
         assert gone["metadata"]["deletionTimestamp"] == going["metadata"]["deletionTimestamp"]
         versions = [int(value["metadata"]["resourceVersion"]) for value in (seen, going, gone)]
         assert versions == sorted(set(versions))
+
+
+async def test_the_last_event_of_a_pod_carries_its_last_state(api: KubeApi) -> None:
+    created = await api.create_pod("p")
+    await api.bind("p", "n", annotations={"gas-container-cards": "card0"})
+    last = await api.patch(f"{api.pods}/p/status", {"status": {"phase": "Running"}})
+    async with api.watch(api.pods, resourceVersion=created.version) as events:
+        await api.delete(f"{api.pods}/p", {"gracePeriodSeconds": 0})
+        word, seen = await events.next()
+        while word != "DELETED":
+            word, seen = await events.next()
+    assert (seen["spec"], seen["status"]) == (last["spec"], last["status"])
+    assert seen["metadata"]["annotations"] == {"gas-container-cards": "card0"}
+    assert int(seen["metadata"]["resourceVersion"]) > int(last.version)
+
+
+async def test_a_recreated_pod_is_a_deletion_and_another_uid(api: KubeApi) -> None:
+    first = await api.create_pod("p")
+    async with api.watch(api.pods, resourceVersion=first.version) as events:
+        await api.delete(f"{api.pods}/p")
+        second = await api.create_pod("p")
+        found = [await events.next() for _ in range(3)]
+    assert [word for word, _ in found] == ["MODIFIED", "DELETED", "ADDED"]
+    uids = [first.metadata["uid"], first.metadata["uid"], second.metadata["uid"]]
+    assert [value["metadata"]["uid"] for _, value in found] == uids
+
+
+async def test_all_watches_see_the_same_events_in_the_same_order(api: KubeApi) -> None:
+    version = (await api.get(api.pods)).version
+    async with (
+        api.watch(api.pods, resourceVersion=version) as one,
+        api.watch("/api/v1/pods", resourceVersion=version, fieldSelector=f"metadata.namespace={api.namespace}") as two,
+    ):
+        await asyncio.gather(*(api.create_pod(f"p{n}") for n in range(6)))
+        await asyncio.gather(*(api.bind(f"p{n}", "n", annotations={"n": str(n)}) for n in range(6)))
+        first = [await one.next() for _ in range(12)]
+        second = [await two.next() for _ in range(12)]
+    assert first == second
+    versions = [int(value["metadata"]["resourceVersion"]) for _, value in first]
+    assert versions == sorted(versions)
+
+
+async def test_all_kinds_share_one_counter_of_versions(api: KubeApi) -> None:
+    name = f"{api.namespace}-node"
+    versions = [
+        (await api.create_pod("p")).version,
+        (await api.post("/api/v1/nodes", {"metadata": {"name": name}})).version,
+        (await api.post(api.leases, {"metadata": {"name": "l"}, "spec": {}})).version,
+        (await api.patch(f"{api.pods}/p", {"metadata": {"labels": {"a": "1"}}})).version,
+        (await api.get("/api/v1/nodes")).version,
+    ]
+    await api.delete(f"/api/v1/nodes/{name}")
+    numbers = [int(version) for version in versions]
+    assert numbers == sorted(numbers)
+    assert len(set(numbers[:4])) == 4
 
 
 async def test_a_watch_resumes_where_another_ended(api: KubeApi) -> None:

@@ -173,7 +173,7 @@ class Mirror:
     async def _relist(self) -> str:
         listed = await self._client.get(self._path)
         now = {item["metadata"]["uid"]: item for item in listed["items"]}
-        for uid in self.objects.keys() - now.keys():
+        for uid in [uid for uid in self.objects if uid not in now]:
             self._changed(self.objects.pop(uid), None)
         for uid, value in now.items():
             self._put(uid, value)

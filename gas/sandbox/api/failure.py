@@ -118,6 +118,11 @@ def unauthorized() -> ApiFailure:
     return ApiFailure(401, "Unauthorized", "Unauthorized")
 
 
+def throttled() -> ApiFailure:
+    """Return the 429 of a server that processes too many requests at the same time."""
+    return ApiFailure(429, "TooManyRequests", "Too many requests, please try again later.")
+
+
 def too_large_version(asked: int, current: int) -> ApiFailure:
     """Return the 504 for a version that does not exist yet."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}

@@ -60,9 +60,10 @@ LEASES = Kind("Lease", "leases", group="coordination.k8s.io", blind_update=False
 DISRUPTION_BUDGETS = Kind(
     "PodDisruptionBudget", "poddisruptionbudgets", group="policy", has_status=True, blind_update=False
 )
+SHAREPODS = Kind("SharePod", "sharepods", group="kubeshare.nthu", has_status=True, blind_update=False)
 NAMESPACES = Kind("Namespace", "namespaces", namespaced=False, fields=_META_FIELDS | {"status.phase"})
 
-KINDS = (PODS, NODES, EVENTS, LEASES, DISRUPTION_BUDGETS, NAMESPACES)
+KINDS = (PODS, NODES, EVENTS, LEASES, DISRUPTION_BUDGETS, SHAREPODS, NAMESPACES)
 
 
 def timestamp(moment: datetime) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -199,23 +200,26 @@ class _Wakeup:
     """Wake one watch after any write, and when the server stops."""
 
     def __init__(self, storage: Storage, stopping: asyncio.Event) -> None:
-        self._written = asyncio.Event()
-        self._unlisten = storage.listen(self._written.set)
+        self._woken = asyncio.Event()
+        self._unlisten = storage.listen(self._woken.set)
         self._stopping = stopping
+        self._stop = asyncio.ensure_future(self._wake_at_stop())
 
     async def wait(self, seconds: float) -> bool:
         """Wait for a write, at most ``seconds``. Return False if the server stops."""
-        waits = [asyncio.ensure_future(self._written.wait()), asyncio.ensure_future(self._stopping.wait())]
-        try:
-            await asyncio.wait(waits, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-        self._written.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0)):
+                await self._woken.wait()
+        self._woken.clear()
         return not self._stopping.is_set()
 
     def close(self) -> None:
         self._unlisten()
+        self._stop.cancel()
+
+    async def _wake_at_stop(self) -> None:
+        await self._stopping.wait()
+        self._woken.set()
 
 
 async def watch_lines(

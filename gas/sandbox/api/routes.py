@@ -278,6 +278,8 @@ def _success(code: int, details: dict[str, Any] | None = None) -> Response:
 
 
 def _refuse(failure: ApiFailure) -> Response:
+    if failure.code == 429:  # kube-apiserver sends no Status: its filter runs before anything that knows one
+        return PlainTextResponse(f"{failure}\n", failure.code, headers={"Retry-After": "1"})
     return _json(msgspec.json.encode(failure.status), failure.code)
 
 

@@ -6,7 +6,6 @@ import re
 import secrets
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
 
 from gas.sandbox.api.failure import Cause, bad_request
 from gas.sandbox.api.kinds import EVENTS, LEASES, NODES, PODS, Kind, timestamp
@@ -21,7 +20,7 @@ SERVER_SET = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "de
 """Metadata that a client may send back but not change."""
 
 
-def new_metadata(kind: Kind, sent: Any, namespace: str | None, now: datetime) -> dict[str, Any]:
+def new_metadata(kind: Kind, sent: Any, namespace: str | None, now: datetime, uid: str) -> dict[str, Any]:
     """Return the metadata of a new object. Raises ApiFailure (400) if it names another namespace."""
     metadata = read_metadata(kind, sent)
     if kind.namespaced and metadata.setdefault("namespace", namespace) != namespace:
@@ -31,7 +30,7 @@ def new_metadata(kind: Kind, sent: Any, namespace: str | None, now: datetime) ->
         metadata["name"] = f"{metadata['generateName']}{suffix}"
     for name in SERVER_SET:
         metadata.pop(name, None)
-    return metadata | {"uid": str(uuid4()), "creationTimestamp": timestamp(now)}
+    return metadata | {"uid": uid, "creationTimestamp": timestamp(now)}
 
 
 def read_metadata(kind: Kind, sent: Any) -> dict[str, Any]:

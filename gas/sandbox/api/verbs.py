@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 from gas.sandbox.api.failure import (
     ApiFailure,
@@ -36,15 +37,22 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def _new_uid() -> str:
+    return str(uuid4())
+
+
 class Api:
     """The requests that a client can make. Every method raises ApiFailure where kube-apiserver would refuse.
 
     ``namespace`` is None for kinds without a namespace. The namespaces ``default`` and ``kube-system`` always exist.
     """
 
-    def __init__(self, storage: Storage, now: Callable[[], datetime] = _now) -> None:
+    def __init__(
+        self, storage: Storage, now: Callable[[], datetime] = _now, new_uid: Callable[[], str] = _new_uid
+    ) -> None:
         self.storage = storage
         self._now = now
+        self._new_uid = new_uid
         for name in ("default", "kube-system"):
             self.create(NAMESPACES, None, {"metadata": {"name": name}})
 
@@ -57,7 +65,7 @@ class Api:
     def create(self, kind: Kind, namespace: str | None, sent: Object) -> Stored:
         """Store a new object with its defaults."""
         _check_type(kind, sent)
-        metadata = new_metadata(kind, sent.get("metadata"), namespace, self._now())
+        metadata = new_metadata(kind, sent.get("metadata"), namespace, self._now(), self._new_uid())
         value = with_defaults(kind, {**sent, "metadata": metadata})
         if kind is PODS:
             metadata["generation"] = 1
@@ -122,17 +130,22 @@ class Api:
     ) -> Stored | None:
         """Delete an object. Return the current state of a pod, None for other kinds, which are removed at once.
 
-        options  DeleteOptions: ``gracePeriodSeconds`` (overrides ``grace``) and ``preconditions`` with a ``uid``
+        options  DeleteOptions: ``gracePeriodSeconds`` (overrides ``grace``) and ``preconditions``, with a ``uid`` and a
+                 ``resourceVersion``
         grace    the grace period of the query, in seconds
         """
         before = self.get(kind, namespace, name)
-        wanted = (options.get("preconditions") or {}).get("uid")
-        if wanted and wanted != (uid := before.value["metadata"]["uid"]):
-            why = (
-                f"the UID in the precondition ({wanted}) does not match the UID in record ({uid}). "
-                "The object might have been deleted and then recreated"
-            )
-            raise conflict(kind, name, why)
+        preconditions, metadata = options.get("preconditions") or {}, before.value["metadata"]
+        for field, word, happened in (
+            ("uid", "UID", "deleted and then recreated"),
+            ("resourceVersion", "ResourceVersion", "modified"),
+        ):
+            if (wanted := preconditions.get(field)) and wanted != (found := metadata[field]):
+                why = (
+                    f"the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). "
+                    f"The object might have been {happened}"
+                )
+                raise conflict(kind, name, why)
         seconds = options.get("gracePeriodSeconds")
         if kind is not PODS:
             self.storage.remove(kind.plural, before.key)

@@ -16,6 +16,7 @@ from gas.sandbox.demo.picture import Run
 from gas.sandbox.demo.sandbox import Sandbox, create_bare_node, running_sandbox
 from gas.sandbox.hardware.described_node import bare_node, hardware_of, missing_fields
 from gas.sandbox.kubelet.containers import KubeletPace
+from gas.sandbox.programs import free_ports
 
 RUN_SECONDS = 5.0
 """Seconds that the pods of the examples run."""
@@ -23,8 +24,8 @@ RUN_SECONDS = 5.0
 PAUSE = 0.6
 """Seconds between two files, so that people can follow the output."""
 
-DESCRIBED_WITHIN = 30.0
-"""Seconds for the plugins to start, find their cards and write them on their nodes."""
+DESCRIBED_WITHIN = 120.0
+"""Seconds for the plugins to start, find their cards and write them on their nodes. A busy machine needs many."""
 
 PATIENCE = 120.0
 """Seconds after the last file after which the demo ends, even if pods are still running."""
@@ -81,6 +82,33 @@ async def show_examples(
         output.print_warning(f"some pods are still running {PATIENCE:g} seconds after the last one was submitted")
     output.print_summary("Where the pods went", show_times=True)
     return Run(list(output.histories.values()), hardware)
+
+
+async def show_page(console: Console, directory: Path, flags: Sequence[str]) -> None:
+    """Run the same examples and the page that shows them, until cancelled. Their pods do not end.
+
+    Raises as `show_examples`.
+    """
+    nodes, files = _read_examples(directory)
+    output = Output(Console(quiet=True), pods_run=True)  # the page shows it, and its address stays in sight
+
+    def set_up(api: Api) -> None:
+        for node in nodes:
+            create_bare_node(api, node)
+
+    hardware = {node.name: hardware_of(node.as_object()) for node in nodes}
+    (port,) = free_ports(1)
+    pace = KubeletPace(init=0.2, run=None, status=0.3)
+    async with running_sandbox(
+        output, set_up, [*flags, f"--page-port={port}"], hardware=hardware, pace=pace
+    ) as sandbox:
+        await _until_described(sandbox, nodes)
+        console.print(f"\nThe page: http://127.0.0.1:{port}/   (Ctrl-C ends the demo)\n")
+        for _, pods in files:
+            for pod in pods:
+                sandbox.submit(pod)
+            await asyncio.sleep(PAUSE)
+        await asyncio.Event().wait()
 
 
 async def _until_described(sandbox: Sandbox, nodes: Sequence[NodeManifest]) -> None:

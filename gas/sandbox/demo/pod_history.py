@@ -8,13 +8,13 @@ from itertools import zip_longest
 from typing import Any
 
 from gas.cards import Card, MalformedCard
+from gas.combined_vocabularies import Vocabularies
 from gas.decision import names
 from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
 from gas.intel.affinity_mask import AFFINITY_MASK
 from gas.intel.names import PREFIX as RESOURCE_PREFIX
 from gas.sandbox.kubelet.containers import ContainerDevices, Containers
 from gas.vocabularies import KNOWN
-from gas.vocabulary import Vocabularies
 
 Object = dict[str, Any]
 

@@ -13,6 +13,7 @@ import msgspec
 
 from gas.amounts import Amounts, parse_quantity
 from gas.cards import Card
+from gas.combined_vocabularies import Vocabularies
 from gas.errors import GasError
 from gas.intel import names
 from gas.intel.inventory import read_node
@@ -21,7 +22,7 @@ from gas.plugin.node.node_writer import node_patch
 from gas.sandbox.api.patches import merge_patched
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, Model, fake_gpus
 from gas.vocabularies import KNOWN
-from gas.vocabulary import NodeDescription, Vocabularies
+from gas.vocabulary import NodeDescription
 
 Object = Mapping[str, Any]
 

@@ -42,15 +42,15 @@ class NodeStatusWriter:
         return f"/api/v1/nodes/{self._name}"
 
     async def register(self) -> None:
-        """Create the node unless it exists. Raises aiohttp.ClientError."""
+        """Create the node, or say that it is ready if it exists. Raises aiohttp.ClientError."""
         node = {"metadata": {"name": self._name, "labels": {"kubernetes.io/hostname": self._name}}}
-        status = {
-            "capacity": _NODE_RESOURCES,
-            "allocatable": _NODE_RESOURCES,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
-        with suppress(RefusedByApi):  # it already exists
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        status = {"capacity": _NODE_RESOURCES, "allocatable": _NODE_RESOURCES, **ready}
+        try:
             await self._client.post("/api/v1/nodes", {**node, "status": status})
+        except RefusedByApi:  # it already exists
+            with suppress(RefusedByApi):
+                await self._client.patch(f"{self._path}/status", {"status": ready})
 
     async def update(self, capacity: NodeAmounts, allocatable: NodeAmounts) -> None:
         """Write the amounts of all device resources.

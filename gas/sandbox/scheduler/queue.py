@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class _Waiting:
-    attempts: int = 0
+    backoff: float = 0.0
     not_before: float = 0.0
     parked: bool = False
     parked_at: float = 0.0
@@ -57,7 +57,8 @@ class SchedulingQueue:
 
     def fail(self, uid: str, now: float) -> None:
         """Try a pod again after its backoff: the attempt failed for a reason other than capacity."""
-        self._back_off(uid, now)
+        if (waiting := self._back_off(uid, now)) is not None:
+            waiting.parked = False
 
     def due(self, now: float) -> str | None:
         """Return the first pod that is due, None if none is."""
@@ -73,6 +74,6 @@ class SchedulingQueue:
     def _back_off(self, uid: str, now: float) -> _Waiting | None:
         if (waiting := self._waiting.get(uid)) is None:
             return None
-        waiting.not_before = now + min(self._first * 2**waiting.attempts, self._longest)
-        waiting.attempts += 1
+        waiting.backoff = min(2 * waiting.backoff or self._first, self._longest)
+        waiting.not_before = now + waiting.backoff
         return waiting

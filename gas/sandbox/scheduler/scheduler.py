@@ -125,7 +125,7 @@ class Scheduler:
         pods: dict[str, list[Object]] = {name: [] for name in nodes}
         for uid, pod in self._pods.objects.items():
             node = pod["spec"].get("nodeName") or self._assumed.get(uid)
-            if node in pods and not _is_over(pod):
+            if node in pods and not is_over(pod):
                 pods[node].append(pod)
         return pods
 
@@ -177,13 +177,13 @@ class Scheduler:
         uid = pod["metadata"]["uid"]
         if after is None or after["spec"].get("nodeName"):
             self._assumed.pop(uid, None)
-        if after is not None and _is_waiting(after) and uid not in self._assumed:
+        if after is not None and is_waiting(after) and uid not in self._assumed:
             self._queue.add(uid)
         else:
             self._queue.remove(uid)
         if after is None:
             self._events.forget(uid)
-        if before is not None and not _is_over(before) and (after is None or _is_over(after)):
+        if before is not None and not is_over(before) and (after is None or is_over(after)):
             self._queue.wake()
         self._changed.set()
 
@@ -192,16 +192,18 @@ class Scheduler:
         self._changed.set()
 
 
-def _is_over(pod: Object) -> bool:
+def is_over(pod: Object) -> bool:
+    """Return whether a pod has ended, so that it takes up nothing."""
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _is_waiting(pod: Object) -> bool:
+def is_waiting(pod: Object) -> bool:
+    """Return whether a pod waits for a node from this scheduler."""
     spec = pod["spec"]
     return (
         not spec.get("nodeName")
         and not spec.get("schedulingGates")
         and spec.get("schedulerName", NAME) == NAME
         and "deletionTimestamp" not in pod["metadata"]
-        and not _is_over(pod)
+        and not is_over(pod)
     )

@@ -69,6 +69,35 @@ async def test_the_examples_in_the_words_of_aliyun_get_the_decided_cards() -> No
     assert lines[-1].startswith(f"{len(cards)} of {len(cards)} GPU pods had exactly the decided cards")
 
 
+async def test_the_examples_in_the_words_of_koordinator_get_the_decided_cards() -> None:
+    directory = EXAMPLES / "koordinator"
+    run, lines = await _run(directory, *flags_of(directory), run=1.0)
+    text = "\n".join(lines)
+    assert all(f"koordinator.sh/{name}=200" in text for name in ("gpu", "gpu-core", "gpu-memory-ratio", "gpu.shared"))
+    assert "warning" not in text
+    cards = {each.name: each.cards for each in run.pods}
+    assert cards["half"] == "card0"
+    assert cards["both-cards"] == "card0,card1"
+    assert any(" waits " in line and "no card has 600 millicores free" in line for line in lines)
+    assert lines[-2].startswith(f"{len(cards)} of {len(cards)} pods")
+    assert lines[-1].startswith(f"{len(cards)} of {len(cards)} GPU pods had exactly the decided cards")
+
+
+async def test_the_examples_in_the_words_of_kubeshare_get_the_decided_cards() -> None:
+    directory = EXAMPLES / "kubeshare"
+    run, lines = await _run(directory, *flags_of(directory), run=1.0)
+    assert any("kubeshare/vgpu=2k" in line for line in lines)
+    assert "warning" not in "\n".join(lines)
+    waits = [line for line in lines if " share-4 " in line and " waiting: " in line]
+    assert any("no card has 700 millicores free" in line for line in waits)
+    cards = {each.name: each.cards for each in run.pods}
+    assert [cards[f"share-{number}"] for number in (1, 2, 3)] == ["card0", "card0", "card1"]
+    assert cards["abcde-1"] == cards["abcde-2"]
+    assert cards["on-two-cards"] == "card0,card1"
+    assert lines[-2].startswith(f"{len(cards)} of {len(cards)} pods")
+    assert lines[-1].startswith(f"{len(cards)} of {len(cards)} GPU pods had exactly the decided cards")
+
+
 def test_flags_of_examples_are_lines_of_a_file(tmp_path: Path) -> None:
     assert flags_of(tmp_path) == []
     (tmp_path / "flags").write_text("# for all\n--v=2\n\n --enableAllowlist\n")

@@ -38,6 +38,14 @@ def test_a_refused_pod_is_tried_again_after_a_long_time_without_changes() -> Non
     assert queue.due(310) == "a"
 
 
+def test_a_parked_pod_whose_late_attempt_fails_backs_off() -> None:
+    queue = _queue("a")
+    queue.refuse("a", 10, queue.wakes)
+    queue.fail("a", 310)
+    assert queue.due(310) is None
+    assert queue.next_turn() == 312
+
+
 def test_a_change_during_an_attempt_makes_the_pod_due_again() -> None:
     queue = _queue("a")
     wakes = queue.wakes
@@ -52,6 +60,14 @@ def test_the_backoff_doubles_up_to_the_longest() -> None:
         queue.fail("a", 0)
         turns.append(queue.next_turn())
     assert turns == [1, 2, 4, 4]
+
+
+def test_the_backoff_does_not_overflow() -> None:
+    queue = SchedulingQueue(first=0.1, longest=0.4)
+    queue.add("a")
+    for _ in range(2000):
+        queue.fail("a", 0)
+    assert queue.next_turn() == 0.4
 
 
 def test_adding_a_pod_again_keeps_its_backoff() -> None:
