@@ -1,0 +1,1 @@
+"""Seeded simulation of the whole system in virtual time: see docs/simulation.md."""

@@ -1,0 +1,315 @@
+"""The acts of a plan: what users do, and what fails. Steps of a plan name methods of `Acts`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from gas.errors import GasError
+from gas.sandbox.api.failure import ApiFailure
+from gas.sandbox.api.kinds import NODES, PODS
+from simulation import objects
+from simulation.loop import Process
+from simulation.network import Client, Condition
+from simulation.nodes import RUN_SECONDS
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+
+class Acts:
+    """Carry out the acts of a plan in a world.
+
+    stale  whether the scheduler's requests also reach replicas that do not decide
+    """
+
+    def __init__(self, world: World) -> None:
+        self.stale = False
+        self._world = world
+        self._api = world.api
+        self._network = world.network
+        self._late = 0.0
+        self._late_binding = (0.0, 0.0)
+        self._pause = (0.0, 0.0)
+        self._at_binding: list[str] = []
+        self._swapped = 0
+        self._priorities = world.chance.stream("priorities")
+        self._late_chance = world.chance.stream("late")
+
+    # What the other parts ask
+
+    def pause(self) -> float:
+        """Return the seconds between the review of a Binding and its write."""
+        return self._late_chance.between(*self._pause) if self._pause[1] else 0.0
+
+    def lateness(self, method: str, path: str) -> float:
+        if self._late_binding[1] and path.endswith("/binding"):
+            return self._late_chance.between(*self._late_binding)
+        return self._late_chance.between(0.0, self._late) if self._late and "/leases/" not in path else 0.0
+
+    def before_binding(self, client: str, namespace: str, name: str) -> None:
+        """Let another client act at the worst moment: right before a Binding of the extender is written."""
+        if not self._at_binding or not client.startswith("extender"):
+            return
+        act = self._at_binding.pop()
+        try:
+            pod = self._api.api.get(PODS, namespace, name).value
+            if act == "swap":
+                self._world.trace("user", f"{name} is deleted and created again")
+                self._api.api.delete(PODS, namespace, name, {"gracePeriodSeconds": 0})
+                self._swapped += 1
+                asks = [{"i915": 1}, {"i915": 1, "millicores": 700}] if self._swapped % 2 else [{"i915": 1}]
+                self._api.api.create(PODS, namespace, objects.pod(name, asks, [], {}))
+            elif act == "delete":
+                self._world.trace("user", f"{name} is deleted")
+                self._api.api.delete(PODS, namespace, name, {"gracePeriodSeconds": 0})
+            elif not pod["spec"].get("nodeName"):
+                node = sorted(each.key for each in self._api.storage.objects("nodes"))[-1]
+                self._world.trace("user", f"{name} is bound to {node}")
+                binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+                self._api.binds_now = "user"
+                self._api.api.bind(namespace, name, binding)
+        except ApiFailure as failure:
+            self._world.trace("user", f"refused: {failure}")
+
+    # What users do
+
+    def _create(self, pod: dict[str, Any]) -> None:
+        if self._world.plan.preemption:
+            pod["spec"]["priority"] = self._priorities.one_of((0, 0, 0, 100, 1000))
+        self._api.api.create(PODS, "default", pod)
+        self._world.figures["pods"] += 1
+
+    def create_pod(
+        self, name: str, containers: list[dict[str, int]], init: list[dict[str, int]], run: float | None
+    ) -> None:
+        fields = {"annotations": {RUN_SECONDS: str(run)}} if run is not None else {}
+        self._create(objects.pod(name, containers, init, fields))
+
+    def create_share(self, name: str, thousandths: int, memory: int, labels: dict[str, str], run: float | None) -> None:
+        fields = {"annotations": {RUN_SECONDS: str(run)}} if run is not None else {}
+        self._create(objects.share(name, thousandths, memory, labels, fields))
+
+    def create_in_words(self, name: str, containers: list[dict[str, int]], run: float | None) -> None:
+        """Create a pod that asks in the words of another system."""
+        fields = {"annotations": {RUN_SECONDS: str(run)}} if run is not None else {}
+        self._create(objects.pod(name, containers, [], fields, prefix=""))
+
+    def delete_pod(self, name: str, at_once: bool) -> None:
+        self._api.api.delete(PODS, "default", name, {"gracePeriodSeconds": 0} if at_once else {})
+
+    def touch_pod(self, name: str) -> None:
+        self._annotate(name, {"example.com/touched": str(self._world.loop.time())})
+
+    def edit_pod(self, name: str) -> None:
+        pod = self._api.api.get(PODS, "default", name).value
+        if pod["spec"].get("nodeName"):
+            self._world.laws.edit(pod["metadata"]["uid"])
+        self._annotate(name, {objects.CARDS: "card0"})
+
+    def bind_by_hand(self, name: str, node: str, attempts: int = 1) -> None:
+        self._world.start("user", lambda process: self._bind_by_hand(process, name, node, attempts))
+
+    def create_for_others(self, name: str, containers: list[dict[str, int]], node: str, attempts: int) -> None:
+        """Create a pod that another client binds, once its review is passed or without one."""
+        pod = objects.pod(name, containers, [], {})
+        pod["spec"]["schedulerName"] = objects.OTHER_SCHEDULER
+        self._api.api.create(PODS, "default", pod)
+        self._world.figures["pods"] += 1
+        self._world.later(0.05, self.bind_by_hand, name, node, attempts)
+
+    async def _bind_by_hand(self, process: Process, name: str, node: str, attempts: int) -> None:
+        client = Client(self._network, process, self._api.server, patience=40.0)
+        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        for _ in range(attempts):
+            try:
+                await client.post(f"/api/v1/namespaces/default/pods/{name}/binding", binding)
+            except (GasError, aiohttp.ClientError, TimeoutError) as error:
+                self._world.trace("user", f"binding refused: {error}")
+            else:
+                return
+            await asyncio.sleep(1.5)
+
+    def _annotate(self, name: str, annotations: dict[str, str]) -> None:
+        body = f'{{"metadata":{{"annotations":{_json(annotations)}}}}}'.encode()
+        self._api.api.patch(PODS, "default", name, ("application/merge-patch+json", body))
+
+    # What fails
+
+    def kill_extender(self, name: str, sends: int, before: bool, away: float) -> None:
+        replica = self._world.replica(name)
+        if replica.extender is not None:
+            replica.kill_at_send = sends, before, away
+
+    def kill_now(self, name: str, away: float) -> None:
+        replica = self._world.replica(name)
+        if replica.extender is not None:
+            self._world.kill(replica, away)
+
+    def stop_extender(self, name: str, away: float) -> None:
+        replica = self._world.replica(name)
+        if replica.extender is not None:
+            self._world.trace("world", f"{replica.name} stops")
+            process = replica.process
+            replica.stop(
+                lambda: self._world.kill(replica, away) if replica.process is process and process.alive else None
+            )
+
+    def pause_extender(self, name: str, seconds: float) -> None:
+        replica = self._world.replica(name)
+        if replica.process.alive and not replica.process.paused:
+            self._world.figures["pauses"] += 1
+            replica.process.paused = True
+            self._world.later(seconds, self._world.loop.resume, replica.process)
+
+    def api_outage(self, seconds: float) -> None:
+        self._api.go_away()
+        self._world.later(seconds, self._api.come_back)
+
+    def forbid(self, user: str, seconds: float) -> None:
+        self._api.forbidden.add(user)
+        self._world.later(seconds, self._api.forbidden.discard, user)
+
+    def throttle(self, seconds: float) -> None:
+        self._api.throttled = True
+        self._world.later(seconds, setattr, self._api, "throttled", False)
+
+    def compact(self) -> None:
+        self._api.storage.compact()
+
+    def lose_history(self, client: str, seconds: float) -> None:
+        """Cut clients off, and drop the history in which they could see what they missed."""
+        for exchange in list(self._api.server.open):
+            if exchange.stream and exchange.client.name.startswith(client):
+                exchange.break_off()
+        self.condition({"clients": client, "servers": "api", "cut": 1.0}, seconds)
+        self._world.later(seconds, self.compact)
+
+    def isolate(self, name: str, seconds: float) -> None:
+        """Cut a replica off the API server; the scheduler still reaches it."""
+        client = self._world.replica(name).name
+        for exchange in list(self._api.server.open):
+            if exchange.stream and exchange.client.name == client:
+                exchange.break_off()
+        self.condition({"clients": client, "servers": "api", "cut": 1.0}, seconds)
+
+    def condition(self, fields: dict[str, Any], seconds: float) -> None:
+        if fields.get("clients") in ("leader", "standby"):
+            fields = {**fields, "clients": self._world.replica(fields["clients"]).name}
+        condition = Condition(**fields)
+        self._network.conditions.append(condition)
+        self._world.later(seconds, self._network.conditions.remove, condition)
+
+    def late_writes(self, most: float, seconds: float) -> None:
+        self._late = most
+        self._world.later(seconds, setattr, self, "_late", 0.0)
+
+    def late_bindings(self, least: float, most: float, seconds: float) -> None:
+        """Carry out the Bindings of the extenders late."""
+        self._late_binding = least, most
+        self._world.later(seconds, setattr, self, "_late_binding", (0.0, 0.0))
+
+    def slow_reviews(self, least: float, most: float, seconds: float) -> None:
+        """Let time pass between the review of another client's Binding and its write."""
+        self._pause = least, most
+        self._world.later(seconds, setattr, self, "_pause", (0.0, 0.0))
+
+    def act_at_binding(self, act: str, times: int) -> None:
+        """Let a user act on the pods of the next Bindings right before they are written: swap, delete or bind."""
+        self._at_binding = [act] * times
+
+    def stale_endpoints(self, seconds: float) -> None:
+        """Let the scheduler's requests reach replicas that do not decide."""
+        self.stale = True
+        self._world.later(seconds, setattr, self, "stale", False)
+
+    def jump_clock(self, name: str, seconds: float) -> None:
+        self._world.replica(name).skew += seconds
+
+    def break_watches(self) -> None:
+        for exchange in list(self._api.server.open):
+            if exchange.stream:
+                exchange.break_off()
+
+    def delay_watches(self, name: str, delay: float, seconds: float) -> None:
+        if not name.startswith("plugin"):
+            name = self._world.replica(name).name
+        self._network.watch_delays[name] = delay
+        self._world.later(seconds, self._end_of_delay, name)
+
+    def _end_of_delay(self, name: str) -> None:
+        self._network.watch_delays.pop(name, None)
+
+    def repeat_events(self, name: str, probability: float, seconds: float) -> None:
+        self._network.repeats[name] = probability
+        self._world.later(seconds, lambda: self._network.repeats.pop(name, None))
+
+    def omit_bookmarks(self, name: str, seconds: float) -> None:
+        self._network.no_bookmarks.add(name)
+        self._world.later(seconds, self._network.no_bookmarks.discard, name)
+
+    def restart_kubelet(self, node: str, away: float) -> None:
+        if not self._world.kubelets[node].alive:
+            return
+        self._world.kubelets[node].kill()
+        self._network.client_gone(self._world.kubelets[node])
+        if (host := self._world.hosts.get(node)) is not None:
+            host.kubelet_ends()
+        self._world.later(away, self._world.start_kubelet, node)
+
+    def restart_plugin(self, node: str, away: float) -> None:
+        if (plugin := self._world.plugins.get(node)) is not None:
+            plugin.kill()
+            self._world.later(away, self._start_plugin, node)
+
+    def _start_plugin(self, node: str) -> None:
+        if not self._world.hosts[node].plugin_runs:
+            self._world.plugins[node].start()
+
+    def restart_scheduler(self, away: float) -> None:
+        self._world.scheduler.kill()
+        self._network.client_gone(self._world.scheduler)
+        self._world.later(away, self._world.start_scheduler)
+
+    def change_cards(self, node: str, count: int, seconds: float) -> None:
+        before = self._world.plan.nodes[int(node[1:])]
+        self._set_cards(node, tuple(range(count)))
+        self._world.later(seconds, self._set_cards, node, before)
+
+    def _set_cards(self, node: str, cards: tuple[int, ...]) -> None:
+        try:
+            found = dict(self._api.api.get(NODES, None, node).value)
+        except ApiFailure:
+            return
+        if node in self._world.hosts:
+            self._world.hosts[node].cards = cards
+        labels = found["metadata"]["labels"] | objects.card_labels(cards)
+        amounts = objects.card_amounts(cards)
+        annotations = (found["metadata"].get("annotations") or {}) | objects.card_records(cards)
+        changed = {
+            **found,
+            "metadata": {**found["metadata"], "labels": labels, "annotations": annotations},
+            "status": {"capacity": amounts, "allocatable": amounts},
+        }
+        del changed["metadata"]["resourceVersion"]
+        self._api.api.update(NODES, None, node, changed, "status")
+
+    def remove_node(self, node: str, seconds: float) -> None:
+        self._api.api.delete(NODES, None, node, {})
+        self._world.later(seconds, self._return_node, node)
+
+    def _return_node(self, node: str) -> None:
+        try:
+            self._api.api.create(NODES, None, objects.node(node, self._world.plan.nodes[int(node[1:])]))
+        except ApiFailure:
+            return
+
+    def relabel_node(self, node: str) -> None:
+        body = f'{{"metadata":{{"labels":{{"example.com/zone":"z{int(self._world.loop.time())}"}}}}}}'.encode()
+        self._api.api.patch(NODES, None, node, ("application/merge-patch+json", body))
+
+
+def _json(values: dict[str, str]) -> str:
+    return "{" + ",".join(f'"{name}":"{text}"' for name, text in values.items()) + "}"

@@ -1,0 +1,474 @@
+"""The connections between processes: requests that are late, lost, refused or carried out after the client has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+from urllib.parse import urlencode, urlsplit
+
+import aiohttp
+import msgspec
+
+from gas.sandbox.api.client import RefusedByApi, WatchEvent
+from gas.sandbox.api.patches import MERGE_PATCH
+from simulation.chance import Chance
+from simulation.loop import Process, VirtualLoop
+
+DELAY = 0.004
+"""Seconds that a message takes, on average."""
+
+LINGER = 0.5
+"""Seconds after a client has hung up in which the API server may still carry out its write. It cancels requests of a
+client that is gone, but a write that is on its way to etcd cannot be called back. A leader gives a write up 1 s before
+another replica may lead, so a longer time would break the product's assumption, which docs/simulation.md states."""
+
+LATEST_EVENT = 60.0
+"""Seconds by which an event of a watch is late at most, so that all have come when a history ends."""
+
+BOOKMARK = b'{"type":"BOOKMARK"'
+BOOKMARK_SECONDS = 5.0
+"""Seconds between two bookmarks of a watch, a minute in reality: histories are short."""
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+@dataclass(eq=False)
+class Server:
+    """An application that is served by a process.
+
+    up      whether it accepts connections
+    on_call called when a request begins to be processed; may return seconds by which it is delayed
+    """
+
+    name: str
+    process: Process
+    app: App
+    up: bool = True
+    open: list[Exchange] = field(default_factory=list)
+
+    def stop(self) -> None:
+        """Stop to accept connections, and break those that are open."""
+        self.up = False
+        for exchange in list(self.open):
+            exchange.break_off()
+
+
+@dataclass(slots=True)
+class Condition:
+    """How the network is between some clients and servers, for a while.
+
+    clients, servers  beginnings of their names; "" for all
+    delay             mean seconds that are added to each message
+    lost              probability that a response is lost: the connection breaks after the request was carried out
+    silent            probability that a response never comes, so that the client has to give up
+    cut               probability that a request does not arrive, since no connection can be made
+    path              part of the paths that this is about; "" for all
+    hold              seconds by which each response is late
+    """
+
+    clients: str = ""
+    servers: str = ""
+    path: str = ""
+    delay: float = 0.0
+    lost: float = 0.0
+    silent: float = 0.0
+    cut: float = 0.0
+    hold: float = 0.0
+
+    def holds_for(self, client: str, server: str, target: str) -> bool:
+        """Return whether this is about a request."""
+        return client.startswith(self.clients) and server.startswith(self.servers) and self.path in target
+
+
+class Exchange:
+    """One request and its response, from the side of the client."""
+
+    def __init__(
+        self, network: Network, client: Process, server: Server, mean: float, hold: float, *, lost: bool, silent: bool
+    ) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.finished = False
+        self.broken = False
+        self.refused = False
+        self.hung_up: float | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.stream = False
+        self.client = client
+        self._network = network
+        self._server = server
+        self._mean = mean
+        self._hold = hold
+        self._lost, self._silent = lost, silent
+        self._chunks: deque[bytes] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._arrival = 0.0
+
+    @property
+    def loop(self) -> VirtualLoop:
+        return self._network.loop
+
+    def later(self, action: Callable[..., None], *args: Any) -> None:
+        """Let something arrive at the client after the delay of the network, and after all that was sent before."""
+        self._arrival = max(self._arrival + 1e-6, self.loop.time() + self._hold + self._network.delay(self._mean))
+        self.loop.call_at(self._arrival, action, *args, context=self._network.process.context)
+
+    def started(self, status: int, headers: dict[str, str]) -> None:
+        if self._lost:
+            self.break_off()
+        elif not self._silent:
+            self.later(self._set_head, status, headers)
+
+    def sent(self, chunk: bytes) -> None:
+        if chunk and not self._lost and not self._silent:
+            if self.stream and (late := self._network.watch_delays.get(self.client.name)):
+                delay = min(self._network.delay(late), LATEST_EVENT)
+                self._arrival = max(self._arrival, self.loop.time() + delay)
+            if self.stream and chunk.startswith(BOOKMARK) and self.client.name in self._network.no_bookmarks:
+                return
+            self.later(self._add, chunk)
+            if self.stream and self._network.repeats_event(self.client.name):
+                self.later(self._add, chunk)
+
+    def ended(self) -> None:
+        if self in self._server.open:
+            self._server.open.remove(self)
+        if not self._silent:
+            self.later(self._end)
+
+    def break_off(self) -> None:
+        """Break the connection; the client notices it after a delay."""
+        if self in self._server.open:
+            self._server.open.remove(self)
+        self.later(self._break)
+
+    def refuse(self) -> None:
+        self.later(self._refuse)
+
+    def hang_up(self) -> None:
+        """Note that the client waits no longer."""
+        if self.hung_up is None:
+            self.hung_up = self.loop.time()
+            if self.stream and self.task is not None:
+                self.loop.call_later(self._network.delay(0.0), self.task.cancel, context=self._network.process.context)
+
+    async def head(self) -> None:
+        """Wait for the status. Raises aiohttp's errors."""
+        while not self.status:
+            self._check()
+            await self._news()
+
+    async def chunk(self) -> bytes:
+        """Return the next part of the body, empty at its end. Raises aiohttp's errors."""
+        while not self._chunks:
+            self._check()
+            if self.finished:
+                return b""
+            await self._news()
+        everything = b"".join(self._chunks)
+        self._chunks.clear()
+        return everything
+
+    def _check(self) -> None:
+        if self.refused:
+            key = SimpleNamespace(host=self._server.name, port=443, ssl=True, is_ssl=True)
+            raise aiohttp.ClientConnectorError(cast(Any, key), OSError(111, "Connection refused"))
+        if self.broken:
+            raise aiohttp.ServerDisconnectedError
+
+    async def _news(self) -> None:
+        self._waiter = self.loop.create_future()
+        await self._waiter
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _set_head(self, status: int, headers: dict[str, str]) -> None:
+        self.status, self.headers = status, headers
+        self._wake()
+
+    def _add(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self._wake()
+
+    def _end(self) -> None:
+        self.finished = True
+        self._wake()
+
+    def _break(self) -> None:
+        self.broken = True
+        self._wake()
+
+    def _refuse(self) -> None:
+        self.refused = True
+        self._wake()
+
+
+class Network:
+    """All connections.
+
+    conditions    that hold now
+    watch_delays  by client, the mean seconds by which events of its watches are late
+    repeats       by client, the probability that an event of its watches comes twice
+    no_bookmarks  clients whose watches get no bookmarks
+    late          returns the seconds by which a server carries out a request later than it arrived
+    on_send       called with client, method and target before each request; returns False if the request is not sent,
+                  because the client was killed right before
+    """
+
+    def __init__(self, loop: VirtualLoop, chance: Chance, trace: Callable[..., None]) -> None:
+        self.loop = loop
+        self.process = Process("network")
+        self.conditions: list[Condition] = []
+        self.closed = False
+        self.watch_delays: dict[str, float] = {}
+        self.repeats: dict[str, float] = {}
+        self.no_bookmarks: set[str] = set()
+        self.requests = 0
+        self.lost_responses = 0
+        self._chance = chance
+        self._trace = trace
+        self._open: list[tuple[Process, Exchange]] = []
+        self.on_send: Callable[[Process, str, str], bool] = lambda _client, _method, _target: True
+        self.on_sent: Callable[[Process], None] = lambda _client: None
+        self.late: Callable[[str, str], float] = lambda _method, _path: 0.0
+
+    def delay(self, mean: float) -> float:
+        """Return the seconds of one message; never zero."""
+        return 0.0005 + self._chance.delay(DELAY) + (self._chance.delay(mean) if mean else 0.0)
+
+    def repeats_event(self, client: str) -> bool:
+        """Return whether an event of a watch of this client comes twice."""
+        return client in self.repeats and self._chance.happens(self.repeats[client])
+
+    def client_gone(self, client: Process) -> None:
+        """Hang up for a process that was killed: its operating system closes its connections."""
+        for owner, exchange in list(self._open):
+            if owner is client:
+                exchange.hang_up()
+
+    @asynccontextmanager
+    async def exchange(
+        self,
+        client: Process,
+        server: Server,
+        method: str,
+        target: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+    ) -> AsyncIterator[Exchange]:
+        """Send a request. At the end of the block the client hangs up."""
+        if self.closed:
+            raise aiohttp.ServerDisconnectedError
+        sent = client.alive and self.on_send(client, method, target)
+        held = [each for each in self.conditions if each.holds_for(client.name, server.name, target)]
+        mean = sum(each.delay for each in held)
+        lost = any(self._chance.happens(each.lost) for each in held)
+        silent = any(self._chance.happens(each.silent) for each in held)
+        cut = any(self._chance.happens(each.cut) for each in held)
+        hold = max((each.hold for each in held), default=0.0)
+        exchange = Exchange(self, client, server, mean, hold, lost=lost, silent=silent)
+        exchange.stream = "watch=" in target
+        self.requests += 1
+        self.lost_responses += lost or silent
+        if sent:
+            arrive = exchange.refuse if cut else self._arrive
+            args = () if cut else (exchange, server, method, target, headers, body)
+            if cut:
+                exchange.refuse()
+            else:
+                self.loop.call_later(self.delay(mean), arrive, *args, context=self.process.context)
+            self.on_sent(client)
+        self._open.append((client, exchange))
+        try:
+            yield exchange
+        finally:
+            self._open.remove((client, exchange))
+            if not exchange.finished:
+                exchange.hang_up()
+
+    def _arrive(
+        self, exchange: Exchange, server: Server, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> None:
+        if not server.up or not server.process.alive:
+            exchange.refuse()
+            return
+        server.open.append(exchange)
+        exchange.task = self.loop.start(server.process, self._serve(exchange, server, method, target, headers, body))
+
+    async def _serve(
+        self, exchange: Exchange, server: Server, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> None:
+        parts = urlsplit(target)
+        if method != "GET" and (late := self.late(method, parts.path)):
+            await asyncio.sleep(late)
+        if exchange.hung_up is not None and self.loop.time() - exchange.hung_up > LINGER:
+            exchange.ended()
+            return
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": method,
+            "path": parts.path,
+            "raw_path": parts.path.encode(),
+            "root_path": "",
+            "scheme": "http",
+            "query_string": parts.query.encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+            + [(b"content-length", str(len(body)).encode())],
+            "server": (server.name, 443),
+            "client": ("client", 1),
+            "extensions": {},
+            "state": {},
+        }
+        received = False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal received
+            if not received:
+                received = True
+                return {"type": "http.request", "body": body, "more_body": False}
+            await self.loop.create_future()  # a disconnect is never reported
+            raise AssertionError
+
+        async def send(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                exchange.started(message["status"], {k.decode(): v.decode() for k, v in message.get("headers", [])})
+            else:
+                exchange.sent(bytes(message.get("body", b"")))
+
+        try:
+            await server.app(scope, receive, send)
+        finally:
+            exchange.ended()
+
+
+class _Response:
+    """The part of aiohttp's response that `gas.cluster.connection` reads."""
+
+    def __init__(self, exchange: Exchange, deadline: float | None, silence: float | None) -> None:
+        self.status = exchange.status
+        self.headers = exchange.headers
+        self.content = self
+        self._exchange = exchange
+        self._deadline = deadline
+        self._silence = silence
+
+    async def read(self, _most: int = -1) -> bytes:
+        parts = []
+        async with asyncio.timeout_at(self._deadline):
+            while part := await self._exchange.chunk():
+                parts.append(part)
+        return b"".join(parts)
+
+    async def readany(self) -> bytes:
+        async with asyncio.timeout(self._silence):
+            return await self._exchange.chunk()
+
+
+class Transport:
+    """The transport of `gas.cluster.connection.ApiServer` for one process."""
+
+    def __init__(self, network: Network, client: Process, server: Server) -> None:
+        self._network = network
+        self._client = client
+        self._server = server
+
+    @asynccontextmanager
+    async def request(self, method: str, url: Any, /, **options: Any) -> AsyncIterator[Any]:
+        timeout: aiohttp.ClientTimeout = options["timeout"]
+        deadline = None if timeout.total is None else self._network.loop.time() + timeout.total
+        target = url.raw_path_qs
+        async with self._network.exchange(
+            self._client, self._server, method, target, headers=options["headers"], body=options.get("data") or b""
+        ) as exchange:
+            async with asyncio.timeout_at(deadline), asyncio.timeout(timeout.sock_read):
+                await exchange.head()
+            yield _Response(exchange, deadline, timeout.sock_read)
+
+    async def close(self) -> None:
+        """Do nothing: nothing is kept open."""
+
+
+class Client:
+    """A client like the sandbox's `ApiClient`, for the parts of the world that are not the product's."""
+
+    def __init__(self, network: Network, process: Process, server: Server, *, patience: float = 10.0) -> None:
+        self._network = network
+        self._process = process
+        self._server = server
+        self._patience = patience
+
+    async def get(self, path: str, **query: str) -> dict[str, Any]:
+        return await self.send("GET", path, query=query)
+
+    async def post(self, path: str, value: dict[str, Any]) -> dict[str, Any]:
+        return await self.send("POST", path, value)
+
+    async def patch(self, path: str, value: dict[str, Any], content_type: str = MERGE_PATCH) -> dict[str, Any]:
+        return await self.send("PATCH", path, value, content_type=content_type)
+
+    async def delete(self, path: str, options: dict[str, Any] | None = None) -> dict[str, Any]:
+        return await self.send("DELETE", path, options)
+
+    @asynccontextmanager
+    async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        asked = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true", **query}
+        async with self._network.exchange(
+            self._process,
+            self._server,
+            "GET",
+            f"{path}{'&' if '?' in path else '?'}{urlencode(asked)}",
+            headers=self._headers(""),
+        ) as exchange:
+            async with asyncio.timeout(self._patience):
+                await exchange.head()
+            if exchange.status != 200:
+                raise RefusedByApi("GET", path, exchange.status, (await exchange.chunk()).decode())
+            yield _events(path, exchange)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        value: Any = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> dict[str, Any]:
+        """Send a request and return the decoded response. Raises RefusedByApi, aiohttp.ClientError, TimeoutError."""
+        body = msgspec.json.encode(value) if value is not None else b""
+        target = f"{path}?{urlencode(query)}" if query else path
+        async with self._network.exchange(
+            self._process, self._server, method, target, headers=self._headers(content_type), body=body
+        ) as exchange:
+            async with asyncio.timeout(self._patience):
+                await exchange.head()
+                answer = b""
+                while part := await exchange.chunk():
+                    answer += part
+        if exchange.status >= 300:
+            raise RefusedByApi(method, path, exchange.status, answer.decode())
+        return msgspec.json.decode(answer, type=dict[str, Any]) if answer else {}
+
+    def _headers(self, content_type: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._process.name}", "Content-Type": content_type}
+
+
+async def _events(path: str, exchange: Exchange) -> AsyncIterator[WatchEvent]:
+    rest = b""
+    while piece := await exchange.chunk():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            event = msgspec.json.decode(line, type=dict[str, Any])
+            if event["type"] == "ERROR":
+                raise RefusedByApi("GET", path, event["object"].get("code", 500), event["object"].get("message", ""))
+            yield WatchEvent(event["type"], event["object"])

@@ -1,0 +1,317 @@
+"""Pods and nodes of the simulation, and what they mean: read here from the objects alone, not by the product's code."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+Object = Mapping[str, Any]
+Use = dict[str, dict[str, int]]
+"""Amounts by card and by resource."""
+
+PREFIX = "gpu.intel.com/"
+COUNT = "i915"
+ALIYUN = "aliyun.com/"
+ALIYUN_ANNOTATIONS = tuple("ALIYUN_" + name for name in ("COM_GPU_MEM_IDX", "GPU_ID", "COM_GPU_MEM_POD"))
+KOORDINATOR = "koordinator.sh/"
+ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+VENDOR = "nvidia.com/gpu"
+RESOURCES = {name: PREFIX + name for name in (COUNT, "millicores", "memory.max", "tiles")} | {
+    "gpu-mem": ALIYUN + "gpu-mem",
+    "gpu.shared": KOORDINATOR + "gpu.shared",
+    "nvidia-gpu": VENDOR,
+}
+"""The resources of a card as ledgers name them, and those of nodes that count them."""
+
+CARDS = "gas-container-cards"
+INIT_CARDS = "gas-init-container-cards"
+RECEIPT = "gas-allocated-cards"
+INIT_RECEIPT = "gas-allocated-init-cards"
+TILES = "gas-container-tiles"
+MOMENT = "gas-ts"
+SHARE = "kubeshare/"
+COMPANY = tuple(SHARE + name for name in ("sched_affinity", "sched_anti-affinity", "sched_exclusion"))
+CARD_NAME = SHARE + "GPUID"
+
+SLOTS = 10
+"""Containers that may share a card."""
+
+OTHER_SCHEDULER = "other"
+"""``schedulerName`` of pods that another client binds."""
+
+MEMORY = 8_000_000_000
+"""Bytes of memory of each card."""
+
+MIB = 2**20
+"""Bytes that one unit of Aliyun's is."""
+
+TILES_OF_A_CARD = 2
+
+_SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+def quantity(text: str) -> Fraction:
+    """Return the amount that a Kubernetes quantity states."""
+    text = str(text)
+    for suffix, factor in _SUFFIXES.items():
+        if text.endswith(suffix):
+            return Fraction(text.removesuffix(suffix)) * factor
+    return Fraction(text.removesuffix("m")) / 1000 if text.endswith("m") else Fraction(text)
+
+
+def node(name: str, cards: tuple[int, ...]) -> dict[str, Any]:
+    """Return a node with these cards."""
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name} | card_labels(cards),
+            "annotations": card_records(cards),
+        },
+        "status": {"capacity": card_amounts(cards), "allocatable": card_amounts(cards)},
+    }
+
+
+def card_labels(cards: tuple[int, ...]) -> dict[str, str]:
+    """Return the labels of a node that describe its cards."""
+    return {PREFIX + "gpu-numbers": ".".join(map(str, cards))}
+
+
+def card_records(cards: tuple[int, ...]) -> dict[str, str]:
+    """Return the annotation of a node that describes its cards one by one."""
+    # Of this driver, so that the vendor's whole cards are the same cards.
+    records = ",".join(f'{{"card":{number},"driver":"nvidia","memory":{MEMORY}}}' for number in cards)
+    return {"gas-cards": f"[{records}]"}
+
+
+def card_amounts(cards: tuple[int, ...]) -> dict[str, str]:
+    """Return what a node with these cards offers."""
+    of_each = {
+        SHARE + "vgpu": 1000,
+        PREFIX + COUNT: SLOTS,
+        PREFIX + "millicores": 1000,
+        PREFIX + "memory.max": MEMORY,
+        PREFIX + "tiles": TILES_OF_A_CARD,
+        ALIYUN + "gpu-mem": MEMORY // MIB,
+        ALIYUN + "gpu-count": 1,
+        KOORDINATOR + "gpu-memory": MEMORY,
+        VENDOR: 1,
+    } | {KOORDINATOR + name: 100 for name in ("gpu.shared", "gpu-core", "gpu-memory-ratio")}
+    return {"cpu": "1000", "memory": "4000Gi", "pods": "200"} | {
+        name: str(amount * len(cards)) for name, amount in of_each.items()
+    }
+
+
+def pod(
+    name: str, containers: list[dict[str, int]], init: list[dict[str, int]], fields: Object, *, prefix: str = PREFIX
+) -> dict[str, Any]:
+    """Return a pod whose containers ask for these amounts, by resource without its prefix."""
+
+    def built(kind: str, index: int, asks: dict[str, int]) -> dict[str, Any]:
+        amounts = {prefix + resource: str(amount) for resource, amount in asks.items()}
+        resources = {"limits": amounts, "requests": amounts}
+        return {"name": f"{kind}{index}", "image": "example/gpu:1", "resources": resources if amounts else {}}
+
+    metadata = {"name": name, **fields}
+    spec: dict[str, Any] = {"containers": [built("main", i, asks) for i, asks in enumerate(containers)]}
+    if init:
+        spec["initContainers"] = [built("init", i, asks) for i, asks in enumerate(init)]
+    return {"metadata": metadata, "spec": spec}
+
+
+def share(name: str, thousandths: int, memory: int, labels: Mapping[str, str], fields: Object) -> dict[str, Any]:
+    """Return a pod that asks for a part of a card in KubeShare's words."""
+    built = pod(name, [{}], [], fields)
+    built["spec"]["containers"][0]["resources"] = {"limits": {SHARE + "vgpu": "1"}, "requests": {SHARE + "vgpu": "1"}}
+    built["metadata"]["annotations"] = {
+        SHARE + "gpu_request": str(thousandths / 1000),
+        SHARE + "gpu_limit": "1.0",
+        SHARE + "gpu_mem": str(memory),
+        **labels,
+        **(fields.get("annotations") or {}),
+    }
+    return built
+
+
+def share_of(value: Object) -> dict[str, int] | None:
+    """Return what a pod in KubeShare's or Aliyun's words takes of its card; None for other pods."""
+    if units := sum(_limits(each).get(ALIYUN + "gpu-mem", 0) for each in value["spec"]["containers"]):
+        return {"gpu-mem": units, "memory.max": units * MIB, "millicores": units * MIB * 1000 // MEMORY}
+    annotations = value["metadata"].get("annotations") or {}
+    if SHARE + "gpu_request" not in annotations:
+        return None
+    found = {
+        "millicores": math.ceil(Fraction(annotations[SHARE + "gpu_request"]) * 1000),
+        "memory.max": int(annotations[SHARE + "gpu_mem"]),
+    }
+    return {name: amount for name, amount in found.items() if amount}
+
+
+def company_of(value: Object) -> tuple[str, str, str]:
+    """Return the labels of affinity, anti-affinity and exclusion of a pod. Whole cards have a label of their own."""
+    if any(VENDOR in _limits(each) for each in value["spec"]["containers"]):
+        return "", "", VENDOR
+    annotations = value["metadata"].get("annotations") or {}
+    affinity, anti_affinity, exclusion = (annotations.get(name, "") for name in COMPANY)
+    return affinity, anti_affinity, exclusion
+
+
+def decided_at(value: Object) -> int:
+    """Return a number that rises from decision to decision on the same node; 0 without a decision."""
+    return int((value["metadata"].get("annotations") or {}).get(MOMENT) or 0)
+
+
+def is_over(value: Object) -> bool:
+    """Return whether all containers of a pod have ended for good."""
+    return value.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def demand(container: Object) -> tuple[int, dict[str, int]]:
+    """Return how many cards a container asks for, and what it takes of each of them. Parts are rounded up."""
+    limits = _limits(container)
+    if count := limits.get(PREFIX + COUNT, 0):
+        amounts = {name.removeprefix(PREFIX): amount for name, amount in limits.items()}
+    elif count := limits.get(KOORDINATOR + "gpu.shared", 0):
+        ratio = limits.get(KOORDINATOR + "gpu-memory-ratio", 0)
+        amounts = {
+            "gpu.shared": count,
+            "millicores": 10 * limits.get(KOORDINATOR + "gpu-core", 0),
+            "memory.max": limits.get(KOORDINATOR + "gpu-memory", 0) or MEMORY * ratio // 100,
+        }
+    elif count := limits.get(VENDOR, 0):
+        amounts = {"nvidia-gpu": count, "millicores": 1000 * count}
+    else:
+        return 0, {}
+    return count, {name: -(-amount // count) for name, amount in amounts.items() if amount}
+
+
+def _limits(container: Object) -> dict[str, int]:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return {name: int(quantity(text)) for name, text in limits.items()}
+
+
+def asks_for_cards(value: Object) -> bool:
+    """Return whether a pod asks for a card."""
+    if share_of(value) is not None:
+        return True
+    spec = value["spec"]
+    return any(demand(each)[0] for each in [*spec["containers"], *(spec.get("initContainers") or [])])
+
+
+def cards_of(text: str) -> list[list[str]]:
+    """Parse the cards of each container."""
+    return [place.split(",") if place else [] for place in text.split("|")]
+
+
+def tiles_of(text: str) -> list[set[tuple[str, str]]]:
+    """Parse the tiles of each container: pairs of a card and a tile."""
+    return [
+        {
+            (card, tile)
+            for each in place.split(",")
+            if each
+            for card, _, tiles in [each.partition(":")]
+            for tile in tiles.split("+")
+        }
+        for place in text.split("|")
+    ]
+
+
+def in_own_words(value: Object) -> Use | None:
+    """Return what a pod takes of each card by the annotations of Aliyun's or Koordinator's; None if it has none."""
+    annotations = value["metadata"].get("annotations") or {}
+    number, again, units = (annotations.get(name) for name in ALIYUN_ANNOTATIONS)
+    if number is not None or again is not None:
+        return {f"card{each}": {"gpu-mem": int(units or 0)} for each in (number, again)}
+    if ALLOCATED not in annotations:
+        return None
+    return {
+        f"card{each['minor']}": {
+            "millicores": 10 * int(each["resources"][KOORDINATOR + "gpu-core"]),
+            "memory.max": int(each["resources"][KOORDINATOR + "gpu-memory"]),
+        }
+        for each in json.loads(annotations[ALLOCATED])["gpu"]
+    }
+
+
+def use_of(value: Object, annotations: Mapping[str, str]) -> Use | None:
+    """Return what a pod takes of each card according to annotations; None if they say nothing.
+
+    Init containers run before the others, so the larger of both counts.
+    """
+    text = annotations.get(RECEIPT) or annotations.get(CARDS)
+    if not text:
+        return None
+    if (part := share_of(value)) is not None:
+        return {card: dict(part) for cards in cards_of(text) for card in cards}
+    use = _use(value["spec"]["containers"], cards_of(text))
+    init = value["spec"].get("initContainers") or []
+    if init_text := annotations.get(INIT_RECEIPT) or annotations.get(INIT_CARDS):
+        for container, cards in zip(init, cards_of(init_text), strict=False):
+            for card, amounts in _use([container], [cards]).items():
+                mine = use.setdefault(card, {})
+                for resource, amount in amounts.items():
+                    mine[resource] = max(mine.get(resource, 0), amount)
+    return use
+
+
+def _use(containers: list[Object], places: list[list[str]]) -> Use:
+    use: Use = {}
+    for container, cards in zip(containers, places, strict=False):
+        for resource, amount in demand(container)[1].items():
+            for card in cards:
+                mine = use.setdefault(card, {})
+                mine[resource] = mine.get(resource, 0) + amount
+    return use
+
+
+def capacity_of(value: Object) -> Use:
+    """Return what each card of a node has."""
+    label = (value["metadata"].get("labels") or {}).get(PREFIX + "gpu-numbers", "")
+    numbers = [number for number in label.split(".") if number]
+    allocatable = (value.get("status") or {}).get("allocatable") or {}
+    return {
+        f"card{number}": {
+            resource: int(quantity(allocatable.get(name, "0"))) // len(numbers) for resource, name in RESOURCES.items()
+        }
+        for number in numbers
+    }
+
+
+def fits(value: Object, capacity: Use, used: Mapping[str, Mapping[str, int]]) -> bool:
+    """Return whether a pod without init containers fits on the free cards of a node: tries every choice of cards."""
+    free = {
+        card: {resource: amount - used.get(card, {}).get(resource, 0) for resource, amount in amounts.items()}
+        for card, amounts in capacity.items()
+    }
+    if (part := share_of(value)) is not None:
+        return any(all(amounts.get(name, 0) >= part[name] for name in part) for amounts in free.values())
+    return _fits([demand(each) for each in value["spec"]["containers"]], free)
+
+
+def _fits(left: list[tuple[int, dict[str, int]]], free: Use) -> bool:
+    if not left:
+        return True
+    (count, share), rest = left[0], left[1:]
+    if not count:
+        return _fits(rest, free)
+    for cards in _choices(sorted(free), count):
+        if all(free[card].get(resource, 0) >= amount for card in cards for resource, amount in share.items()):
+            after = {card: dict(amounts) for card, amounts in free.items()}
+            for card in cards:
+                for resource, amount in share.items():
+                    after[card][resource] -= amount
+            if _fits(rest, after):
+                return True
+    return False
+
+
+def _choices(cards: list[str], count: int) -> Iterator[tuple[str, ...]]:
+    if not count:
+        yield ()
+        return
+    for index, card in enumerate(cards):
+        for others in _choices(cards[index + 1 :], count - 1):
+            yield card, *others

@@ -1,0 +1,414 @@
+"""Planted faults: single changes to the product that the simulation must find, kept as data.
+
+A fault replaces one piece of text in one module. It is planted in a fresh process, before the module is imported, so
+that nothing of it can stay behind.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedFault:
+    """One change.
+
+    name    of the fault
+    module  that is changed
+    before  the text that is replaced, which occurs exactly once
+    after   the text in its place
+    within  number of seeds in which it must be found
+    """
+
+    name: str
+    module: str
+    before: str
+    after: str
+    within: int
+
+    @property
+    def path(self) -> Path:
+        """The file of the module."""
+        return ROOT / f"{self.module.replace('.', '/')}.py"
+
+    def changed(self) -> str:
+        """Return the text of the module with the fault. Raises ValueError if it cannot be planted."""
+        text = self.path.read_text()
+        if (found := text.count(self.before)) != 1:
+            raise ValueError(
+                f"planted fault {self.name!r}: {self.path} has the replaced text {found} times, expected 1"
+            )
+        return text.replace(self.before, self.after)
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def __init__(self, fault: PlantedFault) -> None:
+        super().__init__(fault.module, str(fault.path))
+        self._fault = fault
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self._fault.changed(), str(self._fault.path), "exec")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, fault: PlantedFault) -> None:
+        self._fault = fault
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._fault.module:
+            return None
+        return importlib.util.spec_from_loader(fullname, _Loader(self._fault))
+
+
+def plant(name: str) -> None:
+    """Plant a fault in this process. Raises RuntimeError if its module has been imported already."""
+    fault = next(each for each in PLANTED if each.name == name)
+    if fault.module in sys.modules:
+        raise RuntimeError(f"{fault.module} has been imported already, so nothing can be planted in it")
+    sys.meta_path.insert(0, _Finder(fault))
+
+
+def find(fault: PlantedFault, first: int = 1) -> tuple[int, str] | None:
+    """Return after how many seeds a fault is found and the law that it breaks; None if it is not found in time."""
+    command = [sys.executable, "-m", "simulation", "--plant", fault.name]
+    command += ["--first", str(first), "--seeds", str(fault.within), "--workers", "1", "--terse"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    for line in found.stdout.splitlines():
+        if line.startswith("broken "):
+            _, seed, law = line.split(" ", 2)
+            return int(seed) - first + 1, law
+    if found.returncode != 0:
+        raise RuntimeError(f"{fault.name}: {found.stderr.strip()}")
+    return None
+
+
+PLANTED: tuple[PlantedFault, ...] = (
+    PlantedFault(
+        "book in filter",
+        "gas.extender.filter",
+        "            self._pending_binds.passed(args.pod.uid)\n",
+        "            self._pending_binds.passed(args.pod.uid)\n"
+        "            from gas.extender.wire import BindingArgs as B\n"
+        "            pod = args.pod\n"
+        "            names = B(pod.metadata.name, pod.metadata.namespace or '', pod.uid, decision.passing[0])\n"
+        "            import contextlib\n"
+        "            with contextlib.suppress(Exception):\n"
+        "                self._decider.reserve(names, pod, now=0.0)\n",
+        30,
+    ),
+    PlantedFault(
+        "no UID in the Binding",
+        "gas.cluster.objects",
+        '"namespace": namespace, "uid": uid,',
+        '"namespace": namespace,',
+        30,
+    ),
+    PlantedFault(
+        "cards released when a pod is deleted, before it has ended",
+        "gas.extender.pods",
+        "        elif pod.is_over:\n            self._forget(pod.uid)",
+        "        elif pod.is_over or pod.metadata.deletion_timestamp:\n            self._forget(pod.uid)",
+        30,
+    ),
+    PlantedFault(
+        "a lost 410",
+        "gas.cluster.watch",
+        "                if error.status not in (401, 429):\n                    self._version = None",
+        "                if error.status not in (401, 410, 429):\n                    self._version = None",
+        30,
+    ),
+    PlantedFault(
+        "settled at the first read",
+        "gas.extender.bind",
+        "                if seen_waiting or pod is None or pod.uid != uid or pod.is_over:\n",
+        "                if True:\n",
+        190,
+    ),
+    PlantedFault(
+        "a Binding without a response counts as failed",
+        "gas.extender.bind",
+        "        except OutcomeUnknown:\n            self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)\n",
+        "        except OutcomeUnknown:\n            self._decider.cancel(args.pod_uid)\n",
+        130,
+    ),
+    PlantedFault(
+        "a Binding that is given up counts as failed",
+        "gas.extender.bind",
+        "        except TimeoutError:\n            self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)\n",
+        "        except TimeoutError:\n            self._decider.cancel(args.pod_uid)\n",
+        60,
+    ),
+    PlantedFault(
+        "two leaders for a second",
+        "gas.cluster.lease",
+        "self._clock() - self._renewed < self._deadline",
+        "self._clock() - self._renewed < self._duration + 1.0",
+        600,
+    ),
+    PlantedFault(
+        "a Lease that expires too early",
+        "gas.cluster.lease",
+        ">= (lease.spec.lease_duration_seconds or self._duration)",
+        ">= 7.0",
+        30,
+    ),
+    PlantedFault(
+        "a new leader that does not catch up",
+        "gas.extender.leadership",
+        "        await self._catch_up_with_others()\n        self._has_caught_up = True",
+        "        self._has_caught_up = True",
+        30,
+    ),
+    PlantedFault(
+        "a leader that does not give its writes up",
+        "gas.extender.assembly",
+        "write_timeout=LEADERS_WRITE_TIMEOUT if flags.leader_elect else None",
+        "write_timeout=None",
+        320,
+    ),
+    PlantedFault(
+        "pods that are missing in a list are kept",
+        "gas.extender.pods",
+        "        for uid in [uid for uid in (*self.waiting, *self._bound) if uid not in there]:\n            self._forget(uid)\n",
+        "",
+        40,
+    ),
+    PlantedFault(
+        "a deletion taken for a change",
+        "gas.cluster.watch",
+        'self._handler.deleted if event.type == "DELETED" else self._handler.changed',
+        "self._handler.changed",
+        30,
+    ),
+    PlantedFault(
+        "bookings of ended pods are kept",
+        "gas.extender.pods",
+        "        elif pod.is_over:\n            self._forget(pod.uid)",
+        "        elif pod.is_over:\n            pass",
+        30,
+    ),
+    PlantedFault(
+        "half of what is booked counts as free",
+        "gas.placement.free_capacity",
+        "            row = [have - booked.get(name, 0) if",
+        "            row = [have - booked.get(name, 0) // 2 if",
+        30,
+    ),
+    PlantedFault(
+        "the verdict of a node is not forgotten when it changes",
+        "gas.extender.verdicts",
+        "        self.states.forget(node)\n",
+        "",
+        30,
+    ),
+    PlantedFault(
+        "refused pods are not requeued",
+        "gas.extender.requeuer",
+        "        return refused or not self._found_waiting.isdisjoint(waiting)",
+        "        return False",
+        30,
+    ),
+    PlantedFault(
+        "a new leader requeues nothing",
+        "gas.extender.requeuer",
+        "        self._freed.add(*(name for name, _ in self._decider.nodes))",
+        "        pass",
+        70,
+    ),
+    PlantedFault(
+        "a reviewed Binding that does not demand the pod's version",
+        "gas.extender.admission.bindings",
+        '            version=pod.metadata.resource_version or "",\n',
+        '            version="",\n',
+        130,
+    ),
+    PlantedFault(
+        "cards of a review taken back without changing the pod's version",
+        "gas.extender.admission.bindings",
+        '        if (pod.metadata.resource_version or "") in review.versions and clock - review.since < LATEST_WRITE:',
+        "        if False:",
+        130,
+    ),
+    PlantedFault(
+        "reviews of the previous leader are not ended",
+        "gas.extender.catching_up",
+        "        if self._change_version is not None:\n            await self._end_reviews",
+        "        if False:\n            await self._end_reviews",
+        1140,
+    ),
+    PlantedFault(
+        "a pod bound elsewhere by others keeps its reservation",
+        "gas.extender.pods",
+        "        if booked is not None and booked.node != pod.node_name:",
+        "        if False:",
+        140,
+    ),
+    PlantedFault(
+        "an older read is believed over the watch",
+        "gas.extender.pods",
+        "        if pod.uid in self._gone:\n            return\n",
+        "",
+        140,
+    ),
+    PlantedFault(
+        "cards chosen before the wait for the API server",
+        "gas.extender.bind",
+        "                annotations = self._decider.reserve(args, pod, now=self._timing.seconds())\n",
+        "                annotations = self._decider.reserve(args, pod, now=self._timing.seconds())\n"
+        "                self._decider.ledger.cancel(args.pod_uid)\n",
+        30,
+    ),
+    PlantedFault(
+        "a renewal counts from its response",
+        "gas.cluster.lease",
+        "        self._renewed = started\n",
+        "        self._renewed = self._clock() + 4.0\n",
+        30,
+    ),
+    PlantedFault(
+        "a leader that never stops when it cannot renew",
+        "gas.cluster.lease",
+        "self._renewed is not None and self._clock() - self._renewed < self._deadline",
+        "self._renewed is not None",
+        30,
+    ),
+    PlantedFault(
+        "exclusion is left out when needs are compared",
+        "gas.placement.company",
+        '    exclusion: str = ""\n',
+        '    import dataclasses\n    exclusion: str = dataclasses.field(default="", compare=False)\n',
+        30,
+    ),
+    PlantedFault(
+        "exclusion matters only to pods that have one",
+        "gas.placement.card_rules",
+        "            if need.company.exclusion or usage.company\n",
+        "            if need.company.exclusion\n",
+        30,
+    ),
+    PlantedFault(
+        "affinity with any pod",
+        "gas.placement.company",
+        "any(other.affinity == self.affinity for other in others)",
+        "any(other.affinity for other in others)",
+        160,
+    ),
+    PlantedFault(
+        "the name of a card is not booked",
+        "gas.extender.decider",
+        "        if of_card := names.get(card):\n            return replace(need, named=min(of_card))\n",
+        "",
+        60,
+    ),
+    PlantedFault(
+        "pods of the same priority are evicted",
+        "gas.extender.preemption",
+        "seen.priority >= pod.priority:",
+        "seen.priority > pod.priority:",
+        40,
+    ),
+    PlantedFault(
+        "no receipts",
+        "gas.plugin.receipts.receipt_writer",
+        "                missing.append((pod, found))\n",
+        "                pass\n",
+        160,
+    ),
+    PlantedFault(
+        "receipts are not believed",
+        "gas.extender.written_cards",
+        "    if receipt is not None:\n",
+        "    if False and receipt is not None:\n",
+        160,
+    ),
+    PlantedFault(
+        "not ready counts as ready",
+        "gas.extender.readiness",
+        "    if (sentence := why_not()) is not None:\n        raise NotReady(sentence)",
+        "    return",
+        80,
+    ),
+    PlantedFault(
+        "init containers are not booked",
+        "gas.placement.choice",
+        "            for name, amount in now.items():\n",
+        "            for name, amount in (now if container.role is not Role.INIT else base).items():\n",
+        30,
+    ),
+    PlantedFault(
+        "parts of cards are rounded down",
+        "gas.intel.need",
+        "-(-amount // request.count)",
+        "(amount // request.count)",
+        80,
+    ),
+    PlantedFault(
+        "tiles of ended pods are kept",
+        "gas.ledger",
+        "            for index in indexes:\n                _discount(self.tiles, card, index)\n",
+        "            pass\n",
+        60,
+    ),
+    PlantedFault(
+        "whole cards are shared",
+        "gas.vendor.vocabulary",
+        "company=ALONE if wants_cards else Company()",
+        "company=Company()",
+        120,
+    ),
+    PlantedFault(
+        "Aliyun's pods take no compute",
+        "gas.aliyun.vocabulary",
+        ", (Ratio(MILLICORES, memory, of=MEMORY_MAX),))",
+        ")",
+        30,
+    ),
+    PlantedFault(
+        "a percentage of memory is divided twice",
+        "gas.koordinator.vocabulary",
+        "(Ratio(MEMORY_MAX, share.memory_ratio),)",
+        "(Ratio(MEMORY_MAX, share.memory_ratio // share.cards),)",
+        120,
+    ),
+    PlantedFault(
+        "Koordinator's annotation names the next card",
+        "gas.koordinator.allocated",
+        "_Device(int(card), ",
+        "_Device(int(card) + 1, ",
+        30,
+    ),
+    PlantedFault(
+        "a leader that comes back does not catch up",
+        "gas.extender.leadership",
+        "        self._has_caught_up = False\n        self._stop_catching_up()\n        if leads",
+        "        self._stop_catching_up()\n        if leads and not self._has_caught_up",
+        220,
+    ),
+    PlantedFault(
+        "the devices that were decided are not preferred",
+        "gas.plugin.matching.matcher",
+        "        ids = ids_for_cards(target.decided.cards, target.demand.per_card, request) if target and target.decided else ()\n",
+        "        ids = ()\n",
+        240,
+    ),
+    PlantedFault(
+        "anti-affinity is ignored",
+        "gas.placement.company",
+        "return not self.anti_affinity or all(other.anti_affinity != self.anti_affinity for other in others)",
+        "return True",
+        60,
+    ),
+)
+"""All of them."""

@@ -1,0 +1,120 @@
+"""Histories of the whole system, a short run of `make simulate`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from simulation import objects
+from simulation.acts import Acts
+from simulation.plan import Plan, Step, make_plan
+from simulation.run import run_plan, run_seed, shorten
+from simulation.scheduler import Scheduler
+
+ROOT = Path(__file__).parents[2]
+SEEDS = range(1, 9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_law_holds(seed: int) -> None:
+    outcome = run_seed(seed)
+    assert outcome.law == "", f"{outcome.sentence}; python -m simulation --seed {seed}"
+    assert outcome.figures["bindings with cards"] > 0
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_a_seed_gives_the_same_history_in_every_process(hash_seed: str) -> None:
+    digest = run_seed(5).digest
+    command = [sys.executable, "-m", "simulation", "--seed", "5"]
+    again = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True
+    )
+    assert again.stdout == f"seed 5: history {digest}\n"
+
+
+def test_different_seeds_give_different_histories() -> None:
+    assert len({run_plan(replace(make_plan(5), seed=seed)).digest for seed in (5, 6)}) == 2
+
+
+def test_plans_have_every_act_of_the_world() -> None:
+    acts = {step.act for seed in range(300) for step in make_plan(seed).steps}
+    assert all(callable(getattr(Acts, act)) for act in acts)
+    users = {"create_pod", "delete_pod", "touch_pod", "edit_pod", "bind_by_hand", "create_for_others"}
+    users |= {"act_at_binding", "create_share", "create_in_words"}
+    extender = {"kill_extender", "kill_now", "stop_extender", "pause_extender", "jump_clock", "delay_watches"}
+    extender |= {"repeat_events", "omit_bookmarks"}
+    server = {
+        "api_outage",
+        "forbid",
+        "throttle",
+        "compact",
+        "lose_history",
+        "condition",
+        "late_writes",
+        "late_bindings",
+        "slow_reviews",
+        "stale_endpoints",
+        "isolate",
+        "break_watches",
+    }
+    others = {"restart_kubelet", "restart_plugin", "restart_scheduler", "change_cards", "remove_node", "relabel_node"}
+    assert acts == users | extender | server | others
+
+
+def test_pods_of_every_vocabulary_get_cards() -> None:
+    words = [
+        {objects.ALIYUN + "gpu-mem": 1000},
+        {objects.KOORDINATOR + "gpu.shared": 1, objects.KOORDINATOR + "gpu-memory-ratio": 50},
+        {objects.VENDOR: 1},
+    ]
+    steps = [Step(0.0, "create_in_words", (f"w{index}", [asks], None)) for index, asks in enumerate(words)]
+    steps += [
+        Step(0.0, "create_pod", ("p0", [{"i915": 1, "tiles": 1}], [], None)),
+        Step(0.0, "create_share", ("s0", 500, 0, {}, None)),
+    ]
+    plan = Plan(seed=1, nodes=((0, 1, 2),), webhooks=False, steps=tuple(steps), active=1.0, mixed=True)
+    outcome = run_plan(plan)
+    assert outcome.law == ""
+    assert outcome.figures["bindings with cards"] == len(steps)
+
+
+def test_faults_happen() -> None:
+    plan = Plan(
+        seed=1,
+        nodes=((0, 1),),
+        webhooks=False,
+        steps=(
+            Step(1.0, "kill_extender", ("extender-a", 0, True, 1.0)),
+            Step(1.0, "pause_extender", ("extender-b", 30.0)),
+            Step(40.0, "condition", ({"clients": "extender", "lost": 1.0}, 5.0)),
+        ),
+    )
+    figures = run_plan(plan).figures
+    assert figures["kills"] == 1
+    assert figures["pauses"] == 1
+    assert figures["leader changes"] >= 2
+    assert figures["lost responses"] > 0
+
+
+def test_a_scheduler_that_ends_with_an_exception_ends_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_scheduler: Scheduler) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(Scheduler, "run", fail)
+    outcome = run_plan(Plan(seed=1, nodes=((0,),), webhooks=False, steps=()))
+    assert outcome.law == "no exception at the top"
+    assert outcome.sentence == "scheduler ended: OverflowError('too large')"
+
+
+def test_a_failing_plan_is_shortened_to_the_steps_that_matter() -> None:
+    plan = replace(make_plan(1), steps=tuple(Step(float(at), "relabel_node", ("n0",)) for at in range(30)))
+
+    def fails(tried: Plan) -> bool:
+        return {3.0, 17.0} <= {step.at for step in tried.steps}
+
+    assert [step.at for step in shorten(plan, fails).steps] == [3.0, 17.0]

@@ -1,0 +1,463 @@
+"""The laws find what they are about."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from gas.sandbox.api.kinds import NODES, PODS
+from gas.sandbox.api.storage import Storage
+from gas.sandbox.api.verbs import Api
+from simulation import objects
+from simulation.laws import LawBroken, Laws
+
+HALF = {"i915": 1, "millicores": 500}
+
+
+class Cluster:
+    """A cluster of one node with two cards, and the laws over it."""
+
+    def __init__(self, given: dict[str, set[str]] | None = None) -> None:
+        storage = Storage()
+        self.api = Api(storage)
+        self.laws = Laws(storage, "extender", lambda _uid: given)
+        self.api.create(NODES, None, objects.node("n0", (0, 1)))
+        self._decisions = 0
+
+    def add(self, name: str, *containers: dict[str, int]) -> str:
+        created = self.api.create(PODS, "default", objects.pod(name, list(containers), [], {}))
+        self.laws.follow("")
+        return str(created.value["metadata"]["uid"])
+
+    def add_in_words(self, name: str, asks: dict[str, int]) -> None:
+        self.api.create(PODS, "default", objects.pod(name, [asks], [], {}, prefix=""))
+        self.laws.follow("")
+
+    def bind(
+        self,
+        name: str,
+        cards: str,
+        by: str = "extender-a",
+        *,
+        decided: int | None = None,
+        more: dict[str, str] | None = None,
+    ) -> None:
+        self._decisions += 1
+        annotations = {objects.CARDS: cards, objects.MOMENT: str(decided or self._decisions)} if cards else {}
+        annotations |= more or {}
+        binding = {"metadata": {"name": name, "annotations": annotations}, "target": {"kind": "Node", "name": "n0"}}
+        self.api.bind("default", name, binding)
+        self.laws.follow(by)
+
+
+def broken(check: Any, *args: Any) -> str:
+    with pytest.raises(LawBroken) as found:
+        check(*args)
+    return f"{found.value}"
+
+
+def test_cards_may_be_full_but_not_over_full() -> None:
+    cluster = Cluster()
+    for name in ("p0", "p1"):
+        cluster.add(name, HALF)
+        cluster.bind(name, "card0")
+    cluster.add("p2", {"i915": 1, "millicores": 1})
+    found = broken(cluster.bind, "p2", "card0")
+    assert found == (
+        "capacity: card0 of node n0: 1001 of millicores given, it never had more than 1000; pods p0, p1, p2"
+    )
+
+
+def test_the_cards_of_an_ended_pod_are_free() -> None:
+    cluster = Cluster()
+    cluster.add("p0", {"i915": 1, "millicores": 1000})
+    cluster.bind("p0", "card0")
+    cluster.api.delete(PODS, "default", "p0", {"gracePeriodSeconds": 0})
+    cluster.add("p1", {"i915": 1, "millicores": 1000})
+    cluster.bind("p1", "card0")
+
+
+def test_the_cards_of_a_pod_that_still_ends_are_not_free() -> None:
+    cluster = Cluster()
+    cluster.add("p0", {"i915": 1, "millicores": 1000})
+    cluster.bind("p0", "card0")
+    cluster.api.delete(PODS, "default", "p0", {})
+    cluster.add("p1", {"i915": 1, "millicores": 1000})
+    assert broken(cluster.bind, "p1", "card0").startswith("capacity:")
+
+
+def test_a_card_that_the_node_never_had_is_over_full() -> None:
+    cluster = Cluster()
+    cluster.add("p0", HALF)
+    assert broken(cluster.bind, "p0", "card7").startswith("capacity: card7")
+
+
+@pytest.mark.parametrize("cards", ["", "card0", "card0|"])
+def test_the_extender_gives_every_container_its_cards(cards: str) -> None:
+    cluster = Cluster()
+    cluster.add("p0", HALF, HALF)
+    assert broken(cluster.bind, "p0", cards).startswith("cards written: pod p0")
+
+
+ALIYUN = {objects.ALIYUN + "gpu-mem": 4000}
+KOORDINATOR = {objects.KOORDINATOR + name: amount for name, amount in (("gpu.shared", 2), ("gpu-memory-ratio", 100))}
+VENDOR = {objects.VENDOR: 1}
+
+
+def aliyun(*cards: str, units: int = 4000) -> dict[str, str]:
+    return dict(zip(objects.ALIYUN_ANNOTATIONS, (*cards, str(units)), strict=True))
+
+
+def koordinator(memory: int, *cards: int) -> dict[str, str]:
+    resources = {objects.KOORDINATOR + "gpu-core": "0", objects.KOORDINATOR + "gpu-memory": str(memory)}
+    return {objects.ALLOCATED: json.dumps({"gpu": [{"minor": card, "resources": resources} for card in cards]})}
+
+
+@pytest.mark.parametrize(
+    ("asks", "cards", "more", "holds"),
+    [
+        pytest.param(ALIYUN, "card1", aliyun("1", "1"), True, id="aliyun"),
+        pytest.param(ALIYUN, "card1", aliyun("1", "0"), False, id="aliyun-another-card"),
+        pytest.param(ALIYUN, "card1", aliyun("1", "1", units=1), False, id="aliyun-other-units"),
+        pytest.param(KOORDINATOR, "card0,card1", koordinator(4_000_000_000, 0, 1), True, id="koordinator"),
+        pytest.param(KOORDINATOR, "card0,card1", koordinator(4_000_000_000, 0), False, id="koordinator-a-card-less"),
+        pytest.param(KOORDINATOR, "card0,card1", koordinator(1, 0, 1), False, id="koordinator-other-memory"),
+        pytest.param(KOORDINATOR, "card0", koordinator(4_000_000_000, 0), False, id="koordinator-too-few-cards"),
+        pytest.param(VENDOR, "card0", {}, True, id="vendor"),
+    ],
+)
+def test_a_pod_says_its_cards_in_its_own_words(
+    asks: dict[str, int], cards: str, more: dict[str, str], holds: bool
+) -> None:
+    cluster = Cluster()
+    cluster.add_in_words("p0", asks)
+    if holds:
+        cluster.bind("p0", cards, more=more)
+    else:
+        assert broken(lambda: cluster.bind("p0", cards, more=more)).startswith("cards written: p")
+
+
+def test_pods_of_all_vocabularies_count_on_a_card() -> None:
+    cluster = Cluster()
+    cluster.add_in_words("p0", ALIYUN)
+    cluster.bind("p0", "card0", more=aliyun("0", "0"))
+    cluster.add_in_words("p1", KOORDINATOR)
+    found = broken(lambda: cluster.bind("p1", "card0,card1", more=koordinator(4_000_000_000, 0, 1)))
+    assert found.startswith("capacity: card0 of node n0: 8194304000 of memory.max given")
+
+
+def test_a_whole_card_is_one_that_no_other_pod_has() -> None:
+    cluster = Cluster()
+    for name in ("p0", "p1"):
+        cluster.add(name, {"i915": 1})
+    cluster.bind("p0", "card0")
+    cluster.bind("p1", "card1")
+    cluster.add_in_words("p2", VENDOR)
+    cluster.laws.check_bound()
+    assert broken(cluster.bind, "p2", "card1") == "company: pod p2 shares card1 with p1: exclusion"
+
+
+@pytest.mark.parametrize(
+    ("tiles", "found"),
+    [
+        pytest.param("card1:gt0", "", id="of-another-card"),
+        pytest.param("card0:gt1", "", id="another"),
+        pytest.param("card0:gt0", "tiles: pod p1 has [('card0', 'gt0')] of node n0", id="the-same"),
+        pytest.param("", "tiles: pod p1 asked for 1 tiles of each of ['card0']", id="none"),
+        pytest.param("card0:gt0+gt1", "tiles: pod p1 asked for 1 tiles of each of ['card0']", id="too-many"),
+    ],
+)
+def test_a_tile_belongs_to_one_container(tiles: str, found: str) -> None:
+    cluster = Cluster()
+    for name in ("p0", "p1"):
+        cluster.add(name, {"i915": 1, "tiles": 1})
+    cluster.bind("p0", "card0", more={objects.TILES: "card0:gt0"})
+    more = {objects.TILES: tiles} if tiles else {}
+    if found:
+        assert broken(lambda: cluster.bind("p1", "card0", more=more)).startswith(found)
+    else:
+        cluster.bind("p1", "card1" if "card1" in tiles else "card0", more=more)
+
+
+def test_other_clients_may_bind_without_cards() -> None:
+    cluster = Cluster()
+    cluster.add("p0", HALF)
+    cluster.bind("p0", "", by="user")
+
+
+def test_a_pod_that_fits_must_not_wait() -> None:
+    cluster = Cluster()
+    cluster.add("p0", {"i915": 1, "millicores": 1000}, HALF)
+    assert broken(cluster.laws.check_bound) == "progress: pod p0 waits, but fits node n0"
+    cluster.add("p1", {"i915": 1, "millicores": 600})
+    cluster.bind("p1", "card1")
+    cluster.laws.check_bound()
+
+
+def test_a_pod_may_wait_for_cards_that_are_reserved_for_one_bound_without_any() -> None:
+    cluster = Cluster()
+    uid = cluster.add("p0", HALF)
+    cluster.bind("p0", "", by="user")
+    cluster.add("p1", HALF)
+    cluster.laws.check_bound()
+    cluster.laws.check_books("a", {uid: ("n0", {"card0": HALF})})
+
+
+def test_a_pod_of_another_scheduler_may_wait() -> None:
+    cluster = Cluster()
+    pod = objects.pod("p0", [HALF], [], {})
+    pod["spec"]["schedulerName"] = objects.OTHER_SCHEDULER
+    cluster.api.create(PODS, "default", pod)
+    cluster.laws.follow("")
+    cluster.laws.check_bound()
+
+
+def test_edited_pods_do_not_count() -> None:
+    cluster = Cluster()
+    uid = cluster.add("p0", {"i915": 1, "millicores": 1000})
+    cluster.bind("p0", "card0")
+    cluster.laws.edit(uid)
+    cluster.add("p1", HALF)
+    cluster.bind("p1", "card0")
+
+
+@pytest.mark.parametrize(("priority", "node", "holds"), [(1, "n0", True), (0, "n0", False), (1, "n1", False)])
+def test_only_less_important_pods_of_the_node_are_evicted(priority: int, node: str, holds: bool) -> None:
+    cluster = Cluster()
+    uid = cluster.add("p0", HALF)
+    cluster.bind("p0", "card0")
+    pod = {"metadata": {"name": "p1"}, "spec": {"priority": priority}}
+    if holds:
+        cluster.laws.check_victims(pod, node, [uid])
+    else:
+        assert broken(cluster.laws.check_victims, pod, node, [uid]).startswith("preemption: p0 on n0 is evicted")
+
+
+AFFINITY, ANTI_AFFINITY, EXCLUSION = objects.COMPANY
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        pytest.param({}, {}, "", id="no-labels"),
+        pytest.param({}, {EXCLUSION: "a"}, "company: pod p1 shares card0 with p0: exclusion", id="exclusion"),
+        pytest.param({EXCLUSION: "a"}, {EXCLUSION: "a"}, "", id="same-exclusion"),
+        pytest.param({ANTI_AFFINITY: "a"}, {ANTI_AFFINITY: "a"}, "company: pod p1 shares card0", id="anti-affinity"),
+        pytest.param({}, {AFFINITY: "a"}, "company: pod p1 shares card0 with p0: affinity", id="affinity"),
+        pytest.param({AFFINITY: "a"}, {AFFINITY: "a"}, "", id="same-affinity"),
+        pytest.param({objects.CARD_NAME: "x"}, {objects.CARD_NAME: "y"}, "names: pod p1 has a card named y", id="name"),
+    ],
+)
+def test_company_and_names(first: dict[str, str], second: dict[str, str], found: str) -> None:
+    cluster = Cluster()
+    for name, labels in (("p0", first), ("p1", second)):
+        cluster.api.create(PODS, "default", objects.share(name, 100, 0, labels, {}))
+    cluster.laws.follow("")
+    cluster.bind("p0", "card0")
+    if found:
+        assert broken(cluster.bind, "p1", "card0").startswith(found)
+    else:
+        cluster.bind("p1", "card0")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "holds"),
+    [
+        pytest.param({}, {AFFINITY: "a"}, True, id="the-card-was-idle"),
+        pytest.param({AFFINITY: "a"}, {}, False, id="it-was-not"),
+    ],
+)
+def test_affinity_is_judged_in_the_order_of_decisions(
+    first: dict[str, str], second: dict[str, str], holds: bool
+) -> None:
+    cluster = Cluster()
+    for name, labels in (("p0", first), ("p1", second)):
+        cluster.api.create(PODS, "default", objects.share(name, 100, 0, labels, {}))
+    cluster.laws.follow("")
+    cluster.bind("p0", "card0", decided=200)
+    if holds:
+        cluster.bind("p1", "card0", decided=100)
+    else:
+        found = broken(lambda: cluster.bind("p1", "card0", decided=100))
+        assert found == "company: pod p0 shares card0 with p1: affinity"
+
+
+@pytest.mark.parametrize(("reserved", "holds"), [("a", True), ("b", False)])
+def test_a_pod_may_follow_one_whose_cards_stay_reserved(reserved: str, holds: bool) -> None:
+    cluster = Cluster()
+    for name, labels in (("p0", {AFFINITY: reserved}), ("p1", {}), ("p2", {AFFINITY: "a"})):
+        cluster.api.create(PODS, "default", objects.share(name, 100, 0, labels, {}))
+    cluster.laws.follow("")
+    cluster.bind("p0", "", by="user")
+    cluster.bind("p1", "card0")
+    if holds:
+        cluster.bind("p2", "card0")
+    else:
+        assert broken(cluster.bind, "p2", "card0").endswith("affinity")
+
+
+def test_the_same_name_is_the_same_card() -> None:
+    cluster = Cluster()
+    for name in ("p0", "p1"):
+        cluster.api.create(PODS, "default", objects.share(name, 100, 0, {objects.CARD_NAME: "x"}, {}))
+    cluster.laws.follow("")
+    cluster.bind("p0", "card0")
+    assert broken(cluster.bind, "p1", "card1").startswith("names: pod p1 has a card named x")
+
+
+def test_parts_of_cards_count() -> None:
+    cluster = Cluster()
+    cluster.api.create(PODS, "default", objects.share("p0", 600, 0, {}, {}))
+    cluster.add("p1", HALF)
+    cluster.bind("p0", "card0")
+    assert broken(cluster.bind, "p1", "card0").startswith("capacity: card0 of node n0: 1100 of millicores given")
+
+
+@pytest.mark.parametrize(
+    ("written", "holds"),
+    [
+        pytest.param({}, True, id="as-decided"),
+        pytest.param({objects.RECEIPT: "card1"}, False, id="a-wrong-receipt"),
+    ],
+)
+def test_a_pod_says_which_cards_its_containers_have(written: dict[str, str], holds: bool) -> None:
+    cluster = Cluster()
+    uid = cluster.add("p0", HALF)
+    cluster.bind("p0", "card0")
+    patch = msgspec.json.encode({"metadata": {"annotations": written}, "status": {"phase": "Running"}})
+    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
+    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch), "status")
+    cluster.laws.follow("")
+    given = {uid: {"main0": {"card0"}}}
+    if holds:
+        cluster.laws.check_devices(given)
+    else:
+        assert broken(cluster.laws.check_devices, given).startswith("devices: the containers of p0 have")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        pytest.param(None, "", id="the-pod-has-ended"),
+        pytest.param({"main0": {"card1"}}, "", id="these-cards"),
+        pytest.param({"main0": {"card0"}}, "devices: the containers of p0 have", id="other-cards"),
+        pytest.param({}, "devices: the containers of p0 have", id="another-pod"),
+    ],
+)
+def test_a_receipt_says_what_kubelet_has_given(given: dict[str, set[str]] | None, found: str) -> None:
+    cluster = Cluster(given=given)
+    cluster.add("p0", HALF)
+    cluster.bind("p0", "card0")
+    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
+    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
+    if found:
+        assert broken(cluster.laws.follow, "").startswith(found)
+    else:
+        cluster.laws.follow("")
+
+
+def test_containers_get_the_decided_cards_if_nothing_fails() -> None:
+    cluster = Cluster()
+    cluster.laws.calm = True
+    cluster.add("p0", HALF)
+    cluster.bind("p0", "card0")
+    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
+    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
+    assert broken(cluster.laws.follow, "").startswith("devices: p0 got 'card1' instead of")
+
+
+def test_books_follow_receipts() -> None:
+    cluster = Cluster()
+    uid = cluster.add("p0", HALF)
+    cluster.bind("p0", "card0")
+    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
+    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
+    cluster.laws.follow("")
+    cluster.laws.check_books("a", {uid: ("n0", {"card1": HALF})})
+    assert "a booked" in broken(cluster.laws.check_books, "a", {uid: ("n0", {"card0": HALF})})
+
+
+def test_a_container_with_too_few_cards_may_keep_decided_ones() -> None:
+    cluster = Cluster()
+    uid = cluster.add("p0", {"i915": 2})
+    cluster.bind("p0", "card0,card1")
+    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
+    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
+    cluster.laws.follow("")
+    cluster.laws.check_books("a", {uid: ("n0", {"card0": {"i915": 1}, "card1": {"i915": 1}})})
+
+
+def test_an_init_container_with_too_few_cards_may_count_once() -> None:
+    cluster = Cluster()
+    created = cluster.api.create(PODS, "default", objects.pod("p0", [HALF], [{"i915": 2}], {}))
+    uid = str(created.value["metadata"]["uid"])
+    cluster.laws.follow("")
+    cluster.bind("p0", "", by="user")
+    receipts = {objects.RECEIPT: "card0", objects.INIT_RECEIPT: "card0"}
+    patch = msgspec.json.encode({"metadata": {"annotations": receipts}})
+    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
+    cluster.laws.follow("")
+    cluster.laws.check_books("a", {uid: ("n0", {"card0": HALF})})
+
+
+@pytest.mark.parametrize(
+    ("decided", "booked", "holds"),
+    [
+        pytest.param("card0", "card0", True, id="decision"),
+        pytest.param("card0", "card7", True, id="receipt"),
+        pytest.param("card0", "card1", False, id="neither"),
+        pytest.param("card0", None, False, id="nothing"),
+        pytest.param("", None, True, id="no-decision"),
+    ],
+)
+def test_a_receipt_about_a_missing_card_may_be_ignored(decided: str, booked: str | None, holds: bool) -> None:
+    cluster = Cluster()
+    uid = cluster.add("p0", HALF)
+    cluster.bind("p0", decided, by="extender-a" if decided else "user")
+    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card7"}}})
+    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
+    cluster.laws.follow("")
+    books = {uid: ("n0", {booked: HALF})} if booked else {}
+    if holds:
+        cluster.laws.check_books("a", books)
+    else:
+        assert broken(cluster.laws.check_books, "a", books).startswith("books:")
+
+
+def test_a_part_of_a_card_is_not_known_while_the_node_lacks_the_card() -> None:
+    cluster = Cluster()
+    uid = cluster.add("p0", HALF)
+    cluster.bind("p0", "card1")
+    without_part = {uid: ("n0", {"card1": {"i915": 1}})}
+    assert "a booked" in broken(cluster.laws.check_books, "a", without_part)
+
+    labels = {"metadata": {"labels": {objects.PREFIX + "gpu-numbers": "0"}}}
+    cluster.api.patch(NODES, None, "n0", ("application/merge-patch+json", msgspec.json.encode(labels)))
+    cluster.laws.follow("")
+    cluster.laws.check_books("a", without_part)
+    more = {uid: ("n0", {"card1": HALF | {"memory.max": 1}})}
+    assert "a booked" in broken(cluster.laws.check_books, "a", more)
+
+
+@pytest.mark.parametrize(
+    ("booked", "found"),
+    [
+        pytest.param(None, "a has no booking of pod p0 on n0", id="missing"),
+        pytest.param(("n0", {"card1": HALF}), "a booked", id="another-card"),
+        pytest.param(("n1", {"card0": HALF}), "a booked", id="another-node"),
+    ],
+)
+def test_books_are_what_the_objects_say(booked: tuple[str, dict[str, dict[str, int]]] | None, found: str) -> None:
+    cluster = Cluster()
+    uid = cluster.add("p0", HALF)
+    cluster.bind("p0", "card0")
+    cluster.laws.check_books("a", {uid: ("n0", {"card0": HALF})})
+    assert found in broken(cluster.laws.check_books, "a", {} if booked is None else {uid: booked})
+
+
+def test_nothing_is_booked_for_pods_that_are_gone() -> None:
+    found = broken(Cluster().laws.check_books, "a", {"u": ("n0", {"card0": HALF})})
+    assert found == "books: a has a booking on n0 for u, which holds no cards"

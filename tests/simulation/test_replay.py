@@ -1,0 +1,68 @@
+"""The replay of a history on a real control plane: its laws and its acts, here without a control plane."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any, cast
+
+import pytest
+
+from simulation import objects
+from simulation.acts import Acts
+from simulation.laws import LawBroken
+from simulation.plan import Plan, make_plan
+from tests.e2e.cluster import Cluster
+from tests.e2e.replay import Replay
+from tests.e2e.test_replay import FAULTS
+
+WHOLE = {"i915": 1, "millicores": 1000}
+
+
+@pytest.fixture
+def replay() -> Replay:
+    replay = Replay(cast(Cluster, None), Plan(1, ((0,),), webhooks=False, steps=()))
+    replay.node_becomes(objects.node("n0", (0,)))
+    return replay
+
+
+def bound(name: str, **annotations: str) -> dict[str, Any]:
+    metadata = {"uid": name, "namespace": "default", "annotations": annotations}
+    pod = objects.pod(name, [WHOLE], [], metadata)
+    return {**pod, "spec": pod["spec"] | {"nodeName": "n0"}, "status": {"phase": "Pending"}}
+
+
+def decided(name: str) -> dict[str, Any]:
+    return bound(name, **{objects.CARDS: "card0", "gas-ts": "1"})
+
+
+def test_a_card_that_two_pods_have_is_found(replay: Replay) -> None:
+    replay.seen(None, decided("p0"))
+    with pytest.raises(LawBroken, match="capacity: card0 of node n0: 2000 of millicores given"):
+        replay.seen(None, decided("p1"))
+
+
+def test_the_cards_of_a_deleted_pod_are_free(replay: Replay) -> None:
+    replay.seen(None, decided("p0"))
+    replay.seen(decided("p0"), None)
+    replay.seen(None, decided("p1"))
+
+
+def test_a_pod_without_cards_is_found_unless_another_client_bound_it(replay: Replay) -> None:
+    replay.by_hand.add("p0")
+    replay.seen(None, bound("p0"))
+    with pytest.raises(LawBroken, match="cards written: pod p1 was bound by the extender without cards"):
+        replay.seen(None, bound("p1"))
+
+
+def test_cards_that_another_client_wrote_are_not_a_decision(replay: Replay) -> None:
+    replay.by_hand.add("p0")
+    replay.seen(None, bound("p0", **{objects.CARDS: "card0"}))
+    replay.seen(None, decided("p1"))
+
+
+@pytest.mark.parametrize("act", sorted(FAULTS | {"create_pod", "delete_pod", "edit_pod", "bind_by_hand"}))
+def test_an_act_of_a_replay_is_one_of_the_world_with_the_same_arguments(act: str) -> None:
+    steps = (step for seed in range(300) for step in make_plan(seed).steps if step.act == act)
+    args = next(steps).args
+    signature(getattr(Acts, act)).bind(None, *args)
+    signature(getattr(Replay, act)).bind(None, *args)
