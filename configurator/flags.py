@@ -17,7 +17,7 @@ from configurator.kubernetes_version import KubernetesVersion
 from gas.daemon.flag_values import object_name
 from gas.daemon.flags import CommandFlags, IgnoredFlags, UsageError, flag, read_flags, switch
 from gas.errors import InvalidEntry
-from gas.vocabularies import DEFAULT_NAMES, KNOWN_NAMES, parse_vocabularies
+from gas.vocabularies import DEFAULT_NAMES, JOINED_HELP, KNOWN_NAMES, parse_vocabularies
 from gas.vocabulary import Vocabulary
 
 Colour = Literal["auto", "always", "never"]
@@ -164,7 +164,8 @@ class Flags(CommandFlags):
         DEFAULT_NAMES,
         "NAME,…",
         "Vocabularies of gas-extender: kube-scheduler asks it about pods with their resources, which are added to "
-        f"managedResources. Known: {KNOWN_NAMES}. Other entries stay.",
+        f"managedResources. Known: {KNOWN_NAMES}. Other entries stay. {JOINED_HELP}",
+        joined=True,
     )
     url: str | None = flag(
         "url",

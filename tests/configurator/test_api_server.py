@@ -88,7 +88,8 @@ def test_the_api_server_gets_a_certificate_for_the_webhooks_alone(control_plane:
 def test_the_files_for_other_control_planes_are_those_of_the_configurator(control_plane: ControlPlaneFiles) -> None:
     control_plane.run("--api-server")
     page = (ROOT / "docs/admission.md").read_text(encoding="utf-8")
-    documented = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    blocks = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    documented = [each for each in blocks if isinstance(each, dict)]  # a JSON patch is a list
     (plugins,) = [each for each in documented if each.get("kind") == "AdmissionConfiguration"]
     assert plugins == yaml.safe_load((control_plane.own / "admission.yaml").read_text())
     (kubeconfig,) = [each for each in documented if each.get("kind") == "Config"]

@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from configurator.api_server import PROGRAM as API_SERVER
 from configurator.certificate_plan import WEBHOOK_SERVICES
 from configurator.flags import DEFAULT_WEBHOOKS
+from gas.combined_vocabularies import Vocabularies
+from gas.extender.admission.bind import READ_TIMEOUT, WATCH_PATIENCE
+from gas.extender.admission.pods import CHANGED, TEMPLATES
 from gas.intel import names
+from gas.kubeshare import names as kubeshare
+from gas.objects import NewPod
 from gas.vocabularies import KNOWN
-from gas.vocabulary import Vocabularies, Vocabulary
+from gas.vocabulary import Vocabulary
+from tests.builders import pod_json
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, ROOT, Manifest, one, read
 
 COMPONENT = COMPONENTS / "admission"
@@ -21,7 +29,17 @@ WEBHOOKS: dict[str, Manifest] = {each["name"]: each for each in (*VALIDATING["we
 SERVICES = {each["metadata"]["name"]: each["spec"] for each in read(COMPONENT / "services.yaml")}
 EXTENDER = one(BASE / "extender", "Deployment")
 BINDING = "bind.pods.gas"
-BEGINNINGS = ["gpu.intel.com/", "aliyun.com/gpu-mem", "nvidia.com/gpu", "dcu.com/gpu"]
+COMPLETING = "complete.pods.gas"
+BEGINNINGS = [
+    "gpu.intel.com/",
+    "aliyun.com/gpu-mem",
+    "koordinator.sh/gpu",
+    "kubeshare/",
+    "nvidia.com/gpu",
+    "dcu.com/gpu",
+]
+COMPLETED = {"koordinator.sh/gpu": "koordinator"}
+"""Beginnings of resources whose pods have defaults, and the vocabulary that has them."""
 PAGE = (ROOT / "docs/admission.md").read_text(encoding="utf-8")
 
 
@@ -37,7 +55,7 @@ def patched(name: str) -> list[dict[str, Any]]:
 def test_no_webhook_can_stop_a_cluster(name: str) -> None:
     webhook = WEBHOOKS[name]
     assert webhook["failurePolicy"] == "Ignore"
-    assert webhook["timeoutSeconds"] <= 2
+    assert READ_TIMEOUT + WATCH_PATIENCE < webhook["timeoutSeconds"] <= 2
     assert webhook["admissionReviewVersions"] == ["v1"]
 
 
@@ -45,13 +63,40 @@ def test_no_other_webhook_changes_cards_after_the_extender_chose_them() -> None:
     assert WEBHOOKS[BINDING]["reinvocationPolicy"] == "IfNeeded"
 
 
-@pytest.mark.parametrize("name", sorted(WEBHOOKS.keys() - {BINDING}))
+@pytest.mark.parametrize("name", sorted(WEBHOOKS.keys() - {BINDING, COMPLETING}))
 def test_checks_leave_kube_system_and_pods_without_cards_to_the_api_server(name: str) -> None:
     webhook = WEBHOOKS[name]
-    (expression,) = webhook["namespaceSelector"]["matchExpressions"]
-    assert expression == {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}
+    check_kube_system(webhook)
     (condition,) = [each for each in webhook["matchConditions"] if each["name"] == "asks-for-cards"]
     assert beginnings_of(condition["expression"]) == BEGINNINGS
+    assert annotated(condition) == [kubeshare.PREFIX]
+
+
+# contract O1.7, O1.12
+def test_only_pods_in_words_with_defaults_are_completed() -> None:
+    webhook = WEBHOOKS[COMPLETING]
+    check_kube_system(webhook)
+    (condition,) = webhook["matchConditions"]
+    assert beginnings_of(condition["expression"]) == list(COMPLETED)
+    (checked,) = [each for each in WEBHOOKS["create.pods.gas"]["matchConditions"] if each["name"] == "asks-for-cards"]
+    assert condition["expression"].partition("]")[2] == checked["expression"].partition("]")[2]
+    assert annotated(condition) == [kubeshare.PREFIX]
+    for vocabulary in KNOWN:
+        resource = Vocabularies([vocabulary]).managed_resources[0]
+        asked = {"name": "main", "resources": {"requests": {resource: "1"}, "limits": {resource: "1"}}}
+        new = msgspec.convert(pod_json(asked), NewPod)
+        patch = vocabulary.admission.complete(new) if vocabulary.admission is not None else ()
+        assert not patch or vocabulary.name in COMPLETED.values()
+
+
+def annotated(condition: Manifest) -> list[str]:
+    """Return the beginnings of the names of annotations that a condition looks for."""
+    return re.findall(r"annotations.*startsWith\('([^']*)'\)", condition["expression"])
+
+
+def check_kube_system(webhook: Manifest) -> None:
+    (expression,) = webhook["namespaceSelector"]["matchExpressions"]
+    assert expression == {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}
     assert webhook["sideEffects"] == "None"
 
 
@@ -105,9 +150,48 @@ def test_only_bindings_of_the_extender_itself_are_skipped(user: str, *, is_skipp
     assert one(BASE / "extender", "ServiceAccount")["metadata"]["name"] == "gpu-aware-scheduling-service-account"
 
 
+def patches_of_the_page() -> list[list[dict[str, Any]]]:
+    """Return the operations of each patch of the mutating webhooks that the page has: strict users first."""
+    blocks = re.findall(r"```yaml\n(- target: .*?)```", PAGE, re.DOTALL)
+    written = [each for block in blocks for each in yaml.safe_load(block)]
+    target = {"kind": "MutatingWebhookConfiguration", "name": MUTATING["metadata"]["name"]}
+    assert [each["target"] for each in written] == [target] * len(written)
+    return sorted((yaml.safe_load(each["patch"]) for each in written), key=len, reverse=True)
+
+
+def test_the_patch_of_the_page_adds_a_strict_webhook_that_differs_only_in_users_and_policy() -> None:
+    left_out, added = patches_of_the_page()[0]
+    assert (left_out["op"], left_out["path"]) == ("add", "/webhooks/0/matchConditions/-")
+    assert MUTATING["webhooks"][0]["name"] == BINDING
+    assert (added["op"], added["path"]) == ("add", "/webhooks/-")
+    strict = added["value"]
+    (condition,) = strict["matchConditions"]
+    usual = {"failurePolicy": "Fail", "matchConditions": [condition], "name": "bind-strict.pods.gas"}
+    assert strict == WEBHOOKS[BINDING] | usual
+    (user,) = re.findall(r"^request\.userInfo\.username in \['([^']+)'\]$", condition["expression"])
+    assert left_out["value"]["expression"] == f"request.userInfo.username != '{user}'"
+    assert user in (DEPLOY / "chart/values.yaml").read_text(encoding="utf-8")
+
+
+def test_the_patch_of_the_page_skips_the_extenders_account_alone() -> None:
+    _, (change,) = patches_of_the_page()
+    _, _, webhook, _, condition, field = change["path"].split("/")
+    assert MUTATING["webhooks"][int(webhook)]["name"] == BINDING
+    assert MUTATING["webhooks"][int(webhook)]["matchConditions"][int(condition)]["name"] == "not-the-extender"
+    assert field == "expression"
+    account = one(BASE / "extender", "ServiceAccount")["metadata"]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    assert change["value"] == f"request.userInfo.username != '{user}'"
+
+
+def test_changes_of_pods_are_checked_by_every_way_to_their_annotations() -> None:
+    (rule,) = WEBHOOKS["update.pods.gas"]["rules"]
+    assert set(rule["resources"]) == CHANGED
+
+
 def test_templates_of_every_workload_are_checked() -> None:
     found = {resource for rule in WEBHOOKS["templates.pods.gas"]["rules"] for resource in rule["resources"]}
-    assert found == {"deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"}
+    assert found == {each.rpartition("/")[2] for each in TEMPLATES}
 
 
 def test_webhooks_call_services_that_lead_to_the_port_of_the_extender() -> None:
@@ -129,7 +213,7 @@ def test_the_page_states_the_policy_of_every_webhook() -> None:
     stated: dict[str, str] = {}
     for names_cell, policy in re.findall(r"^\| ([^|]*pods\.gas[^|]*) \| `(\w+)` \|", section, re.MULTILINE):
         stated |= dict.fromkeys(re.findall(r"`([\w-]+\.pods\.gas)`", names_cell), policy)
-    of_chart = {"complete.pods.gas": "Ignore", "bind-strict.pods.gas": "Fail"}
+    of_chart = {"bind-strict.pods.gas": "Fail"}
     assert stated == {name: each["failurePolicy"] for name, each in WEBHOOKS.items()} | of_chart
     template = (DEPLOY / "chart/templates/admission.yaml").read_text(encoding="utf-8")
     assert set(re.findall(r'"([\w-]+\.pods\.gas)"', template)) == of_chart.keys()
@@ -147,3 +231,14 @@ def test_the_client_authority_is_that_of_the_secret() -> None:
     text = (COMPONENTS / "admission-client-certificate/kustomization.yaml").read_text(encoding="utf-8")
     (mount,) = EXTENDER["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
     assert f"--admission-client-ca={mount['mountPath']}/ca.crt" in text
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "deploy/components/admission-client-certificate/kustomization.yaml",
+        "deploy/chart/templates/extender-deployment.yaml",
+    ],
+)
+def test_the_client_name_is_that_of_the_configurators_certificate(file: str) -> None:
+    assert f"--admission-client-names={API_SERVER}\n" in (ROOT / file).read_text(encoding="utf-8")

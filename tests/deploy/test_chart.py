@@ -48,10 +48,12 @@ _ADMISSION = {
     "admission-certificate",
     "admission-key",
     "admission-client-ca",
+    "admission-client-names",
     "admission-scheduler-name",
 }
+_PAGE = {"page-port", "page-address", "page-hosts"}
 CHARTS_OWN = {
-    "extender": {*_EVERY_PODS_OWN, *_LEADING, *_ADMISSION, "port", "bind-address", "cert", "key", "cacert"},
+    "extender": {*_EVERY_PODS_OWN, *_LEADING, *_ADMISSION, *_PAGE, "port", "bind-address", "cert", "key", "cacert"},
     "plugin": {*_EVERY_PODS_OWN, "node-name", "kubelet-dir", "uninstall"},
 }
 """Flags that the chart sets itself, because they must fit the rest of the pod."""
@@ -60,6 +62,7 @@ COPIES = {
     "alerts.yaml": COMPONENTS / "monitoring/alerts.yaml",
     "dashboard.json": COMPONENTS / "monitoring/dashboard.json",
     "own-node-only.yaml": BASE / "plugin/own-node-only.yaml",
+    "sharepods.yaml": COMPONENTS / "sharepods/definition.yaml",
     "webhooks.yaml": COMPONENTS / "admission/webhooks.yaml",
 }
 """Files of the chart -> the files that they are copies of, because a chart must be complete."""
@@ -142,6 +145,7 @@ def _present(schema: Schema, value: Mapping[str, Any]) -> Schema:
         pytest.param({"extender": {"flags": {"allowed-names": []}}}, id="no name, which would allow every client"),
         pytest.param({"plugin": {"podLabels": {"app": "x"}}}, id="a label that the chart sets"),
         pytest.param({"admission": {"timeoutSeconds": 31}}, id="a time-out that the API server refuses"),
+        pytest.param({"admission": {"timeoutSeconds": 1}}, id="a time-out that the extender may not keep"),
         pytest.param({"admission": {"strictUsers": ["it's"]}}, id="a user that would end a text in CEL"),
         pytest.param({"admission": {"caBundle": "bm9uZQ=="}}, id="an authority that is not PEM"),
     ],
@@ -204,7 +208,9 @@ def _examples(schema: Schema) -> Iterator[Any]:
         yield from (0.5, 1000)
     elif schema["type"] == "array":
         yield from (
-            each for each in (["0x56c0", "0x56C1"], ["kube-scheduler", "a.b"], ["intel"]) if _fits(each, schema)
+            each
+            for each in (["0x56c0", "0x56C1"], ["kube-scheduler", "a.b"], ["intel"], ["nvml"])
+            if _fits(each, schema)
         )
     elif schema["type"] == "string":
         yield from (each for each in STRINGS if _fits(each, schema))
@@ -256,7 +262,12 @@ def test_names_are_those_of_the_kustomizations() -> None:
     }
     kept = {"app", "lease", "secret", "clientSecret", "authority", "certificates", "scheduler", "dashboard"}
     assert {name for key, name in names.items() if key not in kept} <= made
-    assert made <= {*names.values(), f"{names['plugin']}-own-node-only"}
+    assert made <= {
+        *names.values(),
+        f"{names['plugin']}-own-node-only",
+        "sharepods.kubeshare.nthu",
+        f"{names['plugin']}-nvidia",
+    }
 
 
 def test_alerts_name_the_charts_own_workloads() -> None:

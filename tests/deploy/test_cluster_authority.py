@@ -56,7 +56,9 @@ def kubeadm_authority(directory: Path, name: str) -> tuple[Path, Path]:
 
 def shake_hands(certificate: Path, key: Path) -> None:
     """Connect a client with this certificate to the extender's TLS. Raises ssl.SSLError if it is refused."""
-    serving = CheckingContext(allowed=frozenset(ALLOWED.split(",")), on_refused=lambda _reason: None)
+    serving = CheckingContext(
+        allowed=frozenset(ALLOWED.split(",")), flag="allowed-names", on_refused=lambda _reason: None
+    )
     serving.verify_mode = ssl.CERT_REQUIRED
     serving.sslobject_class = SchedulerConnection
     serving.load_verify_locations(certificate)

@@ -64,9 +64,26 @@ def test_the_arguments_that_components_add_are_flags_of_the_programs() -> None:
         for file in COMPONENTS.rglob("kustomization.yaml")
         for flag in re.findall(r"value: --([A-Za-z-]+)", file.read_text(encoding="utf-8"))
     }
-    admission = {"admission-port", "admission-client-ca"}
-    assert found == {"leader-elect", "allowed-names", "cacert", "write-node", "usage", "memory-limits", *admission}
+    admission = {"admission-port", "admission-client-ca", "admission-client-names"}
+    plain = {
+        "leader-elect",
+        "allowed-names",
+        "cacert",
+        "write-node",
+        "usage",
+        "memory-limits",
+        "sharepods",
+        "page-port",
+    }
+    assert found == plain | admission
     assert found <= flags_by_name(ExtenderFlags).keys() | flags_by_name(PluginFlags).keys()
+
+
+def test_the_component_page_uses_the_port_that_the_pages_and_the_chart_name() -> None:
+    (component,) = read(COMPONENTS / "page/kustomization.yaml")
+    port = read(ROOT / "deploy/chart/values.yaml")[0]["page"]["port"]
+    assert f"--page-port={port}}}" in component["patches"][0]["patch"]
+    assert f"deployment/{EXTENDER['metadata']['name']} {port}" in (ROOT / "docs/page.md").read_text(encoding="utf-8")
 
 
 def test_the_ports_are_those_of_the_programs() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from gas.extender.card_summaries import card_series
+from gas.extender.gauges import GAUGES
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.plugin.metrics import Metrics as PluginMetrics
 from tests.deploy.manifests import COMPONENTS, read
@@ -24,10 +23,6 @@ TARGET_LABELS = {"pod", "node", "job", "instance", "namespace"}
 _SAMPLES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 
 
-async def _pieces() -> str:
-    return "".join([piece async for piece in card_series(lambda: ())])
-
-
 def _names(registry: CollectorRegistry) -> Iterator[str]:
     for family in registry.collect():
         for suffix in _SAMPLES.get(family.type, ("",)):
@@ -35,8 +30,7 @@ def _names(registry: CollectorRegistry) -> Iterator[str]:
 
 
 def _series() -> set[str]:
-    of_cards = set(re.findall(r"^# TYPE (\w+)", asyncio.run(_pieces()), re.MULTILINE))
-    return of_cards | {
+    return {gauge.name for gauge in GAUGES} | {
         name for metrics in (ExtenderMetrics("1"), PluginMetrics("1")) for name in _names(metrics.registry)
     }
 
@@ -49,7 +43,8 @@ def _labels() -> set[str]:
         if isinstance(metric, MetricWrapperBase)
         for label in metric._labelnames
     }
-    return own | {"kind", "node", "card", "resource", "version", "le", "source", "engine"} | TARGET_LABELS
+    of_gauges = {label for gauge in GAUGES for label in gauge.labels}
+    return own | of_gauges | {"__name__", "kind", "version", "le", "source", "engine"} | TARGET_LABELS
 
 
 def _rules() -> list[dict[str, str]]:

@@ -8,16 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from configurator.plan import BUILT_IN_TEMPLATE
+from gas.cluster import paths
+from gas.combined_vocabularies import Vocabularies
 from gas.daemon.flags import flags_of
 from gas.extender.flags import parse_flags as parse_extender_flags
+from gas.kubeshare.sharepod import API_VERSION, KIND, MadePod, status_of
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.flags import parse_flags as parse_plugin_flags
 from gas.vocabularies import DEFAULT, KNOWN
-from gas.vocabulary import DeviceOptions, Vocabularies
+from gas.vocabulary import DeviceOptions
 from tests.builders import pod
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, read
 from tests.other_words import asking
@@ -76,8 +80,16 @@ def test_the_admission_policy_lets_through_what_the_plugin_writes(vocabulary: An
         assert f"'{name}'" in POLICY
 
 
-def test_the_component_switches_the_same_vocabularies_on_in_both_programs() -> None:
-    (component,) = read(COMPONENTS / "aliyun/kustomization.yaml")
+COMPONENTS_OF_WORDS = {
+    "aliyun": ["intel", "aliyun"],
+    "koordinator": ["intel", "koordinator", "vendor"],
+    "kubeshare": ["intel", "kubeshare"],
+}
+
+
+@pytest.mark.parametrize("name", COMPONENTS_OF_WORDS)
+def test_a_component_switches_the_same_vocabularies_on_in_both_programs(name: str) -> None:
+    (component,) = read(COMPONENTS / name / "kustomization.yaml")
     extender, plugin = (
         [each["value"] for each in yaml.safe_load(patch["patch"]) if each["op"] == "add"]
         for patch in component["patches"]
@@ -85,7 +97,16 @@ def test_the_component_switches_the_same_vocabularies_on_in_both_programs() -> N
     assert [patch["target"]["kind"] for patch in component["patches"]] == ["Deployment", "DaemonSet"]
     spoken = [each.name for each in parse_extender_flags(extender, environ={}).vocabularies]
     assert spoken == [each.name for each in parse_plugin_flags(plugin, environ={}, host_name="n").vocabularies]
-    assert spoken == ["intel", "aliyun"]
+    assert spoken == COMPONENTS_OF_WORDS[name]
+    assert component["patches"][1]["target"]["name"] == "gas-plugin.*", "the one for NVIDIA's cards as well"
+
+
+def test_components_can_be_combined() -> None:
+    """Each adds a flag of its own, and all of them count."""
+    flags = [f"--vocabularies={','.join(names)}" for names in COMPONENTS_OF_WORDS.values()]
+    for parsed in (parse_extender_flags(flags, environ={}), parse_plugin_flags(flags, environ={}, host_name="n")):
+        spoken = [each.name for each in parsed.vocabularies]
+        assert spoken == ["intel", "aliyun", "koordinator", "vendor", "kubeshare"]
 
 
 def test_the_chart_accepts_the_units() -> None:
@@ -96,6 +117,35 @@ def test_the_chart_accepts_the_units() -> None:
         assert [str(unit.parse(text)) for text in accepted] == ["MiB", "GiB"]
 
 
-def test_the_pages_of_the_component_exist() -> None:
-    (comment,) = re.findall(r"docs/[a-z-]+\.md", (COMPONENTS / "aliyun/kustomization.yaml").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("name", COMPONENTS_OF_WORDS)
+def test_the_page_of_a_component_exists(name: str) -> None:
+    text = (COMPONENTS / name / "kustomization.yaml").read_text(encoding="utf-8")
+    (comment,) = re.findall(r"docs/[a-z-]+\.md", text)
     assert (DEPLOY.parent / Path(comment)).is_file()
+
+
+def test_sharepods_are_switched_on_with_the_rights_that_the_page_and_the_chart_state() -> None:
+    (component,) = read(COMPONENTS / "sharepods/kustomization.yaml")
+    (flag,), *rules = (
+        [each["value"] for each in yaml.safe_load(patch["patch"]) if each["op"] == "add"]
+        for patch in component["patches"]
+    )
+    assert parse_extender_flags([flag, "--vocabularies=kubeshare"], environ={}).sharepods
+    (given,) = rules
+    page = (DEPLOY.parent / "docs/extender.md").read_text(encoding="utf-8")
+    (stated,) = re.findall(r"For `--sharepods`, add these rules:\n\n```yaml\n(.*?)```", page, re.DOTALL)
+    assert yaml.safe_load(stated) == given
+    role = (DEPLOY / "chart/templates/extender-role.yaml").read_text(encoding="utf-8")
+    (charted,) = re.findall(r'"sharepods" }}\n(.*?){{- end', role, re.DOTALL)
+    assert yaml.safe_load(charted) == given
+
+
+def test_the_definition_is_of_the_kind_that_the_controller_serves() -> None:
+    (definition,) = read(COMPONENTS / "sharepods/definition.yaml")
+    spec = definition["spec"]
+    (version,) = spec["versions"]
+    assert f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}" == paths.sharepods()
+    assert (f"{spec['group']}/{version['name']}", spec["names"]["kind"]) == (API_VERSION, KIND)
+    shown = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    card = msgspec.convert({"metadata": {"annotations": {"gas-container-cards": "card0"}}}, MadePod)
+    assert {*status_of(card), "message"} == set(shown)

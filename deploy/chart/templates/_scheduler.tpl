@@ -22,7 +22,9 @@
 {{- $known := dict
   "intel" (list "gpu.intel.com/i915" "gpu.intel.com/xe")
   "aliyun" (list "aliyun.com/gpu-mem")
+  "koordinator" (list "koordinator.sh/gpu.shared" "koordinator.sh/gpu-memory" "koordinator.sh/gpu-memory-ratio" "koordinator.sh/gpu-core" "koordinator.sh/gpu")
   "vendor" (list "nvidia.com/gpu" "dcu.com/gpu")
+  "kubeshare" (list "kubeshare/vgpu")
 -}}
 {{- $managed := list -}}
 {{- range get .Values.extender.flags "vocabularies" | default (list "intel") -}}

@@ -1,0 +1,69 @@
+"""The DaemonSet for nodes with NVIDIA's cards: its kustomization beside that of the other one."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import yaml
+
+from gas.plugin.discovery.card_source import Source
+from gas.plugin.flags import parse_flags
+from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, container, one, read
+
+INTEL = one(BASE / "plugin", "DaemonSet")
+NVIDIA = one(COMPONENTS / "nvidia", "DaemonSet")
+LABEL = "nvidia.com/gpu.present"
+
+
+def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = copy.deepcopy(workload["spec"]["template"]["spec"])
+    return spec
+
+
+def patch(kind: str) -> dict[str, Any]:
+    """Return the one operation of the component on an object of this kind."""
+    (component,) = read(COMPONENTS / "nvidia/kustomization.yaml")
+    (of_kind,) = (each for each in component["patches"] if each["target"]["kind"] == kind)
+    (operation,) = yaml.safe_load(of_kind["patch"])
+    found: dict[str, Any] = operation
+    return found
+
+
+def test_it_differs_from_intels_only_by_cards_nodes_and_runtime() -> None:
+    nvidia, intel = pod_of(NVIDIA), pod_of(INTEL)
+    assert parse_flags(nvidia["containers"][0].pop("args"), environ={}).card_sources == {Source.NVML}
+    assert intel["containers"][0].pop("args") == []
+    (_, *added) = nvidia["containers"][0]["env"]
+    assert added == [
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+        {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
+    ]
+    del nvidia["containers"][0]["env"][1:]
+    assert nvidia["nodeSelector"].pop(LABEL) == "true"
+    assert nvidia == intel
+    assert container(NVIDIA)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_its_pods_are_its_own() -> None:
+    labels = NVIDIA["spec"]["template"]["metadata"]["labels"]
+    assert labels["app"] == NVIDIA["metadata"]["name"] == "gas-plugin-nvidia"
+    assert NVIDIA["spec"]["selector"]["matchLabels"] == {"app": "gas-plugin-nvidia"}
+    operation = patch("NetworkPolicy")
+    (expression,) = operation["value"]["matchExpressions"]
+    assert expression == {"key": "app", "operator": "In", "values": ["gas-plugin", "gas-plugin-nvidia"]}
+    assert operation["path"] == "/spec/podSelector"
+
+
+def test_the_other_daemonset_leaves_its_nodes_alone() -> None:
+    operation = patch("DaemonSet")
+    (term,) = operation["value"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": LABEL, "operator": "NotIn", "values": ["true"]}]
+    assert operation["path"] == "/spec/template/spec/affinity"
+
+
+def test_the_overlay_gives_all_programs_the_same_vocabularies() -> None:
+    (overlay,) = read(DEPLOY / "overlays/nvidia/kustomization.yaml")
+    (value,) = {yaml.safe_load(patch["patch"])[0]["value"] for patch in overlay["patches"]}
+    assert {patch["target"]["kind"] for patch in overlay["patches"]} == {"Deployment", "DaemonSet"}
+    assert [each.name for each in parse_flags([value], environ={}).vocabularies] == ["intel", "vendor"]
