@@ -26,16 +26,23 @@ FULL_RULES: tuple[Rule, ...] = (
         "resources": ["leases"],
         "verbs": ["get", "create", "update", "patch"],
     },
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
+    {"apiGroups": ["kubeshare.nthu"], "resources": ["sharepods"], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": ["kubeshare.nthu"], "resources": ["sharepods/status"], "verbs": ["patch"]},
+    {"apiGroups": ["kubeshare.nthu"], "resources": ["sharepods/finalizers"], "verbs": ["update"]},
 )
-"""All rules of the extender: also to write events, with --preemption to watch PodDisruptionBudgets, and with
---leader-elect to hold its Lease."""
+"""All rules of the extender: also to write events, with --preemption to watch PodDisruptionBudgets, with
+--leader-elect to hold its Lease, and with --sharepods to make the pods of SharePods."""
 
 
 def add_account(api: KubeApi, name: str, role: str, rules: tuple[Rule, ...]) -> KubeApi:
-    """Make a service account in `default` with a ClusterRole of its own, and return the API as it sees it."""
-    api.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
-    api.create(f"{_RBAC}/clusterroles", {"metadata": {"name": role}, "rules": list(rules)})
-    api.create(
+    """Make a service account in `default` with a ClusterRole of its own, unless they exist.
+
+    Return the API as it sees it.
+    """
+    api.ensure("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    api.ensure(f"{_RBAC}/clusterroles", {"metadata": {"name": role}, "rules": list(rules)})
+    api.ensure(
         f"{_RBAC}/clusterrolebindings",
         {
             "metadata": {"name": role},

@@ -21,70 +21,70 @@ from tests.e2e.certificates import Authority, KeyPair
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.extender import Extender
 from tests.e2e.helm import Helm
-from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
+from tests.e2e.kube_api import KubeApi, Object, RefusedError, write_kubeconfig
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.ports import free_port
-from tests.e2e.programs import Program
+from tests.e2e.waiting import wait_for
 
 REPOSITORY = Path(__file__).parents[2]
 EXTENDER_ACCOUNT = "gpu-aware-scheduling-service-account"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 SERVICES = "/api/v1/namespaces/default/services"
 ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 SECRETS = "/api/v1/namespaces/default/secrets"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 KINDS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 
 
 class LoopbackServices(ControlPlane):
-    """A control plane whose Services get addresses of loopback."""
+    """A control plane whose Services get addresses of loopback, those in `service_range`."""
 
     def __init__(self, directory: Path, binaries: Path, authority: Authority) -> None:
-        self.more_flags: tuple[str, ...] = ()
-        self._binaries, self._signing = binaries, authority
-        self._range = f"127.{random.randrange(10, 250)}.{random.randrange(0, 250)}.0/24"
+        self.service_range = f"127.{random.randrange(10, 250)}.{random.randrange(0, 250)}.0/24"
         super().__init__(directory, binaries, authority)
-
-    def restart_api_server(self, *flags: str) -> None:
-        """Restart kube-apiserver with these flags as well."""
-        self.stop_api_server()
-        self.more_flags = flags
-        command = self._api_server_command(self._binaries, self._signing)
-        self.api_server = Program("kube-apiserver", command, log=self.api_server.log)
-        self.start_api_server()
 
     def restart(self) -> None:
         """Kill both servers and start them again, with the objects that they had."""
         self.stop()
         self.etcd.start()
-        self.etcd.wait_until_healthy(self._etcd_port, self._etcd_is_healthy)
+        self.etcd.wait_until_healthy(self.etcd_port, self._etcd_is_healthy)
         self.start_api_server()
 
     def _api_server_command(self, binaries: Path, authority: Authority) -> list[str]:
-        command = [
-            f"--service-cluster-ip-range={self._range}" if "service-cluster-ip-range" in word else word
+        return [
+            f"--service-cluster-ip-range={self.service_range}" if "service-cluster-ip-range" in word else word
             for word in super()._api_server_command(binaries, authority)
         ]
-        return [*command, *self.more_flags]
 
 
 class Forwarder:
     """Listen on a Service's address and pass each connection on to a port of this machine.
 
-    With ``target`` None connections are accepted but never served, as behind a firewall that drops packets.
+    Of several ports it takes each in turn, as kube-proxy does. With none, connections are accepted but never served, as
+    behind a firewall that drops packets.
     """
 
-    def __init__(self, address: str, port: int, target: int | None) -> None:
+    def __init__(self, address: str, port: int, *targets: int) -> None:
         self.connections = 0
-        self.target = target
+        self._targets = targets
         self._listening = socket.create_server((address, port), backlog=512)
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         """Stop listening and end all connections: the next attempt is refused."""
-        for each in (self._listening, *self._open):
+        _shut(self._listening)
+        self.end_connections()
+
+    def end_connections(self) -> None:
+        """End all connections, and accept new ones."""
+        for each in self._open:
             _shut(each)
+        self._open.clear()
+
+    def _next_target(self) -> int | None:
+        return self._targets[self.connections % len(self._targets)] if self._targets else None
 
     def _accept(self) -> None:
         while True:
@@ -92,12 +92,13 @@ class Forwarder:
                 client, _ = self._listening.accept()
             except OSError:
                 return
+            target = self._next_target()
             self.connections += 1
             self._open.append(client)
-            if self.target is None:
+            if target is None:
                 continue
             try:
-                server = socket.create_connection(("127.0.0.1", self.target), timeout=10)
+                server = socket.create_connection(("127.0.0.1", target), timeout=10)
             except OSError:
                 _shut(client)
                 continue
@@ -132,7 +133,7 @@ class Mounted:
 
     def update(self) -> bool:
         """Write the files if the Secret is complete and has changed. Return whether it did."""
-        data = self._api.get(f"{SECRETS}/extender-secret").get("data") or {}
+        data = secret_data(self._api, "extender-secret")
         wanted = {name: base64.b64decode(text) for name, text in data.items()}
         names = ("tls.crt", "tls.key", "ca.crt")
         if not wanted.keys() >= set(names):
@@ -153,6 +154,16 @@ class Mounted:
         return True
 
 
+def secret_data(api: KubeApi, name: str) -> dict[str, str]:
+    """Return the encoded content of a Secret, empty if there is none of this name."""
+    try:
+        return api.get(f"{SECRETS}/{name}").get("data") or {}
+    except RefusedError as refused:
+        if refused.status == 404:
+            return {}
+        raise
+
+
 class AdmissionCluster:
     """The control plane, and what an administrator uses. Call `start` once, `stop` at the end."""
 
@@ -171,7 +182,7 @@ class AdmissionCluster:
 
     def start(self) -> None:
         self.control_plane.start()
-        self.api.create("/api/v1/namespaces/kube-system/serviceaccounts", {"metadata": {"name": "default"}})
+        self.control_plane.add_namespace("kube-system")
         resources = {"gpu.intel.com/i915": "1000", "gpu.intel.com/millicores": "2000"}
         amounts = {"cpu": "1000", "memory": "4000Gi", "pods": "10000", **resources}
         ready = [{"type": "Ready", "status": "True", "reason": "MadeUp"}]
@@ -208,7 +219,8 @@ class AdmissionCluster:
             spec = self.api.get(f"{SERVICES}/{name}")["spec"]
             if name in self.forwarders:
                 self.forwarders[name].close()
-            self.forwarders[name] = Forwarder(spec["clusterIP"], spec["ports"][0]["port"], target)
+            targets = () if target is None else (target,)
+            self.forwarders[name] = Forwarder(spec["clusterIP"], spec["ports"][0]["port"], *targets)
 
     def leave(self) -> None:
         """Stop the extender and everything that leads to it."""
@@ -231,6 +243,40 @@ class AdmissionCluster:
         """Merge changes into the validating webhook of this name."""
         patch = json.dumps({"webhooks": [changes]})
         self.kubectl.run("patch", KINDS[0], "gas-admission", "--type=strategic", f"--patch={patch}")
+
+    def wait_until_webhooks_are_read(self) -> None:
+        """Wait until the API server calls the validating webhooks as they are registered now.
+
+        It reads changes of registrations in their order, some time later. So it has read the earlier ones once it
+        calls a webhook that is registered last, at which nothing listens.
+        """
+        port = free_port()
+        name = f"last-{port}.example.com"
+        last = {
+            "name": name,
+            "clientConfig": {"url": f"https://127.0.0.1:{port}/"},
+            "rules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+            ],
+            "matchConditions": [{"name": "probe", "expression": "request.name == 'probe'"}],
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "timeoutSeconds": 1,
+            "admissionReviewVersions": ["v1"],
+        }
+        collection = f"{WEBHOOKS}/{KINDS[0]}"
+        self.api.create(collection, {"metadata": {"name": "last"}, "webhooks": [last]})
+        try:
+            wait_for("the API server reads the webhooks", lambda: self._calls(name), seconds=60)
+        finally:
+            self.api.delete(f"{collection}/last")
+
+    def _calls(self, webhook: str) -> bool:
+        try:
+            self.api.create(f"{CONFIG_MAPS}?dryRun=All", {"metadata": {"name": "probe"}})
+        except RefusedError as refused:
+            return webhook in refused.message
+        return False
 
     def reviews(self, webhook: str) -> float:
         """Return how many reviews the extender has had on a path."""

@@ -42,6 +42,11 @@ class Authority:
         self.certificate = directory / f"{name}.crt"
         self.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 
+    def write(self, certificate: Path, key: Path) -> None:
+        """Write its certificate and key for another program that signs with them."""
+        certificate.write_bytes(self.certificate.read_bytes())
+        _write_key(key, self._key)
+
     def server(self, name: str) -> KeyPair:
         """Sign a certificate for a server on localhost and 127.0.0.1."""
         names = x509.SubjectAlternativeName(

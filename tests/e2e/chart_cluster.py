@@ -13,8 +13,7 @@ from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
 
-import yaml
-
+from tests.e2e.cert_manager import add_cert_manager_kinds
 from tests.e2e.certificates import Authority
 from tests.e2e.deployed import AuditedControlPlane, DeployedCluster, is_ready
 from tests.e2e.helm import CHART, Helm
@@ -61,7 +60,7 @@ class ChartCluster(DeployedCluster):
                 {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": authority}},
             )
         self.add_prometheus_kinds()
-        self._add_cert_manager_kinds()
+        add_cert_manager_kinds(self.api, self.binaries)
 
     def install(self, verb: str, *arguments: str, values: str | None = None) -> str:
         """Run ``helm install`` or ``helm upgrade`` for the release, and return its output."""
@@ -159,16 +158,3 @@ class ChartCluster(DeployedCluster):
         pod = self.pod(name)
         names = [container["name"] for container in pod["spec"]["containers"]]
         return "\n".join([*(node.log(pod, each) for each in names), str(pod["status"].get("containerStatuses", ""))])
-
-    def _add_cert_manager_kinds(self) -> None:
-        """Create cert-manager's own definitions, without the labels that its chart fills in."""
-        for kind in ("certificates", "issuers", "clusterissuers"):
-            file = self.binaries / f"crd-{kind}.yaml"
-            if not file.exists():
-                raise ProgramError(f"{file} is missing; run tests/e2e/set-up.sh first")
-            definition = yaml.load(file.read_text(), Loader=yaml.CSafeLoader)
-            definition["metadata"] = {"name": definition["metadata"]["name"]}
-            self.api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        for kind in ("certificates", "issuers"):
-            path = f"/apis/cert-manager.io/v1/{kind}"
-            wait_for(f"the kind of {kind}", lambda path=path: self._is_served(path))  # type: ignore[misc]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.e2e.accounts import FULL_RULES, ORIGINAL_RULES, add_account
@@ -56,7 +56,9 @@ class Cluster:
         self.original_account = add_account(
             self.api, "gpu-aware-scheduling-service-account", "gas-handler", ORIGINAL_RULES
         )
-        self.full_account = add_account(self.api, "gas-extender", "gas-extender", FULL_RULES)
+        # With an ending that the webhook of bindings knows the extender by.
+        name = "full-gpu-aware-scheduling-service-account"
+        self.full_account = add_account(self.api, name, "gas-extender", FULL_RULES)
         self.service.start()
         self.scheduler.start()
 
@@ -105,11 +107,13 @@ class Cluster:
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         resources: Mapping[str, str] | None = None,
+        taints: Sequence[Mapping[str, str]] = (),
     ) -> Object:
         """Create a node that is ready and has room for any ordinary pod; `resources` have their full names."""
         amounts = {"cpu": "1000", "memory": "4000Gi", "pods": "10000", **(resources or {})}
         body = {
             "metadata": {"name": name, "labels": dict(labels or {}), "annotations": dict(annotations or {})},
+            "spec": {"taints": [dict(taint) for taint in taints]},
             "status": {
                 "capacity": amounts,
                 "allocatable": amounts,
@@ -131,9 +135,9 @@ class Cluster:
             self.control_plane.start_api_server()
         for namespace in self.api.items("/api/v1/namespaces"):
             pods = f"/api/v1/namespaces/{namespace['metadata']['name']}/pods"
-            self.api.delete(pods, gracePeriodSeconds="0")
+            self.api.delete_all(pods, gracePeriodSeconds="0")
         for collection in _LEFT_BY_TESTS:
-            self.api.delete(collection)
+            self.api.delete_all(collection)
         scheduler = self.scheduler
         if not scheduler.program.is_running or not scheduler.ignorable or scheduler.preempts or scheduler.scores:
             self.restart_scheduler()

@@ -1,4 +1,4 @@
-"""Fixtures: one control plane for the whole run, which each test gets empty and leaves empty."""
+"""Fixtures: one control plane for each process of pytest, which each test gets empty and leaves empty."""
 
 from __future__ import annotations
 

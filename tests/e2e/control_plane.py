@@ -12,7 +12,6 @@ from tests.e2e.certificates import Authority, write_token_keys
 from tests.e2e.kube_api import KubeApi, Object, RefusedError
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
-from tests.e2e.waiting import wait_for
 
 
 class ControlPlane:
@@ -24,17 +23,14 @@ class ControlPlane:
     """
 
     def __init__(self, directory: Path, binaries: Path, authority: Authority) -> None:
-        self._directory = directory
-        self._etcd_port = free_port()
+        self.directory = directory
+        self.etcd_port = free_port()
         port = free_port()
         self.admin = KubeApi(port, authority.certificate, secrets.token_hex(16))
         self.scheduler = self.admin.as_user(secrets.token_hex(16))
         self.etcd = Program("etcd", self._etcd_command(), log=directory / "etcd.log")
-        self.api_server = Program(
-            "kube-apiserver",
-            self._api_server_command(binaries, authority),
-            log=directory / "kube-apiserver.log",
-        )
+        self._command = self._api_server_command(binaries, authority)
+        self.api_server = Program("kube-apiserver", self._command, log=directory / "kube-apiserver.log")
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -42,7 +38,7 @@ class ControlPlane:
 
     def start(self) -> None:
         self.etcd.start()
-        self.etcd.wait_until_healthy(self._etcd_port, self._etcd_is_healthy)
+        self.etcd.wait_until_healthy(self.etcd_port, self._etcd_is_healthy)
         self.start_api_server()
         self.add_namespace("default")
 
@@ -54,6 +50,12 @@ class ControlPlane:
     def stop_api_server(self) -> None:
         """Kill kube-apiserver; etcd keeps its objects."""
         self.api_server.kill()
+
+    def restart_api_server(self, *flags: str) -> None:
+        """Restart kube-apiserver with these flags beside the usual ones, and with the same keys."""
+        self.stop_api_server()
+        self.api_server = Program("kube-apiserver", [*self._command, *flags], log=self.api_server.log)
+        self.start_api_server()
 
     def delete_behind_the_api(self, name: str) -> None:
         """Delete a pod of the namespace `default` from etcd while no API server runs, so that no client sees it."""
@@ -69,24 +71,13 @@ class ControlPlane:
             program.kill()
 
     def add_namespace(self, name: str) -> None:
-        """Create a namespace with the service account that pods need."""
-        if name != "default":
-            self.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
-        wait_for(f"the namespace {name}", lambda: self._has_namespace(name))
-        self.admin.create(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
-
-    def _has_namespace(self, name: str) -> bool:
-        try:
-            self.admin.get(f"/api/v1/namespaces/{name}")
-        except RefusedError as refused:
-            if refused.status == 404:  # kube-apiserver makes `default` a moment after it is ready
-                return False
-            raise
-        return True
+        """Create a namespace with the service account that pods need, unless they exist."""
+        self.admin.ensure("/api/v1/namespaces", {"metadata": {"name": name}})
+        self.admin.ensure(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
 
     def _ask_etcd(self, call: str, body: Object) -> Object:
         """Send one request to etcd's API in its JSON form."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._etcd_port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=10)
         try:
             connection.request("POST", f"/v3/kv/{call}", json.dumps(body))
             answer = connection.getresponse()
@@ -99,7 +90,7 @@ class ControlPlane:
         return decoded
 
     def _etcd_is_healthy(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self._etcd_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=5)
         try:
             connection.request("GET", "/health")
             return bool(json.loads(connection.getresponse().read()).get("health") == "true")
@@ -109,10 +100,10 @@ class ControlPlane:
             connection.close()
 
     def _etcd_command(self) -> list[str]:
-        clients = f"http://127.0.0.1:{self._etcd_port}"
+        clients = f"http://127.0.0.1:{self.etcd_port}"
         peers = f"http://127.0.0.1:{free_port()}"
         return [
-            "etcd", "--data-dir", str(self._directory / "etcd"), "--unsafe-no-fsync", "--logger", "zap",
+            "etcd", "--data-dir", str(self.directory / "etcd"), "--unsafe-no-fsync", "--logger", "zap",
             "--listen-client-urls", clients, "--advertise-client-urls", clients,
             "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
             "--initial-cluster", f"default={peers}",
@@ -120,22 +111,22 @@ class ControlPlane:
 
     def _api_server_command(self, binaries: Path, authority: Authority) -> list[str]:
         serving = authority.server("kube-apiserver")
-        token_keys = write_token_keys(self._directory)
-        tokens = self._directory / "tokens.csv"
+        token_keys = write_token_keys(self.directory)
+        tokens = self.directory / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(
             f'{self.admin.token},admin,admin,"system:masters"\n'
             f"{self.scheduler.token},system:kube-scheduler,system:kube-scheduler\n"
         )
         options = {
-            "etcd-servers": f"http://127.0.0.1:{self._etcd_port}",
+            "etcd-servers": f"http://127.0.0.1:{self.etcd_port}",
             "bind-address": "127.0.0.1",
             "secure-port": str(self.admin.port),
             "advertise-address": "127.0.0.1",
             "endpoint-reconciler-type": "none",
             "tls-cert-file": str(serving.certificate),
             "tls-private-key-file": str(serving.key),
-            "cert-dir": str(self._directory / "kube-apiserver"),
+            "cert-dir": str(self.directory / "kube-apiserver"),
             "client-ca-file": str(authority.certificate),
             "token-auth-file": str(tokens),
             "allow-privileged": "true",

@@ -11,6 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from tests.e2e.admission_cluster import AdmissionCluster
 from tests.e2e.cluster import Cluster
 from tests.e2e.deployed import DeployedCluster
 from tests.e2e.kube_api import KubeApi, RefusedError
@@ -25,16 +26,15 @@ STATIC_PODS = "/api/v1/namespaces/kube-system/pods"
 
 _CLUSTER = """\
 apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {{advertiseAddress: 192.0.2.1}}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-kubernetesVersion: {version}
 scheduler:
   extraArgs:
   - name: bind-address
     value: {address}
----
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: InitConfiguration
-localAPIEndpoint: {{advertiseAddress: 192.0.2.1}}
 """
 
 State = dict[str, tuple[int, int, int, int, bytes]]
@@ -48,7 +48,7 @@ class ControlPlaneNode:
     the node runs them: as root, in ``/``.
     """
 
-    def __init__(self, cluster: Cluster | DeployedCluster, node: NodeCell, binaries: Path) -> None:
+    def __init__(self, cluster: Cluster | DeployedCluster | AdmissionCluster, node: NodeCell, binaries: Path) -> None:
         self._cluster = cluster
         self._node = node
         self._binaries = binaries
@@ -63,7 +63,7 @@ class ControlPlaneNode:
         _write_kubeconfig(self.etc / "kubernetes/scheduler.conf", self._cluster.control_plane.scheduler)
         _write_kubeconfig(self.etc / "kubernetes/admin.conf", self._cluster.api)
         self._write_manifest()
-        self._import_scheduler()
+        self.import_program(self.manifest, "kube-scheduler")
         configuration = self._node.directory / "kubelet.json"
         options = {**json.loads(configuration.read_text()), "staticPodPath": "/etc/kubernetes/manifests"}
         configuration.write_text(json.dumps(options, indent=1))
@@ -142,18 +142,22 @@ class ControlPlaneNode:
 
     def _write_manifest(self) -> None:
         """Let the kubeadm of the same release write the manifest, with an address of this run's own."""
-        version = self.run(str(self._binaries / "kubeadm"), "version", "-o", "short").split()[-1]
-        configuration = self._node.directory / "kubeadm.yaml"
-        configuration.write_text(_CLUSTER.format(version=version, address=self.address))
-        program = str(self._binaries / "kubeadm")
-        self.run(program, "init", "phase", "control-plane", "scheduler", "--config", str(configuration))
+        self.kubeadm(_CLUSTER.format(address=self.address), "control-plane scheduler")
 
-    def _import_scheduler(self) -> None:
-        """Import the built kube-scheduler as an image with the name in the manifest."""
-        manifest = YAML(typ="safe").load(self.manifest.read_text())
-        image = manifest["spec"]["containers"][0]["image"]
-        archive = self._node.directory / "kube-scheduler.tar"
-        write_program_image(archive, image, self._binaries / "kube-scheduler")
+    def kubeadm(self, configuration: str, *phases: str) -> None:
+        """Run phases of ``kubeadm init`` of the same release."""
+        program = str(self._binaries / "kubeadm")
+        version = self.run(program, "version", "-o", "short").split()[-1]
+        file = self._node.directory / "kubeadm.yaml"
+        file.write_text(f"{configuration}kubernetesVersion: {version}\n")
+        for phase in phases:
+            self.run(program, "init", "phase", *phase.split(), "--config", str(file))
+
+    def import_program(self, manifest: Path, name: str) -> None:
+        """Import a built program as the image of a manifest."""
+        image = YAML(typ="safe").load(manifest.read_text())["spec"]["containers"][0]["image"]
+        archive = self._node.directory / f"{name}.tar"
+        write_program_image(archive, image, self._binaries / name)
         self._node.containerd.import_image(archive)
 
 

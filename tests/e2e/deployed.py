@@ -40,14 +40,14 @@ class AuditedControlPlane(ControlPlane):
     """A control plane whose API server logs every request of a service account."""
 
     def _api_server_command(self, binaries: Path, authority: Authority) -> list[str]:
-        policy = self._directory / "audit-policy.json"
+        policy = self.directory / "audit-policy.json"
         rules = [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}]
         policy.write_text(
             json.dumps(
                 {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules}
             )
         )
-        self.audit_log = self._directory / "audit.log"
+        self.audit_log = self.directory / "audit.log"
         return [
             *super()._api_server_command(binaries, authority),
             f"--audit-policy-file={policy}",

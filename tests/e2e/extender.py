@@ -51,7 +51,7 @@ class Extender:
         """Start without waiting for anything."""
         self.program.start()
 
-    def start_and_wait_until_ready(self, *, seconds: float = 30) -> None:
+    def start_and_wait_until_ready(self, *, seconds: float = 120) -> None:
         """Start and wait. Raises ProgramError if it ends or is not ready in time, as a replica that does not lead."""
         self.program.start()
         self.program.wait_until_healthy(self.endpoint.readiness_port, self.is_ready, seconds=seconds)

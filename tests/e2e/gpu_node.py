@@ -25,6 +25,10 @@ SECONDS = 90.0
 """Enough for many containers on a busy machine."""
 
 
+NEEDED_HERE = {"hostNetwork": True, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0}
+"""There is no pod network, no certificate for service accounts, and no time for graceful ends."""
+
+
 class GpuNode:
     """Plugin and extender can be started again with other cards and flags; `clear` removes what a test left."""
 
@@ -140,21 +144,24 @@ class GpuNode:
 
     def create(self, written: Object, *, node: str | None = None) -> None:
         """Create a pod that prints its device nodes and environment, and runs until it is deleted."""
+        self.prepare(written)
+        if node is not None:
+            written["spec"]["nodeName"] = node
+        self.api.create(PODS, written)
+
+    def prepare(self, written: Object) -> None:
+        """Let a pod, or an object with the spec of one, print its devices and run until it is deleted."""
         for each in (*written["spec"].get("initContainers", []), *written["spec"]["containers"]):
             is_init = each in written["spec"].get("initContainers", []) and "restartPolicy" not in each
             script = "ls /dev/dri; env" if is_init else "ls /dev/dri; env; sleep 100000"
             each |= {"image": BUSYBOX.name, "imagePullPolicy": "Never", "command": ["/bin/sh", "-c", script]}
-        self.create_unchanged(written, node=node)
+        written["spec"] |= NEEDED_HERE
 
     def create_unchanged(self, written: Object, *, node: str | None = None) -> None:
-        """Create a pod with its own image and command, and only the changes that this node needs.
-
-        There is no pod network, no certificate for service accounts, and no time for graceful ends.
-        """
-        spec = written["spec"]
-        spec |= {"hostNetwork": True, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0}
+        """Create a pod with its own image and command, and only the changes that this node needs."""
+        written["spec"] |= NEEDED_HERE
         if node is not None:
-            spec["nodeName"] = node
+            written["spec"]["nodeName"] = node
         self.api.create(PODS, written)
 
     def running(self, names: Collection[str]) -> list[Object]:

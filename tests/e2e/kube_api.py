@@ -14,6 +14,10 @@ from urllib.parse import urlencode
 Object = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
 
+_PATIENCE = 120.0
+"""Seconds for one request. Deleting some hundred pods in one takes more than half a minute on a busy machine."""
+_TRIES = 10
+
 
 class RefusedError(Exception):
     """The API server refused a request."""
@@ -47,6 +51,14 @@ class KubeApi:
     def create(self, path: str, body: Object) -> Object:
         return self._call("POST", path, {}, body)
 
+    def ensure(self, path: str, body: Object) -> None:
+        """Create an object unless there is one of this name. Raises RefusedError for every other refusal."""
+        try:
+            self.create(path, body)
+        except RefusedError as refused:
+            if refused.status != http.HTTPStatus.CONFLICT:
+                raise
+
     def merge(self, path: str, body: Object) -> Object:
         """Send a merge patch: null removes a key."""
         return self._call("PATCH", path, {}, body, MERGE_PATCH)
@@ -54,6 +66,20 @@ class KubeApi:
     def delete(self, path: str, **query: str) -> Object:
         """Delete an object or a whole collection. ``gracePeriodSeconds="0"`` deletes a pod at once."""
         return self._call("DELETE", path, query)
+
+    def delete_all(self, path: str, **query: str) -> None:
+        """Delete a collection, again while kube-apiserver ends the request before it has deleted everything."""
+        for _ in range(_TRIES):
+            try:
+                self.delete(path, **query)
+            except (OSError, http.client.HTTPException):
+                continue
+            except RefusedError as refused:
+                if refused.status == http.HTTPStatus.GATEWAY_TIMEOUT:
+                    continue
+                raise
+            return
+        raise TimeoutError(f"{path} could not be deleted in {_TRIES} tries")
 
     def is_ready(self) -> bool:
         try:
@@ -81,7 +107,7 @@ class KubeApi:
         self, method: str, target: str, body: Object | None = None, content_type: str = "application/json"
     ) -> bytes:
         context = ssl.create_default_context(cafile=self.authority)
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=_PATIENCE, context=context)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
         try:
             connection.request(method, target, None if body is None else json.dumps(body), headers)

@@ -80,6 +80,8 @@ class Kubelet:
             if refused.status == 404:
                 return False
             raise
+        except OSError:  # a kube-apiserver that this kubelet runs is not up yet
+            return False
         return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", ()))
 
 

@@ -31,6 +31,7 @@ class Plugin:
     """One node's plugin. It can be stopped and started again.
 
     tree  the root of the fake cards
+    port  the plain port
 
     module, environment  of the process
     """
@@ -46,14 +47,14 @@ class Plugin:
     ) -> None:
         self.tree = node.directory / "tree"
         write_tree(self.tree, gpus, character_devices=True)
-        self._port = free_port()
+        self.port = free_port()
         options = {
             "kubeConfig": write_kubeconfig(node.directory / "plugin.kubeconfig", account),
             "node-name": node.name,
             "kubelet-dir": KUBELET_DIRECTORY,
             "prefix": self.tree,
             "metrics-address": "127.0.0.1",
-            "metrics-port": self._port,
+            "metrics-port": self.port,
             "v": 4,
         }
         command = [
@@ -69,7 +70,7 @@ class Plugin:
         )
         self._log_start = self.program.log.stat().st_size if self.program.log.exists() else 0
 
-    def start(self, *, seconds: float = 30) -> None:
+    def start(self, *, seconds: float = 120) -> None:
         """Start, and return when kubelet watches the plugin's devices."""
         self.program.start()
         wait_for("the plugin ready", self.is_ready, seconds=seconds, every=0.05)
@@ -98,7 +99,7 @@ class Plugin:
 
     def plain(self, path: str) -> tuple[int, str]:
         """Return status and text of a GET on the plain port. Raises OSError if the plugin cannot be reached."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()

@@ -9,7 +9,6 @@ import grpc
 from gas.plugin.kubelet_api import podresources_v1_pb2 as kubelet_api
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
 from tests.e2e.written_cards import PREFIX
-from tests.other_words import GPU_MEM
 
 Ids = dict[str, set[str]]
 """Resource, without the prefix of Intel's -> ids."""
@@ -27,6 +26,5 @@ def listed_ids(socket: Path) -> dict[tuple[str, str], Ids]:
         for container in pod.containers:
             ids = found.setdefault((pod.name, container.name), {})
             for devices in container.devices:
-                if devices.resource_name.startswith((PREFIX, GPU_MEM)):
-                    ids.setdefault(devices.resource_name.removeprefix(PREFIX), set()).update(devices.device_ids)
+                ids.setdefault(devices.resource_name.removeprefix(PREFIX), set()).update(devices.device_ids)
     return found

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import threading
 import time
 
 from tests.e2e.kube_api import KubeApi, Object, RefusedError
 from tests.e2e.pods import OVER, PODS
+from tests.e2e.repeated import Repeated
 
 RUNS_FOR = "runs-for"
 """A pod's label: the seconds after which it has Succeeded. Without it the pod runs until it is deleted."""
@@ -18,39 +16,18 @@ ENDS_IN = "ends-in"
 _MINE = ",".join(("spec.nodeName!=", *(f"status.phase!={phase}" for phase in OVER)))
 
 
-class PodRunner:
-    """Run the bound pods of the namespace `default` on a thread of its own. A context manager.
-
-    It waits for an API server that is away. Any other failure is raised at the end.
-    """
+class PodRunner(Repeated):
+    """Run the bound pods of the namespace `default` on a thread of its own. A context manager."""
 
     def __init__(self, api: KubeApi, *, every: float = 0.25) -> None:
+        super().__init__("pod-runner", every=every)
         self._api = api
-        self._every = every
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pod-runner", daemon=True)
         self._started: dict[str, float] = {}
         self._told_to_end: dict[str, float] = {}
-        self._failure: Exception | None = None
 
-    def __enter__(self) -> PodRunner:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(30)
-        if self._failure is not None:
-            raise self._failure
-
-    def _run(self) -> None:
-        try:
-            while not self._stopping.wait(self._every):
-                with contextlib.suppress(OSError, http.client.HTTPException):
-                    for pod in self._api.items(PODS, resourceVersion="0", fieldSelector=_MINE):
-                        self._look_after(pod)
-        except Exception as error:  # noqa: BLE001 -- the thread that made the runner raises it
-            self._failure = error
+    def step(self) -> None:
+        for pod in self._api.items(PODS, resourceVersion="0", fieldSelector=_MINE):
+            self._look_after(pod)
 
     def _look_after(self, pod: Object) -> None:
         now = time.monotonic()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
-from tests.e2e.kube_api import KubeApi, Object
+from tests.e2e.kube_api import KubeApi, Object, RefusedError
 
 PODS = "/api/v1/namespaces/default/pods"
 OVER = ("Succeeded", "Failed")
@@ -40,8 +41,17 @@ def get_pod(api: KubeApi, name: str) -> Object:
 
 
 def delete_now(api: KubeApi, name: str) -> None:
-    """Delete a pod without a grace period."""
-    api.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
+    """Delete a pod without a grace period, unless it is gone."""
+    delete(api, name, gracePeriodSeconds="0")
+
+
+def delete(api: KubeApi, name: str, **query: str) -> None:
+    """Delete a pod unless it is gone."""
+    try:
+        api.delete(f"{PODS}/{name}", **query)
+    except RefusedError as refused:
+        if refused.status != HTTPStatus.NOT_FOUND:
+            raise
 
 
 def node_of(api: KubeApi, name: str) -> str | None:

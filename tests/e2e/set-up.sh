@@ -32,6 +32,7 @@ debian_programs=(
     "buildah buildah"
     "debootstrap debootstrap"
     "gcc gcc"
+    "chromium chromium"
     "/usr/lib/cni/loopback containernetworking-plugins"
 )
 
@@ -129,7 +130,11 @@ key() { sha256sum | cut -c -16; }
 component_directory() {
     local sources=$components/$1 contents=tools.go
     [ ! -e "$sources/files" ] || contents=files
-    printf '%s/%s-%s\n' "$cache" "$1" "$({ cat "$sources/go.sum" "$sources/$contents"; printf '%s\n' "$go_version"; } | key)"
+    printf '%s/%s-%s\n' "$cache" "$1" "$({
+        cat "$sources/go.sum" "$sources/$contents"
+        find "$sources" -name main.go -exec cat {} +
+        printf '%s\n' "$go_version"
+    } | key)"
 }
 
 fetch_files() {
@@ -143,9 +148,9 @@ fetch_files() {
 
 # build_component NAME DIRECTORY: build all programs of a component, with one call of Go, which keeps all processors busy.
 # Without the version flags, the programs of Kubernetes report v0.0.0-master. Go ignores flags for variables that a program
-# does not have.
+# does not have. Programs of this repository have no version.
 build_component() {
-    local name=$1 directory=$2 packages version major minor kubernetes=k8s.io/component-base/version
+    local name=$1 directory=$2 packages version major minor versions= kubernetes=k8s.io/component-base/version
     local unfinished=$directory.unfinished
     rm -rf "$unfinished"
     mkdir "$unfinished"
@@ -157,10 +162,11 @@ build_component() {
     mapfile -t packages < <(packages_of "$name")
     version=$(go_in "$name" list -f '{{.Module.Version}}' "${packages[0]}")
     IFS=. read -r major minor _ <<<"${version#v}"
-    run_step "building ${packages[*]##*/} $version (minutes when Go's build cache is empty)" \
-        go_in "$name" build -trimpath -buildvcs=false -o "$unfinished/" -ldflags "-s -w
+    [ -z "$version" ] || versions="
             -X $kubernetes.gitVersion=$version -X $kubernetes.gitMajor=$major -X $kubernetes.gitMinor=$minor
-            -X helm.sh/helm/v3/internal/version.version=$version" "${packages[@]}"
+            -X helm.sh/helm/v3/internal/version.version=$version"
+    run_step "building ${packages[*]##*/} $version (minutes when Go's build cache is empty)" \
+        go_in "$name" build -trimpath -buildvcs=false -o "$unfinished/" -ldflags "-s -w$versions" "${packages[@]}"
     mv "$unfinished" "$directory"
 }
 
@@ -187,13 +193,13 @@ build_base() {
     mv "$archive.unfinished" "$archive"
 }
 
-# Debian's promtool, without the Prometheus server from the same package.
-fetch_promtool() {
+# Debian's Prometheus and its promtool, without the service that the package starts.
+fetch_prometheus() {
     local aside
     aside=$(mktemp -d)
-    run_step "fetching promtool" sh -c 'cd "$1" && apt-get download prometheus && dpkg-deb --extract prometheus_*.deb .' \
+    run_step "fetching Prometheus" sh -c 'cd "$1" && apt-get download prometheus && dpkg-deb --extract prometheus_*.deb .' \
         - "$aside"
-    mv "$aside/usr/bin/promtool" "$cache/promtool"
+    mv "$aside"/usr/bin/{promtool,prometheus} "$cache"
     rm -rf "$aside"
 }
 
@@ -222,7 +228,9 @@ where_it_is() {
         [ ! -d "$name" ] || ln -sf "$name"/* "$directory"/
     done
     [ ! -e "$(base_archive)" ] || ln -sf "$(base_archive)" "$directory/base.tar"
-    [ ! -e "$cache/promtool" ] || ln -sf "$cache/promtool" "$directory/promtool"
+    for name in prometheus promtool; do
+        [ ! -e "$cache/$name" ] || ln -sf "$cache/$name" "$directory/$name"
+    done
     [ ! -e "$cache/drm-headers" ] || ln -sfn "$cache/drm-headers" "$directory/drm-headers"
     printf '%s\n' "$directory"
 }
@@ -256,7 +264,7 @@ for name in $(component_names); do
     [ -d "$directory" ] || build_component "$name" "$directory"
 done
 [ -e "$(base_archive)" ] || build_base "$(base_suite)" "$(base_archive)"
-[ -e "$cache/promtool" ] || fetch_promtool
+[ -e "$cache/prometheus" ] || fetch_prometheus
 [ -e "$cache/drm-headers" ] || fetch_drm_headers
 directory=$(where_it_is)
 say "ready: $(ls "$directory" | paste -sd' ') in $directory"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import socket
-import ssl
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +14,22 @@ from typing import Any
 import pytest
 
 from gas.extender.admission.app import LARGE, LARGEST_REVIEW, MOST_LARGE
+from tests.e2e.callers import Caller, status
 from tests.e2e.cluster import Cluster
 from tests.e2e.extender import Extender
+from tests.e2e.helm import Helm
 from tests.e2e.kube_api import Object, write_kubeconfig
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.pods import PODS, container
 from tests.e2e.ports import free_port
 from tests.e2e.programs import ProgramError
 from tests.e2e.waiting import wait_for
-from tests.e2e.webhooks import register_checks, unregister
+from tests.e2e.webhooks import BUSY, chart_webhooks, register, unregister
 from tests.extender.admission.reviews import review_json
 
-DENIED = 'admission webhook "pods.gas.intel.com" denied the request: '
+DENIED = 'admission webhook "create.pods.gas" denied the request: '
+CHECKS = ("create.pods.gas", "update.pods.gas", "templates.pods.gas", "complete.pods.gas")
+SETTINGS = "admission.schedulerName=gas-scheduler"
 NEVER = "Warning: no node of the cluster could run the pod now, even without other pods: "
 
 
@@ -51,18 +52,13 @@ class Admission:
     def exists(self, name: str) -> bool:
         return name in {each["metadata"]["name"] for each in self.cluster.api.items(PODS)}
 
-    def tls(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self.cluster.authority.certificate))
+    @property
+    def caller(self) -> Caller:
+        return Caller(self.port, self.cluster.authority.certificate)
 
     def post(self, body: bytes, path: str = "/validate") -> tuple[int, bytes]:
         """Send a body as any program of the network could."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=self.tls())
-        try:
-            connection.request("POST", path, body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
+        return self.caller.post(path, body)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +74,11 @@ def admission(
         resources={f"gpu.intel.com/{name}": amount for name, amount in resources.items()},
     )
     try:
-        extender = cluster.extender("gas", f"--admission-port={port}", "--admission-scheduler-name=gas-scheduler")
+        flags = ("--admission-scheduler-name=gas-scheduler", "--vocabularies=intel,aliyun")
+        extender = cluster.extender("gas", f"--admission-port={port}", *flags)
         extender.start_and_wait_until_ready()
-        register_checks(cluster.api, port, cluster.authority.certificate)
+        shipped = chart_webhooks(Helm(binaries / "helm", kubeconfig, kubeconfig.parent), *CHECKS, settings=SETTINGS)
+        register(cluster.api, shipped, port, cluster.authority.certificate, failurePolicy="Fail", timeoutSeconds=BUSY)
         checked = Admission(cluster, extender, port, Kubectl(binaries / "kubectl", kubeconfig))
         probe = pod("probe", container(i915=1, xe=1))
         wait_for("the webhook is called", lambda: DENIED in checked.apply(probe, "--dry-run=server"))
@@ -93,6 +91,18 @@ def admission(
 def pod(name: str, *containers: Object, annotations: Mapping[str, str] | None = None, **spec: Any) -> Object:
     metadata = {"name": name, "namespace": "default", "annotations": dict(annotations or {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": list(containers), **spec}}
+
+
+def asking(name: str, resource: str, amount: int) -> Object:
+    """Return a container that requests a resource with this full name."""
+    return {"name": name, "image": "none", "resources": {"limits": {resource: str(amount)}}}
+
+
+def with_resources(number: int) -> Object:
+    """Return a container that requests a card and so many resources in all."""
+    written = container(i915=1)
+    written["resources"]["limits"] |= {f"gpu.intel.com/r{each}": "0" for each in range(number - 1)}
+    return written
 
 
 HALF = 2**62
@@ -127,7 +137,7 @@ RULES = [
     pytest.param(
         pod("same", container("a", i915=1), container("b", i915=1), annotations={"gas-same-gpu": "a,b"}),
         pod("same", container("a", i915=1), container("b", i915=1), annotations={"gas-same-gpu": "a,c"}),
-        "gas-same-gpu: 'c' is not an app container of the pod",
+        "gas-same-gpu: 'c' is not an app container of the pod; it has 'a', 'b'",
         id="same-gpu",
     ),
     pytest.param(
@@ -165,6 +175,36 @@ RULES = [
         pod("named", container(i915=2), annotations={"gas-card-name": "red"}),
         "gas-card-name: container 'main' asks for 2 cards, expected at most 1",
         id="named-card",
+    ),
+    pytest.param(
+        pod("misspelt", container(i915=1)),
+        pod("misspelt", container(i916=1)),
+        "container 'main' asks for 'gpu.intel.com/i916' but for no card; did you mean gpu.intel.com/i915?",
+        id="misspelt-count",
+    ),
+    pytest.param(
+        pod("resources", with_resources(32)),
+        pod("resources", with_resources(33)),
+        "container 'main': expected requests of at most 32 resources, found 33; remove some",
+        id="many-resources",
+    ),
+    pytest.param(
+        pod("containers", *(container(f"c{number}", i915=1) for number in range(64))),
+        pod("containers", *(container(f"c{number}", i915=1) for number in range(65))),
+        "the pod has 65 containers that ask for cards, expected at most 64; use several pods",
+        id="many-containers",
+    ),
+    pytest.param(
+        pod("long", container(i915=1), annotations={"gas-deny": "card0"}),
+        pod("long", container(i915=1), annotations={"gas-deny": "x" * 32_769}),
+        "gas-deny: expected at most 32768 characters, found 32769; shorten it",
+        id="long-annotation",
+    ),
+    pytest.param(
+        pod("words", container(i915=1)),
+        pod("words", container(i915=1), asking("other", "aliyun.com/gpu-mem", 1)),
+        "the pod asks for GPUs in the words of intel and of aliyun; use only one of them",
+        id="two-vocabularies",
     ),
 ]
 
@@ -226,13 +266,18 @@ WARNINGS = [
     ),
     pytest.param(
         pod("w-many", container(i915=3)),
-        f"{NEVER}a container asks for 3 cards, but the node has 2 (1 node)",
+        f"{NEVER}container 'main' asks for 3 cards, but the node has 2 (1 node)",
         id="too-many",
     ),
     pytest.param(
         pod("w-node", container(i915=1), nodeName="n1"),
         "Warning: the pod names its node itself, 'n1', so no cards are chosen for it; use a nodeSelector instead",
         id="names-its-node",
+    ),
+    pytest.param(
+        pod("w-words", asking("main", "aliyun.com/gpu-mem", 1), annotations={"gas-same-gpu": "main"}),
+        "Warning: annotation gas-same-gpu has no effect on a pod in the words of aliyun",
+        id="annotation-of-another-vocabulary",
     ),
 ]
 
@@ -253,22 +298,20 @@ def test_a_pod_without_gpus_is_created_in_silence(admission: Admission) -> None:
 def test_every_pod_of_the_system_is_created(admission: Admission) -> None:
     broken = pod("broken", container(i915=1, xe=1))
     broken["metadata"]["namespace"] = "kube-system"
-    accounts = "/api/v1/namespaces/kube-system/serviceaccounts"
-    if not admission.cluster.api.items(accounts):
-        admission.cluster.api.create(accounts, {"metadata": {"name": "default"}})
-    said = admission.apply(broken)
-    assert "Warning: container 'main' asks for both gpu.intel.com/i915 and gpu.intel.com/xe" in said
-    assert "pod/broken created" in said
+    admission.cluster.control_plane.add_namespace("kube-system")
+    assert admission.apply(broken) == "pod/broken created\n"
 
 
 def template(kind: str, group: str, **limits: Any) -> Object:
-    """Return a workload of this kind."""
+    """Return a workload of this kind; the core group has no name."""
     labels = {"app": kind.lower()}
     pod_template: Object = {"metadata": {"labels": labels}, "spec": {"containers": [container("main", **limits)]}}
     spec: Object = {"template": pod_template}
     if group == "apps":
         spec["selector"] = {"matchLabels": labels}
-    else:
+    elif kind == "ReplicationController":
+        spec["selector"] = labels
+    elif group:
         pod_template["spec"]["restartPolicy"] = "Never"
         pod_template["metadata"].pop("labels")
     if kind == "StatefulSet":
@@ -276,7 +319,8 @@ def template(kind: str, group: str, **limits: Any) -> Object:
     if kind == "CronJob":
         spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": spec}}
     metadata = {"name": "template", "namespace": "default"}
-    return {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    fields = spec if kind == "PodTemplate" else {"spec": spec}
+    return {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, "metadata": metadata, **fields}
 
 
 @pytest.mark.parametrize(
@@ -288,10 +332,12 @@ def template(kind: str, group: str, **limits: Any) -> Object:
         ("ReplicaSet", "apps"),
         ("Job", "batch"),
         ("CronJob", "batch"),
+        ("ReplicationController", ""),
+        ("PodTemplate", ""),
     ],
 )
 def test_faults_of_a_template_are_warnings(admission: Admission, kind: str, group: str) -> None:
-    resource = f"{kind.lower()}.{group}/template"
+    resource = f"{kind.lower()}.{group}/template" if group else f"{kind.lower()}/template"
     try:
         said = admission.apply(template(kind, group, i915=1, xe=1))
         assert (
@@ -324,6 +370,10 @@ def test_an_edit_of_what_a_bound_pod_holds_is_a_warning(admission: Admission) ->
     said = admission.kubectl.run("annotate", "pod", "edited", "gas-container-cards=card1")
     assert "Warning: 'gas-container-cards' says what the bound pod holds; undo the change" in said
     assert "Warning" not in admission.kubectl.run("annotate", "pod", "edited", "note=x")
+    by_status = ("patch", "pod", "edited", "--subresource=status", "--type=merge", "--patch")
+    said = admission.kubectl.run(*by_status, '{"metadata":{"annotations":{"gas-container-cards":"card0"}}}')
+    assert "Warning: 'gas-container-cards' says what the bound pod holds; undo the change" in said
+    assert "Warning" not in admission.kubectl.run(*by_status, '{"status":{"message":"x"}}')
 
 
 def test_gpu_pods_get_the_scheduler_of_the_flag_and_the_second_time_nothing_changes(admission: Admission) -> None:
@@ -369,9 +419,12 @@ class TestBadReviews:
 
     def test_pods_are_created_in_time_while_slow_and_huge_reviews_arrive(self, admission: Admission) -> None:
         with ExitStack() as opened:
-            too_large = opened.enter_context(begun(admission, size=10**7))
-            huge = [opened.enter_context(begun(admission, size=LARGEST_REVIEW)) for _ in range(MOST_LARGE + 10)]
-            slow = [opened.enter_context(begun(admission, size=LARGE)) for _ in range(50)]
+            too_large = opened.enter_context(admission.caller.begun("/validate", size=10**7))
+            huge = [
+                opened.enter_context(admission.caller.begun("/validate", size=LARGEST_REVIEW))
+                for _ in range(MOST_LARGE + 10)
+            ]
+            slow = [opened.enter_context(admission.caller.begun("/validate", size=LARGE)) for _ in range(50)]
             began = time.monotonic()
             for number in range(10):
                 said = admission.cluster.api.create(PODS, pod(f"in-time-{number}", container(i915=1)))
@@ -381,20 +434,3 @@ class TestBadReviews:
             assert {status(client) for client in slow} == {408}
             statuses = [status(client) for client in huge]
             assert (statuses.count(408), statuses.count(503)) == (MOST_LARGE, 10)
-
-
-@contextmanager
-def begun(admission: Admission, *, size: int) -> Iterator[ssl.SSLSocket]:
-    """Begin a review of this many bytes, of which only the first come."""
-    head = f"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
-    with (
-        socket.create_connection(("127.0.0.1", admission.port), timeout=30) as raw,
-        admission.tls().wrap_socket(raw, server_hostname="127.0.0.1") as client,
-    ):
-        client.sendall(head.encode() + b" " * 1000)
-        yield client
-
-
-def status(client: ssl.SSLSocket) -> int:
-    """Return the status of the response."""
-    return int(client.recv(1000).split()[1])

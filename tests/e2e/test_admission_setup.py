@@ -6,7 +6,6 @@ import base64
 import http.client
 import ssl
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,18 +17,25 @@ import pytest
 from cryptography import x509
 
 from tests.configurator.control_plane_files import KUBEADM, ControlPlaneFiles
-from tests.e2e.admission_cluster import ENDPOINT_SLICES, SECRETS, AdmissionCluster
+from tests.e2e.admission_cluster import ENDPOINT_SLICES, SECRETS, AdmissionCluster, secret_data
+from tests.e2e.cert_manager import CertManager, add_cert_manager_kinds, renew
 from tests.e2e.deployed import DEPLOY
 from tests.e2e.helm import CHART
 from tests.e2e.kube_api import KubeApi, Object, RefusedError
 from tests.e2e.pods import PODS, container, pod
 from tests.e2e.release import selected_release
+from tests.e2e.repeated import Repeated
 from tests.e2e.scheduler import KubeScheduler
 from tests.e2e.waiting import wait_for
+from tests.e2e.webhooks import BUSY
 
 SYSTEM_PODS = "/api/v1/namespaces/kube-system/pods"
 SLACK = 3.0
 """Seconds that a call may take beside the time-out of the webhook, on a busy machine."""
+
+
+LONGEST = 30
+"""Seconds: the longest time-out that a webhook can have."""
 
 
 @pytest.fixture(scope="module")
@@ -241,36 +247,26 @@ def bind(user: KubeApi, name: str) -> None:
     user.create(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
 
 
-class Load:
-    """Create GPU pods from many threads at once, in bursts, and delete them. Keeps what the API server refused."""
+class Load(Repeated):
+    """Create GPU pods from many threads at once, in bursts, without keeping them. Keeps what the API server refused."""
 
     def __init__(self, api: KubeApi, *, threads: int) -> None:
+        super().__init__("load", every=0)
         self.created = 0
         self.refused: list[str] = []
         self._api = api
         self._threads = threads
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(60)
+        self._bursts = 0
 
     def wait_for_more(self, pods: int) -> None:
         wanted = self.created + pods
         wait_for(f"{wanted} pods", lambda: self.created >= wanted or self.refused, seconds=180)
 
-    def _run(self) -> None:
+    def step(self) -> None:
+        names = [f"load-{self._bursts}-{number}" for number in range(self._threads)]
+        self._bursts += 1
         with ThreadPoolExecutor(self._threads) as pool:
-            burst = 0
-            while not self._stopping.is_set():
-                names = [f"load-{burst}-{number}" for number in range(self._threads)]
-                list(pool.map(self._create, names))
-                burst += 1
+            list(pool.map(self._create, names))
 
     def _create(self, name: str) -> None:
         try:
@@ -283,7 +279,7 @@ class Load:
 def test_no_pod_is_refused_while_certificates_and_their_authority_are_replaced(cluster: AdmissionCluster) -> None:
     """With failure policy Fail, so that each failed call shows. The extender is not restarted."""
     api = cluster.api
-    with charted(cluster):
+    with charted(cluster, f"admission.timeoutSeconds={LONGEST}"):
         cluster.mounted.update()
         extender = cluster.start_extender()
         cluster.lead_services(cluster.admission_port)
@@ -291,19 +287,15 @@ def test_no_pod_is_refused_while_certificates_and_their_authority_are_replaced(c
         pid = extender.program.pid
         served: set[int] = set()
         refused: list[str] = []
-        with Load(api, threads=10) as load:
+        with Load(api, threads=4) as load:
             for number, what in enumerate(("extender-secret", "gas-authority", "extender-secret", "gas-authority")):
                 api.merge(f"{SECRETS}/{what}", {"data": None})
                 assert "a new " in cluster.run_certificates_job()
+                cluster.wait_until_webhooks_are_read()
                 load.wait_for_more(20)  # the API server has the new bundle, the extender still its earlier certificate
                 assert cluster.mounted.update()
                 served.add(wait_for_certificate(cluster))
-                before = cluster.forwarders["gas-admission"].connections
-                # More at once than ever before, so the API server needs further connections.
-                with Load(api, threads=15 * (number + 1)) as burst:
-                    burst.wait_for_more(45 * (number + 1))
-                assert cluster.forwarders["gas-admission"].connections > before
-                refused += burst.refused
+                refused += refused_with_new_connections(cluster, 8 * (number + 1))
         assert load.refused + refused == []
         assert extender.program.pid == pid
         assert extender.program.is_running
@@ -314,6 +306,84 @@ def test_no_pod_is_refused_while_certificates_and_their_authority_are_replaced(c
         with Load(api, threads=4) as spoiled:
             wait_for("a refused pod", lambda: spoiled.refused)
         assert "failed to verify certificate" in spoiled.refused[0]
+
+
+def test_no_pod_is_refused_while_cert_manager_renews_certificates_and_their_authority(
+    cluster: AdmissionCluster, binaries: Path
+) -> None:
+    """cert-manager replaces the bundle as soon as a certificate is renewed, and kubelet mounts it some time later."""
+    api = cluster.api
+    add_cert_manager_kinds(api, binaries)
+    with CertManager(cluster.directory, binaries, api) as manager, cert_managed(cluster):
+
+        def are_signed() -> bool:
+            manager.check()
+            return cluster.mounted.update()
+
+        wait_for("certificates", are_signed, seconds=120)
+        wait_for("bundles", lambda: bundles(cluster) == {secret_data(api, "extender-secret")["ca.crt"]}, seconds=120)
+        # What cert-manager does not know it leaves as it is.
+        assert all("matchConditions" in each for each in cluster.webhooks())
+        cluster.start_extender()
+        cluster.lead_services(cluster.admission_port)
+        cluster.set_policy("create.pods.gas", "Fail")
+        assert "denied the request" in refusal(lambda: api.create(PODS, with_both_drivers("two-drivers")))
+        refused: list[str] = []
+        threads = 15
+        with Load(api, threads=10) as load:
+            for names in (("extender-secret",), ("gas-authority", "extender-secret")):
+                for name in names:
+                    renew_and_wait(cluster, name)
+                # The API server has the new bundle, the extender still its earlier certificate.
+                refused += refused_with_new_connections(cluster, threads)
+                assert cluster.mounted.update()
+                wait_for_certificate(cluster)
+                refused += refused_with_new_connections(cluster, threads + 15)
+                threads += 30
+        assert load.refused + refused == []
+
+
+def renew_and_wait(cluster: AdmissionCluster, name: str) -> None:
+    """Let cert-manager renew a certificate, and wait until the webhooks have its authority."""
+    api = cluster.api
+    before = secret_data(api, name)["tls.crt"]
+    renew(api, "default", name)
+    wait_for(f"{name} is new", lambda: secret_data(api, name)["tls.crt"] != before, seconds=120)
+    wait_for("bundles", lambda: bundles(cluster) == {secret_data(api, "extender-secret")["ca.crt"]}, seconds=120)
+    cluster.wait_until_webhooks_are_read()
+
+
+def refused_with_new_connections(cluster: AdmissionCluster, threads: int) -> list[str]:
+    """Create pods in bursts, each with more threads, until the API server has needed further connections."""
+    forwarder = cluster.forwarders["gas-admission"]
+    before = forwarder.connections
+    refused: list[str] = []
+    for more in range(0, 80, 8):
+        with Load(cluster.api, threads=threads + more) as burst:
+            burst.wait_for_more(3 * threads)
+        refused += burst.refused
+        if forwarder.connections > before:
+            return refused
+    pytest.fail(f"the API server needed no connection beside its {before} ones")
+
+
+@contextmanager
+def cert_managed(cluster: AdmissionCluster) -> Iterator[None]:
+    """Install the chart so that cert-manager signs, and remove what cert-manager leaves."""
+    values = f"admission.enabled=true,admission.timeoutSeconds={BUSY},certificates.source=cert-manager"
+    cluster.helm.run("install", "gas", str(CHART), "--namespace=default", "--set", values)
+    try:
+        yield
+    finally:
+        cluster.leave()
+        cluster.helm.run("uninstall", "gas", "--namespace=default")
+        for name in ("extender-secret", "gas-authority", "gas-scheduler-client"):
+            cluster.kubectl.run("delete", "secret", name, "--ignore-not-found")
+
+
+def bundles(cluster: AdmissionCluster) -> set[str]:
+    """Return all authorities that the API server trusts for the webhooks, encoded."""
+    return {each["clientConfig"].get("caBundle", "") for each in cluster.webhooks()}
 
 
 def wait_for_certificate(cluster: AdmissionCluster) -> int:
@@ -348,7 +418,8 @@ def test_the_api_server_proves_itself_and_no_other_caller_is_served(
         manifest = (files.manifests / "kube-apiserver.yaml").read_text()
         (flag,) = [line.strip(" -") for line in manifest.splitlines() if "admission-control-config-file" in line]
         cluster.mounted.update()
-        cluster.start_extender(f"--admission-client-ca={cluster.mounted.authority}")
+        names = "--admission-client-names=kube-apiserver"
+        cluster.start_extender(f"--admission-client-ca={cluster.mounted.authority}", names)
         cluster.lead_services(cluster.admission_port)
         cluster.set_policy("create.pods.gas", "Fail")
         assert "failed calling webhook" in refusal(lambda: api.create(PODS, pod("without", container(i915=1))))
@@ -365,6 +436,7 @@ def test_the_api_server_proves_itself_and_no_other_caller_is_served(
         signed = {path: path.read_bytes() for path in shown}
         for path, other in shown.items():
             path.write_bytes(other.read_bytes())
+        time.sleep(2)  # it looks at the files at most once a second, and keeps the connections that it then has
         with Load(api, threads=30) as load:
             wait_for("a refused pod", lambda: load.refused, seconds=60)
         # The next run of the configurator replaces it, without a restart as well.

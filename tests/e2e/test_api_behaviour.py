@@ -19,9 +19,25 @@ _REPOSITORY = Path(__file__).parents[2]
 _ASK_AND_WAIT = "import socket, sys; sys.exit(socket.create_connection(('127.0.0.1', {port}), 120).recv(4) != b'done')"
 
 
+THROTTLING = "tests/api_behaviour/test_throttling.py"
+
+
 def test_the_real_kube_apiserver_passes_the_suite_of_the_sandbox(cluster: Cluster) -> None:
     # kube-scheduler would bind the pods whose life the suite watches.
     cluster.scheduler.stop()
+    _pass(cluster, "tests/api_behaviour", f"--ignore={THROTTLING}")
+
+
+def test_the_real_kube_apiserver_throttles_as_the_sandbox_does(cluster: Cluster) -> None:
+    cluster.control_plane.restart_api_server("--max-requests-inflight=1")
+    try:
+        _pass(cluster, THROTTLING, GAS_API_CROWDED="yes")
+    finally:
+        cluster.control_plane.restart_api_server()
+
+
+def _pass(cluster: Cluster, *arguments: str, **variables: str) -> None:
+    """Run tests of the suite against the real API server. All must pass, and none be skipped."""
     powerless = add_account(cluster.api, "powerless", "powerless", ())
     with socket.create_server(("127.0.0.1", 0)) as wishes, TemporaryFile("w+") as output:
         ask = _ASK_AND_WAIT.format(port=wishes.getsockname()[1])
@@ -32,9 +48,10 @@ def test_the_real_kube_apiserver_passes_the_suite_of_the_sandbox(cluster: Cluste
             "GAS_API_CA": str(cluster.api.authority),
             "GAS_API_POWERLESS_TOKEN": powerless.token,
             "GAS_API_COMPACT": shlex.join([sys.executable, "-c", ask]),
+            **variables,
         }
         suite = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "tests/api_behaviour", "-p", "no:cacheprovider"],
+            [sys.executable, "-m", "pytest", *arguments, "-p", "no:cacheprovider"],
             cwd=_REPOSITORY, env=env, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:

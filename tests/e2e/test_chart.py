@@ -43,6 +43,17 @@ OVERLAYS = {
     "replicas": "extender.replicas=2",
     "nfd": "plugin.flags.write-node=nfd",
     "aliyun": "extender.flags.vocabularies={intel,aliyun},plugin.flags.vocabularies={intel,aliyun}",
+    "koordinator": (
+        "admission.enabled=true,extender.flags.vocabularies={intel,koordinator,vendor},"
+        "plugin.flags.vocabularies={intel,koordinator,vendor}"
+    ),
+    "kubeshare": (
+        "extender.flags.vocabularies={intel,kubeshare},plugin.flags.vocabularies={intel,kubeshare},"
+        "admission.enabled=true,extender.flags.sharepods=true"
+    ),
+    "nvidia": (
+        "plugin.nvidia.enabled=true,extender.flags.vocabularies={intel,vendor},plugin.flags.vocabularies={intel,vendor}"
+    ),
     "annotations": "monitoring.annotations=true",
     "admission": "admission.enabled=true",
     "monitoring": (
@@ -106,7 +117,8 @@ def test_the_chart_makes_what_the_overlay_makes(chart: ChartCluster, overlay: st
             (condition,) = policy["spec"]["matchConditions"]
             assert "system:serviceaccount:" in condition.pop("expression")
         if (webhooks := found.get("MutatingWebhookConfiguration/gas-admission")) is not None:
-            ((condition,),) = [each["matchConditions"] for each in webhooks["webhooks"]]
+            (binding,) = [each for each in webhooks["webhooks"] if each["name"] == "bind.pods.gas"]
+            (condition,) = binding["matchConditions"]
             assert "gpu-aware-scheduling-service-account" in condition.pop("expression")
     assert made == applied
 
@@ -126,6 +138,8 @@ def _comparable(written: Object) -> Object:
     labels.pop("helm.sh/chart", None)
     if written["kind"] in ("Deployment", "DaemonSet"):
         _sort_volumes(written)
+    if written["kind"].endswith("WebhookConfiguration"):
+        written["webhooks"].sort(key=lambda each: each["name"])
     cleaned = _without_nothing(written)
     assert isinstance(cleaned, dict)
     return cleaned

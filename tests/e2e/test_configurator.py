@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import re
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.control_plane_node import REPOSITORY, STATIC_PODS, ControlPlaneNode
 from tests.e2e.extender import Extender
 from tests.e2e.gpu_node import GpuNode
-from tests.e2e.kube_api import Object, RefusedError, write_kubeconfig
+from tests.e2e.kube_api import Object, write_kubeconfig
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.pods import PODS, cards_by_pod, container, pod
 from tests.e2e.project_image import built_image
@@ -86,8 +85,7 @@ def test_job_does_the_same_from_the_image(
     cluster.api.merge(
         f"/api/v1/nodes/{gpu_node.node.name}", {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}
     )
-    with contextlib.suppress(RefusedError):  # another test may have created it
-        cluster.api.create("/api/v1/namespaces/kube-system/serviceaccounts", {"metadata": {"name": "default"}})
+    cluster.control_plane.add_namespace("kube-system")
     (machine.etc / "certs").mkdir()  # as a Job leaves it behind: what is mounted cannot be removed
     before = machine.files()
 

@@ -27,6 +27,17 @@ def test_the_servers_have_the_pinned_version_of_the_selected_release(cluster: Cl
     assert cluster.api.get("/version")["gitVersion"] == pinned_version()
 
 
+def test_only_an_object_that_exists_may_be_created_again(cluster: Cluster) -> None:
+    nodes, body = "/api/v1/nodes", {"metadata": {"name": "n1", "labels": {"made": "once"}}}
+    cluster.api.ensure(nodes, body)
+    cluster.api.ensure(nodes, {"metadata": {"name": "n1"}})
+    assert cluster.api.get(f"{nodes}/n1")["metadata"]["labels"]["made"] == "once"
+    with pytest.raises(RefusedError, match="Invalid value"):
+        cluster.api.ensure(nodes, {"metadata": {"name": "N_1"}})
+    with pytest.raises(RefusedError, match="forbidden"):
+        cluster.original_account.ensure(nodes, body)
+
+
 def test_kube_scheduler_binds_an_ordinary_pod_without_the_extender(cluster: Cluster) -> None:
     cluster.add_node("n1")
     cluster.api.create(PODS, pod("ordinary"))

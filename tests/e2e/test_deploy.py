@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,9 +99,28 @@ def test_the_api_server_takes_each_component_in_a_kustomization_of_ones_own(
     for each in yaml.safe_load_all(rendered):
         assert each["metadata"].get("namespace", "gpu") == "gpu", each["metadata"]
         assert all(subject["namespace"] == "gpu" for subject in each.get("subjects", ()))
-    assert rendered.count("image: registry.example/gpu/gas:v9") == 2
+    assert set(re.findall(r"\bimage: (.*)", rendered)) == {"registry.example/gpu/gas:v9"}
     said = deployed.kubectl.run("apply", "--dry-run=server", "-k", own)
     assert "Warning" not in said
+
+
+def test_the_components_of_several_vocabularies_can_be_combined(deployed: DeployedCluster, tmp_path: Path) -> None:
+    components = ("admission", "nvidia", "aliyun", "koordinator", "kubeshare")
+    lines = [f"  - {_relative(DEPLOY / 'components' / each, tmp_path)}" for each in components]
+    own = "\n".join([f"resources: [{_relative(DEPLOY / 'overlays/both', tmp_path)}]", "components:", *lines])
+    (tmp_path / "kustomization.yaml").write_text(own)
+    rendered = yaml.safe_load_all(deployed.kubectl.run("kustomize", tmp_path))
+    workloads = [each for each in rendered if each["kind"] in ("Deployment", "DaemonSet")]
+    found = {
+        each["metadata"]["name"]: [
+            argument.removeprefix("--vocabularies=")
+            for argument in each["spec"]["template"]["spec"]["containers"][0]["args"]
+            if argument.startswith("--vocabularies=")
+        ]
+        for each in workloads
+    }
+    everywhere = ["intel,aliyun", "intel,koordinator,vendor", "intel,kubeshare"]
+    assert found == dict.fromkeys(("gpu-aware-scheduling", "gas-plugin", "gas-plugin-nvidia"), everywhere)
 
 
 # contract E14.2

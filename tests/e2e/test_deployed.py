@@ -252,11 +252,7 @@ def test_with_nfd_the_plugin_needs_nothing_of_nodes(installed: Installed) -> Non
 def test_the_originals_own_steps_run_the_extender_of_this_image(installed: Installed) -> None:
     """A Secret made by `kubectl create secret tls`, which holds no ca.crt, and the original's manifests."""
     deployed, api = installed.deployed, installed.api
-    serving = deployed.authority.server("gas-service")
-    api.delete(SECRET)
-    deployed.kubectl.run(
-        "create", "secret", "tls", "extender-secret", f"--cert={serving.certificate}", f"--key={serving.key}"
-    )
+    create_a_secret_without_ca_crt(installed)
     manifests = original.MANIFESTS.replace(original.IMAGE, "gas:0.1.0")
     overlay = DEPLOY / "overlays/original-certificates"
     for name, source in {"original": ["-f", "-"], "in-its-place": ["-k", str(overlay)]}.items():
@@ -276,13 +272,21 @@ def test_the_originals_own_steps_run_the_extender_of_this_image(installed: Insta
 
 def test_with_a_secret_without_ca_crt_the_extender_of_the_one_file_says_what_is_missing(installed: Installed) -> None:
     deployed, node = installed.deployed, installed.node
+    create_a_secret_without_ca_crt(installed)
     deployed.kubectl.run("apply", "-f", DEPLOY / "gas.yaml")
     asked = deployed.pod_of("deployments", "gpu-aware-scheduling")
     asked["metadata"]["name"] = "without-ca"
     deployed.api.create(PODS, deployed.on_this_node(asked))
     wait_for("its end", lambda: is_restarting(get_pod(deployed.api, "without-ca")), seconds=60)
-    said = "--cacert /gas/cert/ca.crt cannot be read"  # the log is empty while the next start is on its way
-    wait_for(said, lambda: said in node.log(get_pod(deployed.api, "without-ca"), "gasext"), seconds=60)
+
+    def output() -> str:
+        """Return what all starts have written; kubelet keeps the files of the last ones."""
+        started = get_pod(deployed.api, "without-ca")
+        (status,) = started["status"]["containerStatuses"]
+        return "".join(node.log(started, "gasext", restarts=each) for each in range(status["restartCount"] + 1))
+
+    said = "--cacert /gas/cert/ca.crt cannot be read"
+    wait_for(said, lambda: said in output(), seconds=60)
     deployed.delete("without-ca")
 
 
@@ -382,6 +386,16 @@ def is_answering(port: int) -> bool:
         return answer(port, "/readyz")[0] == 200
     except OSError:
         return False
+
+
+def create_a_secret_without_ca_crt(installed: Installed) -> None:
+    """Create the extender's Secret as ``kubectl create secret tls`` does, in the place of any other."""
+    deployed = installed.deployed
+    serving = deployed.authority.server("gas-service")
+    installed.api.delete(SECRET)
+    deployed.kubectl.run(
+        "create", "secret", "tls", "extender-secret", f"--cert={serving.certificate}", f"--key={serving.key}"
+    )
 
 
 def is_restarting(pod: Object) -> bool:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import stat
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +22,8 @@ import pytest
 
 from tests.e2e.accounts import Rule, add_account
 from tests.e2e.cluster import Cluster
-from tests.e2e.kube_api import KubeApi, write_kubeconfig
-from tests.e2e.pods import PODS, cards_by_pod, container, event_messages, node_of, pod
+from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
+from tests.e2e.pods import PODS, cards_by_pod, container, delete_now, event_messages, get_pod, node_of, pod
 from tests.e2e.waiting import wait_for
 
 INSPECTION_RULES: tuple[Rule, ...] = (
@@ -48,7 +53,7 @@ class KubectlGas:
             "KUBECONFIG": str(self._kubeconfig),
         }
         command = [str(self._kubectl), "gas", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
         assert done.returncode in (0, 1), done.stderr
         return done.returncode, done.stdout
 
@@ -92,3 +97,252 @@ def test_fit_and_why_agree_with_the_scheduler(cluster: Cluster, kubectl_gas: Kub
     assert sum(row["pods"] for row in kubectl_gas.data("top")) == 20 - refused
     (suggested, *_) = explained["suggestions"]
     assert suggested["change"].startswith("ask for ")
+
+
+CLUSTERS = int(os.environ.get("FIT_CLUSTERS", "20"))
+"""Random clusters for which `fit` is compared with the scheduler; see docs/development.md."""
+
+AT_ONCE = 20
+"""Random clusters on the API server at the same time. A label keeps the pods of each on its own nodes."""
+
+
+class RandomCluster:
+    """Some nodes with pods on them, and equal pods that are to come, all made from one number.
+
+    name      the value of the label ``cluster`` of its nodes
+    manifest  of the object that asks for the pods
+    asked     these pods
+    """
+
+    def __init__(self, number: int) -> None:
+        self._choose = random.Random(number)
+        self.name = f"c{number}"
+        self._nodes: list[dict[str, Any]] = []
+        self._running: list[dict[str, Any]] = []
+        for at in range(self._choose.randint(1, 4)):
+            self._add_node(f"{self.name}-n{at}")
+        template = self._template()
+        count = self._choose.randint(1, 8)
+        kind, spec = self._choose.choice(
+            [("Deployment", {"replicas": count}), ("StatefulSet", {"replicas": count}), ("Job", {"parallelism": count})]
+        )
+        metadata = {"name": self.name, "namespace": "default"}
+        self.manifest = {"kind": kind, "metadata": metadata, "spec": {**spec, "template": template}}
+        self.asked = [
+            {**template, "metadata": {**template["metadata"], "name": f"{self.name}-{at}"}} for at in range(count)
+        ]
+
+    @property
+    def object(self) -> str:
+        return f"{self.manifest['kind']} default/{self.name}"
+
+    def create(self, cluster: Cluster) -> None:
+        """Create the nodes and the pods that run on them."""
+        for node in self._nodes:
+            cluster.add_node(**node)
+        for running in self._running:
+            cluster.api.create(PODS, running)
+
+    def _add_node(self, name: str) -> None:
+        choose, cards, cpu = self._choose, self._choose.randint(1, 3), self._choose.randint(2, 8)
+        self._nodes.append(
+            {
+                "name": name,
+                "labels": {
+                    "cluster": self.name,
+                    "zone": choose.choice("ab"),
+                    "gpu.intel.com/gpu-numbers": ".".join(map(str, range(cards))),
+                },
+                "resources": {
+                    "cpu": str(cpu),
+                    "pods": str(choose.choice([4, 100])),
+                    "gpu.intel.com/i915": str(4 * cards),
+                    "gpu.intel.com/memory.max": f"{16 * cards}G",
+                    "gpu.intel.com/millicores": str(1000 * cards),
+                },
+                "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}] if choose.random() < 0.2 else [],
+            }
+        )
+        if choose.random() < 0.3:
+            self._run(name, container(), cpu="500m", memory="1Gi")
+        for card in range(cards):
+            memory, millicores = 16, 1000
+            for _ in range(choose.randint(0, 2)):
+                size, share = choose.randint(1, 8), choose.choice([100, 300, 500])
+                if size <= memory and share <= millicores:
+                    memory, millicores = memory - size, millicores - share
+                    asked = container(i915=1, memory_max=f"{size}G", millicores=share)
+                    self._run(name, asked, cards=f"card{card}", cpu="100m")
+
+    def _run(self, node: str, asked: Object, *, cards: str = "", **requests: str) -> None:
+        asked["resources"]["requests"] = {**asked["resources"]["limits"], **requests}
+        annotations = {"gas-ts": "1", "gas-container-cards": cards} if cards else {}
+        running = pod(f"{self.name}-r{len(self._running)}", asked, annotations=annotations)
+        running["spec"]["nodeName"] = node
+        self._running.append(running)
+
+    def _template(self) -> dict[str, Any]:
+        """Return a pod of one or two containers with one or two cards, and rules that some nodes do not meet."""
+        choose = self._choose
+        containers = []
+        for at in range(choose.choice([1, 1, 1, 2])):
+            count = choose.choice([1, 1, 1, 2])
+            asked = container(
+                f"main-{at}",
+                i915=count,
+                memory_max=f"{choose.randint(1, 9) * count}G",
+                millicores=choose.choice([100, 300, 700]) * count,
+            )
+            asked["resources"]["requests"] = {"cpu": choose.choice(["100m", "200m", "1"])}
+            containers.append(asked)
+        company = choose.choice([{}, {}, {"gas-card-exclusion": "x"}, {"gas-card-anti-affinity": "x"}])
+        built = pod(self.name, *containers, annotations=company)
+        built["spec"]["nodeSelector"] = {"cluster": self.name, **choose.choice([{}, {}, {"zone": "a"}])}
+        if choose.random() < 0.5:
+            built["spec"]["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
+        return built
+
+
+def test_fit_says_how_many_pods_the_scheduler_places_on_random_clusters(
+    cluster: Cluster, kubectl_gas: KubectlGas, tmp_path: Path
+) -> None:
+    cluster.restart_scheduler(ignorable=False)
+    cluster.extender("gas").start_and_wait_until_ready()
+    disagreements: list[str] = []
+    placed = refused = 0
+    for first in range(0, CLUSTERS, AT_ONCE):
+        batch = [RandomCluster(number) for number in range(first, min(first + AT_ONCE, CLUSTERS))]
+        files = [tmp_path / f"{each.name}.json" for each in batch]
+        for each, file in zip(batch, files, strict=True):
+            each.create(cluster)
+            file.write_text(json.dumps(each.manifest), encoding="utf-8")
+        said = {row["object"]: row["fit"] for row in kubectl_gas.data("fit", *map(str, files))}
+        for each in batch:
+            for asked in each.asked:
+                cluster.api.create(PODS, asked)
+        expected = {each.name: said[each.object] for each in batch}
+        wait_for("all pods have a decision", partial(_are_decided, cluster.api, batch), seconds=300, every=1)
+        with suppress(TimeoutError):  # a pod may have to be tried twice, if the extender saw its node later
+            wait_for("the same number", lambda: _placed(cluster.api, batch) == expected, seconds=60, every=1)  # noqa: B023
+        found = _placed(cluster.api, batch)
+        disagreements += [
+            f"{name}: fit says {count}, kube-scheduler placed {found[name]}"
+            for name, count in expected.items()
+            if found[name] != count
+        ]
+        placed += sum(found.values())
+        refused += sum(len(each.asked) for each in batch) - sum(found.values())
+        cluster.api.delete_all(PODS, gracePeriodSeconds="0")
+        cluster.api.delete("/api/v1/nodes")
+        print(f"{first + len(batch)} clusters: {placed} placed, {refused} refused, disagreements: {disagreements}")
+    assert disagreements == []
+    assert placed > CLUSTERS
+    assert refused > CLUSTERS / 2
+
+
+SUGGESTIONS = 10
+"""Waiting pods of random clusters of which one suggestion is followed."""
+
+
+def test_a_pod_that_waits_is_bound_once_a_suggestion_is_followed(
+    cluster: Cluster, kubectl_gas: KubectlGas, tmp_path: Path
+) -> None:
+    api = cluster.api
+    cluster.restart_scheduler(ignorable=False)
+    cluster.extender("gas").start_and_wait_until_ready()
+    followed: Counter[str] = Counter()
+    for number in count(5000):
+        random_cluster = RandomCluster(number)
+        random_cluster.create(cluster)
+        for asked in random_cluster.asked:
+            api.create(PODS, asked)
+        wait_for("all pods have a decision", partial(_are_decided, api, [random_cluster]), seconds=300, every=0.5)
+        waiting = [asked for asked in random_cluster.asked if node_of(api, asked["metadata"]["name"]) is None]
+        for others in waiting[1:]:  # they would take what becomes free
+            delete_now(api, others["metadata"]["name"])
+        if waiting and (suggested := kubectl_gas.data("why", waiting[0]["metadata"]["name"])["suggestions"]):
+            text = min((each["change"] for each in suggested), key=lambda each: followed[each.partition(" ")[0]])
+            followed[text.partition(" ")[0]] += 1
+            _follow(api, waiting[0], text)
+            name = waiting[0]["metadata"]["name"]
+            print(f"{name}: {text}: {wait_for(f'{name} is bound: {text}', partial(node_of, api, name), seconds=120)}")
+        api.delete_all(PODS, gracePeriodSeconds="0")
+        api.delete("/api/v1/nodes")
+        if followed.total() == SUGGESTIONS:
+            break
+    assert {"ask", "wait", "move", "remove"} <= followed.keys()
+
+
+def _follow(api: KubeApi, asked: Object, text: str) -> None:
+    """Do what a suggestion says: change the pod, end pods that run, or move them."""
+    match text.partition(" ")[0]:
+        case "wait":
+            for name in re.findall(r"default/(\S+)", text):
+                delete_now(api, name)
+        case "move":
+            for name, node in re.findall(r"default/(\S+) to ([^\s,;]+)", text):
+                _move(api, name, node)
+        case _:
+            metadata, spec = asked["metadata"], asked["spec"]
+            if removed := re.fullmatch(r"remove the annotation (\S+)", text):
+                del metadata["annotations"][removed[1]]
+            elif tolerated := re.fullmatch(r"let it tolerate the taint (\S+)", text):
+                spec["tolerations"] = [{"key": tolerated[1], "operator": "Exists"}]
+            elif text == "remove its node selector":
+                spec["nodeSelector"] = {}
+            else:
+                changes = re.findall(r"(\S+)(?: \(\S+ GB\))? of (\S+) in container (\S+) instead of", text)
+                assert changes, text
+                for amount, resource, name in changes:
+                    (found,) = (each for each in spec["containers"] if each["name"] == name)
+                    found["resources"]["requests"][resource] = amount
+                    if "/" in resource:
+                        found["resources"]["limits"][resource] = amount
+            delete_now(api, metadata["name"])
+            api.create(PODS, asked)
+
+
+def _move(api: KubeApi, name: str, node: str) -> None:
+    """Delete a pod and create it again as one that may only go to this node."""
+    before = get_pod(api, name)
+    annotations = {key: text for key, text in before["metadata"]["annotations"].items() if key.startswith("gas-card-")}
+    containers = [{key: each[key] for key in ("name", "image", "resources")} for each in before["spec"]["containers"]]
+    again = pod(name, *containers, annotations=annotations)
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    again["spec"]["affinity"] = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        }
+    }
+    again["spec"]["tolerations"] = [{"operator": "Exists"}]
+    delete_now(api, name)
+    api.create(PODS, again)
+    wait_for(f"{name} is bound to {node}", lambda: node_of(api, name) == node)
+
+
+def _pods_by_name(api: KubeApi) -> dict[str, Object]:
+    return {each["metadata"]["name"]: each for each in api.items(PODS)}
+
+
+def _are_decided(api: KubeApi, batch: Sequence[RandomCluster]) -> bool:
+    """Return whether each pod was placed or refused."""
+    pods = _pods_by_name(api)
+    return all(
+        found["spec"].get("nodeName")
+        or any(
+            condition["type"] == "PodScheduled" and condition["status"] == "False"
+            for condition in found["status"].get("conditions", ())
+        )
+        for each in batch
+        for asked in each.asked
+        for found in [pods[asked["metadata"]["name"]]]
+    )
+
+
+def _placed(api: KubeApi, batch: Sequence[RandomCluster]) -> dict[str, int]:
+    """Return by cluster how many of the pods that were to come have a node."""
+    pods = _pods_by_name(api)
+    return {
+        each.name: sum(bool(pods[asked["metadata"]["name"]]["spec"].get("nodeName")) for asked in each.asked)
+        for each in batch
+    }

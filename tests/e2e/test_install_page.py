@@ -192,7 +192,7 @@ def test_the_page_leads_from_a_plain_cluster_to_a_pod_on_its_card_and_back(place
     looked = follow("kubectl diff")
     assert "+  name: gpu-aware-scheduling" in looked
     assert "+  dnsPolicy: ClusterFirstWithHostNet" in looked
-    assert "kube-scheduler does not call the extender" in looked
+    assert "kube-scheduler does not call the extender" in " ".join(looked.split())  # wrapped by the terminal's width
     assert "no pod runs an extender" in looked
     assert machine.files() == files
     with pytest.raises(RefusedError):

@@ -43,6 +43,7 @@ def cards_of_new_pod(
     return gpu_node.cards(running)
 
 
+# contract D1.4, D1.7, D1.12
 def test_each_container_goes_to_a_card_with_the_fewest_containers(gpu_node: GpuNode) -> None:
     gpu_node.start(EIGHT[:4], SHARED, extender=BY_CONTAINERS)
     load(gpu_node, (2, 0, 1, 1))
@@ -52,6 +53,7 @@ def test_each_container_goes_to_a_card_with_the_fewest_containers(gpu_node: GpuN
     gpu_node.settled()
 
 
+# contract D1.2, D1.15, D1.16
 def test_after_the_least_loaded_card_the_cards_linked_to_it_come_first(gpu_node: GpuNode) -> None:
     channels = ["_".join(f"{one}.0-{other}.0" for one, other in combinations(each, 2)) for each in ("0123", "4567")]
     gpu_node.set_labels({"xe-links": channels[0], "xe-links2": "Z_" + channels[1]})

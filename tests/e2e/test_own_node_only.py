@@ -167,13 +167,20 @@ def test_of_its_node_the_plugin_may_change_its_own_annotations(deployed: Deploye
 def test_the_plugin_may_write_what_other_vocabularies_need_and_nothing_beside_it(
     deployed: DeployedCluster, stolen: KubeApi
 ) -> None:
-    count = {"aliyun.com/gpu-count": "2"}
+    sums = ("gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio")
+    count = {"aliyun.com/gpu-count": "2"} | dict.fromkeys((f"koordinator.sh/{name}" for name in sums), "200")
+    count |= {"kubeshare/millicores": "2k", "kubeshare/memory.max": "8Gi"}
     stolen.merge(f"/api/v1/nodes/{NODE}/status", {"status": {"capacity": count, "allocatable": count}})
     assert deployed.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]["aliyun.com/gpu-count"] == "2"
     gone = dict.fromkeys(count)
     stolen.merge(f"/api/v1/nodes/{NODE}/status", {"status": {"capacity": gone, "allocatable": gone}})
-    with pytest.raises(RefusedError, match=r"of resources, the plugin may change only .* and aliyun.com/gpu-count"):
+    with pytest.raises(
+        RefusedError,
+        match=r"of resources, the plugin may change only .* and aliyun.com/gpu-count and koordinator.sh/gpu",
+    ):
         stolen.merge(f"/api/v1/nodes/{NODE}/status", {"status": {"capacity": {"aliyun.com/gpu-mem": "2"}}})
+    with pytest.raises(RefusedError, match="of resources, the plugin may change only"):
+        stolen.merge(f"/api/v1/nodes/{NODE}/status", {"status": {"capacity": {"koordinator.sh/gpu.shared": "2"}}})
     stolen.merge(f"{PODS}/placed", metadata(annotations={"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}))
     with pytest.raises(RefusedError, match="of annotations, the plugin may change only"):
         stolen.merge(f"{PODS}/placed", metadata(annotations={"ALIYUN_COM_GPU_MEM_IDX": "1"}))

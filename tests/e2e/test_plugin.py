@@ -10,6 +10,7 @@ import pytest
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, fake_gpus
 from tests.e2e.gpu_node import SECONDS, GpuNode
 from tests.e2e.kube_api import Object
+from tests.e2e.kubelet_failures import is_excused
 from tests.e2e.pod_resources import listed_ids
 from tests.e2e.pods import container, delete_now, event_messages, get_pod, pod
 from tests.e2e.waiting import wait_for
@@ -17,18 +18,6 @@ from tests.e2e.written_cards import written_containers
 
 BY_CHANCE = "kubelet did not ask for a preference: it reuses devices of the pod's init containers"
 NOT_OFFERED = "kubelet did not offer "
-WITHOUT_PLUGIN = (
-    "no healthy devices present",
-    "cannot allocate unregistered device",
-    "error while dialing",
-    "error reading from server",
-    "the client connection is closing",
-    "Server shutdown",
-    "desc = CANCELLED",
-)
-"""kubelet's errors when the plugin is not there, or ends during a call because it is killed, or terminated while
-pods are created without a pause. The last one is seen on busy machines, where a call outlasts the plugin's grace."""
-
 _SMALL = container(i915=1, millicores=200)
 
 
@@ -196,26 +185,13 @@ def _replaced_until_all_run(gpu_node: GpuNode, names: Collection[str]) -> int:
         pods = [get_pod(gpu_node.api, name) for name in names]
         for each in pods:
             if each["status"]["phase"] == "Failed":
-                assert _is_refused_without_plugin(each) or _is_ended_with_kubelet(each), each["status"]
+                assert is_excused(each), each["status"]
                 refused += 1
                 _replace(gpu_node, each)
         return all(each["status"]["phase"] == "Running" for each in pods)
 
     wait_for(f"{len(names)} pods running", look, seconds=SECONDS, every=0.5)
     return refused
-
-
-def _is_refused_without_plugin(failed: Object) -> bool:
-    status = failed["status"]
-    return status.get("reason") == "UnexpectedAdmissionError" and any(
-        why in status["message"] for why in WITHOUT_PLUGIN
-    )
-
-
-def _is_ended_with_kubelet(failed: Object) -> bool:
-    """Return whether containerd gave up a starting container because kubelet, which requested it, was killed."""
-    states = [each["state"].get("terminated", {}) for each in failed["status"].get("containerStatuses", [])]
-    return any(state.get("reason") == "StartError" and "context canceled" in state["message"] for state in states)
 
 
 def _replace(gpu_node: GpuNode, failed: Object) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.e2e.gpu_node import SECONDS, GpuNode
+from tests.e2e.gpu_use import OTHERS, Overlay
 from tests.e2e.images import BUSYBOX
 from tests.e2e.kube_api import Object
 from tests.e2e.node_cell import container_id
@@ -24,43 +25,12 @@ from tests.e2e.waiting import wait_for
 
 GPUS = fake_gpus(FLEX_170, 2)
 MIB = 2**20
-OTHERS = 7
-"""MiB that each process uses for which a test states nothing."""
 
 
 @pytest.fixture(autouse=True)
 def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
     yield
     gpu_node.clear()
-
-
-class Overlay:
-    """The tree in place of ``/proc``. `show` states what a process uses; all others use `OTHERS`."""
-
-    def __init__(self, gpu_node: GpuNode) -> None:
-        self._node = gpu_node.node
-        self._proc = gpu_node.tree / "proc"
-        self._proc.mkdir(exist_ok=True)
-        self._clients = 0
-
-    def cover(self) -> None:
-        """Give every process of the node that has none yet a client of the first card."""
-        for pid in self._node.run("ls", "/proc").split():
-            if pid.isdigit() and not (self._proc / pid).exists():
-                self.show(int(pid), OTHERS)
-
-    def show(self, pid: int, mib: int, *, card: int = 0, client: int | None = None) -> None:
-        """State what a process uses of a card, in place of what it used before."""
-        self._clients += 1
-        files = self._proc / str(pid) / "fdinfo"
-        files.mkdir(parents=True, exist_ok=True)
-        link = self._proc / str(pid) / "cgroup"
-        if not link.is_symlink():
-            link.symlink_to(f"/proc/{pid}/cgroup")
-        (files / "3").write_text(
-            f"pos:\t0\ndrm-driver:\ti915\ndrm-client-id:\t{client or 1000 + self._clients}\n"
-            f"drm-pdev:\t{GPUS[card].pci_address}\ndrm-resident-local0:\t{mib} MiB\ndrm-engine-render:\t0 ns\n"
-        )
 
 
 def usage(gpu_node: GpuNode) -> dict[str, dict[str, Any]]:

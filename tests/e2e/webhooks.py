@@ -1,63 +1,74 @@
-"""Registrations of the extender's webhooks on the real API server, which calls them on loopback."""
+"""The webhooks as users install them, registered at the real API server, which calls them on loopback.
+
+The tests register what deploy/ has. Only the address is another one, and what a test names.
+"""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+import yaml
+
+from tests.e2e.helm import Helm, objects
 from tests.e2e.kube_api import KubeApi, Object
 
+_COMPONENT = Path(__file__).parents[2] / "deploy/components/admission/webhooks.yaml"
+
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
-VALIDATING = f"{_GROUP}/validatingwebhookconfigurations"
 MUTATING = f"{_GROUP}/mutatingwebhookconfigurations"
+_COLLECTIONS = {
+    "ValidatingWebhookConfiguration": f"{_GROUP}/validatingwebhookconfigurations",
+    "MutatingWebhookConfiguration": MUTATING,
+}
 
-POD_RULES = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE", "UPDATE"]}]
-TEMPLATE_RULES = [
-    {
-        "apiGroups": ["apps"],
-        "apiVersions": ["v1"],
-        "resources": ["deployments", "statefulsets", "daemonsets", "replicasets"],
-        "operations": ["CREATE", "UPDATE"],
-    },
-    {
-        "apiGroups": ["batch"],
-        "apiVersions": ["v1"],
-        "resources": ["jobs", "cronjobs"],
-        "operations": ["CREATE", "UPDATE"],
-    },
-]
-NEW_POD_RULES = [{**POD_RULES[0], "operations": ["CREATE"]}]
+BIND = "bind.pods.gas"
+"""Name of the webhook of bindings, which messages of the API server contain."""
+
+BUSY = 10
+"""Time-out in seconds that the webhooks get where the test is not about time and the machine may be busy."""
 
 
-def webhook(name: str, port: int, path: str, authority: Path, rules: list[Object], *, policy: str) -> Object:
-    """Return one entry of a registration.
-
-    policy  ``Fail`` or ``Ignore``: what the API server does if the webhook does not decide
-    """
-    return {
-        "name": name,
-        "clientConfig": {
-            "url": f"https://127.0.0.1:{port}{path}",
-            "caBundle": base64.b64encode(authority.read_bytes()).decode(),
-        },
-        "rules": rules,
-        "failurePolicy": policy,
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 5,
-    }
+def component_webhooks(*names: str) -> list[Object]:
+    """Return the registrations of the kustomize component, with only these webhooks; all without names."""
+    documents = yaml.safe_load_all(_COMPONENT.read_text(encoding="utf-8"))
+    return _only(documents, names) if names else list(documents)
 
 
-def register_checks(api: KubeApi, port: int, authority: Path, *, policy: str = "Fail") -> None:
-    """Register ``/validate`` and ``/complete``."""
-    rules = [*POD_RULES, *TEMPLATE_RULES]
-    validate = webhook("pods.gas.intel.com", port, "/validate", authority, rules, policy=policy)
-    complete = webhook("complete.gas.intel.com", port, "/complete", authority, NEW_POD_RULES, policy=policy)
-    api.create(VALIDATING, {"metadata": {"name": "gas"}, "webhooks": [validate]})
-    api.create(MUTATING, {"metadata": {"name": "gas"}, "webhooks": [{**complete, "reinvocationPolicy": "IfNeeded"}]})
+def chart_webhooks(helm: Helm, *names: str, settings: str) -> list[Object]:
+    """Return the registrations of the chart with these values, with only these webhooks."""
+    values = f"admission.enabled=true,{settings}"
+    rendered = objects(helm.template("--show-only=templates/admission.yaml", "--set", values))
+    return _only((each for each in rendered if each["kind"] in _COLLECTIONS), names)
+
+
+def register(api: KubeApi, registrations: Sequence[Object], port: int, authority: Path, **changes: object) -> None:
+    """Register webhooks with a port of loopback as their address. ``changes`` replace fields of all of them."""
+    for registration in registrations:
+        called = [on_loopback(each, port, authority, **changes) for each in registration["webhooks"]]
+        api.create(_COLLECTIONS[registration["kind"]], {**registration, "webhooks": called})
+
+
+def on_loopback(webhook: Object, port: int, authority: Path, **changes: object) -> Object:
+    """Return a webhook with a port of loopback as its address. ``changes`` replace other fields."""
+    bundle = base64.b64encode(authority.read_bytes()).decode()
+    url = f"https://127.0.0.1:{port}{webhook['clientConfig']['service']['path']}"
+    return {**webhook, "clientConfig": {"url": url, "caBundle": bundle}, **changes}
 
 
 def unregister(api: KubeApi) -> None:
     """Remove all registrations."""
-    api.delete(VALIDATING)
-    api.delete(MUTATING)
+    for collection in _COLLECTIONS.values():
+        api.delete(collection)
+
+
+def _only(registrations: Iterable[Object], names: Collection[str]) -> list[Object]:
+    chosen = [
+        {**each, "webhooks": [webhook for webhook in each["webhooks"] if webhook["name"] in names]}
+        for each in registrations
+    ]
+    found = {webhook["name"] for each in chosen for webhook in each["webhooks"]}
+    if missing := set(names) - found:
+        raise KeyError(f"deploy/ has no webhook {', '.join(sorted(missing))}")
+    return [each for each in chosen if each["webhooks"]]
