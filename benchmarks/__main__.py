@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import filter as filter_benchmark
-from benchmarks import page
+from benchmarks import inspection, page
 from benchmarks.admission import admission
 from benchmarks.bind import bind
 from benchmarks.bind_review import bind_review
@@ -19,6 +19,7 @@ from benchmarks.cold_start import cold_start
 from benchmarks.fragmentation import Others, chosen_traces, fragmentation
 from benchmarks.growth import growth
 from benchmarks.http_versions import http_versions
+from benchmarks.many_ids import many_ids
 from benchmarks.placement import placement
 from benchmarks.plugin import plugin
 from benchmarks.real_cluster import ComponentsMissing
@@ -31,6 +32,7 @@ from benchmarks.usage import usage
 BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "filter": lambda _full: filter_benchmark.warm(),
     "prioritize": lambda _full: filter_benchmark.prioritize(),
+    "vocabularies": lambda _full: filter_benchmark.vocabularies(),
     "shapes": lambda _full: filter_benchmark.shapes(),
     "growth": lambda _full: growth(),
     "start-growth": lambda _full: start_growth(),
@@ -44,7 +46,9 @@ BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "admission": lambda _full: admission(),
     "cold-start": lambda full: cold_start(full=full),
     "plugin": lambda _full: plugin(),
+    "many-ids": lambda _full: many_ids(),
     "usage": lambda _full: usage(),
+    "page": lambda _full: inspection.page(),
 }
 """Name -> the measurement; its argument is whether it shall have its full size."""
 

@@ -10,6 +10,9 @@ from tests.e2e.extender import Extender
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
 
+ALL_VERBS_FLAGS = ("--preemption", "--node-score=balance")
+"""The flags with which the extender serves all its verbs; the manifests set only the second one."""
+
 
 class BareExtender:
     """The extender that decides nothing; it binds if it is given a cluster."""

@@ -1,7 +1,7 @@
 """A made-up API server in its own process: lists of a generated cluster, and watches with the events it is sent.
 
 It stores and checks nothing, so that only the extender is measured. ``python -m benchmarks.feed --port N
---nodes N --pods N`` serves until it is killed:
+--nodes N --pods N`` serves until it is killed. With ``--use`` the cluster is that of `benchmarks.varied`:
 
     POST /feed/nodes, /feed/pods    lines of JSON, each an event of the watch
     POST /feed/churn?lives=N&rate=R N pods come, are bound, run and go again: four events each, R events a second (0: as
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from benchmarks.clusters import Object, Size, nodes, placed_pods, pod
+from benchmarks.varied import METRICS_PORT, NAMESPACE, Varied
 from gas.decision import names
 
 _TICK = 0.01
@@ -38,7 +39,10 @@ class Feed:
     async def send(self, lines: bytes) -> None:
         """Send events, each ended by a line end, to all present watches."""
         for watch in tuple(self._watches):
-            await watch.write(lines)
+            try:
+                await watch.write(lines)
+            except ConnectionError:  # the client has ended it, and watches again
+                self._watches.discard(watch)
 
     async def _list(self, request: web.Request) -> web.Response:
         start = int(request.query.get("continue", 0))
@@ -84,9 +88,13 @@ def _bound(waiting: Object, node: str, annotations: dict[str, str]) -> Object:
 class Server:
     """The server's paths: those that the extender uses, and those of the benchmark."""
 
-    def __init__(self, size: Size, seed: int) -> None:
+    def __init__(self, size: Size, seed: int, *, use: bool = False) -> None:
         self._size = size
-        self._feeds = {"nodes": Feed(nodes(size)), "pods": Feed(_with_uids(placed_pods(size, seed)))}
+        self._varied = Varied(size, seed) if use else None
+        if self._varied is not None:
+            self._feeds = {"nodes": Feed(self._varied.nodes), "pods": Feed(self._varied.pods)}
+        else:
+            self._feeds = {"nodes": Feed(nodes(size)), "pods": Feed(_with_uids(placed_pods(size, seed)))}
         self._waiting: dict[str, Object] = {}
         self._lives = 0
 
@@ -96,6 +104,7 @@ class Server:
         app.router.add_patch("/{any:.*}", self._accept)
         app.router.add_get("/api/v1/namespaces/default/pods/{name}", self._get_waiting)
         app.router.add_post("/api/v1/namespaces/default/pods/{name}/binding", self._bind)
+        app.router.add_get(f"/api/v1/namespaces/{NAMESPACE}/pods/{{pod}}:{METRICS_PORT}/proxy/usage", self._use)
         app.router.add_post("/feed/churn", self._churn)
         app.router.add_post("/feed/{kind:nodes|pods}", self._send)
         app.router.add_post("/{any:.*}", self._accept)
@@ -109,6 +118,11 @@ class Server:
 
     async def _get_waiting(self, request: web.Request) -> web.Response:
         return web.json_response(self._waiting[request.match_info["name"]])
+
+    async def _use(self, request: web.Request) -> web.Response:
+        if self._varied is None:
+            raise web.HTTPNotFound
+        return web.json_response(self._varied.use(request.match_info["pod"].removeprefix("gas-plugin-")))
 
     async def _bind(self, request: web.Request) -> web.Response:
         sent = await request.json()
@@ -159,6 +173,7 @@ if __name__ == "__main__":
     for flag in ("port", "nodes", "pods"):
         parser.add_argument(f"--{flag}", type=int, required=True)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--use", action="store_true")
     arguments = parser.parse_args()
-    server = Server(Size(arguments.nodes, arguments.pods), arguments.seed)
+    server = Server(Size(arguments.nodes, arguments.pods), arguments.seed, use=arguments.use)
     web.run_app(server.app(), host="127.0.0.1", port=arguments.port, print=lambda *_: None, access_log=None)

@@ -16,6 +16,7 @@ from benchmarks.results import Figure, Goal, Results
 from benchmarks.stage import Stage, stage
 from gas.decision import names as decision
 from gas.intel import names
+from gas.vocabularies import KNOWN
 
 SIZE = Size(nodes=5000, pods=20_000)
 ROUNDS = 25
@@ -41,7 +42,7 @@ def warm() -> Results:
             figures.append(_figure(f"{number:,} name{'s' * (number > 1)}, warm", pair, body, goal))
         figures.append(_figure("5,000 names, a shape never seen", pair, unseen(all_names), Goal(100)))
         figures += [
-            _in_churn(running, pair, changed, goal) for changed, goal in ((1, None), (10, Goal(2)), (100, None))
+            _in_churn([running], pair, changed, goal) for changed, goal in ((1, None), (10, Goal(2)), (100, None))
         ]
         body = question(all_names)
         for connections in (2, 8):
@@ -57,6 +58,24 @@ def warm() -> Results:
         pair.close()
     title = f"`filter` over HTTP/1.1 and TLS: {SIZE.nodes:,} nodes of {CARDS} cards, {SIZE.pods:,} placed pods; medians"
     return Results("filter", title, figures)
+
+
+def vocabularies() -> Results:
+    """Compare an extender for pods in all vocabularies with one for Intel's alone; the pods are in Intel's words."""
+    every = f"--vocabularies={','.join(each.name for each in KNOWN)}"
+    all_names = node_names(SIZE)
+    with stage(SIZE, every, with_bare=False) as ours, stage(SIZE, with_bare=False) as intel:
+        pair = Pair(ours.driver(ours.ours.endpoint.port), intel.driver(intel.ours.endpoint.port))
+        goal = Goal(1.05)
+        figures = [
+            _figure("500 names, warm", pair, question(all_names[:500]), goal),
+            _figure("5,000 names, warm", pair, question(all_names), goal),
+            _figure("5,000 names, a shape never seen", pair, unseen(all_names), goal),
+            _in_churn([ours, intel], pair, 10, goal),
+        ]
+        pair.close()
+    title = f"`filter` with {len(KNOWN)} vocabularies and with one: {SIZE.nodes:,} nodes of {CARDS} cards; medians"
+    return Results("vocabularies", title, figures, ours="all of them", other="Intel's alone")
 
 
 def prioritize() -> Results:
@@ -148,13 +167,14 @@ def _warm_and_cold(
     return [_figure(what, pair, body, None), _figure(f"{what}, never seen", pair, cold, None)]
 
 
-def _in_churn(running: Stage, pair: Pair, changed: int, goal: Goal | None) -> Figure:
+def _in_churn(stages: Sequence[Stage], pair: Pair, changed: int, goal: Goal | None) -> Figure:
     """Measure filters, each after some nodes have changed to a state that no node had: a little less memory."""
     body = question(node_names(SIZE))
     ours, bare = [], []
     for turn in range(CHURN_ROUNDS):
         said = nodes(Size(changed, 0), less_memory=CHURN_ROUNDS * changed + turn)
-        running.send("nodes", (event("MODIFIED", each) for each in said))
+        for running in stages:
+            running.send("nodes", (event("MODIFIED", each) for each in said))
         time.sleep(SETTLE)
         once = medians(pair, [body], 1)
         ours.append(once[0])

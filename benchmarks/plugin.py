@@ -147,12 +147,12 @@ async def _measure() -> tuple[list[Result], list[Weight]]:
             server = await stack.enter_async_context(ApiServer())
             server.api.create(NODES, None, {"metadata": {"name": NODE}})
             stack.enter_context(kubelet.serving())
-            bare_process = await stack.enter_async_context(_bare_plugin(directory))
+            bare_process = await stack.enter_async_context(bare_plugin(directory))
             bare = await asyncio.to_thread(PluginConnection, directory / "bare.sock")
             stack.callback(bare.channel.close)
             bench = Bench(server, kubelet, bare)
             bench.fill()
-            plugin = await stack.enter_async_context(_plugin(directory, server.url))
+            plugin = await stack.enter_async_context(running_plugin(directory, server.url))
             stack.callback(kubelet.hang_up)
             if not await asyncio.to_thread(kubelet.watched.wait, PATIENCE):
                 log = (directory / "plugin.log").read_text(encoding="utf-8")
@@ -191,20 +191,22 @@ async def _process(log: Path, *module: str, **environ: str) -> AsyncIterator[asy
         await process.wait()
 
 
-def _bare_plugin(directory: Path) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+def bare_plugin(directory: Path) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    """Run the bare plugin while the block runs."""
     return _process(directory / "bare.log", "benchmarks.plugin_bare", f"{directory}/bare.sock")
 
 
 @asynccontextmanager
-async def _plugin(directory: Path, api_url: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running_plugin(directory: Path, api_url: str, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the plugin with a service account while the block runs."""
     account = directory / "account"
-    account.mkdir()
+    account.mkdir(exist_ok=True)
     (account / "token").write_text("plugin", encoding="ascii")
     async with tls_before(api_url, account) as port:
         variables = {HOST: "127.0.0.1", PORT: str(port)}
         log = directory / "plugin.log"
-        async with _process(log, "benchmarks.plugin_pod", str(account), *_flags(directory), **variables) as process:
+        arguments = [str(account), *_flags(directory), *flags]
+        async with _process(log, "benchmarks.plugin_pod", *arguments, **variables) as process:
             yield process
 
 

@@ -39,14 +39,18 @@ class BarePlugin(DevicePluginServicer):
     ) -> api.AllocateResponse:
         return api.AllocateResponse(
             container_responses=[
-                api.ContainerAllocateResponse(devices=map(_node, asked.devices_ids))
+                api.ContainerAllocateResponse(devices=list(map(_node, dict.fromkeys(map(_card, asked.devices_ids)))))
                 for asked in request.container_requests
             ]
         )
 
 
-def _node(device_id: str) -> api.DeviceSpec:
-    path = f"/dev/dri/{device_id.partition('-')[0]}"
+def _card(device_id: str) -> str:
+    return device_id.partition("-")[0]
+
+
+def _node(card: str) -> api.DeviceSpec:
+    path = f"/dev/dri/{card}"
     return api.DeviceSpec(host_path=path, container_path=path, permissions="rw")
 
 

@@ -19,7 +19,7 @@ from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api import podresources_v1_pb2 as resources_api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds for calls that should take a fraction of one."""
 
 Ids = Mapping[str, Sequence[str]]

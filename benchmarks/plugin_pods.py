@@ -25,16 +25,17 @@ CONTAINER = "main"
 _started = count(1_700_000_000_000_000_000)
 
 
-def waiting_pod(name: str, cards: int, decided: Sequence[Card]) -> Object:
+def waiting_pod(name: str, ids: int, decided: Sequence[Card], *, resource: str = RESOURCE) -> Object:
     """Return a pod with one container that is bound to the node and not yet admitted by kubelet.
 
+    ids      how many devices it asks for
     decided  the cards that the extender wrote on it; empty if it was bound without the extender
     """
     annotations = {
         decision.TIMESTAMP: str(next(_started)),
         decision.CONTAINER_CARDS: format_container_cards([decided]),
     }
-    resources = {RESOURCE: str(cards)}
+    resources = {resource: str(ids)}
     container = {"name": CONTAINER, "image": "none", "resources": {"limits": resources, "requests": resources}}
     return {
         "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations if decided else {}},

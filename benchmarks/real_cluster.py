@@ -31,10 +31,10 @@ class ComponentsMissing(Exception):
 
 
 def binaries() -> Path:
-    """Return the directory of kube-apiserver and kube-scheduler. Raises ComponentsMissing."""
+    """Return the directory of the programs that `set-up.sh` has built. Raises ComponentsMissing."""
     found = subprocess.run([_SET_UP, "--where"], capture_output=True, text=True, check=False)
     directory = Path(found.stdout.strip())
-    missing = [name for name in ("kube-apiserver", "kube-scheduler") if not (directory / name).exists()]
+    missing = [name for name in ("kube-apiserver", "kube-scheduler", "helm") if not (directory / name).exists()]
     missing += [name for name in ("etcd", "setpriv") if shutil.which(name) is None]
     if found.returncode or missing:
         what = ", ".join(missing) or found.stderr.strip()
@@ -49,7 +49,7 @@ class RealCluster(ControlPlane):
         self.authority = Authority(directory)
         super().__init__(directory, programs, self.authority)
         self.kubeconfig = write_kubeconfig(directory / "admin.kubeconfig", self.admin)
-        self.etcd_files = Etcd(self._etcd_port)
+        self.etcd_files = Etcd(self.etcd_port)
 
     def fill(self, objects: Iterable[Object]) -> int:
         """Write objects straight into etcd and return their number."""
@@ -63,7 +63,8 @@ class RealCluster(ControlPlane):
 class Scheduler:
     """kube-scheduler without its limit of requests, with or without an extender on a port of loopback.
 
-    weight  of the extender's scores; None if it is not asked for any
+    verbs   those that the extender is asked for beside filter and bind
+    weight  of the extender's scores
     """
 
     def __init__(
@@ -74,8 +75,9 @@ class Scheduler:
         api: KubeApi,
         *,
         extender_port: int | None,
+        verbs: Sequence[str] = (),
         percentage: int = 0,
-        weight: int | None = None,
+        weight: int = 1,
         flags: Sequence[str] = (),
     ) -> None:
         self._authority = authority
@@ -92,8 +94,7 @@ class Scheduler:
         if extender_port is not None:
             client = authority.client("kube-scheduler")
             entry = extender_entry(extender_port, authority, client, ignorable=False)
-            if weight is not None:
-                entry |= {"prioritizeVerb": "scheduler/prioritize", "weight": weight}
+            entry |= {f"{verb}Verb": f"scheduler/{verb}" for verb in verbs} | {"weight": weight}
             configuration["extenders"] = [entry]
         file = directory / "kube-scheduler.json"
         file.write_text(json.dumps(configuration))

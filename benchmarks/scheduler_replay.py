@@ -105,7 +105,8 @@ async def _every_weight(run: Run, programs: Path) -> dict[str, Curve]:
                     cluster.authority,
                     cluster.scheduler,
                     extender_port=ours.endpoint.port,
-                    weight=weight,
+                    verbs=() if weight is None else ("prioritize",),
+                    weight=weight or 1,
                 )
                 try:
                     ours.start_and_wait_until_ready(seconds=120)

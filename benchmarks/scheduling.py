@@ -12,7 +12,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.clusters import Object, Size, nodes, ordinary_pod, placed_pods, pod
-from benchmarks.extenders import BareExtender, our_extender
+from benchmarks.extenders import ALL_VERBS_FLAGS, BareExtender, our_extender
 from benchmarks.processes import cpu_seconds, resident_bytes
 from benchmarks.real_cluster import RealCluster, Scheduler, binaries
 from benchmarks.results import Figure, Goal, Results
@@ -37,6 +37,7 @@ PATIENCE = 240.0
 ASKED = {"i915": 1, "millicores": 100, "memory.max": 10**9}
 NEW = "new-"
 NONE = "none"
+ALL_VERBS = "gas, all verbs"
 NOT_BATCHED = "none, not batched"
 
 
@@ -44,21 +45,21 @@ NOT_BATCHED = "none, not batched"
 class Found:
     """The measurements of one way to schedule, a value a round.
 
-    rates     pods per second
-    extender  milliseconds of the extender's processor time per pod
-    resident  MB of the extender at the end of the round
-    failures  attempts of kube-scheduler that ended in an error, in all rounds
+    rates      pods per second
+    processor  milliseconds of processor time per pod, by program
+    resident   MB of the extender at the end of the round
+    failures   attempts of kube-scheduler that ended in an error, in all rounds
     """
 
     rates: list[float] = field(default_factory=list)
-    extender: list[float] = field(default_factory=list)
+    processor: dict[str, list[float]] = field(default_factory=dict)
     resident: list[float] = field(default_factory=list)
     failures: int = 0
 
 
 def scheduling(*, full: bool) -> Results:
     """Measure every way in turn, ``ROUNDS`` times; ``full`` adds HTTP/2, and all nodes in every filter."""
-    ways = {NONE: 0, "bare": 0, "gas": 0}
+    ways = {NONE: 0, "bare": 0, "gas": 0, ALL_VERBS: 0}
     if full:
         ways |= {"bare, HTTP/2": 0, "bare, all nodes": 100, "gas, all nodes": 100, "none, all nodes": 100}
     found = asyncio.run(_measure(ways, lambda name: pod(name, ASKED)))
@@ -71,10 +72,19 @@ def scheduling(*, full: bool) -> Results:
             "/s",
             Goal(0.95, at_least=True),
         ),
+        Figure(
+            "pods a second, ours with scores and preemption, against the bare extender",
+            rates[ALL_VERBS],
+            rates["bare"],
+            "/s",
+            Goal(0.95, at_least=True),
+        ),
         Figure("pods a second, the bare extender against none", rates["bare"], rates[NONE], "/s"),
         Figure("pods a second, ours against none", rates["gas"], rates[NONE], "/s"),
-        Figure("extender's processor time a pod", median(found["gas"].extender), median(found["bare"].extender)),
+        *_processor_time("gas", found["gas"], found["bare"]),
+        *_processor_time(ALL_VERBS, found[ALL_VERBS], found["bare"]),
         Figure("extender's resident memory after these pods", median(found["gas"].resident), None, "MB", Goal(150)),
+        Figure("the same, all verbs", median(found[ALL_VERBS].resident), None, "MB", Goal(150)),
     ]
     if full:
         figures += [
@@ -94,6 +104,16 @@ def scheduling(*, full: bool) -> Results:
         f"Attempts that ended in an error, which cost a pod a second or more: {failures}.",
     ]
     return Results("scheduling", title, figures, other="other", notes=notes)
+
+
+def _processor_time(way: str, ours: Found, bare: Found) -> list[Figure]:
+    """Return the processor time a pod of each program and of all together, beside that with the bare extender."""
+    figures = [
+        Figure(f"{way}: processor time a pod, {program}", median(times), median(bare.processor[program]))
+        for program, times in ours.processor.items()
+    ]
+    total, of_bare = (sum(map(median, each.processor.values())) for each in (ours, bare))
+    return [*figures, Figure(f"{way}: processor time a pod, all together", total, of_bare)]
 
 
 def ordinary() -> Results:
@@ -141,6 +161,7 @@ async def _measure(ways: Mapping[str, int], new_pod: Callable[[str], Object]) ->
                         cluster.authority,
                         cluster.scheduler,
                         extender_port=port,
+                        verbs=("preempt", "prioritize") if way == ALL_VERBS else (),
                         percentage=percentage,
                         flags=("--feature-gates=OpportunisticBatching=false",) if way == NOT_BATCHED else (),
                     )
@@ -159,7 +180,8 @@ async def _measure(ways: Mapping[str, int], new_pod: Callable[[str], Object]) ->
 def _extender(way: str, directory: Path, cluster: RealCluster) -> tuple[Program | None, int | None]:
     """Start the extender of a way, wait until it is ready, and return it with its port."""
     if way.startswith("gas"):
-        ours = our_extender(directory, cluster.authority, cluster.kubeconfig)
+        flags = ALL_VERBS_FLAGS if way == ALL_VERBS else ()
+        ours = our_extender(directory, cluster.authority, cluster.kubeconfig, *flags)
         ours.start_and_wait_until_ready(seconds=120)
         return ours.program, ours.endpoint.port
     if way.startswith("bare"):
@@ -180,7 +202,10 @@ async def _round(
     try:
         scheduler.start()
         await asyncio.sleep(1)
-        before = cpu_seconds(extender.pid) if extender else 0.0
+        programs = {each.name: each for each in (*cluster.programs, scheduler.program)}
+        if extender is not None:
+            programs["the extender"] = extender
+        before = {name: cpu_seconds(program.pid) for name, program in programs.items()}
         await asyncio.to_thread(cluster.fill, waiting)
         try:
             await asyncio.wait_for(bound.done.wait(), PATIENCE)
@@ -189,8 +214,10 @@ async def _round(
             raise TimeoutError(f"{len(bound.times)} of {PODS} pods bound after {PATIENCE:g} s\n{logs}") from None
         found.rates.append((PODS - 1) / (bound.times[-1] - bound.times[0]))
         found.failures += sum(_is_failure(line) for line in scheduler.program.log_text().splitlines())
+        for name, program in programs.items():
+            spent = 1e3 * (cpu_seconds(program.pid) - before[name]) / PODS
+            found.processor.setdefault(name, []).append(spent)
         if extender is not None:
-            found.extender.append(1e3 * (cpu_seconds(extender.pid) - before) / PODS)
             found.resident.append(resident_bytes(extender.pid) / MB)
     finally:
         watching.cancel()

@@ -22,17 +22,17 @@ from tests.e2e.programs import Program
 class Stage:
     """The running set-up, made by `stage`. ``ours`` and ``bare`` are the programs, to measure what they use."""
 
-    def __init__(self, directory: Path, size: Size, *flags: str) -> None:
+    def __init__(self, directory: Path, size: Size, *flags: str, use: bool = False) -> None:
         self._port = free_port()
         self._authority = Authority(directory)
         self._client = self._authority.client("kube-scheduler")
         command = [sys.executable, "-m", "benchmarks.feed", f"--port={self._port}"]
-        command += [f"--nodes={size.nodes}", f"--pods={size.pods}"]
+        command += [f"--nodes={size.nodes}", f"--pods={size.pods}", *(["--use"] if use else [])]
         self._feed = Program("feed", command, log=directory / "feed.log")
-        kubeconfig = directory / "kubeconfig"
-        kubeconfig.write_text(json.dumps(_kubeconfig(f"http://127.0.0.1:{self._port}")))
-        self._bare = BareExtender(directory, self._authority, kubeconfig=kubeconfig)
-        self.ours: Extender = our_extender(directory, self._authority, kubeconfig, *flags)
+        self.kubeconfig = directory / "kubeconfig"
+        self.kubeconfig.write_text(kubeconfig_text(f"http://127.0.0.1:{self._port}"))
+        self._bare = BareExtender(directory, self._authority, kubeconfig=self.kubeconfig)
+        self.ours: Extender = our_extender(directory, self._authority, self.kubeconfig, *flags)
         self.bare = self._bare.program
 
     def start(self, *, with_bare: bool = True) -> None:
@@ -74,10 +74,13 @@ class Stage:
 
 
 @contextmanager
-def stage(size: Size, *flags: str, with_bare: bool = True) -> Iterator[Stage]:
-    """Run both extenders while the block runs, or only ours; they are ready when it begins. ``flags`` are for ours."""
+def stage(size: Size, *flags: str, with_bare: bool = True, use: bool = False) -> Iterator[Stage]:
+    """Run both extenders while the block runs, or only ours; they are ready when it begins. ``flags`` are for ours.
+
+    use  whether the cluster is that of `benchmarks.varied`, whose plugins measure what pods use
+    """
     with TemporaryDirectory(prefix="gas-bench-") as directory:
-        running = Stage(Path(directory), size, *flags)
+        running = Stage(Path(directory), size, *flags, use=use)
         try:
             running.start(with_bare=with_bare)
             yield running
@@ -85,8 +88,9 @@ def stage(size: Size, *flags: str, with_bare: bool = True) -> Iterator[Stage]:
             running.stop()
 
 
-def _kubeconfig(url: str) -> dict[str, object]:
-    return {
+def kubeconfig_text(url: str) -> str:
+    """Return a kubeconfig for an API server without credentials."""
+    content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "made-up",
@@ -94,3 +98,4 @@ def _kubeconfig(url: str) -> dict[str, object]:
         "users": [{"name": "anyone", "user": {}}],
         "contexts": [{"name": "made-up", "context": {"cluster": "made-up", "user": "anyone"}}],
     }
+    return json.dumps(content)
