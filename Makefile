@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: demo test e2e check format bench lock protos reference manifest picture clean
+.PHONY: demo test e2e check format bench simulate lock protos reference manifest picture screenshots clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m gas.sandbox $(ARGS)
@@ -12,10 +12,12 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile $(ARGS)
 
-# Against the newest release of Kubernetes in tests/e2e/components; `make e2e KUBERNETES=1.34` chooses another.
+# Against the newest release of Kubernetes in tests/e2e/components; `make e2e KUBERNETES=1.34` chooses another. The tests
+# mostly wait for programs, so two processes, each with a cluster of its own, need little more than half the time of one.
+# Without a new order, files with one long test are not the last ones.
 e2e: $(VENV)/.dev
 	@tests/e2e/set-up.sh
-	@$(BIN)/python -m pytest $(if $(findstring tests/e2e/,$(ARGS)),,tests/e2e) $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(if $(findstring tests/e2e/,$(ARGS)),,tests/e2e) $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -29,6 +31,10 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+# Seeded histories of the whole system in virtual time; see docs/simulation.md.
+simulate: $(VENV)/.dev
+	@$(BIN)/python -m simulation $(ARGS)
 
 # Resolve the dependencies of pyproject.toml again, with hashes, for every supported Python.
 lock: $(VENV)/.dev
@@ -46,6 +52,10 @@ reference: $(VENV)/.runtime
 # Run the demo and draw the run as docs/demo.svg.
 picture: $(VENV)/.runtime
 	@$(BIN)/python -m gas.sandbox --svg docs/demo.svg
+
+# Take the pictures in docs/page with Debian's Chromium.
+screenshots: $(VENV)/.dev
+	@$(BIN)/python -m scripts.screenshots
 
 # Write deploy/gas.yaml, the one file to apply, from the overlay `both`.
 manifest: $(VENV)/.runtime

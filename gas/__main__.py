@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 
 from gas.daemon.command import interrupt_on_signals, own_version, print_text, quiet_end_on_signals
 
@@ -18,6 +19,8 @@ Commands:
   fit       shows where the pods of manifests would land
   why       shows why a pod waits and what would let it run
   waste     shows capacity that is of no use
+  defrag    plans the fewest moves of running pods that make room for a pod
+  page      shows the cluster in a browser
 
 kubectl gas has the same commands. gas COMMAND --help shows the flags of a command, gas --version the version.
 gas-extender and gas-plugin are the programs that run in a cluster; gas-configurator configures kube-scheduler to call
@@ -46,7 +49,9 @@ def _inspection(command: str) -> Callable[[Sequence[str]], int]:
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "doctor": _doctor,
-    **{command: _inspection(command) for command in ("top", "pods", "inspect", "fit", "why", "waste")},
+    **{
+        command: _inspection(command) for command in ("top", "pods", "inspect", "fit", "why", "waste", "defrag", "page")
+    },
 }
 
 
@@ -59,7 +64,9 @@ def main() -> int:
         return print_text("gas", f"gas {own_version()}\n")
     if not arguments or (command := COMMANDS.get(arguments[0])) is None:
         found = f"found {arguments[0][:80]!r}" if arguments else "found none"
-        sys.stderr.write(f"gas: expected a command, {found}; see gas --help\n")
+        near = get_close_matches(arguments[0][:80], COMMANDS, n=1) if arguments else ()
+        hint = f", did you mean {near[0]}?" if near else ""
+        sys.stderr.write(f"gas: expected a command, {found}{hint}; see gas --help\n")
         return 2
     return command(arguments[1:])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,12 +15,14 @@ from gas.amounts import MEMORY_MAX
 from gas.daemon.flags import CommandFlags, Flag, flags_of
 from gas.decision import names as decision
 from gas.doctor.flags import Flags as DoctorFlags
-from gas.extender.card_summaries import CardSummary, card_series
 from gas.extender.flags import Flags as ExtenderFlags
+from gas.extender.gauges import GAUGES
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.inspection.command_line import kubectl_gas
 from gas.intel import names
 from gas.intel.node_description import MILLICORES
+from gas.koordinator import names as koordinator
+from gas.kubeshare import names as kubeshare
 from gas.placement.node_score import NODE_SCORES
 from gas.placement.order import CARD_ORDERS
 from gas.plugin.flags import Flags as PluginFlags
@@ -47,7 +47,30 @@ RESOURCES = (
 OTHER_RESOURCES = (
     (aliyun.GPU_MEM, "pods ask, kubelet counts", "memory of one card, in MiB or GiB by --aliyun-unit"),
     (aliyun.GPU_COUNT, "the plugin writes", "cards"),
-    *((kind.resource, "pods ask, the vendor's plugin offers", "whole cards") for kind in KINDS),
+    (koordinator.full_name(koordinator.SHARED), "pods ask, kubelet counts", "cards; 100 on each card of a node"),
+    (koordinator.full_name(koordinator.MEMORY), "pods ask, the plugin writes", "bytes of all cards together"),
+    (
+        koordinator.full_name(koordinator.MEMORY_RATIO),
+        "pods ask, the plugin writes",
+        "percent of a card's memory, of all cards together",
+    ),
+    (
+        koordinator.full_name(koordinator.CORE),
+        "pods ask, the plugin writes",
+        "hundredths of a card's compute, of all cards together",
+    ),
+    (
+        koordinator.full_name(koordinator.GPU),
+        "pods ask, the plugin writes",
+        "the two above in one; the webhook rewrites it",
+    ),
+    (kubeshare.VGPU, "pods ask, kubelet counts", "cards that pods share"),
+    (kubeshare.MILLICORES, "pods ask, the plugin writes", "thousandths of cards"),
+    (kubeshare.MEMORY, "pods ask, the plugin writes", "bytes of GPU memory"),
+    *(
+        (kind.resource, f"pods ask, the vendor's plugin{' or gas-plugin' * bool(kind.driver)} offers", "whole cards")
+        for kind in KINDS
+    ),
 )
 
 NODE_LABELS = (
@@ -125,6 +148,21 @@ ALIYUN_ANNOTATIONS = (
     (aliyun.ASSIGNED, "the extender, the plugin", "`false`, then `true` once the containers have got the card"),
 )
 
+KUBESHARE_ANNOTATIONS = (
+    (kubeshare.GPU_REQUEST, "you", "`0.5`: the part of a card that the pod takes"),
+    (kubeshare.GPU_LIMIT, "you", "`1.0`: the part that it may use while others leave it idle; not booked"),
+    (kubeshare.GPU_MEM, "you", "`1073741824`: bytes of the card's memory"),
+    (kubeshare.GPUID, "you, the extender", "`abcde`: the name of the card"),
+    (kubeshare.AFFINITY, "you", "only a card that is idle or has a pod with the same value"),
+    (kubeshare.ANTI_AFFINITY, "you", "no card with a pod of the same value"),
+    (kubeshare.EXCLUSION, "you", "all pods of a card have the same value, or all have none"),
+)
+
+
+KOORDINATOR_ANNOTATIONS = (
+    (koordinator.ALLOCATED, "the extender", "JSON: the number (`minor`) of each card, and what the pod has of it"),
+)
+
 
 def page() -> str:
     """Return the whole page."""
@@ -140,7 +178,8 @@ def page() -> str:
         "",
         "Any other resource with this prefix is a plain number that is booked card by card.",
         "",
-        "With other [vocabularies](from-aliyun.md):",
+        "With other vocabularies, [Aliyun's](from-aliyun.md), [Koordinator's](from-koordinator.md),"
+        " [KubeShare's](from-kubeshare.md) and vendors':",
         "",
         *_table(("resource", "used by", "unit"), OTHER_RESOURCES),
         "",
@@ -167,6 +206,14 @@ def page() -> str:
         "",
         *_table(("annotation", "who writes it", "value"), ALIYUN_ANNOTATIONS),
         "",
+        "On pods in Koordinator's words:",
+        "",
+        *_table(("annotation", "who writes it", "value"), KOORDINATOR_ANNOTATIONS),
+        "",
+        "On pods in KubeShare's words:",
+        "",
+        *_table(("annotation", "who writes it", "value"), KUBESHARE_ANNOTATIONS),
+        "",
         "## Labels of pods",
         "",
         *_table(
@@ -183,8 +230,8 @@ def page() -> str:
         "## Flags",
         "",
         "A flag takes one dash or two, and its value after `=` or a space: `-v=4`, `--port 9001`. A boolean takes a"
-        " value only after `=`: `--leader-elect=false`. If a flag is given several times, the last one wins. An unknown"
-        " flag or an invalid value ends the program with status 2.",
+        " value only after `=`: `--leader-elect=false`. If a flag is given several times, the last one wins unless its"
+        " row says otherwise. An unknown flag or an invalid value ends the program with status 2.",
         "",
     ]
     for program in PROGRAMS:
@@ -255,18 +302,14 @@ def metrics() -> dict[str, list[tuple[str, str, str, str]]]:
         watches.follow("pods", _Watched())
     plugin.totals.follow_devices(cards=tuple, scans=lambda: 0, registrations=lambda: {"i915": 0})
     return {
-        "gas-extender": sorted([*_of_registry(extender.registry), *asyncio.run(_of_cards())]),
+        "gas-extender": sorted(
+            [
+                *_of_registry(extender.registry),
+                *((each.name, "gauge", ", ".join(each.labels), each.help_text) for each in GAUGES),
+            ]
+        ),
         "gas-plugin": sorted(_of_registry(plugin.registry)),
     }
-
-
-async def _of_cards() -> list[tuple[str, str, str, str]]:
-    card = CardSummary(node="n", card="card0", capacity={"i915": 1}, booked={"i915": 1}, pods=1)
-    text = "".join([piece async for piece in card_series(lambda: [card])])
-    families = re.findall(r"^# HELP (\S+) (.+)\n# TYPE \S+ (\S+)\n\S+?{(.*)} ", text, re.MULTILINE)
-    return [
-        (name, kind, ", ".join(re.findall(r'(\w+)="', labels)), meaning) for name, meaning, kind, labels in families
-    ]
 
 
 class _Watched:

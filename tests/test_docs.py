@@ -152,7 +152,7 @@ def test_the_reference_has_every_outcome_of_a_response_to_kubelet(outcome: Outco
 
 
 def test_pages_name_exactly_the_events_that_the_code_writes() -> None:
-    written = set(re.findall(r"\"((?:No|Invalid)?GPU[A-Z][A-Za-z]+)\"", SOURCES))
+    written = set(re.findall(r"\"((?:No|Invalid)?GPU[A-Z][a-z][A-Za-z]+)\"", SOURCES))
     pages = [text for page, text in PAGES.items() if page != "CHANGELOG.md"]
     named = {event for page in pages for event in re.findall(r"\b(?:No|Invalid)?GPU[A-Z][a-z][A-Za-z]+\b", page)}
     assert written == named
@@ -217,7 +217,7 @@ def test_the_troubleshooting_page_has_each_kind_of_refusal(kind: str) -> None:
     [
         refusal.NoRoom(refusal.Shortage(1, 0, (("memory.max", 5_000_000_000),))),
         refusal.NoRoom(refusal.Shortage(2, 1, (("millicores", 500),))),
-        refusal.FewerCardsThanWanted(4, 2),
+        refusal.FewerCardsThanWanted("main", 4, 2),
         refusal.ResourceNotOnNode("tiles"),
         card_rules.CardsDisabled((Card(0),)),
         card_rules.CardsDisabled((Card(0), Card(1), Card(2))),
@@ -241,10 +241,18 @@ def test_the_roles_of_the_pages_are_those_that_the_end_to_end_tests_and_the_mani
     deployed = (ROOT / "deploy" / "base" / "extender" / "role.yaml").read_text(encoding="utf-8")
     assert by_hand == next(yaml.safe_load_all(deployed))["rules"]
     for_flags = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
-    assert [rule["resources"] for rule in for_flags] == [["poddisruptionbudgets"], ["leases"]]
-    allowed = {
-        (*rule["apiGroups"], resource): set(rule["verbs"]) for rule in FULL_RULES for resource in rule["resources"]
-    }
+    assert [rule["resources"] for rule in for_flags] == [
+        ["poddisruptionbudgets"],
+        ["pods"],
+        ["sharepods"],
+        ["sharepods/status"],
+        ["sharepods/finalizers"],
+        ["leases"],
+    ]
+    allowed: dict[tuple[str, ...], set[str]] = {}
+    for rule in FULL_RULES:
+        for resource in rule["resources"]:
+            allowed.setdefault((*rule["apiGroups"], resource), set()).update(rule["verbs"])
     for rule in (*by_hand, *for_flags):
         for resource in rule["resources"]:
             assert set(rule["verbs"]) <= allowed[(*rule["apiGroups"], resource)]
@@ -260,7 +268,7 @@ def _as_rules(block: str) -> str:
     return block if block.startswith("rules:") else f"rules:\n{block}"
 
 
-FOLDERS = ("gas", "configurator", "deploy", "examples", "tests", "scripts", "benchmarks", "docs")
+FOLDERS = ("gas", "configurator", "deploy", "examples", "tests", "scripts", "benchmarks", "simulation", "docs")
 PROJECT_PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w/+.,{{}}*-]*")
 
 
