@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from random import Random
 
 from tests.e2e.kube_api import KubeApi, Object, RefusedError
@@ -10,6 +12,11 @@ from tests.e2e.repeated import Repeated
 
 BINDINGS = "/api/v1/namespaces/default/bindings"
 """The older resource, which binds as well."""
+
+_READ_TOO_LATE = re.compile(r"cannot be read, so it is not bound: no response in \d+ s; try again$")
+"""What the extender says, in time, of an API server that does not return a pod in time."""
+
+_SECONDS = 120.0
 
 
 def binding(pod: str, node: str, **metadata: object) -> Object:
@@ -23,9 +30,17 @@ def binding(pod: str, node: str, **metadata: object) -> Object:
 
 
 def bind_now(api: KubeApi, pod: str, node: str, *, legacy: bool = False, query: str = "", **metadata: object) -> None:
-    """Write a Binding. Raises RefusedError."""
+    """Write a Binding, again for as long as an API server that is itself too slow is why not. Raises RefusedError."""
     path = BINDINGS if legacy else f"{PODS}/{pod}/binding"
-    api.create(path + query, binding(pod, node, **metadata))
+    end = time.monotonic() + _SECONDS
+    while True:
+        try:
+            api.create(path + query, binding(pod, node, **metadata))
+            return
+        except RefusedError as refused:
+            if not _READ_TOO_LATE.search(refused.message) or time.monotonic() > end:
+                raise
+            print(f"again: {refused.message}")
 
 
 class BindingScript(Repeated):

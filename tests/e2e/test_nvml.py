@@ -2,59 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.e2e.fake_nvml import GIB, FakeNvml, card, uuid
+from tests.e2e.nvml_scans import Scans
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-
-SCANS = """
-import json, sys
-from dataclasses import asdict
-from pathlib import Path
-from gas.plugin.discovery.nvml import NvmlCards, NvmlOptions
-from gas.plugin.discovery.nvml_library import Nvml
-cards = NvmlCards(Path("/nowhere"), Nvml(), NvmlOptions(), within=float(sys.argv[1]))
-for _ in sys.stdin:
-    found = cards.read()
-    said = {"gpus": [asdict(gpu) for gpu in found.gpus], "problems": found.problems, "broken": sorted(found.broken)}
-    print(json.dumps(said, default=sorted), flush=True)
-"""
-
-
-class Scans:
-    """A process that scans whenever it is asked to."""
-
-    def __init__(self, environment: dict[str, str], *, within: float = 30) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", SCANS, str(within)],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def scan(self) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return dict(json.loads(self._process.stdout.readline()))
-
-    def __enter__(self) -> Scans:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
 
 
 @pytest.fixture

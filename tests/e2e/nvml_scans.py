@@ -1,0 +1,59 @@
+"""Scans for NVIDIA's cards in a process of their own, because a process loads their driver's library only once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_REPOSITORY = str(Path(__file__).parents[2])
+_SCANS = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+from gas.plugin.discovery.nvml import NvmlCards, NvmlOptions
+from gas.plugin.discovery.nvml_library import Nvml
+cards = NvmlCards(Path(sys.argv[1]), Nvml(), NvmlOptions(), within=float(sys.argv[2]))
+for _ in sys.stdin:
+    found = cards.read()
+    said = {"gpus": [asdict(gpu) for gpu in found.gpus], "problems": found.problems, "broken": sorted(found.broken)}
+    print(json.dumps(said, default=sorted), flush=True)
+"""
+
+
+class Scans:
+    """A process that scans whenever it is asked to. It is a context manager.
+
+    environment  variables beside those of this process
+    root         the directory of ``/sys`` and ``/dev``
+    within       seconds to wait for the cards
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, *, root: Path = Path("/nowhere"), within: float = 30
+    ) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SCANS, str(root), str(within)],
+            env={**os.environ, "PYTHONPATH": _REPOSITORY, **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def scan(self) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return dict(json.loads(self._process.stdout.readline()))
+
+    def __enter__(self) -> Scans:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
