@@ -74,7 +74,7 @@ class Cell:
         self._script.write_text(self._lines())
         self._ready.unlink(missing_ok=True)
         self._holder.start()
-        wait_for("the cell", lambda: self._ready.exists() or not self._holder.is_running, seconds=10, every=0.02)
+        wait_for("the cell", lambda: self._ready.exists() or not self._holder.is_running, every=0.02)
         if not self._ready.exists():
             raise ProgramError(f"the namespaces for a kubelet cannot be made\n{self._holder.log_tail()}")
         self._init = _only_child(self._holder.pid)
@@ -127,7 +127,7 @@ class CellProgram(Program):
     @property
     def inner_pid(self) -> int:
         """The process id outside of the cell."""
-        return wait_for(f"{self.name} in its cell", lambda: _only_child(self.pid), seconds=5, every=0.01)
+        return wait_for(f"{self.name} in its cell", lambda: _only_child(self.pid), every=0.01)
 
     def terminate(self, *, seconds: float = 30) -> int:
         """Send SIGTERM to the process itself, because nsenter does not forward it."""

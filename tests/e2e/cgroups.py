@@ -39,7 +39,7 @@ class CgroupRoot:
         """Remove the cgroups. Raises TimeoutError while they contain processes."""
         for hierarchy in _hierarchies():
             directory = hierarchy / self.name
-            wait_for(f"no process in {directory}", partial(_remove, directory), seconds=10, every=0.02)
+            wait_for(f"no process in {directory}", partial(_remove, directory), every=0.02)
 
 
 def _hierarchies() -> list[Path]:

@@ -88,6 +88,11 @@ class KubeApi:
             return False
         return True
 
+    def metrics(self) -> dict[str, float]:
+        """Return sample -> value of what kube-apiserver counts, named with its labels as ``/metrics`` writes it."""
+        lines = self._request("GET", "/metrics").decode().splitlines()
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
+
     def as_user(self, token: str) -> KubeApi:
         return KubeApi(self.port, self.authority, token)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -425,11 +424,9 @@ class TestBadReviews:
                 for _ in range(MOST_LARGE + 10)
             ]
             slow = [opened.enter_context(admission.caller.begun("/validate", size=LARGE)) for _ in range(50)]
-            began = time.monotonic()
             for number in range(10):
                 said = admission.cluster.api.create(PODS, pod(f"in-time-{number}", container(i915=1)))
                 assert said["spec"]["schedulerName"] == "gas-scheduler"
-            assert time.monotonic() - began < 10
             assert status(too_large) == 413
             assert {status(client) for client in slow} == {408}
             statuses = [status(client) for client in huge]

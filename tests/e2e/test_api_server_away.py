@@ -61,7 +61,7 @@ def test_no_booking_is_lost_or_invented_while_the_api_server_is_away(cluster: Cl
         wait_for("every pod was bound", lambda: not unbound(api), seconds=150, every=1)
         assert audit(api) == []
         wait_for("the mixed pods are over", lambda: len(live_holders(api)) == len(lasting) - 10, seconds=60)
-    wait_for("the books show the last change", lambda: extender.booked() == sums(api), seconds=10)
+    wait_for("the books show the last change", lambda: extender.booked() == sums(api))
     assert extender.books()["differences"] == []
     assert extender.books()["trouble"] == {}
     assert extender.is_ready()

@@ -126,7 +126,7 @@ def test_nothing_survives_a_killed_run(binaries: Path, tmp_path: Path) -> None:
     finally:
         run.send_signal(signal.SIGKILL)
         run.communicate()
-    wait_for("all programs are gone", lambda: not any(is_alive(pid) for pid in pids), seconds=10)
+    wait_for("all programs are gone", lambda: not any(is_alive(pid) for pid in pids))
 
 
 _START_AND_WAIT = """

@@ -147,7 +147,7 @@ def test_of_the_worked_example_two_run_on_the_node_of_that_name_and_the_third_wa
     (said, *_) = wait_for("its event", lambda: event_messages(cluster.api, third, "FailedScheduling"))
     assert "no card has 5.0 GB of memory.max free" in said
     delete_now(cluster.api, next(iter(bound)))
-    wait_for("the third is bound", lambda: third in cards_by_pod(cluster.api), seconds=5)
+    wait_for("the third is bound", lambda: third in cards_by_pod(cluster.api))
     assert audit(cluster.api) == []
 
 

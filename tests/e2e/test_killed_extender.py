@@ -46,7 +46,7 @@ def test_no_card_is_ever_given_twice_and_no_pod_is_lost_when_the_extender_is_kil
         wait_for("the other pods are over", lambda: len(live_holders(api)) == LASTING, seconds=60)
         assert audit(api) == []
         assert bound_without_cards(api) == []
-        wait_for("the books show the last change", lambda: extender.booked() == sums(api), seconds=10)
+        wait_for("the books show the last change", lambda: extender.booked() == sums(api))
         assert extender.books()["differences"] == []
         assert extender.books()["trouble"] == {}
     print(f"{kills} kills, {len(life.deleted)} pods deleted, {len(life.created) + LASTING} created")

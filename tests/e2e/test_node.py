@@ -72,8 +72,8 @@ def test_nothing_of_a_node_survives_a_killed_run(cluster: Cluster, binaries: Pat
     finally:
         run.send_signal(signal.SIGKILL)
         run.communicate()
-    wait_for("the end of its programs", lambda: not any(is_alive(pid) for pid in pids), seconds=10)
-    wait_for("the end of its containers", lambda: not processes_below(root), seconds=10)
+    wait_for("the end of its programs", lambda: not any(is_alive(pid) for pid in pids))
+    wait_for("the end of its containers", lambda: not processes_below(root))
     next_run = CgroupRoot()
     next_run.make()
     next_run.remove()

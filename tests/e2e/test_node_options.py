@@ -133,7 +133,7 @@ def test_the_plugin_tolerates_what_nfd_writes_as_well_and_restores_what_nfd_remo
     assert said(gpu_node) == direct
     assert gpu_node.plugin.metric("gas_plugin_node_writes_total") == written
     as_nfd_writes(gpu_node, dict.fromkeys(direct))
-    wait_for("it back on the node", lambda: said(gpu_node) == direct, seconds=10)
+    wait_for("it back on the node", lambda: said(gpu_node) == direct)
 
 
 def feature_file(gpu_node: GpuNode) -> Path:

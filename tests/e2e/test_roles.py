@@ -82,9 +82,9 @@ def test_the_original_role_is_enough_to_wake_a_waiting_pod(cluster: Cluster) -> 
         api.create(PODS, gpu_pod(name, 600))
         wait_for("it is refused", lambda name=name: is_refused(api, name))  # type: ignore[misc]
     delete_now(api, "big-1")
-    wait_for("one of the waiters is bound", lambda: len(cards_by_pod(api)) == 2, seconds=5)
+    wait_for("one of the waiters is bound", lambda: len(cards_by_pod(api)) == 2)
     # The other one keeps waiting, so kube-scheduler must be woken.
-    wait_for("the node is patched", lambda: "gas-released" in annotations_of_the_node(api), seconds=5)
+    wait_for("the node is patched", lambda: "gas-released" in annotations_of_the_node(api))
     assert extender.metric("gas_extender_wakes_total") >= 1
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_for(what: str, question: Callable[[], T | None], *, seconds: float = 30, every: float = 0.1) -> T:
+def wait_for(what: str, question: Callable[[], T | None], *, seconds: float = 90, every: float = 0.1) -> T:
     """Ask until the answer is neither None nor false, and return it. Raises TimeoutError."""
     end = time.monotonic() + seconds
     while True:

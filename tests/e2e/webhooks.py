@@ -26,8 +26,8 @@ _COLLECTIONS = {
 BIND = "bind.pods.gas"
 """Name of the webhook of bindings, which messages of the API server contain."""
 
-BUSY = 10
-"""Time-out in seconds that the webhooks get where the test is not about time and the machine may be busy."""
+BUSY = 30
+"""The longest time-out in seconds: the webhooks get it where the test is not about time and the machine may be busy."""
 
 
 def component_webhooks(*names: str) -> list[Object]:
