@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +26,43 @@ for _ in sys.stdin:
 """
 
 
+def has_library() -> bool:
+    """Return whether this machine has NVIDIA's library."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
 class Scans:
     """A process that scans whenever it is asked to. It is a context manager.
 
     environment  variables beside those of this process
     root         the directory of ``/sys`` and ``/dev``
     within       seconds to wait for the cards
+    under        a command that starts the process, such as one that takes rights away
     """
 
     def __init__(
-        self, environment: Mapping[str, str] | None = None, *, root: Path = Path("/nowhere"), within: float = 30
+        self,
+        environment: Mapping[str, str] | None = None,
+        *,
+        root: Path = Path("/nowhere"),
+        within: float = 30,
+        under: Sequence[str] = (),
     ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SCANS, str(root), str(within)],
+            [*under, sys.executable, "-c", _SCANS, str(root), str(within)],
             env={**os.environ, "PYTHONPATH": _REPOSITORY, **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def scan(self) -> dict[str, Any]:
         assert self._process.stdin is not None

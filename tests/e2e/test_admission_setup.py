@@ -210,7 +210,7 @@ def test_a_cluster_starts_from_nothing_with_the_webhooks_registered(
                 names[name] = f"{PODS}/{name}"
             names |= {f"system-{number}": f"{SYSTEM_PODS}/system-{number}" for number in range(3)}
             created = time.monotonic() - started
-            assert uncalled(api) == 0, "a creation that is no matter of the webhooks waited for one"
+            assert uncalled(api) == 0, "a creation that the webhooks do not select waited for one"
             for name, path in names.items():
                 wait_for(f"{name} is bound", lambda path=path: api.get(path)["spec"].get("nodeName"), seconds=60)  # type: ignore[misc]
             print(f"created after {created:.1f} s, all bound after {time.monotonic() - started:.1f} s")

@@ -5,22 +5,23 @@ On a machine without such a card, `test_nvml.py` and `test_node_nvidia.py` show 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.processes import resident_bytes
 from gas.plugin.discovery.nvml import APPLICATION_XIDS
 from gas.plugin.discovery.nvml_library import Nvml
 from tests.e2e import cuda
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object
-from tests.e2e.nvml_scans import Scans
+from tests.e2e.nvml_scans import Scans, has_library
 from tests.e2e.pods import delete_now, event_messages, is_refused, pod
 from tests.e2e.programs import ProgramError
 from tests.e2e.waiting import wait_for
@@ -30,17 +31,10 @@ MIB, GIB = 2**20, 2**30
 PROGRAM = Path(cuda.__file__)
 WORDS = ("--vocabularies=aliyun,vendor", "--aliyun-unit=GiB")
 SECONDS = 120.0
+SCANS = 2000
 
 
-def has_card() -> bool:
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return False
-    return Path("/dev/nvidiactl").exists()
-
-
-pytestmark = pytest.mark.skipif(not has_card(), reason="this machine has no card of NVIDIA")
+pytestmark = pytest.mark.skipif(not has_library(), reason="this machine has no driver of NVIDIA")
 
 
 def smi() -> list[dict[str, str]]:
@@ -53,7 +47,8 @@ def smi() -> list[dict[str, str]]:
 
 @pytest.fixture
 def found() -> Iterator[list[dict[str, Any]]]:
-    with Scans(root=Path("/")) as scans:
+    """Provide what root without capabilities finds, as the plugin's container runs."""
+    with Scans(root=Path("/"), under=("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")) as scans:
         scan = scans.scan()
         assert scan["problems"] == []
         yield scan["gpus"]
@@ -98,6 +93,19 @@ def test_the_fault_of_an_application_is_reported_and_leaves_the_card_healthy() -
     library.close()
     assert after["problems"] == []
     assert [card["healthy"] for card in after["gpus"]] == [True] * len(before["gpus"])
+
+
+def test_many_scans_need_no_more_memory() -> None:
+    with Scans(root=Path("/")) as scans:
+        first = scans.scan()
+        for _ in range(SCANS // 10):
+            scans.scan()
+        before, began = resident_bytes(scans.pid), time.monotonic()
+        for _ in range(SCANS):
+            assert scans.scan() == first
+        seconds, grown = time.monotonic() - began, resident_bytes(scans.pid) - before
+    print(f"{1000 * seconds / SCANS:.1f} ms a scan, {grown / 1e6:.2f} MB more after {SCANS}")
+    assert grown < SCANS * 1000
 
 
 def run_cuda(what: str) -> list[dict[str, Any]]:
