@@ -65,46 +65,36 @@ def test_an_entry_with_and_without_scores_is_right(verb: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "verb", "level", "words"),
+    ("flags", "verbs", "level", "words"),
     [
-        (("--preemption",), "scheduler/preempt", None, ""),
-        ((), "", None, ""),
-        ((), "scheduler/preempt", "problem", "--preemption of gas-extender"),
-        (("--preemption=false",), "/scheduler/preempt", "problem", "does not serve preemptVerb"),
-        (("--preemption",), "", "warning", "preemptVerb: scheduler/preempt"),
+        (("--preemption",), {"preemptVerb": "scheduler/preempt"}, None, ""),
+        ((), {}, None, ""),
+        ((), {"preemptVerb": "scheduler/preempt"}, "problem", "--preemption of gas-extender"),
+        (
+            ("--preemption=false",),
+            {"preemptVerb": "/scheduler/preempt"},
+            "problem",
+            "does not serve preemptVerb",
+        ),
+        (("--preemption",), {}, "warning", "preemptVerb: scheduler/preempt"),
+        (("--node-score=balance",), {"prioritizeVerb": "scheduler/prioritize"}, None, ""),
+        (("--node-score=none",), {}, None, ""),
+        ((), {"prioritizeVerb": "scheduler/prioritize"}, "warning", "--node-score of gas-extender"),
+        (
+            ("--node-score", "none"),
+            {"prioritizeVerb": "/scheduler/prioritize"},
+            "warning",
+            "an error for every GPU pod",
+        ),
+        (("--node-score=spread",), {}, "warning", "prioritizeVerb: scheduler/prioritize"),
     ],
 )
-def test_the_preempt_verb_is_listed_if_the_extender_serves_it(
-    flags: tuple[str, ...], verb: str, level: str | None, words: str
+def test_a_verb_is_listed_if_the_extenders_flags_switch_it_on(
+    flags: tuple[str, ...], verbs: dict[str, str], level: str | None, words: str
 ) -> None:
-    changes = {"preemptVerb": verb} if verb else {}
     found = faults(
         "scheduler-configuration",
-        schedulers=(scheduler(configuration(entry(**changes))),),
-        pods=(program_pod("extender", "localhost/gas:1", "gas-extender", *flags),),
-    )
-    assert [each for each, _ in found] == ([level] if level else [])
-    assert all(words in text for _, text in found)
-
-
-@pytest.mark.parametrize(
-    ("flags", "verb", "level", "words"),
-    [
-        (("--node-score=balance",), "scheduler/prioritize", None, ""),
-        ((), "", None, ""),
-        (("--node-score=none",), "", None, ""),
-        ((), "scheduler/prioritize", "warning", "--node-score of gas-extender"),
-        (("--node-score", "none"), "/scheduler/prioritize", "warning", "an error for every GPU pod"),
-        (("--node-score=spread",), "", "warning", "prioritizeVerb: scheduler/prioritize"),
-    ],
-)
-def test_the_prioritize_verb_is_listed_if_the_extender_scores_nodes(
-    flags: tuple[str, ...], verb: str, level: str | None, words: str
-) -> None:
-    changes = {"prioritizeVerb": verb} if verb else {}
-    found = faults(
-        "scheduler-configuration",
-        schedulers=(scheduler(configuration(entry(**changes))),),
+        schedulers=(scheduler(configuration(entry(**verbs))),),
         pods=(program_pod("extender", "localhost/gas:1", "gas-extender", *flags),),
     )
     assert [each for each, _ in found] == ([level] if level else [])
