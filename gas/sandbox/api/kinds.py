@@ -1,9 +1,11 @@
-"""The kinds of objects that the sandbox's API server stores, with their paths, fields and timestamps."""
+"""The kinds of objects that the sandbox's API server stores, with their paths, fields, phases and timestamps."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 _META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 
@@ -64,6 +66,11 @@ SHAREPODS = Kind("SharePod", "sharepods", group="kubeshare.nthu", has_status=Tru
 NAMESPACES = Kind("Namespace", "namespaces", namespaced=False, fields=_META_FIELDS | {"status.phase"})
 
 KINDS = (PODS, NODES, EVENTS, LEASES, DISRUPTION_BUDGETS, SHAREPODS, NAMESPACES)
+
+
+def is_over(pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod has ended, so that it takes up nothing."""
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def timestamp(moment: datetime) -> str:

@@ -17,7 +17,7 @@ from gas.sandbox.api.failure import (
     modified,
     not_found,
 )
-from gas.sandbox.api.kinds import NAMESPACES, PODS, Kind, read_timestamp, timestamp
+from gas.sandbox.api.kinds import NAMESPACES, PODS, Kind, is_over, read_timestamp, timestamp
 from gas.sandbox.api.patches import patch_function
 from gas.sandbox.api.storage import Storage, Stored, Value
 from gas.sandbox.api.validation import (
@@ -258,7 +258,7 @@ def _marked_for_deletion(pod: Value, grace: int | None, now: datetime) -> dict[s
     """
     metadata, spec = pod["metadata"], pod["spec"]
     seconds = spec.get("terminationGracePeriodSeconds", 30) if grace is None else max(grace, 0)
-    if not spec.get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
+    if not spec.get("nodeName") or is_over(pod):
         seconds = 0
     asked = now
     if "deletionTimestamp" in metadata:

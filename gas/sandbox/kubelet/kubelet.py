@@ -13,6 +13,7 @@ import aiohttp
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api import podresources_v1_pb2 as resources_api
 from gas.sandbox.api.client import ApiClient, EventRecorder, Mirror, Object, RefusedByApi
+from gas.sandbox.api.kinds import is_over
 from gas.sandbox.api.quantities import is_extended
 from gas.sandbox.kubelet.containers import Container, Containers, KubeletPace
 from gas.sandbox.kubelet.device_manager import (
@@ -186,7 +187,7 @@ class Kubelet:
             return
         if uid in self._active:
             self._active[uid] = pod
-        elif uid not in self._pod_tasks and uid not in self._rejected and not _is_over(pod):
+        elif uid not in self._pod_tasks and uid not in self._rejected and not is_over(pod):
             await self._admit(pod)
         if "deletionTimestamp" not in pod["metadata"] or uid in self._ending:
             return
@@ -194,7 +195,7 @@ class Kubelet:
             self._ending.add(uid)
             self._cancel_task(uid)
             self._pod_tasks[uid] = self._tasks.create_task(self._lifecycle.stop(pod))
-        elif _is_over(pod):
+        elif is_over(pod):
             self._ending.add(uid)
             self._pod_tasks[uid] = self._tasks.create_task(self._writer.delete(pod))
 
@@ -267,10 +268,6 @@ class Kubelet:
 def _age(change: _Change) -> str:
     """Return the sort key by which kubelet processes pods that it learns of at the same time: their creation."""
     return str(((change.after or change.before) or {})["metadata"]["creationTimestamp"])
-
-
-def _is_over(pod: Object) -> bool:
-    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _is_running(container: Container | None) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from gas.sandbox.api.client import ApiClient, EventRecorder, Mirror, Object, RefusedByApi
-from gas.sandbox.api.kinds import timestamp
+from gas.sandbox.api.kinds import is_over, timestamp
 from gas.sandbox.api.patches import STRATEGIC_MERGE_PATCH
 from gas.sandbox.scheduler.extender_client import ExtenderAddress, ExtenderClient, ExtenderFailed
 from gas.sandbox.scheduler.node_fit import free_share, reasons_against, requested_together
@@ -190,11 +190,6 @@ class Scheduler:
     def _node_changed(self, _before: Object | None, _after: Object | None) -> None:
         self._queue.wake()
         self._changed.set()
-
-
-def is_over(pod: Object) -> bool:
-    """Return whether a pod has ended, so that it takes up nothing."""
-    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_waiting(pod: Object) -> bool:
