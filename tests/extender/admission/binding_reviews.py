@@ -13,10 +13,16 @@ import msgspec
 from gas.extender.admission.review import Review, ReviewResult
 from gas.extender.catching_up import CatchUp
 from gas.objects import Pod
+from tests.builders import container, pod_json
 from tests.extender.decider import DrivenDecider
 
 Object = dict[str, Any]
 NOTHING = msgspec.Raw(b"null")
+
+
+def plain_pod(**fields: Any) -> dict[str, Any]:
+    """Return a pod that asks for no cards."""
+    return pod_json(container(), **{"name": "plain", "uid": "p1", **fields})
 
 
 def binding(pod: Mapping[str, Any], node: str = "n1", **metadata: Any) -> Object:
@@ -47,6 +53,11 @@ def review_of(sent: Object, *, dry_run: bool = False, resource: str = "pods", op
 
 async def reviewed(decider: DrivenDecider, sent: Object, **fields: Any) -> ReviewResult:
     return await decider.bind_reviews(review_of(sent, **fields))
+
+
+def outcomes(decider: DrivenDecider, outcome: str) -> float:
+    """Return how many reviewed Bindings had this outcome."""
+    return decider.counted("reviewed_bindings_total", outcome=outcome)
 
 
 async def kill(decider: DrivenDecider) -> None:
