@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from gas.aliyun.vocabulary import aliyun
 from gas.amounts import MemoryUnit
 from gas.combined_vocabularies import Vocabularies
+from gas.daemon import flag_values as values
+from gas.daemon.flags import flag
 from gas.errors import InvalidEntry
 from gas.intel.vocabulary import INTEL
 from gas.koordinator.vocabulary import KOORDINATOR
@@ -27,9 +29,6 @@ class Settings:
 
 
 DEFAULT_SETTINGS = Settings()
-
-ALIYUN_UNIT_HELP = "Amount of memory that aliyun.com/gpu-mem counts, MiB or GiB, with the vocabulary aliyun."
-"""The help of ``--aliyun-unit``, which every program with ``--vocabularies`` has."""
 
 
 def known(settings: Settings = DEFAULT_SETTINGS) -> tuple[Vocabulary, ...]:
@@ -68,6 +67,31 @@ def parse_vocabularies(text: str) -> tuple[Vocabulary, ...]:
         if name not in names:
             raise InvalidEntry(f"vocabularies with commas between them, of these: {KNOWN_NAMES}", entry)
     return tuple(each for each in KNOWN if each.name in entries.values())
+
+
+def vocabularies_flag(other: str) -> tuple[Vocabulary, ...]:
+    """Declare ``--vocabularies`` as a field of a Flags class. ``other`` is the program that needs the same value."""
+    return flag(
+        "vocabularies",
+        parse_vocabularies,
+        DEFAULT_NAMES,
+        "NAME,…",
+        f"Vocabularies in which pods may ask for GPUs. Known: {KNOWN_NAMES}. Set the same for {other}. {JOINED_HELP}",
+        group="Vocabularies",
+        joined=True,
+    )
+
+
+def aliyun_unit_flag(other: str) -> MemoryUnit:
+    """Declare ``--aliyun-unit`` as a field of a Flags class, below `vocabularies_flag`."""
+    return flag(
+        "aliyun-unit",
+        values.one_of(MemoryUnit),
+        MemoryUnit.MIB,
+        "UNIT",
+        "Amount of memory that aliyun.com/gpu-mem counts, MiB or GiB, with the vocabulary aliyun. "
+        f"Set the same for {other}.",
+    )
 
 
 def with_settings(vocabularies: Sequence[Vocabulary], settings: Settings) -> tuple[Vocabulary, ...]:

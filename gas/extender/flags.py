@@ -15,16 +15,7 @@ from gas.errors import InvalidValue
 from gas.placement.node_score import NODE_SCORES, NodeScore, parse_node_score
 from gas.placement.order import CARD_ORDERS, DEFAULT_ORDER, CardOrder, LeastUsed, parse_card_order
 from gas.placement.place import DEFAULT_STEP_LIMIT
-from gas.vocabularies import (
-    ALIYUN_UNIT_HELP,
-    DEFAULT_NAMES,
-    JOINED_HELP,
-    KNOWN_NAMES,
-    Settings,
-    parse_vocabularies,
-    unused_settings,
-    with_settings,
-)
+from gas.vocabularies import Settings, aliyun_unit_flag, unused_settings, vocabularies_flag, with_settings
 from gas.vocabulary import Vocabulary
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -203,23 +194,8 @@ class Flags(DaemonFlags):
         unset="schedulerName stays as it is",
     )
 
-    vocabularies: tuple[Vocabulary, ...] = flag(
-        "vocabularies",
-        parse_vocabularies,
-        DEFAULT_NAMES,
-        "NAME,…",
-        f"Vocabularies in which pods may ask for GPUs. Known: {KNOWN_NAMES}. "
-        f"Set the same for gas-plugin. {JOINED_HELP}",
-        group="Vocabularies",
-        joined=True,
-    )
-    aliyun_unit: MemoryUnit = flag(
-        "aliyun-unit",
-        values.one_of(MemoryUnit),
-        MemoryUnit.MIB,
-        "UNIT",
-        f"{ALIYUN_UNIT_HELP} Set the same for gas-plugin.",
-    )
+    vocabularies: tuple[Vocabulary, ...] = vocabularies_flag("gas-plugin")
+    aliyun_unit: MemoryUnit = aliyun_unit_flag("gas-plugin")
 
     sharepods: bool = switch(
         "sharepods",

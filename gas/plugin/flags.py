@@ -23,16 +23,7 @@ from gas.plugin.discovery.pci_ids import parse_pci_ids
 from gas.plugin.environment import VARIABLES
 from gas.plugin.limits.memory_limits import MemoryLimitsOf
 from gas.plugin.node.nfd_file import DEFAULT_PATH as NFD_FILE
-from gas.vocabularies import (
-    ALIYUN_UNIT_HELP,
-    DEFAULT_NAMES,
-    JOINED_HELP,
-    KNOWN_NAMES,
-    Settings,
-    parse_vocabularies,
-    unused_settings,
-    with_settings,
-)
+from gas.vocabularies import Settings, aliyun_unit_flag, unused_settings, vocabularies_flag, with_settings
 from gas.vocabulary import Vocabulary
 
 
@@ -144,23 +135,8 @@ class Flags(DaemonFlags):
         "cdi-file", values.file, str(CDI_FILE), "FILE", "The CDI file that describes the cards, with --cdi."
     )
 
-    vocabularies: tuple[Vocabulary, ...] = flag(
-        "vocabularies",
-        parse_vocabularies,
-        DEFAULT_NAMES,
-        "NAME,…",
-        f"Vocabularies in which pods may ask for GPUs. Known: {KNOWN_NAMES}. "
-        f"Set the same for gas-extender. {JOINED_HELP}",
-        group="Vocabularies",
-        joined=True,
-    )
-    aliyun_unit: MemoryUnit = flag(
-        "aliyun-unit",
-        values.one_of(MemoryUnit),
-        MemoryUnit.MIB,
-        "UNIT",
-        f"{ALIYUN_UNIT_HELP} Set the same for gas-extender.",
-    )
+    vocabularies: tuple[Vocabulary, ...] = vocabularies_flag("gas-extender")
+    aliyun_unit: MemoryUnit = aliyun_unit_flag("gas-extender")
 
     card_sources: frozenset[Source] = flag(
         "card-sources",
