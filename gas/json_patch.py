@@ -25,17 +25,6 @@ def pointer(*parts: str) -> str:
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def set_annotations(present: Mapping[str, str] | None, wanted: Mapping[str, str]) -> Patch:
-    """Return the patch after which an object has the wanted annotations; it is empty if the object has them already.
-
-    present  the annotations of the object, None if it has no ``metadata.annotations``
-    """
-    missing = {name: text for name, text in wanted.items() if (present or {}).get(name) != text}
-    if missing and present is None:
-        return (Operation("add", "/metadata/annotations", missing),)
-    return tuple(Operation("add", pointer("metadata", "annotations", name), text) for name, text in missing.items())
-
-
 def applied(patch: Patch, document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of an object with a patch applied. Every path must lead to an existing object or list entry."""
     changed: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))

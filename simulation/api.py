@@ -149,8 +149,3 @@ class ApiServer:
         if patch := answer.get("patch"):
             binding = json_patched(binding, msgspec.json.decode(base64.b64decode(patch)))
         return msgspec.json.encode(binding), "", True
-
-
-async def forever() -> None:
-    """Wait until cancelled."""
-    await asyncio.get_running_loop().create_future()
