@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 Object = Mapping[str, Any]
@@ -53,6 +54,7 @@ TILES_OF_A_CARD = 2
 _SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
+@lru_cache(1024)
 def quantity(text: str) -> Fraction:
     """Return the amount that a Kubernetes quantity states."""
     text = str(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal, localcontext
+from functools import lru_cache
 from typing import Any
 
 from gas.sandbox.api.failure import Cause, bad_request
@@ -61,6 +62,7 @@ def _shortest(exact: Decimal, units: list[tuple[str, Decimal]]) -> str:
     return f"{exact:f}"
 
 
+@lru_cache(1024)
 def exact_amount(canonical: str) -> Decimal:
     """Return the number that a canonical quantity stands for."""
     match = _QUANTITY.fullmatch(canonical)
