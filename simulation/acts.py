@@ -88,7 +88,9 @@ class Acts:
         fields = {"annotations": {RUN_SECONDS: str(run)}} if run is not None else {}
         self._create(objects.pod(name, containers, init, fields))
 
-    def create_share(self, name: str, thousandths: int, memory: int, labels: dict[str, str], run: float | None) -> None:
+    def create_share(
+        self, name: str, thousandths: float, memory: int, labels: dict[str, str], run: float | None
+    ) -> None:
         fields = {"annotations": {RUN_SECONDS: str(run)}} if run is not None else {}
         self._create(objects.share(name, thousandths, memory, labels, fields))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -37,6 +38,7 @@ class ApiServer:
     binds_now  the client whose Binding is being written right now; "reviewed" if an extender reviewed it
     on_binding called with client, namespace and name of the pod right before a Binding is written
     pause      returns the seconds between the review of a Binding and its write
+    page       most objects on a page of a list, if clients ask for pages; 0: as many as they ask for
     """
 
     def __init__(self, loop: VirtualLoop, network: Network, users: list[str]) -> None:
@@ -53,6 +55,7 @@ class ApiServer:
         self.binds_now = ""
         self.on_binding: Callable[[str, str, str], None] = lambda _client, _namespace, _name: None
         self.pause: Callable[[], float] = lambda: 0.0
+        self.page = 0
         self.settings = Settings(
             tokens={user: user for user in users},
             authorize=self._authorize,
@@ -87,6 +90,8 @@ class ApiServer:
 
     async def _serve(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if not scope["path"].endswith("/binding"):
+            if self.page:
+                scope["query_string"] = re.sub(rb"\blimit=\d+", b"limit=%d" % self.page, scope["query_string"])
             await self._app(scope, receive, send)
             return
         message = await receive()

@@ -40,6 +40,7 @@ class Host:
 
     cards          numbers of the cards that the plugin finds
     given          by pod and container: the ids that kubelet has given
+    seen           likewise: the cards whose device nodes the container has
     pods           by UID: the pods that kubelet has taken up
     dropped        UIDs of the pods that have ended, or that it has refused
     kubelet_since  when kubelet started; None while it is away
@@ -51,6 +52,7 @@ class Host:
         self.loop = loop
         self.cards = cards
         self.given: dict[str, dict[str, frozenset[str]]] = {}
+        self.seen: dict[str, dict[str, set[str]]] = {}
         self.pods: dict[str, Object] = {}
         self.dropped: set[str] = set()
         self.kubelet_since: float | None = None
@@ -85,6 +87,7 @@ class Host:
         """Forget a pod that has ended."""
         self.pods.pop(uid, None)
         self.given.pop(uid, None)
+        self.seen.pop(uid, None)
         self.dropped.add(uid)
 
     async def call(self, work: Callable[[DeviceServer], Awaitable[T]]) -> T:
@@ -120,7 +123,7 @@ class Host:
 
     def given_cards(self, uid: str) -> dict[str, set[str]]:
         """Return the cards that each container of a pod has."""
-        return {name: {id_.partition("-")[0] for id_ in ids} for name, ids in self.given.get(uid, {}).items()}
+        return {name: self.seen[uid].get(name, set()) for name in self.given.get(uid, {})}
 
     def _entry(self, uid: str, pod: Object) -> ContainerIds:
         given = self.given.get(uid, {})
@@ -279,18 +282,21 @@ class DeviceKubelet(Kubelet):
             return True
 
     async def _give(self, uid: str, spec: Object) -> None:
-        given = self._host.given.setdefault(uid, {})
+        given, seen = self._host.given.setdefault(uid, {}), self._host.seen.setdefault(uid, {})
         reusable: set[str] = set()
         init = spec.get("initContainers") or []
         for container in [*init, *spec["containers"]]:
             name, count = container["name"], demand(container)[0]
             if count and name not in given:
-                given[name] = await self._choose(count, reusable)
+                given[name], seen[name] = await self._choose(count, reusable)
             ids = given.get(name, frozenset())
             reusable = reusable | ids if container in init else reusable - ids
 
-    async def _choose(self, count: int, reusable: set[str]) -> frozenset[str]:
-        """Return the ids of one container, in the way of kubelet's device manager. Raises Refused."""
+    async def _choose(self, count: int, reusable: set[str]) -> tuple[frozenset[str], set[str]]:
+        """Return the ids of one container, chosen in the way of kubelet's device manager, and its cards.
+
+        Raises Refused.
+        """
         ids = set(self._in_any_order(reusable)[:count])
         if len(ids) < count:
             taken = {id_ for pod in self._host.given.values() for each in pod.values() for id_ in each}
@@ -309,14 +315,25 @@ class DeviceKubelet(Kubelet):
             ids.update(rest[: count - len(ids)])
         request = api.ContainerAllocateRequest(devices_ids=sorted(ids))
 
-        async def allocate(server: DeviceServer) -> object:
-            return server.allocated(request)
+        async def allocate(server: DeviceServer) -> list[str]:
+            return [each.container_path for each in server.allocated(request).devices]
 
-        await self._host.call(allocate)
-        return frozenset(ids)
+        paths = await self._host.call(allocate)
+        missing = {card for card in map(_card_of, ids) if int(card.removeprefix("card")) not in self._host.cards}
+        return frozenset(ids), missing | {_card_at(path) for path in paths}
 
     def _in_any_order(self, ids: set[str] | frozenset[str]) -> list[str]:
         left, order = sorted(ids), []
         while left:
             order.append(left.pop(self._chance.whole(0, len(left) - 1)))
         return order
+
+
+def _card_of(id_: str) -> str:
+    return id_.partition("-")[0]
+
+
+def _card_at(path: str) -> str:
+    """Return the card of a device node."""
+    name = path.removeprefix("/dev/dri/")
+    return f"card{int(name.removeprefix('renderD')) - 128}" if name.startswith("renderD") else name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gas.sandbox.api.kinds import NODES, PODS
@@ -48,6 +48,8 @@ class Laws:
         self._waiting: dict[str, Mapping[str, Any]] = {}
         self._bound: dict[str, tuple[str, Mapping[str, Any], Use | None]] = {}
         self._by_node: dict[str, set[str]] = {}
+        self._created: dict[str, int] = {}  # by UID: the version of the API server's storage then
+        self._bound_at: dict[str, int] = {}
         self._keeps_more: set[str] = set()
         self._liked: dict[tuple[str, str], dict[str, int]] = {}  # affinities, and when each was first decided
         self._booked: dict[str, Use | None] = {}  # the same, but as receipts say
@@ -80,6 +82,7 @@ class Laws:
     def _pod(self, change: Change, binds_now: str) -> None:
         value = change.after.value
         uid, node = value["metadata"]["uid"], value["spec"].get("nodeName")
+        self._created.setdefault(uid, change.after.version)
         if change.gone or is_over(value) or not node:
             self._forget(uid)
             if not change.gone and not is_over(value) and asks_for_cards(value):
@@ -99,10 +102,12 @@ class Laws:
         else:
             use = None
         self._bound[uid] = (node, value, use)
+        self._bound_at[uid] = change.after.version
         self._booked[uid] = use
         self._by_node.setdefault(node, set()).add(uid)
         if use is not None:
             self._check_node(node)
+            self._check_moment(uid)
             self._check_tiles(uid)
             self._check_company(uid)
 
@@ -180,8 +185,11 @@ class Laws:
 
     def used(self, node: str) -> Use:
         """Return what the pods on a node take together."""
+        return self._used_by(self._by_node.get(node, ()))
+
+    def _used_by(self, uids: Iterable[str]) -> Use:
         total: Use = {}
-        for uid in self._by_node.get(node, ()):
+        for uid in uids:
             for card, amounts in (self._bound[uid][2] or {}).items():
                 mine = total.setdefault(card, {})
                 for resource, amount in amounts.items():
@@ -199,6 +207,15 @@ class Laws:
                         f"{card} of node {node}: {amount} of {resource} given, "
                         f"it never had more than {most.get(card, {}).get(resource, 0)}; pods {', '.join(names)}",
                     )
+
+    def _check_moment(self, uid: str) -> None:
+        """Check that a pod's decision has a later time than those of pods that were bound before it was created."""
+        node, value, _ = self._bound[uid]
+        for other in self._by_node[node] - {uid}:
+            if self._bound_at[other] > self._created[uid] or self._bound[other][2] is None:
+                continue
+            if objects.decided_at(self._bound[other][1]) >= objects.decided_at(value):
+                raise LawBroken("moments", f"{self._name(uid)} was decided after {self._name(other)}, but says before")
 
     def _check_tiles(self, uid: str) -> None:
         """Check the tiles of a pod that was bound just now: as many as it asks for, which no other pod has."""
@@ -261,8 +278,11 @@ class Laws:
         bound = (self._bound[uid] for uid in self._by_node[node])
         return any(use is None and objects.company_of(value)[0] == affinity for _, value, use in bound)
 
-    def check_victims(self, pod: Mapping[str, Any], node: str, victims: list[str]) -> None:
-        """Check that only less important pods of the node are evicted for a pod. Raises LawBroken."""
+    def check_victims(self, pod: Mapping[str, Any], node: str, victims: list[str], asked: int) -> None:
+        """Check that only less important pods of the node are evicted for a pod, which then fits. Raises LawBroken.
+
+        asked  version of the API server's storage when the extender was asked: what was bound later it may not know
+        """
         priority = pod["spec"].get("priority") or 0
         for uid in victims:
             if uid not in self._bound:
@@ -272,6 +292,14 @@ class Laws:
                 raise LawBroken(
                     "preemption",
                     f"{self._name(uid)} on {other_node} is evicted for {pod['metadata']['name']} on {node}",
+                )
+        affinity = objects.company_of(pod)[0]
+        named = objects.CARD_NAME in (pod["metadata"].get("annotations") or {})
+        if not (pod["spec"].get("initContainers") or affinity or named):
+            stay = {uid for uid in self._by_node.get(node, ()) if self._bound_at[uid] <= asked} - set(victims)
+            if not fits(pod, self._open_cards(pod, self._most.get(node, {}), stay), self._used_by(stay)):
+                raise LawBroken(
+                    "preemption", f"{len(victims)} pods of {node} are too few for {pod['metadata']['name']}"
                 )
 
     def check_books(self, replica: str, books: Books) -> None:
@@ -325,25 +353,35 @@ class Laws:
             spec = value["spec"]
             if "deletionTimestamp" in value["metadata"] or spec.get("initContainers"):
                 continue
-            named = objects.CARD_NAME in (value["metadata"].get("annotations") or {})
-            if objects.share_of(value) is not None and (named or any(objects.company_of(value))):
-                continue
             if spec.get("schedulerName") == objects.OTHER_SCHEDULER:
                 continue
             for name, node in self._nodes.items():
                 # Cards may stay reserved for pods that another client bound without any, see `check_books`.
                 if any(self._bound[uid][2] is None for uid in self._by_node.get(name, ())):
                     continue
-                exclusion = objects.company_of(value)[2]
-                closed = {
-                    card
-                    for uid in self._by_node.get(name, ())
-                    if objects.company_of(self._bound[uid][1])[2] != exclusion
-                    for card in self._bound[uid][2] or {}
-                }
-                open_cards = {card: some for card, some in capacity_of(node).items() if card not in closed}
+                open_cards = self._open_cards(value, capacity_of(node), self._by_node.get(name, ()))
                 if self._room_by_sums(value, name) and fits(value, open_cards, self.used(name)):
                     raise LawBroken("progress", f"pod {value['metadata']['name']} waits, but fits node {name}")
+
+    def _open_cards(self, value: Mapping[str, Any], cards: Use, uids: Iterable[str]) -> Use:
+        """Return the cards on which a pod may join these pods, by its labels and the name of its card."""
+        affinity, anti_affinity, exclusion = objects.company_of(value)
+        own_name = _card_name(value)
+        on: dict[str, list[Mapping[str, Any]]] = {card: [] for card in cards}
+        for uid in uids:
+            for card in self._bound[uid][2] or {}:
+                on.setdefault(card, []).append(self._bound[uid][1])
+        named = {card for card, pods in on.items() if own_name and own_name in map(_card_name, pods)}
+        found = {}
+        for card, some in cards.items():
+            company = [objects.company_of(each) for each in on[card]]
+            likes = not affinity or not company or any(its == affinity for its, _, _ in company)
+            alone = anti_affinity and any(its == anti_affinity for _, its, _ in company)
+            apart = any(its != exclusion for _, _, its in company)
+            may_name = not own_name or (card in named if named else not company)
+            if likes and not alone and not apart and may_name:
+                found[card] = some
+        return found
 
     def _room_by_sums(self, value: Mapping[str, Any], node: str) -> bool:
         total: dict[str, Any] = {}
@@ -357,6 +395,10 @@ class Laws:
     def _name(self, uid: str) -> str:
         bound = self._bound.get(uid)
         return bound[1]["metadata"]["name"] if bound else uid
+
+
+def _card_name(value: Mapping[str, Any]) -> str:
+    return str((value["metadata"].get("annotations") or {}).get(objects.CARD_NAME, ""))
 
 
 def _without_receipts(value: Mapping[str, Any]) -> dict[str, str]:

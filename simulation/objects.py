@@ -123,7 +123,7 @@ def pod(
     return {"metadata": metadata, "spec": spec}
 
 
-def share(name: str, thousandths: int, memory: int, labels: Mapping[str, str], fields: Object) -> dict[str, Any]:
+def share(name: str, thousandths: float, memory: int, labels: Mapping[str, str], fields: Object) -> dict[str, Any]:
     """Return a pod that asks for a part of a card in KubeShare's words."""
     built = pod(name, [{}], [], fields)
     built["spec"]["containers"][0]["resources"] = {"limits": {SHARE + "vgpu": "1"}, "requests": {SHARE + "vgpu": "1"}}

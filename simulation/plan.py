@@ -38,6 +38,7 @@ class Plan:
     plugins   whether the nodes have device plugins
     mixed     whether pods may ask in the words of other systems than Intel's
     preemption  whether pods have priorities, and more important ones evict others
+    page      most objects that the API server puts on a page of a list; 0: as many as clients ask for
     scenario  faults that belong together; empty if there are none
     eager     whether the scheduler tries refused pods again and again, without a reason
     """
@@ -51,6 +52,7 @@ class Plan:
     plugins: bool = False
     mixed: bool = False
     preemption: bool = False
+    page: int = 0
     scenario: str = ""
 
     @property
@@ -99,7 +101,8 @@ def make_plan(seed: int, *, faults: bool = True) -> Plan:
     plugins = scenario is _devices or (scenario is not _company and chance.happens(0.2))
     mixed = scenario is _company or (not plugins and chance.happens(0.3))
     if mixed and scenario is not _company:
-        steps += [step for index in range(chance.whole(6, 16)) for step in _share(chance, index, active)]
+        finer = chance.stream("parts").happens(0.5)
+        steps += [step for index in range(chance.whole(6, 16)) for step in _share(chance, index, active, finer=finer)]
         steps.sort(key=lambda step: step.at)
     # Scenarios are tuned so that what they are about shows; more kinds of pods would hide it.
     words, fine = chance.stream("words"), chance.stream("fine")
@@ -110,6 +113,7 @@ def make_plan(seed: int, *, faults: bool = True) -> Plan:
     if scenario is None and fine.happens(0.6):
         _make_finer(fine, steps)
     preemption = chance.stream("preemption").happens(0.2)
+    pages = chance.stream("limits")
     return Plan(
         seed,
         nodes,
@@ -120,6 +124,7 @@ def make_plan(seed: int, *, faults: bool = True) -> Plan:
         plugins,
         mixed,
         preemption,
+        pages.whole(1, 4) if pages.happens(0.15) else 0,
         scenario.__name__.strip("_") if scenario is not None else "",
     )
 
@@ -165,13 +170,13 @@ def _pod(chance: Chance, index: int, names: list[str], nodes: int, active: float
     return found
 
 
-def _share(chance: Chance, index: int, active: float) -> list[Step]:
-    """Return the life of one pod in KubeShare's words."""
+def _share(chance: Chance, index: int, active: float, *, finer: bool) -> list[Step]:
+    """Return the life of one pod in KubeShare's words, which asks for a part of a thousandth if it is ``finer``."""
     at = chance.between(0.0, active - 5.0)
     labels = {name: chance.one_of(("a", "b")) for name in COMPANY if chance.happens(0.3)}
     if chance.happens(0.3):
         labels[CARD_NAME] = chance.one_of(("x", "y"))
-    part = chance.one_of((250, 250, 333, 500, 1000))
+    part = chance.one_of((250, 250, 333, 500, 1000)) - (0.4 if finer else 0)
     memory = chance.one_of((0, 0, MEMORY // 4))
     run = round(chance.between(1.0, active), 3) if chance.happens(0.5) else None
     steps = [Step(at, "create_share", (f"s{index}", part, memory, labels, run))]
@@ -379,8 +384,9 @@ def _company(chance: Chance, active: float, _names: list[str], _nodes: int) -> l
     """Let pods that take the same, but like different company, follow each other on the same cards."""
     steps = []
     label = chance.stream("company").one_of(COMPANY[1:])
+    names = "xy" if chance.stream("card names").happens(0.4) else "x"
     for index in range(24):
-        labels = {CARD_NAME: "x"} | ({label: "b"} if chance.happens(0.5) else {})
+        labels = {CARD_NAME: names[index % len(names)]} | ({label: "b"} if chance.happens(0.5) else {})
         run = round(chance.between(1.0, 6.0), 3)
         at = chance.between(0.0, active - 8.0)
         steps.append(Step(at, "create_share", (f"c{index}", 500, 0, labels, run)))

@@ -410,5 +410,56 @@ PLANTED: tuple[PlantedFault, ...] = (
         "return True",
         60,
     ),
+    PlantedFault(
+        "a lost race for the Lease counts as won",
+        "gas.cluster.lease",
+        '            logger.debug("another replica was faster to take the lease")\n            return\n',
+        '            logger.debug("another replica was faster to take the lease")\n',
+        30,
+    ),
+    PlantedFault(
+        "reservations that vanish from a list are kept",
+        "gas.extender.pods",
+        "                self._observer.reservation_vanished(uid, booking.pod)\n",
+        "                pass\n",
+        80,
+    ),
+    PlantedFault(
+        "all pages of a list but the last are forgotten",
+        "gas.cluster.listing",
+        "            remembered += take(",
+        "            remembered = take(",
+        90,
+    ),
+    PlantedFault(
+        "the times of decisions go back with the clock",
+        "gas.extender.decider",
+        "        return max(int(now * NANOSECONDS), latest + 1)\n",
+        "        return int(now * NANOSECONDS)\n",
+        60,
+    ),
+    PlantedFault(
+        "names of ended pods are kept",
+        "gas.ledger",
+        "                _discount(self.names, card, footprint.named)\n",
+        "                pass\n",
+        160,
+    ),
+    PlantedFault(
+        "shares of cards are rounded down",
+        "gas.kubeshare.request",
+        "to_integral_value(ROUND_CEILING)",
+        'to_integral_value("ROUND_FLOOR")',
+        30,
+    ),
+    PlantedFault(
+        "containers get the device nodes of the next card",
+        "gas.plugin.devices.allocation",
+        "    found = tuple(sorted((gpu for gpu in gpus if gpu.card in wanted), key=lambda gpu: gpu.card))\n",
+        "    gpus = sorted(gpus, key=lambda gpu: gpu.card)\n"
+        "    following = zip(gpus, [*gpus[1:], *gpus[:1]], strict=True)\n"
+        "    found = tuple(other for gpu, other in following if gpu.card in wanted)\n",
+        30,
+    ),
 )
 """All of them."""

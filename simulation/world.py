@@ -64,12 +64,14 @@ class World:
         self.scheduler: Process
         self._broken: LawBroken | None = None
         self._leader = ""
+        self._preempt_asked = 0
         self._over = asyncio.Event()
         self.network = Network(self.loop, self.chance.stream("network"), self.trace)
         self.network.on_send, self.network.on_sent = self._before_send, self._after_send
         users = [*REPLICAS, "scheduler", "user", *(f"kubelet-n{i}" for i in range(len(plan.nodes)))]
         users += [f"plugin-n{i}" for i in range(len(plan.nodes))]
         self.api = ApiServer(self.loop, self.network, users)
+        self.api.page = plan.page
         self.laws = Laws(self.api.storage, "extender", self._given)
         self.laws.calm = not plan.has_faults
         self.api.storage.listen(self._written)
@@ -171,6 +173,8 @@ class World:
             self.trace("world", f"{self._leader} decides")
 
     def _before_send(self, client: Process, _method: str, target: str) -> bool:
+        if target.endswith("/preempt"):
+            self._preempt_asked = self.api.storage.version
         if target.endswith("/binding"):
             for replica in self.replicas:
                 sends = replica.extender is not None and replica.process is client
@@ -359,7 +363,7 @@ class World:
         """Check the pods that are evicted for another one."""
         self.trace("scheduler", f"{pod['metadata']['name']}: evicts {len(victims)} pods from {node}")
         self.figures["evictions"] += len(victims)
-        self._check(self.laws.check_victims, pod, node, victims)
+        self._check(self.laws.check_victims, pod, node, victims, self._preempt_asked)
 
 
 class _Errors(logging.Handler):

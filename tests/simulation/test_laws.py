@@ -14,6 +14,7 @@ from gas.sandbox.api.verbs import Api
 from simulation import objects
 from simulation.laws import LawBroken, Laws
 
+LATER = 1000
 HALF = {"i915": 1, "millicores": 500}
 
 
@@ -229,11 +230,70 @@ def test_only_less_important_pods_of_the_node_are_evicted(priority: int, node: s
     cluster = Cluster()
     uid = cluster.add("p0", HALF)
     cluster.bind("p0", "card0")
-    pod = {"metadata": {"name": "p1"}, "spec": {"priority": priority}}
+    pod = objects.pod("p1", [HALF], [], {})
+    pod["spec"]["priority"] = priority
     if holds:
-        cluster.laws.check_victims(pod, node, [uid])
+        cluster.laws.check_victims(pod, node, [uid], LATER)
     else:
-        assert broken(cluster.laws.check_victims, pod, node, [uid]).startswith("preemption: p0 on n0 is evicted")
+        assert broken(cluster.laws.check_victims, pod, node, [uid], LATER).startswith("preemption: p0 on n0 is evicted")
+
+
+def test_a_pod_fits_once_others_are_evicted_for_it() -> None:
+    cluster = Cluster()
+    whole = {"i915": 1, "millicores": 1000}
+    uids = [cluster.add(name, whole) for name in ("p0", "p1")]
+    cluster.bind("p0", "card0")
+    before = int(cluster.api.get(PODS, "default", "p0").value["metadata"]["resourceVersion"])
+    cluster.bind("p1", "card1")
+    pod = objects.pod("p2", [{"i915": 2}, whole], [], {})
+    pod["spec"]["priority"] = 1
+    cluster.laws.check_victims(pod, "n0", uids, LATER)
+    one = objects.pod("p3", [whole, whole], [], {})
+    one["spec"]["priority"] = 1
+    assert (
+        broken(cluster.laws.check_victims, one, "n0", uids[:1], LATER) == "preemption: 1 pods of n0 are too few for p3"
+    )
+    cluster.laws.check_victims(one, "n0", uids[:1], before)  # the other was bound later
+
+
+@pytest.mark.parametrize(("decided", "holds"), [(2, True), (1, False)])
+def test_the_times_of_decisions_rise(decided: int, holds: bool) -> None:
+    cluster = Cluster()
+    cluster.add("p0", HALF)
+    cluster.bind("p0", "card0", decided=1)
+    cluster.add("p1", HALF)
+    if holds:
+        cluster.bind("p1", "card0", decided=decided)
+    else:
+        said = broken(lambda: cluster.bind("p1", "card0", decided=decided))
+        assert said == "moments: p1 was decided after p0, but says before"
+
+
+@pytest.mark.parametrize(
+    ("bound", "waiting", "waits"),
+    [
+        pytest.param({objects.COMPANY[1]: "a"}, {objects.COMPANY[1]: "a"}, True, id="anti-affinity"),
+        pytest.param({objects.COMPANY[1]: "a"}, {objects.COMPANY[1]: "b"}, False, id="other-anti-affinity"),
+        pytest.param({}, {objects.COMPANY[0]: "a"}, True, id="affinity"),
+        pytest.param({objects.COMPANY[0]: "a"}, {objects.COMPANY[0]: "a"}, False, id="same-affinity"),
+        pytest.param({objects.CARD_NAME: "x"}, {objects.CARD_NAME: "x"}, False, id="name"),
+        pytest.param({objects.CARD_NAME: "x"}, {objects.CARD_NAME: "y"}, True, id="new-name"),
+    ],
+)
+def test_a_pod_with_labels_must_not_wait_for_a_card_that_is_open_to_it(
+    bound: dict[str, str], waiting: dict[str, str], waits: bool
+) -> None:
+    cluster = Cluster()
+    for name, card in (("s0", "card0"), ("s1", "card1")):
+        labels = {label: text if label != objects.CARD_NAME or name == "s0" else "z" for label, text in bound.items()}
+        cluster.api.create(PODS, "default", objects.share(name, 500, 0, labels, {}))
+        cluster.bind(name, card)
+    cluster.api.create(PODS, "default", objects.share("s2", 500, 0, waiting, {}))
+    cluster.laws.follow("")
+    if waits:
+        cluster.laws.check_bound()
+    else:
+        assert broken(cluster.laws.check_bound) == "progress: pod s2 waits, but fits node n0"
 
 
 AFFINITY, ANTI_AFFINITY, EXCLUSION = objects.COMPANY
