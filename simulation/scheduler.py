@@ -10,7 +10,7 @@ import aiohttp
 
 from gas.sandbox.api.client import ApiClient, Mirror, RefusedByApi
 from gas.sandbox.api.kinds import is_over
-from gas.sandbox.scheduler.node_fit import reasons_against, requested_together
+from gas.sandbox.scheduler.node_fit import reasons_against, requested_by_node
 from gas.sandbox.scheduler.queue import SchedulingQueue
 from gas.sandbox.scheduler.scheduler import is_waiting
 from simulation.chance import Chance
@@ -103,12 +103,8 @@ class Scheduler:
 
     async def _find(self, pod: Object) -> tuple[str | None, str]:
         nodes = {node["metadata"]["name"]: node for node in self._nodes.objects.values()}
-        used: dict[str, list[Object]] = {name: [] for name in nodes}
-        for uid, other in self._pods.objects.items():
-            name = other["spec"].get("nodeName") or self._assumed.get(uid)
-            if name in used and not is_over(other):
-                used[name].append(other)
-        short = {name: reasons_against(pod, node, requested_together(used[name])) for name, node in nodes.items()}
+        used = requested_by_node(nodes, self._pods.objects, self._assumed)
+        short = {name: reasons_against(pod, node, used[name]) for name, node in nodes.items()}
         fitting = sorted(name for name, reasons in short.items() if not reasons)
         if not fitting:
             return None, str(short)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from gas.sandbox.api.kinds import is_over
 from gas.sandbox.api.quantities import exact_amount
 
 Sums = dict[str, Decimal]
@@ -33,11 +34,19 @@ def pod_requests(pod: Mapping[str, Any]) -> Sums:
     return _larger(running, peak)
 
 
-def requested_together(pods: Iterable[Mapping[str, Any]]) -> Sums:
-    """Return the sum of what these pods take."""
-    sums: Sums = {}
-    for pod in pods:
-        _add(sums, pod_requests(pod))
+def requested_by_node(
+    nodes: Iterable[str], pods: Mapping[str, Mapping[str, Any]], assumed: Mapping[str, str]
+) -> dict[str, Sums]:
+    """Return what the pods of each node that have not ended take together.
+
+    pods     by UID
+    assumed  the nodes of pods that have just been bound, by UID
+    """
+    sums: dict[str, Sums] = {name: {} for name in nodes}
+    for uid, pod in pods.items():
+        node = pod["spec"].get("nodeName") or assumed.get(uid)
+        if node in sums and not is_over(pod):
+            _add(sums[node], pod_requests(pod))
     return sums
 
 

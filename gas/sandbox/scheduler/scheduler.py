@@ -14,7 +14,7 @@ from gas.sandbox.api.client import ApiClient, EventRecorder, Mirror, Object, Ref
 from gas.sandbox.api.kinds import is_over, timestamp
 from gas.sandbox.api.patches import STRATEGIC_MERGE_PATCH
 from gas.sandbox.scheduler.extender_client import ExtenderAddress, ExtenderClient, ExtenderFailed
-from gas.sandbox.scheduler.node_fit import free_share, reasons_against, requested_together
+from gas.sandbox.scheduler.node_fit import free_share, reasons_against, requested_by_node
 from gas.sandbox.scheduler.queue import SchedulingQueue
 
 
@@ -97,7 +97,7 @@ class Scheduler:
         Raises ExtenderFailed, RefusedByApi and aiohttp.ClientError.
         """
         nodes = {node["metadata"]["name"]: node for node in self._nodes.objects.values()}
-        used = {name: requested_together(pods) for name, pods in self._pods_by_node(nodes).items()}
+        used = requested_by_node(nodes, self._pods.objects, self._assumed)
         reasons = {name: reasons_against(pod, node, used[name]) for name, node in nodes.items()}
         fitting = sorted(name for name, why in reasons.items() if not why)
         is_managed = extender.manages(pod)
@@ -120,14 +120,6 @@ class Scheduler:
         node = max(fitting, key=lambda name: scores.get(name, 0) + 100 * free_share(pod, nodes[name], used[name]))
         await self._bind(pod, node, extender if is_managed else None)
         return True
-
-    def _pods_by_node(self, nodes: Iterable[str]) -> dict[str, list[Object]]:
-        pods: dict[str, list[Object]] = {name: [] for name in nodes}
-        for uid, pod in self._pods.objects.items():
-            node = pod["spec"].get("nodeName") or self._assumed.get(uid)
-            if node in pods and not is_over(pod):
-                pods[node].append(pod)
-        return pods
 
     async def _bind(self, pod: Object, node: str, extender: ExtenderClient | None) -> None:
         metadata = pod["metadata"]

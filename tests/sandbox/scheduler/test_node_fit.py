@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.scheduler.node_fit import pod_requests, reasons_against, requested_together
+from gas.sandbox.scheduler.node_fit import pod_requests, reasons_against, requested_by_node
 from tests.sandbox.objects import I915, node, pod
 
 
@@ -63,5 +63,15 @@ def test_reasons_against_a_node(wanted: dict[str, Any], on_node: dict[str, Any],
     assert reasons_against(wanted, on_node, {I915: Decimal(2)}) == reasons
 
 
-def test_requests_of_all_pods_of_a_node_are_added_up() -> None:
-    assert requested_together([pod("a", cards=1), pod("b", cards=2), pod("c", cards=0)]) == {I915: 3}
+def test_requests_of_all_pods_of_a_node_that_have_not_ended_are_added_up() -> None:
+    pods = {
+        "a": pod("a", cards=1, nodeName="n"),
+        "b": pod("b", cards=2, nodeName="n"),
+        "none": pod("none", cards=0, nodeName="n"),
+        "ended": pod("ended", cards=4, nodeName="n") | {"status": {"phase": "Succeeded"}},
+        "elsewhere": pod("elsewhere", cards=8, nodeName="other"),
+        "assumed": pod("assumed", cards=16),
+        "waiting": pod("waiting", cards=32),
+    }
+    found = requested_by_node(["n", "empty"], pods, {"assumed": "n"})
+    assert found == {"n": {I915: 19}, "empty": {}}
