@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from gas.sandbox.api.kinds import NODES, PODS
@@ -16,6 +17,9 @@ Books = Mapping[str, tuple[str, Mapping[str, Mapping[str, int]]]]
 Given = Mapping[str, set[str]]
 """By container: cards."""
 
+
+MOST_ROUNDS = 3
+"""How often others may be evicted for a pod: its cards are kept for it once they are free."""
 
 _RECEIPTS = (objects.RECEIPT, objects.INIT_RECEIPT)
 
@@ -50,6 +54,8 @@ class Laws:
         self._by_node: dict[str, set[str]] = {}
         self._created: dict[str, int] = {}  # by UID: the version of the API server's storage then
         self._bound_at: dict[str, int] = {}
+        self._victims: set[str] = set()
+        self._rounds: dict[str, int] = {}
         self._keeps_more: set[str] = set()
         self._liked: dict[tuple[str, str], dict[str, int]] = {}  # affinities, and when each was first decided
         self._booked: dict[str, Use | None] = {}  # the same, but as receipts say
@@ -279,9 +285,11 @@ class Laws:
         return any(use is None and objects.company_of(value)[0] == affinity for _, value, use in bound)
 
     def check_victims(self, pod: Mapping[str, Any], node: str, victims: list[str], asked: int) -> None:
-        """Check that only less important pods of the node are evicted for a pod, which then fits. Raises LawBroken.
+        """Check that only less important pods of the node are evicted for a pod, which then fits, and not ever more.
 
         asked  version of the API server's storage when the extender was asked: what was bound later it may not know
+
+        Raises LawBroken.
         """
         priority = pod["spec"].get("priority") or 0
         for uid in victims:
@@ -293,14 +301,18 @@ class Laws:
                     "preemption",
                     f"{self._name(uid)} on {other_node} is evicted for {pod['metadata']['name']} on {node}",
                 )
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        # A leader may name pods again that it has not seen leave.
+        self._rounds[uid] = self._rounds.get(uid, 0) + (not self._victims.issuperset(victims))
+        self._victims.update(victims)
+        if self._rounds[uid] > MOST_ROUNDS:
+            raise LawBroken("preemption", f"pods were evicted for {name} {self._rounds[uid]} times")
         affinity = objects.company_of(pod)[0]
         named = objects.CARD_NAME in (pod["metadata"].get("annotations") or {})
         if not (pod["spec"].get("initContainers") or affinity or named):
             stay = {uid for uid in self._by_node.get(node, ()) if self._bound_at[uid] <= asked} - set(victims)
             if not fits(pod, self._open_cards(pod, self._most.get(node, {}), stay), self._used_by(stay)):
-                raise LawBroken(
-                    "preemption", f"{len(victims)} pods of {node} are too few for {pod['metadata']['name']}"
-                )
+                raise LawBroken("preemption", f"{len(victims)} pods of {node} are too few for {name}")
 
     def check_books(self, replica: str, books: Books) -> None:
         """Compare a ledger with the objects, once nothing changes any more."""
@@ -346,6 +358,13 @@ class Laws:
         receipts = [(value["metadata"].get("annotations") or {}).get(name) for name in _RECEIPTS]
         named = {card for text in receipts if text for cards in objects.cards_of(text) for card in cards}
         return not named <= capacity_of(self._nodes[node]).keys() if node in self._nodes else bool(named)
+
+    def check_waiting(self, replica: str, waiting: AbstractSet[str]) -> None:
+        """Compare the pods that a replica knows to wait with the objects, once nothing changes any more."""
+        for uid in waiting - self._waiting.keys():
+            raise LawBroken("books", f"{replica} waits for {uid} to be bound, which is bound or gone")
+        for uid in self._waiting.keys() - waiting:
+            raise LawBroken("books", f"{replica} does not know that {self._waiting[uid]['metadata']['name']} waits")
 
     def check_bound(self) -> None:
         """Check that no pod waits that fits. Raises LawBroken."""

@@ -461,5 +461,19 @@ PLANTED: tuple[PlantedFault, ...] = (
         "    found = tuple(other for gpu, other in following if gpu.card in wanted)\n",
         30,
     ),
+    PlantedFault(
+        "no room is kept for nominated pods",
+        "gas.extender.decider",
+        "return NOTHING_KEPT if self.preemption is None else self.preemption.nominations.kept_from(pod)",
+        "return NOTHING_KEPT",
+        60,
+    ),
+    PlantedFault(
+        "deleted pods go on waiting",
+        "gas.extender.pods",
+        "        if self._vocabularies.speaks(pod) or self.knows(pod.uid):\n            self._forget(pod.uid)",
+        "        if pod.node_name:\n            self._forget(pod.uid)",
+        30,
+    ),
 )
 """All of them."""

@@ -291,6 +291,7 @@ class World:
                     for uid, booking in replica.extender.decider.ledger.bookings()
                 }
                 self.laws.check_books(replica.name, books)
+                self.laws.check_waiting(replica.name, replica.extender.decider.pods.waiting.keys())
             for host in self.hosts.values():
                 self.laws.check_devices({uid: host.given_cards(uid) for uid in host.given})
         except LawBroken as broken:

@@ -230,7 +230,7 @@ def test_only_less_important_pods_of_the_node_are_evicted(priority: int, node: s
     cluster = Cluster()
     uid = cluster.add("p0", HALF)
     cluster.bind("p0", "card0")
-    pod = objects.pod("p1", [HALF], [], {})
+    pod = objects.pod("p1", [HALF], [], {"uid": "1"})
     pod["spec"]["priority"] = priority
     if holds:
         cluster.laws.check_victims(pod, node, [uid], LATER)
@@ -245,15 +245,34 @@ def test_a_pod_fits_once_others_are_evicted_for_it() -> None:
     cluster.bind("p0", "card0")
     before = int(cluster.api.get(PODS, "default", "p0").value["metadata"]["resourceVersion"])
     cluster.bind("p1", "card1")
-    pod = objects.pod("p2", [{"i915": 2}, whole], [], {})
+    pod = objects.pod("p2", [{"i915": 2}, whole], [], {"uid": "2"})
     pod["spec"]["priority"] = 1
     cluster.laws.check_victims(pod, "n0", uids, LATER)
-    one = objects.pod("p3", [whole, whole], [], {})
+    one = objects.pod("p3", [whole, whole], [], {"uid": "3"})
     one["spec"]["priority"] = 1
     assert (
         broken(cluster.laws.check_victims, one, "n0", uids[:1], LATER) == "preemption: 1 pods of n0 are too few for p3"
     )
     cluster.laws.check_victims(one, "n0", uids[:1], before)  # the other was bound later
+
+
+def test_pods_are_not_evicted_for_one_again_and_again() -> None:
+    cluster = Cluster()
+    cluster.laws.follow("")
+    pod = objects.pod("p9", [HALF], [], {"uid": "9"})
+    for victim in ("1", "2", "2", "3"):
+        cluster.laws.check_victims(pod, "n0", [victim], LATER)
+    assert broken(cluster.laws.check_victims, pod, "n0", ["4"], LATER) == "preemption: pods were evicted for p9 4 times"
+
+
+def test_a_replica_knows_which_pods_wait() -> None:
+    cluster = Cluster()
+    uid = cluster.add("p0", HALF)
+    cluster.laws.check_waiting("a", {uid})
+    assert broken(cluster.laws.check_waiting, "a", set()) == "books: a does not know that p0 waits"
+    cluster.bind("p0", "card0")
+    cluster.laws.check_waiting("a", set())
+    assert broken(cluster.laws.check_waiting, "a", {uid}).startswith(f"books: a waits for {uid}")
 
 
 @pytest.mark.parametrize(("decided", "holds"), [(2, True), (1, False)])
