@@ -138,10 +138,6 @@ class GpuNode:
         found: Mapping[str, str] = self.object()["status"].get("allocatable", {})
         return amount(found.get(PREFIX + resource, "0"))
 
-    def has_allocatable_cards(self) -> bool:
-        """Return whether the node has allocatable cards."""
-        return any(self.allocatable(driver) for driver in ("i915", "xe"))
-
     def create(self, written: Object, *, node: str | None = None) -> None:
         """Create a pod that prints its device nodes and environment, and runs until it is deleted."""
         self.prepare(written)

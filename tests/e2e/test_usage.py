@@ -74,11 +74,6 @@ def card(of: Object) -> str:
     return str(of["metadata"]["annotations"]["gas-container-cards"])
 
 
-def only_pause(of: Object) -> dict[str, int]:
-    """Return what a pod uses by its infrastructure container alone, which has a client of the first card."""
-    return {"card0": OTHERS}
-
-
 def test_each_pod_s_numbers_are_its_own(gpu_node: GpuNode) -> None:
     gpu_node.start(GPUS, "--shared-dev-num=4", "--usage")
     overlay = Overlay(gpu_node)
