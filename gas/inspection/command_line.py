@@ -29,7 +29,7 @@ from gas.inspection.manifests import BadManifest, one_shape, pod_of_requests, re
 from gas.inspection.node_rules import not_checked
 from gas.inspection.node_view import node_data, node_lines
 from gas.inspection.objects import InspectedPod
-from gas.inspection.output import FORMATS, Look, as_json, as_yaml, shown, written
+from gas.inspection.output import BAD_USE, DONE, FORMATS, NOT_SO, UNREACHABLE, Look, as_json, as_yaml, shown, written
 from gas.inspection.report import BadExpression, Report, keep_rows, sort_rows
 from gas.inspection.rows import card_report, node_report, pod_report
 from gas.inspection.selectors import BadSelector, Selector, parse_selector
@@ -39,9 +39,6 @@ from gas.quoted import listed, quoted
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-DONE, NOT_SO, BAD_USE, UNREACHABLE = 0, 1, 2, 3
-"""Exit codes: done; something does not fit or does not exist; a wrong command line; the cluster cannot be read."""
 
 WHY_TIMEOUT = 5.0
 """Seconds in which `why` looks for suggestions; the reasons are complete in any case."""

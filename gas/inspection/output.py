@@ -15,6 +15,9 @@ from rich.cells import cell_len, set_cell_size
 from gas.amounts import gigabytes, is_bytes
 from gas.inspection.report import Column, Gauge, Report, Row, Value
 
+DONE, NOT_SO, BAD_USE, UNREACHABLE = 0, 1, 2, 3
+"""Exit codes: done; something does not fit or does not exist; a wrong command line; the cluster cannot be read."""
+
 FORMATS = ("table", "wide", "json", "yaml", "csv")
 
 _LONGEST = 63 + 1 + 253

@@ -16,7 +16,7 @@ from gas.cluster.connection import ApiServer
 from gas.daemon.command import StandardOutput
 from gas.inspection.cluster import Cluster
 from gas.inspection.gather import Where, connected, following, read_use
-from gas.inspection.output import Look, table_lines, written
+from gas.inspection.output import DONE, UNREACHABLE, Look, table_lines, written
 from gas.inspection.report import Report
 
 INTERVAL = 1.0
@@ -34,35 +34,38 @@ async def watch_report(
     *,
     counts_hosts: bool = False,
 ) -> int:
-    """Follow the cluster until interrupted. Raises as `following` does.
+    """Follow the cluster until interrupted or nothing more can be written, and return the exit code.
 
     A terminal shows as many rows as it has lines. Any other output gets the whole report after each change.
+
+    Raises as `following` does.
     """
     async with connected(where) as api, following(api, counts_hosts=counts_hosts) as (cluster, _):
         shows = _redraw if sys.stdout.isatty() and form in ("table", "wide") else _repeat
-        await shows(api, cluster, make, form, look)
-    return 0
+        return await shows(api, cluster, make, form, look)
 
 
 async def _repeat(
     api: ApiServer, cluster: Cluster, make: Callable[[Cluster], Report], form: str, look: Callable[[], Look]
-) -> None:
-    output, reader = StandardOutput("kubectl gas"), sys.stdout
+) -> int:
+    output, reader = StandardOutput("kubectl gas", unwritten=UNREACHABLE), sys.stdout
     async for _ in _changes(api, cluster):
         output.write(written(make(cluster), form, look()) or "\n")
         if sys.stdout is not reader:
-            return
+            break
+    return output.exit_code(DONE)
 
 
 async def _redraw(
     api: ApiServer, cluster: Cluster, make: Callable[[Cluster], Report], form: str, look: Callable[[], Look]
-) -> None:
+) -> int:
     console = Console(highlight=False, markup=False, emoji=False)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         async for notes in _changes(api, cluster):
             report = make(cluster)
             lines = screen_lines(report, notes, wide=form == "wide", look=look())
             live.update(Group(*(Text.from_ansi(line, no_wrap=True) for line in lines)), refresh=True)
+    return DONE
 
 
 def screen_lines(report: Report, notes: tuple[str, ...], *, wide: bool, look: Look, height: int = 0) -> list[str]:
