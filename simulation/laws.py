@@ -18,8 +18,11 @@ Given = Mapping[str, set[str]]
 """By container: cards."""
 
 
-MOST_ROUNDS = 3
-"""How often others may be evicted for a pod: its cards are kept for it once they are free."""
+MOST_ROUNDS = 2
+"""How often pods bound by the extender may be evicted for one nomination, each time pods that came after the last.
+
+The first eviction counts; another may follow because the leader has not seen the nomination yet.
+"""
 
 _RECEIPTS = (objects.RECEIPT, objects.INIT_RECEIPT)
 
@@ -55,7 +58,7 @@ class Laws:
         self._created: dict[str, int] = {}  # by UID: the version of the API server's storage then
         self._bound_at: dict[str, int] = {}
         self._victims: set[str] = set()
-        self._rounds: dict[str, int] = {}
+        self._rounds: dict[str, tuple[str, int, int]] = {}  # by UID: the node, the version then, and how many count
         self._keeps_more: set[str] = set()
         self._liked: dict[tuple[str, str], dict[str, int]] = {}  # affinities, and when each was first decided
         self._booked: dict[str, Use | None] = {}  # the same, but as receipts say
@@ -93,6 +96,8 @@ class Laws:
             self._forget(uid)
             if not change.gone and not is_over(value) and asks_for_cards(value):
                 self._waiting[uid] = value
+                if not value["status"].get("nominatedNodeName"):
+                    self._rounds.pop(uid, None)
             return
         self._waiting.pop(uid, None)
         annotations = value["metadata"].get("annotations") or {}
@@ -302,17 +307,30 @@ class Laws:
                     f"{self._name(uid)} on {other_node} is evicted for {pod['metadata']['name']} on {node}",
                 )
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-        # A leader may name pods again that it has not seen leave.
-        self._rounds[uid] = self._rounds.get(uid, 0) + (not self._victims.issuperset(victims))
-        self._victims.update(victims)
-        if self._rounds[uid] > MOST_ROUNDS:
-            raise LawBroken("preemption", f"pods were evicted for {name} {self._rounds[uid]} times")
+        self._check_room_is_kept(uid, name, node, victims)
         affinity = objects.company_of(pod)[0]
         named = objects.CARD_NAME in (pod["metadata"].get("annotations") or {})
         if not (pod["spec"].get("initContainers") or affinity or named):
             stay = {uid for uid in self._by_node.get(node, ()) if self._bound_at[uid] <= asked} - set(victims)
             if not fits(pod, self._open_cards(pod, self._most.get(node, {}), stay), self._used_by(stay)):
                 raise LawBroken("preemption", f"{len(victims)} pods of {node} are too few for {name}")
+
+    def _check_room_is_kept(self, uid: str, name: str, node: str, victims: list[str]) -> None:
+        """Check that pods which the extender binds after room was made for a nominated pod do not take it repeatedly.
+
+        Pods that others bind may take it, and the leader may name victims again that it has not seen leave.
+        """
+        nominated, before, rounds = self._rounds.get(uid, (node, 0, 0))
+        taken = any(
+            self._bound_at[each] > before and self._bound[each][2] is not None
+            for each in set(victims) - self._victims
+            if each in self._bound
+        )
+        rounds = taken + (rounds if nominated == node else 0)
+        self._rounds[uid] = node, self._storage.version, rounds
+        self._victims.update(victims)
+        if rounds > MOST_ROUNDS:
+            raise LawBroken("preemption", f"pods that had just been bound were evicted for {name} {rounds} times")
 
     def check_books(self, replica: str, books: Books) -> None:
         """Compare a ledger with the objects, once nothing changes any more."""

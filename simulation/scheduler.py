@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import aiohttp
@@ -25,6 +25,20 @@ Object = dict[str, Any]
 
 class ExtenderFailed(Exception):
     """The extender did not decide."""
+
+
+def nominated_nodes(pod: Object, pods: Mapping[str, Object]) -> dict[str, str]:
+    """Return the nodes for which other pods of the pod's priority or a higher one are nominated, by UID.
+
+    kube-scheduler counts the requests of these pods there, as if they had been bound.
+    """
+    return {
+        uid: other["status"]["nominatedNodeName"]
+        for uid, other in pods.items()
+        if uid != pod["metadata"]["uid"]
+        and other["status"].get("nominatedNodeName")
+        and (other["spec"].get("priority") or 0) >= (pod["spec"].get("priority") or 0)
+    }
 
 
 class Scheduler:
@@ -103,7 +117,9 @@ class Scheduler:
 
     async def _find(self, pod: Object) -> tuple[str | None, str]:
         nodes = {node["metadata"]["name"]: node for node in self._nodes.objects.values()}
-        used = requested_by_node(nodes, self._pods.objects, self._assumed)
+        used = requested_by_node(
+            nodes, self._pods.objects, {**nominated_nodes(pod, self._pods.objects), **self._assumed}
+        )
         short = {name: reasons_against(pod, node, used[name]) for name, node in nodes.items()}
         fitting = sorted(name for name, reasons in short.items() if not reasons)
         if not fitting:

@@ -256,13 +256,40 @@ def test_a_pod_fits_once_others_are_evicted_for_it() -> None:
     cluster.laws.check_victims(one, "n0", uids[:1], before)  # the other was bound later
 
 
-def test_pods_are_not_evicted_for_one_again_and_again() -> None:
-    cluster = Cluster()
+def nominate(cluster: Cluster, name: str, node: str | None) -> dict[str, Any]:
+    patch = msgspec.json.encode({"status": {"nominatedNodeName": node}})
+    cluster.api.patch(PODS, "default", name, ("application/merge-patch+json", patch), "status")
     cluster.laws.follow("")
-    pod = objects.pod("p9", [HALF], [], {"uid": "9"})
-    for victim in ("1", "2", "2", "3"):
-        cluster.laws.check_victims(pod, "n0", [victim], LATER)
-    assert broken(cluster.laws.check_victims, pod, "n0", ["4"], LATER) == "preemption: pods were evicted for p9 4 times"
+    pod = cluster.api.get(PODS, "default", name).value
+    return {**pod, "spec": {**pod["spec"], "priority": 1}}
+
+
+def evict_newcomers(cluster: Cluster, *, by: str = "extender-a", give_up: bool = False) -> None:
+    """Bind three pods one after the other, each of which is evicted at once for the same nominated pod."""
+    cluster.add("p9", HALF)
+    for name in ("p0", "p1", "p2"):
+        uid = cluster.add(name, HALF)
+        cluster.bind(name, "card0" if by else "", by)
+        pod = nominate(cluster, "p9", "n0")
+        for _ in range(2):
+            cluster.laws.check_victims(pod, "n0", [uid], LATER)
+        cluster.api.delete(PODS, "default", name, {"gracePeriodSeconds": 0})
+        if give_up:
+            nominate(cluster, "p9", None)
+
+
+def test_the_extender_does_not_give_kept_cards_to_other_pods_repeatedly() -> None:
+    assert broken(evict_newcomers, Cluster()).startswith(
+        "preemption: pods that had just been bound were evicted for p9 3"
+    )
+
+
+def test_other_clients_may_bind_pods_to_kept_cards() -> None:
+    evict_newcomers(Cluster(), by="")
+
+
+def test_cards_are_not_kept_once_a_nomination_is_given_up() -> None:
+    evict_newcomers(Cluster(), give_up=True)
 
 
 def test_a_replica_knows_which_pods_wait() -> None:
