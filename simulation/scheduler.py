@@ -41,6 +41,17 @@ def nominated_nodes(pod: Object, pods: Mapping[str, Object]) -> dict[str, str]:
     }
 
 
+def frees_room(before: Object, after: Object | None) -> bool:
+    """Return whether a change of a pod, or its end (None), gives up room that is taken by it or kept for it.
+
+    kube-scheduler tries pods again then, also those that wait for a nominated pod's room.
+    """
+    if after is None or is_over(after):
+        return not is_over(before)
+    nominated = before["status"].get("nominatedNodeName")
+    return bool(nominated) and nominated != (after["spec"].get("nodeName") or after["status"].get("nominatedNodeName"))
+
+
 class Scheduler:
     """A loop that filters by the sums of nodes, asks the extender, chooses a node by chance, and has the extender bind.
 
@@ -221,7 +232,7 @@ class Scheduler:
             self._queue.add(uid)
         elif not waits:
             self._queue.remove(uid)
-        if before is not None and not is_over(before) and (after is None or is_over(after)):
+        if before is not None and frees_room(before, after):
             self._queue.wake()
         self._changed.set()
 
