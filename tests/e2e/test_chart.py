@@ -204,7 +204,72 @@ def _sort_volumes(workload: Object) -> None:
         pytest.param("nameOverride=Not_A_Name", "does not match pattern", id="no name"),
         pytest.param("extender.enabled=false,plugin.enabled=false", "there is nothing to install", id="nothing"),
         pytest.param("extender.enabled=false,scheduler.enabled=true", "scheduler needs the extender", id="no extender"),
-        pytest.param("scheduler.otherGPUPods=refuse", "no scheduler would place GPU pods", id="no scheduler"),
+        pytest.param(
+            "admission.schedulerName=x,admission.clientCertificate=true",
+            "admission.clientCertificate, admission.schedulerName: no effect without admission.enabled=true",
+            id="webhooks are off",
+        ),
+        pytest.param("admission.port=9444", "no effect without admission.enabled=true", id="not the default"),
+        pytest.param("page.use=true", "page.use: no effect without page.enabled=true", id="the page is off"),
+        pytest.param(
+            "plugin.nvidia.runtimeClassName=nvidia", "no effect without plugin.nvidia.enabled=true", id="NVIDIA is off"
+        ),
+        pytest.param(
+            "scheduler.otherGPUPods=refuse", "no effect without scheduler.enabled=true", id="no second scheduler"
+        ),
+        pytest.param("scheduler.image.tag=v1.36.0", "scheduler.image: no effect without", id="a nested value"),
+        pytest.param(
+            "monitoring.rules.labels.release=x", "no effect without monitoring.rules.enabled=true", id="no alerts"
+        ),
+        pytest.param(
+            "certificates.extraNames={a.example}",
+            "certificates.extraNames: no effect without certificates.source=job or cert-manager",
+            id="names for a certificate of your own",
+        ),
+        pytest.param(
+            "certificates.source=cert-manager,certificates.job.schedule=@daily",
+            "certificates.job.schedule: no effect without certificates.source=job",
+            id="no job",
+        ),
+        pytest.param(
+            "certificates.certManager.issuer.name=company",
+            "certificates.certManager.issuer: no effect without certificates.source=cert-manager",
+            id="no cert-manager",
+        ),
+        pytest.param(
+            "extender.podDisruptionBudget.minAvailable=1",
+            "no effect without extender.replicas=2 or more",
+            id="one replica",
+        ),
+        pytest.param(
+            "extender.flags.sharepods=true",
+            "extender.flags.sharepods: no effect without kubeshare in extender.flags.vocabularies",
+            id="no vocabulary",
+        ),
+        pytest.param(
+            "plugin.flags.nfd-file=/x",
+            "plugin.flags.nfd-file: no effect without plugin.flags.write-node=nfd",
+            id="no NFD",
+        ),
+        pytest.param(
+            "plugin.flags.cdi-file=/x", "plugin.flags.cdi-file: no effect without plugin.flags.cdi=names", id="no CDI"
+        ),
+        pytest.param("image.registry=https://registry.example", "does not match pattern", id="a URL as registry"),
+        pytest.param(
+            "scheduler.enabled=true,scheduler.configuration.profiles=x",
+            "invalid propertyName 'profiles'",
+            id="what the chart writes",
+        ),
+        pytest.param(
+            "plugin.cleanUp=true,plugin.enabled=false",
+            "plugin.cleanUp: no effect without plugin.enabled=true",
+            id="no plugin to clean up",
+        ),
+        pytest.param(
+            "plugin.nvidia.enabled=true,plugin.enabled=false",
+            "plugin.nvidia.enabled: no effect without plugin.enabled=true",
+            id="no plugin at all",
+        ),
         pytest.param(
             "scheduler.enabled=true,scheduler.name=default-scheduler", "would place the same pods", id="a taken name"
         ),
