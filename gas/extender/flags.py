@@ -316,6 +316,7 @@ def parse_flags(
                 f"flag --balancedResource: no card has a resource named {balanced[:80]!r}, so all cards count as"
                 f" equally used; leave the prefix out, as in --balancedResource={name[:80]}"
             )
+    warnings += _without_effect(flags)
     return replace(
         flags,
         qps=qps,
@@ -326,6 +327,21 @@ def parse_flags(
         vocabularies=with_settings(flags.vocabularies, Settings(aliyun_unit=flags.aliyun_unit)),
         warnings=(*warnings, *unused_settings(flags.given, flags.vocabularies), *flags.warnings),
     )
+
+
+def _without_effect(flags: Flags) -> list[str]:
+    """Return a warning for each part of the extender that is off although its flags are given."""
+    parts = (
+        ("page-port", flags.page_port > 0, "page-"),
+        ("admission-port", flags.admission_port > 0, "admission-"),
+        ("leader-elect", flags.leader_elect, "lease-"),
+    )
+    return [
+        f"ignored: {', '.join(ignored)}; set --{switched} as well"
+        for switched, is_on, prefix in parts
+        if not is_on
+        and (ignored := [f"--{each}" for each in sorted(flags.given - {switched}) if each.startswith(prefix)])
+    ]
 
 
 def _request_limit(qps: float | None, burst: int | None) -> tuple[float | None, int | None, list[str]]:

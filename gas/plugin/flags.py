@@ -250,6 +250,10 @@ def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ,
         warnings.append(f"ignored: --nvidia-access={flags.nvidia_access}; it needs nvml among --card-sources")
     if flags.split_monitoring and not flags.enable_monitoring:
         warnings.append("ignored: --split-monitoring; it needs --enable-monitoring")
+    if "nfd-file" in flags.given and not (flags.uninstall or flags.write_node is WriteNode.NFD):
+        warnings.append("ignored: --nfd-file; it needs --write-node=nfd")
+    if "cdi-file" in flags.given and not (flags.uninstall or flags.cdi is not Cdi.NONE):
+        warnings.append("ignored: --cdi-file; it needs --cdi=names or --cdi=annotations")
     write_node = flags.write_node
     if not flags.resource_manager:
         if flags.usage:

@@ -108,7 +108,7 @@ def test_defaults() -> None:
 def test_flag(argv: list[str], field: str, value: Any) -> None:
     flags = parsed(*argv)
     assert getattr(flags, field) == value
-    rest = {each.name for each in fields(Flags)} - {field, "given"}
+    rest = {each.name for each in fields(Flags)} - {field, "given", "warnings"}
     assert all(getattr(flags, name) == getattr(parsed(), name) for name in rest)
 
 
@@ -247,6 +247,23 @@ def test_sharepods_need_their_vocabulary() -> None:
     ignored = parsed("--sharepods")
     assert not ignored.sharepods
     assert ignored.warnings == ("ignored: --sharepods; it needs kubeshare among --vocabularies",)
+
+
+@pytest.mark.parametrize(
+    ("argv", "warning", "switch"),
+    [
+        (["--page-hosts=a", "--page-address=::1"], "--page-address, --page-hosts; set --page-port", "--page-port=9004"),
+        (
+            ["--admission-client-ca=/ca", "--admission-port=0"],
+            "--admission-client-ca; set --admission-port",
+            "--admission-port=9443",
+        ),
+        (["--lease-name=x"], "--lease-name; set --leader-elect", "--leader-elect"),
+    ],
+)
+def test_flags_of_a_part_that_is_off_give_a_warning(argv: list[str], warning: str, switch: str) -> None:
+    assert parsed(*argv).warnings == (f"ignored: {warning} as well",)
+    assert parsed(*argv, switch).warnings == ()
 
 
 # contract E12.5

@@ -93,7 +93,7 @@ def test_defaults() -> None:
 def test_flag(argv: list[str], field: str, value: Any) -> None:
     flags = parsed(*argv)
     assert getattr(flags, field) == value
-    rest = {each.name for each in fields(Flags)} - {field, "given"}
+    rest = {each.name for each in fields(Flags)} - {field, "given", "warnings"}
     assert all(getattr(flags, name) == getattr(parsed(), name) for name in rest)
 
 
@@ -148,6 +148,10 @@ def test_without_the_resource_manager_nothing_is_written_on_the_node() -> None:
             "ignored: --nvidia-access=cdi; it needs nvml among --card-sources",
             id="nvidia-access",
         ),
+        pytest.param(["--nfd-file=/x"], "ignored: --nfd-file; it needs --write-node=nfd", id="nfd-file"),
+        pytest.param(
+            ["--cdi-file=/x"], "ignored: --cdi-file; it needs --cdi=names or --cdi=annotations", id="cdi-file"
+        ),
         pytest.param(["-logtostderr"], "ignored: --logtostderr; logs go to stderr, see -v and --log-format", id="klog"),
         pytest.param(
             ["-health-management", "-wsl", "-temp-limit", "90", "-gpu-temp-limit=90", "-memory-temp-limit=90"],
@@ -159,6 +163,11 @@ def test_without_the_resource_manager_nothing_is_written_on_the_node() -> None:
 )
 def test_flags_without_effect_give_a_warning(argv: list[str], warning: str) -> None:
     assert parsed(*argv).warnings == (warning,)
+
+
+def test_files_to_remove_need_no_writer() -> None:
+    assert parsed("--uninstall", "--nfd-file=/x", "--cdi-file=/y").warnings == ()
+    assert parsed("--write-node=nfd", "--cdi=names", "--nfd-file=/x", "--cdi-file=/y").warnings == ()
 
 
 # contract A1.3
