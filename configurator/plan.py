@@ -244,6 +244,10 @@ def _about_default_template() -> list[str]:
 def _signing(flags: Flags) -> tuple[tuple[Path, Path] | None, GivenPair | None]:
     """Return the authority to sign with, if it is not our own, and the given client pair, if there is one."""
     certificate, key = flags.signing
+    if flags.cluster_authority:
+        for path in (certificate, key):
+            if not path.exists():
+                raise FileTrouble(path, "does not exist; name the cluster's authority with -cert and its key with -key")
     if not flags.is_signing_named:
         return (flags.signing if flags.cluster_authority else None), None
     if flags.cluster_authority or is_authority(read_certificates(certificate, read_input(certificate))[0]):

@@ -19,7 +19,7 @@ from configurator.files import read_input, read_state
 from configurator.flags import DEFAULT_WEBHOOKS, Flags
 from configurator.plan import CERTIFICATE_DIRECTORY, Plan, make_plan
 from configurator.transaction import commit, locked, missing_directories, remove_left_over
-from gas.cluster.errors import ApiUnavailable, OutcomeUnknown
+from gas.cluster.errors import ApiUnavailable, NoCluster, OutcomeUnknown
 from gas.errors import GasError
 
 API_SERVER_RESTART = 120.0
@@ -44,6 +44,8 @@ def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> 
         raise ConfiguratorError(
             "only root can change the control plane's files: run this as root, or use -dry-run to see the changes"
         )
+    if flags.apply_secret:
+        _check_kubeconfig(flags.kubeconfig)
     with locked(_own_place(flags)):
         _remove_left_over(flags)
         if flags.undo:
@@ -52,6 +54,24 @@ def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> 
         plan = _change(flags, now, say)
     if flags.apply_secret:
         _apply(flags, plan, now, say)
+
+
+def _check_kubeconfig(path: Path) -> None:
+    """Raise ConfiguratorError if the kubeconfig for the Secret cannot be used. Sends nothing."""
+
+    async def check() -> None:
+        from gas.cluster.connection import connect
+
+        await (await connect(str(path), explicit=True)).close()
+
+    try:
+        asyncio.run(check())
+    except NoCluster as error:
+        what = error if path.exists() else f"kubeconfig {path}: the file does not exist"
+        raise ConfiguratorError(
+            f"nothing was changed, because --apply-secret needs an administrator's kubeconfig: {what}; name another "
+            "one with --kubeconfig, or leave out --apply-secret"
+        ) from error
 
 
 def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:

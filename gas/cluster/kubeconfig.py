@@ -5,6 +5,7 @@ Import this only where there is a kubeconfig: the official client takes 20 MB of
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 from kubernetes.aio.client.configuration import Configuration
@@ -33,8 +34,11 @@ async def load_kubeconfig(paths: str, existing: list[Path]) -> Login:
         loader = KubeConfigLoader(config_dict=KubeConfigMerger(paths).config, config_base_path=None)
     except Exception as error:
         # For a document that is not a mapping the loader raises one of these two, with a useless text.
-        found = "something else" if isinstance(error, (TypeError, AttributeError)) else describe(error)
-        raise NoCluster(f"{where}: expected a kubeconfig with a current context, found: {found}") from error
+        found = "another document" if isinstance(error, (TypeError, AttributeError)) else describe(error)
+        raise NoCluster(
+            f"{where}: expected a kubeconfig with a current context, found: {found}; kubectl config get-contexts shows "
+            "the contexts of a kubeconfig"
+        ) from error
     # The loader hides whether there is a user and how it logs in, and only logs the errors of a plugin.
     user = loader._user
     if user is None and str(loader._cluster.safe_get("server") or "").startswith("https:"):
@@ -68,6 +72,11 @@ async def _login(where: str, configuration: Configuration, loader: KubeConfigLoa
         return Login(address, _authorization(configuration), refresh)
     except NoCluster:
         raise
+    except ssl.SSLError as error:
+        raise NoCluster(
+            f"{where}: cannot be used: a certificate or key in it is not valid PEM, or they do not belong together: "
+            f"{describe(error)}"
+        ) from error
     except Exception as error:
         raise NoCluster(f"{where}: cannot be used: {describe(error)}") from error
 

@@ -185,7 +185,11 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
     ("spoil", "sentence"),
     [
         pytest.param(lambda config: [], "expected a kubeconfig with a current context", id="a-list"),
-        pytest.param(lambda config: None, "expected a kubeconfig with a current context", id="an-empty-file"),
+        pytest.param(
+            lambda config: None,
+            "expected a kubeconfig with a current context, found: another document; kubectl config get-contexts",
+            id="an-empty-file",
+        ),
         pytest.param(lambda config: "text", "expected a kubeconfig with a current context", id="a-text"),
         pytest.param(change(**{"current-context": ""}), "current context", id="no-current-context"),
         pytest.param(change(**{"current-context": "x"}), "Expected object with name x", id="context-not-there"),
@@ -196,7 +200,9 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
         pytest.param(cluster(server="http://[::1"), "cannot be used", id="server-malformed"),
         pytest.param(cluster(server="https://h", **{"certificate-authority": "/no/ca"}), "/no/ca", id="ca-not-there"),
         pytest.param(
-            cluster(server="https://h", **{"certificate-authority-data": "AAAA"}), "cannot be used", id="ca-broken"
+            cluster(server="https://h", **{"certificate-authority-data": "AAAA"}),
+            "a certificate or key in it is not valid PEM",
+            id="ca-broken",
         ),
         pytest.param(user(tokenFile="/no/token"), "/no/token", id="token-file-not-there"),
         pytest.param(user(token="a\nb"), "characters that a token cannot have", id="token-of-two-lines"),

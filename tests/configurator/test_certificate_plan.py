@@ -18,6 +18,7 @@ from configurator.certificate_plan import serving_names
 from configurator.certificates import Pair, is_signed_by, mint_authority, mint_client, mint_server, read_pair
 from configurator.errors import BadCertificate, ConfiguratorError
 from configurator.yaml_document import YamlDocument
+from tests.cluster.scripted_server import write_kubeconfig
 from tests.configurator.control_plane_files import NOW, ControlPlaneFiles
 
 DAY = timedelta(days=1)
@@ -108,9 +109,15 @@ def test_name_of_the_secret_is_kept(files: ControlPlaneFiles) -> None:
     assert files.run() == "nothing to change"
     files.run("--san=more.example")
     assert secret_of(files)["metadata"] == {"name": "other", "namespace": "gpu"}
+    kubeconfig = write_kubeconfig(files.root / "admin.conf", "https://127.0.0.1:1", token="t")
     with pytest.raises(ConfiguratorError, match="the Secret gpu/other could not be applied to the cluster"):
-        files.run("--apply-secret", f"--kubeconfig={files.root}/none")
+        files.run("--apply-secret", f"--kubeconfig={kubeconfig}")
     assert "kubectl delete secret --namespace=gpu other deletes it" in files.run("--undo")
+
+
+def test_a_missing_authority_of_the_cluster_is_to_be_named(files: ControlPlaneFiles) -> None:
+    with pytest.raises(ConfiguratorError, match="does not exist; name the cluster's authority with -cert"):
+        files.run("--cluster-ca", f"-cert={files.root}/none", f"-key={files.root}/none")
 
 
 def test_secret_whose_name_looks_like_a_number_is_text(files: ControlPlaneFiles) -> None:

@@ -19,6 +19,7 @@ from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.transaction import STAGED
 from configurator.yaml_document import YamlDocument
 from gas.cluster.errors import ApiUnavailable
+from tests.cluster.scripted_server import write_kubeconfig
 from tests.configurator.control_plane_files import KUBEADM, NEWEST, RELEASES, ControlPlaneFiles, kubeadm_manifest
 from tests.configurator.test_configuration_document import IN_USE, ORIGINAL_WITH_ANOTHER
 
@@ -490,9 +491,21 @@ def test_next_steps_are_printed_once(files: ControlPlaneFiles) -> None:
 
 
 def test_secret_that_cannot_be_applied_leaves_the_files_and_names_the_command(files: ControlPlaneFiles) -> None:
+    kubeconfig = write_kubeconfig(files.root / "admin.conf", "https://127.0.0.1:1", token="t")
     with pytest.raises(ConfiguratorError, match=r"all files are complete, but the Secret .*kubectl apply -f"):
-        files.run("--apply-secret", f"--kubeconfig={files.root}/none")
+        files.run("--apply-secret", f"--kubeconfig={kubeconfig}")
     assert files.run() == "nothing to change"
+
+
+def test_a_kubeconfig_that_cannot_be_used_is_found_before_anything_is_changed(files: ControlPlaneFiles) -> None:
+    before = files.manifest.read_bytes()
+    broken = files.root / "broken"
+    broken.write_text("{}")
+    for kubeconfig, why in ((files.root / "none", "the file does not exist"), (broken, "expected a kubeconfig")):
+        with pytest.raises(ConfiguratorError, match=rf"nothing was changed.*{kubeconfig}: {why}.*with --kubeconfig"):
+            files.run("--apply-secret", f"--kubeconfig={kubeconfig}")
+    assert files.manifest.read_bytes() == before
+    assert not files.own.exists()
 
 
 class Api:
