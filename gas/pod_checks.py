@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from heapq import nsmallest
 
 from gas.combined_vocabularies import TooLarge, Vocabularies
@@ -28,7 +27,7 @@ from gas.placement.order import resource_of
 from gas.placement.place import place
 from gas.placement.refusal import Refusal, SearchLimitHit
 from gas.pod_parts import NODE_SCORE
-from gas.quoted import quoted, shown
+from gas.quoted import did_you_mean, listed, quoted
 from gas.vocabulary import BadNeed, NeedOptions, NodeFacts, Vocabulary
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -52,10 +51,6 @@ LONGEST_WARNING = 256
 """Characters of the longest sentence. The API server may cut longer warnings."""
 
 _MOST_REASONS = 2
-_MOST_NAMES = 5
-"""Names of resources in one sentence."""
-_LONGEST = 63
-"""Characters of a name that are compared with known names."""
 _MOST_UNKNOWN = 20
 """Unknown annotations that are reported; each is compared with all known ones."""
 _PREFIX = "gas-"
@@ -220,8 +215,7 @@ def _too_large(pod: Pod) -> str:
 
 
 def _unknown_annotation(name: str, known: Iterable[str]) -> str:
-    similar = get_close_matches(name[:_LONGEST], sorted(known), n=1)
-    hint = f"did you mean {similar[0]}?" if similar else "docs/pods.md lists those that have one"
+    hint = did_you_mean(name, known, "docs/pods.md lists those that have one")
     return f"annotation {quoted(name)} is not known and has no effect; {hint}"
 
 
@@ -246,8 +240,7 @@ def _unknown_resource(need: PodNeed, inventories: list[Inventory]) -> tuple[str,
     known = {name for inventory in inventories for amounts in inventory.capacity.values() for name in amounts}
     if not known or resource in known:
         return ()
-    similar = get_close_matches(resource[:_LONGEST], known, n=1)
-    hint = f"did you mean {similar[0]}?" if similar else f"they have {_first_names(known)}"
+    hint = did_you_mean(resource, known, f"they have {listed(sorted(known))}")
     return (_cut(f"order of cards {quoted(str(need.order))} has no effect: no card has {quoted(resource)}; {hint}"),)
 
 
@@ -275,12 +268,6 @@ def _why_never(need: PodNeed, inventories: list[tuple[Inventory, int]]) -> Gener
         if len(longer := f"{sentence}; {other}") <= LONGEST_WARNING:
             sentence = longer
     return _cut(sentence)
-
-
-def _first_names(names: Iterable[str]) -> str:
-    first = sorted(names)
-    more = f" and {len(first) - _MOST_NAMES} more" if len(first) > _MOST_NAMES else ""
-    return ", ".join(map(shown, first[:_MOST_NAMES])) + more
 
 
 def _cut(sentence: str) -> str:

@@ -1,8 +1,12 @@
-"""Text of others inside messages, cut and escaped so that it can neither flood nor forge a log."""
+"""Text of others inside messages, cut and escaped so that it can neither flood nor forge a log.
+
+Also the hints at what a misspelt name was meant to be.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 from itertools import islice
 
 LONGEST_RESOURCE = 63
@@ -33,3 +37,22 @@ def listed(values: Collection[str]) -> str:
     """List the first values, quoted, and how many more there are: ``'a', 'b', 'c' and 7 more``."""
     shown = ", ".join(quoted(value) for value in islice(values, _MOST))
     return shown if len(values) <= _MOST else f"{shown} and {len(values) - _MOST} more"
+
+
+def most_similar(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is most similar to an unknown one, the empty text if none is.
+
+    What follows the last ``/`` decides, because names of resources share long prefixes: ``gpu.intel.com/xe`` is not
+    similar to ``gpu.intel.com/i915``, and ``i915`` is.
+    """
+    by_end: dict[str, list[str]] = {}
+    for each in sorted(known):
+        by_end.setdefault(each.rpartition("/")[2], []).append(each)
+    similar = get_close_matches(name.rpartition("/")[2][:LONGEST_RESOURCE], by_end, n=1)
+    return get_close_matches(name[:LONGEST_KEY], by_end[similar[0]], n=1, cutoff=0)[0] if similar else ""
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return ``did you mean i915?`` with the known name that is most similar, another hint if none is."""
+    similar = most_similar(name, known)
+    return f"did you mean {similar}?" if similar else otherwise

@@ -285,7 +285,8 @@ def test_too_many_different_nodes_are_not_searched() -> None:
         (
             "best-fit=gold",
             [SMALL],
-            "order of cards 'best-fit=gold' has no effect: no card has 'gold'; they have i915, memory.max, millicores",
+            "order of cards 'best-fit=gold' has no effect: no card has 'gold'; they have 'i915', 'memory.max',"
+            " 'millicores'",
         ),
         ("best-fit=millicores", [SMALL], ""),
         ("best-fit=tiles", [SMALL, facts(cards=1, i915=1, tiles=2)], ""),

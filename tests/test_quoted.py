@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.quoted import listed, quoted, shown
+from gas.quoted import did_you_mean, listed, most_similar, quoted, shown
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,22 @@ def test_quoted_is_short_and_printable(text: str) -> None:
 )
 def test_listed(values: list[str], text: str) -> None:
     assert listed(values) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [
+        pytest.param("gas-alow", "gas-allow", id="typo"),
+        pytest.param("gpu.intel.com/memory.mx", "gpu.intel.com/memory.max", id="resource"),
+        pytest.param("gpu.intel.com/xe", "", id="a-shared-prefix-is-not-enough"),
+        pytest.param("i915", "gpu.intel.com/i915", id="without-prefix"),
+        pytest.param("koordinator.sh/gpus", "koordinator.sh/gpu", id="of-two-the-one-with-this-prefix"),
+        pytest.param("nvidea.com/gpu", "nvidia.com/gpu", id="typo-in-the-prefix"),
+        pytest.param("memory.max" * 1000, "", id="long"),
+        pytest.param("", "", id="empty"),
+    ],
+)
+def test_most_similar(name: str, similar: str) -> None:
+    known = ["gas-allow", "koordinator.sh/gpu", "nvidia.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/memory.max"]
+    assert most_similar(name, known) == similar
+    assert did_you_mean(name, known, "no") == (f"did you mean {similar}?" if similar else "no")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.intel import names
 from gas.json_patch import Patch
 from gas.objects import Container, Pod, Quantity
-from gas.quoted import quoted
+from gas.quoted import most_similar, quoted
 from gas.vocabulary import NeedOptions
 
 _SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
 """Annotations that are in force whatever their value is."""
-_LONGEST = 63
-"""Characters of a name that are compared with known names."""
 _OFF = frozenset({"false", "no", "off", "0"})
 
 
@@ -50,18 +47,12 @@ def _amounts_without_cards(pod: Pod) -> Iterator[str]:
         ]
         if amounts:
             who = f"container {quoted(container.name)} asks for"
-            misspelt = next(((name, count) for name in amounts if (count := _similar_count(name))), None)
+            misspelt = next(((name, count) for name in amounts if (count := most_similar(name, counts))), None)
             if misspelt is not None:
                 yield f"{who} {quoted(misspelt[0])} but for no card; did you mean {misspelt[1]}?"
             else:
                 add = f"add {' or '.join(counts)} to the container, or remove the request"
                 yield f"{who} {quoted(amounts[0])} but for no card; {add}"
-
-
-def _similar_count(resource: str) -> str:
-    """Return the resource for cards whose name is similar to this one, the empty text if none is."""
-    similar = get_close_matches(resource.removeprefix(names.PREFIX)[:_LONGEST], names.COUNT_RESOURCES, n=1)
-    return names.PREFIX + similar[0] if similar else ""
 
 
 def _without_effect(pod: Pod, options: NeedOptions) -> Iterator[str]:

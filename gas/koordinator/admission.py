@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 
 from gas.amounts import MalformedQuantity, parse_quantity
 from gas.json_patch import Operation, Patch, pointer
 from gas.koordinator import names, rules
 from gas.objects import Container, NewContainer, Pod, Quantity
-from gas.quoted import quoted
+from gas.quoted import did_you_mean, quoted
 from gas.vocabulary import NeedOptions
-
-_LONGEST = 63
-"""Characters of a name that are compared with known names."""
 
 
 class KoordinatorAdmission:
@@ -73,8 +69,7 @@ def _misspelt(pod: Pod) -> Iterator[str]:
     for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
         for name in (container.resources.requests if container.resources else None) or ():
             if name.startswith(names.BEGINNING) and name not in _RESOURCES:
-                similar = get_close_matches(name[:_LONGEST], _RESOURCES, n=1)
-                hint = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(_RESOURCES)}"
+                hint = did_you_mean(name, _RESOURCES, f"known are {', '.join(_RESOURCES)}")
                 yield f"container {quoted(container.name)} asks for {quoted(name)}, which no node has; {hint}"
 
 

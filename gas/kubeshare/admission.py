@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
@@ -11,13 +10,10 @@ from gas.json_patch import Operation, Patch, pointer
 from gas.kubeshare import names
 from gas.kubeshare.request import Share, asking_containers, bearer, share_of
 from gas.objects import NewContainer, NewPod, Pod
-from gas.quoted import quoted
+from gas.quoted import did_you_mean, quoted
 from gas.vocabulary import BadNeed, NeedOptions
 
-_KNOWN = [name.removeprefix(names.PREFIX) for name in names.ANNOTATIONS]
 _MOST_UNKNOWN = 5
-_LONGEST = 63
-"""Characters of a name that are compared with known names."""
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -102,10 +98,5 @@ def with_node(node: str, affinity: Mapping[str, Any] | None) -> dict[str, Any]:
 def _unknown_annotations(annotations: Mapping[str, str]) -> Iterator[str]:
     for name in sorted(annotations):
         if name.startswith(names.PREFIX) and name not in names.ANNOTATIONS:
-            similar = get_close_matches(name.removeprefix(names.PREFIX)[:_LONGEST], _KNOWN, n=1)
-            hint = (
-                f"did you mean {names.PREFIX}{similar[0]}?"
-                if similar
-                else "docs/from-kubeshare.md lists those that have one"
-            )
+            hint = did_you_mean(name, names.ANNOTATIONS, "docs/from-kubeshare.md lists those that have one")
             yield f"annotation {quoted(name)} is not known and has no effect; {hint}"
