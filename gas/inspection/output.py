@@ -161,6 +161,15 @@ def _datum(value: Value) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
+_FORMULA = ("=", "+", "-", "@")
+"""With what a text begins that spreadsheets take for a formula and run."""
+
+
+def _csv_text(text: str) -> str:
+    """Return a text for a cell, with an apostrophe before what would be a formula: names of models may be anything."""
+    return shown(f"'{text}" if text.startswith(_FORMULA) else text)
+
+
 def _as_csv(report: Report) -> str:
     head: list[str] = []
     for column in report.columns:
@@ -175,9 +184,9 @@ def _as_csv(report: Report) -> str:
             if column.gauge:
                 cells += [value.booked, value.capacity] if isinstance(value, Gauge) else ["", ""]
             elif isinstance(value, tuple):
-                cells.append(shown(" ".join(value)))
+                cells.append(_csv_text(" ".join(value)))
             else:
-                cells.append(shown(value) if isinstance(value, str) else value)
+                cells.append(_csv_text(value) if isinstance(value, str) else value)
         writer.writerow(cells)
     return text.getvalue()
 

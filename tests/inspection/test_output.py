@@ -95,6 +95,14 @@ def test_csv_has_the_same_columns_whatever_the_rows_are(rows: list[Row]) -> None
     assert [len(row) for row in table] == [5] * (len(rows) + 1)
 
 
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)"])
+def test_no_text_in_csv_is_a_formula(text: str) -> None:
+    rows: list[Row] = [{"name": text, "pods": -1, "list": (text, "b")}, {"name": f"a{text}", "list": ("b", text)}]
+    _, first, second = csv.reader(io.StringIO(written(Report(COLUMNS, rows), "csv", Look())))
+    assert first == [f"'{text}", "", "", "-1", f"'{text} b"]
+    assert second == [f"a{text}", "", "", "", f"b {text}"]
+
+
 def test_a_narrow_terminal_takes_the_bars_first_and_then_the_ends_of_long_texts() -> None:
     report = Report(
         COLUMNS, [{"name": "a-long-name-of-a-node-in-a-cluster", "memory.max": Gauge(4 * 10**9, 8 * 10**9)}]
