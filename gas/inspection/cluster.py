@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import lru_cache
@@ -20,7 +20,7 @@ from gas.errors import GasError
 from gas.extender.decider import Decider, FilterDecision, Handler, Options
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags, parse_flags
-from gas.extender.host_resources import PODS, pod_requests
+from gas.extender.host_resources import CPU, MEMORY, PODS, pod_requests
 from gas.extender.pods import Observer
 from gas.extender.wire import BindingArgs, FilterArgs
 from gas.inspection.node_rules import exclusion, node_rules
@@ -29,13 +29,15 @@ from gas.inspection.use import CardUse
 from gas.ledger import Booking
 from gas.objects import ObjectId
 from gas.placement.place import DEFAULT_STEP_LIMIT
-from gas.quoted import quoted
+from gas.quoted import LONGEST_KEY, did_you_mean, listed, quoted, shown
 from gas.vocabularies import KNOWN
 from gas.vocabulary import NeedOptions
 
 T = TypeVar("T", InspectedNode, InspectedPod)
 R = TypeVar("R")
 _ALL_VOCABULARIES = Vocabularies(KNOWN)
+_OF_EVERY_NODE = frozenset({CPU, MEMORY, "ephemeral-storage", PODS})
+"""Resources that kubelet states on every node."""
 
 
 class Missing(GasError):
@@ -270,6 +272,15 @@ class Cluster:
         """Return which of these requests a node has too little of, as a sentence; empty if there is enough."""
         return shortage(requests, self.free_beside_cards(node)) if self.counts_hosts else ""
 
+    def unknown_resources(self, pod: InspectedPod) -> Iterator[str]:
+        """Yield a sentence for each resource that a pod requests and no node has; none if the cluster has no nodes."""
+        of_nodes = (node.status.allocatable or {} for node in self.nodes.by_key.values() if node.status is not None)
+        known = _OF_EVERY_NODE.union(*of_nodes)
+        for name, _ in pod_requests(pod):
+            if name not in known and self.nodes.by_key:
+                others = f"nodes have {listed(sorted(known - _OF_EVERY_NODE)) or 'no devices'}"
+                yield f"no node has {shown(name, LONGEST_KEY)}; {did_you_mean(name, known, others)}"
+
     def book(self, pod: InspectedPod, node: str) -> tuple[str, ...]:
         """Book a pod that waits on a node, as a bind would, and return its cards. Raises CannotBind and BadNeed."""
         args = BindingArgs(pod.metadata.name, pod.metadata.namespace or "default", pod.uid, node)
@@ -287,13 +298,13 @@ class Cluster:
 def shortage(requests: SortedAmounts, free: Mapping[str, int]) -> str:
     """Return which request is larger than what is free, as a sentence; empty if none is.
 
-    Resources of Kubernetes itself that the node does not state are not compared.
+    Resources that every node has are not compared if this one does not state them.
     """
     for name, amount in requests:
         if name in free:
             if amount > free[name]:
                 return "the node has no free pod slot" if name == PODS else f"the node has too little {name} free"
-        elif free and "/" in name:
+        elif free and name not in _OF_EVERY_NODE:
             return f"the node has no {name}"
     return ""
 

@@ -55,7 +55,7 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 @click.group(context_settings=_SETTINGS, epilog=EXIT_CODES)
-@click.version_option(None, "--version", message="kubectl gas %(version)s", prog_name="kubectl gas", package_name="gas")
+@click.version_option(None, "--version", message="%(prog)s %(version)s", package_name="gas")
 def kubectl_gas() -> None:
     """Show the GPUs of a cluster card by card: what is booked, what is used, who holds it. Changes nothing."""
 
@@ -175,11 +175,19 @@ def _without_collecting() -> Iterator[None]:
         gc.enable()
 
 
-def say(*sentences: str) -> None:
-    """Write sentences to standard error, so that the output of a command stays its result."""
+def _program() -> str:
+    """Return the program of the running command as the user typed it: ``kubectl gas`` or ``gas``."""
+    return click.get_current_context().find_root().info_name or ""
+
+
+def say(*sentences: str, program: str = "") -> None:
+    """Write sentences to standard error, so that the output of a command stays its result.
+
+    program  needed only where no command is running
+    """
     with suppress(AttributeError, OSError):  # the caller has closed standard error, or it is full
         for sentence in sentences:
-            sys.stderr.write(f"kubectl gas: {shown(sentence)}\n")
+            sys.stderr.write(f"{program or _program()}: {shown(sentence)}\n")
 
 
 def look() -> Look:
@@ -194,7 +202,7 @@ def look() -> Look:
 
 
 def _print(text: str, code: int = DONE) -> int:
-    return print_text("kubectl gas", text, exit_code=code, unwritten=UNREACHABLE) if text else code
+    return print_text(_program(), text, exit_code=code, unwritten=UNREACHABLE) if text else code
 
 
 def _read(where: Where, use: Callable[[ApiServer, Cluster], Awaitable[T]], *, counts_hosts: bool = False) -> T:
@@ -218,7 +226,9 @@ def _show(
     if options.watch:
         from gas.inspection.watching import watch_report
 
-        return asyncio.run(watch_report(options.where, prepared, options.form, look, counts_hosts=counts_hosts))
+        return asyncio.run(
+            watch_report(options.where, prepared, options.form, look, program=_program(), counts_hosts=counts_hosts)
+        )
 
     async def once(api: ApiServer, cluster: Cluster) -> tuple[Report, tuple[str, ...]]:
         notes = await read_use(api, cluster)
@@ -373,16 +383,19 @@ def why(*, pod: str, form: str, namespace: str, kubeconfig: str, context: str) -
     code = _print("".join(f"{shown(line)}\n" for line in explanation_lines(asked.key, explanation)))
     say(*cluster.settings.notes, *notes)
     if explanation.groups:
+        say(*cluster.unknown_resources(asked))
         _say_not_checked([asked])
     if not explanation.is_complete:
         say(f"there may be more or better suggestions: the search ended after {WHY_TIMEOUT:g} s")
     return code
 
 
-def _names(pod: str, default: str) -> tuple[str, str]:
-    """Return the namespace and the name of a pod, written as NAME or NAMESPACE/NAME."""
-    namespace, slash, name = pod.partition("/")
-    return (namespace, name) if slash else (default, pod)
+def _names(text: str, default: str, prefix: str = "") -> tuple[str, str]:
+    """Return the namespace and the name of a pod, written as NAME or NAMESPACE/NAME. Raises click.UsageError."""
+    namespace, slash, name = text.removeprefix(prefix).rpartition("/")
+    if not name or "/" in namespace or bool(namespace) != bool(slash):
+        raise click.UsageError(f"expected a pod as {prefix}NAME or {prefix}NAMESPACE/NAME, found {quoted(text)}")
+    return namespace or default, name
 
 
 @kubectl_gas.command(epilog=EXIT_CODES)
@@ -410,6 +423,8 @@ def fit(*, files: tuple[str, ...], explain: bool, form: str, namespace: str, kub
     all_fit = all(each.fitting == each.count for each in fitted)
     code = _print(written(report, form, look()), DONE if all_fit else NOT_SO)
     say(*cluster.settings.notes)
+    if not all_fit:
+        say(*dict.fromkeys(sentence for each in wanted for sentence in cluster.unknown_resources(each.pod)))
     _say_not_checked([each.pod for each in wanted])
     if others := [name for _, found in read for name in found]:
         say(f"not looked at, because only pods matter: {listed(others)}")
@@ -431,14 +446,21 @@ def defrag(*, shape: str, form: str, namespace: str, kubeconfig: str, context: s
     """
     where = Where(kubeconfig=kubeconfig, context=context)
     space = namespace or namespace_of(where)
-    is_file = shape == "-" or Path(shape).exists()
-    asked = None
-    if is_file or not ("=" in shape or shape.startswith("pod/")):
+    is_file = shape == "-" or os.path.exists(shape)  # noqa: PTH110 -- Path.exists raises for a name that is too long
+    asked: InspectedPod | tuple[str, str]
+    if is_file:
         asked = one_shape(shape, read_manifests(shape, _text_of(shape), space)[0])
     elif "=" in shape:
         asked = pod_of_requests(shape, space)
+    elif shape.startswith("pod/"):
+        asked = _names(shape, space, "pod/")
+    else:
+        raise BadManifest(
+            f"shape {quoted(shape)}: expected a file, pod/NAME or requests such as gpu.intel.com/i915=1, found no such"
+            " file"
+        )
     cluster = _read(where, _cluster_alone, counts_hosts=True)
-    pod = cluster.pod(*_names(shape.removeprefix("pod/"), space)) if asked is None else asked
+    pod = cluster.pod(*asked) if isinstance(asked, tuple) else asked
     if pod.node_name:
         raise BadManifest(
             f"pod {quoted(pod.key)}: expected a pod that waits, found one on node {quoted(pod.node_name)}"
@@ -446,7 +468,8 @@ def defrag(*, shape: str, form: str, namespace: str, kubeconfig: str, context: s
     until = time.monotonic() + DEFRAG_TIMEOUT
     plan = plan_moves(cluster, pod, lambda: time.monotonic() >= until)
     code = _print(written(plan_report(plan, pod.key), form, look()), DONE if plan.node else NOT_SO)
-    say(*cluster.settings.notes, *plan_notes(plan))
+    unknown = [] if plan.node else list(cluster.unknown_resources(pod))
+    say(*cluster.settings.notes, *(unknown or plan_notes(plan)))
     _say_not_checked([pod, *(cluster.pods.by_key[move.uid] for move in plan.moves)])
     return code
 
@@ -522,7 +545,9 @@ def run(arguments: Sequence[str], program: str = "kubectl gas") -> int:
         sys.stderr.write(error.format_message() + "\n")
         return BAD_USE
     except click.ClickException as error:
-        say(error.format_message())
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        help_of = f"; see {context.command_path} --help" if context is not None else ""
+        say(f"{error.format_message().removesuffix('.')}{help_of}", program=program)
         return BAD_USE
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED

@@ -16,7 +16,7 @@ from gas.cluster.connection import ApiServer
 from gas.daemon.command import StandardOutput
 from gas.inspection.cluster import Cluster
 from gas.inspection.gather import Where, connected, following, read_use
-from gas.inspection.output import DONE, UNREACHABLE, Look, table_lines, written
+from gas.inspection.output import DONE, UNREACHABLE, Look, shown, table_lines, written
 from gas.inspection.report import Report
 
 INTERVAL = 1.0
@@ -32,38 +32,47 @@ async def watch_report(
     form: str,
     look: Callable[[], Look],
     *,
+    program: str,
     counts_hosts: bool = False,
 ) -> int:
     """Follow the cluster until interrupted or nothing more can be written, and return the exit code.
 
-    A terminal shows as many rows as it has lines. Any other output gets the whole report after each change.
+    A terminal shows as many rows as it has lines. Any other output gets the whole report after each change, and so does
+    a terminal that cannot draw over its lines, ``TERM=dumb``.
 
     Raises as `following` does.
+
+    program  as the user typed it, for messages
     """
     async with connected(where) as api, following(api, counts_hosts=counts_hosts) as (cluster, _):
-        shows = _redraw if sys.stdout.isatty() and form in ("table", "wide") else _repeat
-        return await shows(api, cluster, make, form, look)
+        screen = Console(highlight=False, markup=False, emoji=False)
+        can_redraw = sys.stdout.isatty() and screen.is_terminal and not screen.is_dumb_terminal
+        if can_redraw and form in ("table", "wide"):
+            return await _redraw(screen, _changes(api, cluster), lambda: make(cluster), look, wide=form == "wide")
+        output = StandardOutput(program, unwritten=UNREACHABLE)
+        return await _repeat(output, _changes(api, cluster), lambda: written(make(cluster), form, look()))
 
 
-async def _repeat(
-    api: ApiServer, cluster: Cluster, make: Callable[[Cluster], Report], form: str, look: Callable[[], Look]
-) -> int:
-    output, reader = StandardOutput("kubectl gas", unwritten=UNREACHABLE), sys.stdout
-    async for _ in _changes(api, cluster):
-        output.write(written(make(cluster), form, look()) or "\n")
+async def _repeat(output: StandardOutput, changes: AsyncIterator[object], report: Callable[[], str]) -> int:
+    reader = sys.stdout
+    async for _ in changes:
+        output.write(report() or "\n")
         if sys.stdout is not reader:
             break
     return output.exit_code(DONE)
 
 
 async def _redraw(
-    api: ApiServer, cluster: Cluster, make: Callable[[Cluster], Report], form: str, look: Callable[[], Look]
+    console: Console,
+    changes: AsyncIterator[tuple[str, ...]],
+    report: Callable[[], Report],
+    look: Callable[[], Look],
+    *,
+    wide: bool,
 ) -> int:
-    console = Console(highlight=False, markup=False, emoji=False)
     with Live(console=console, screen=True, auto_refresh=False) as live:
-        async for notes in _changes(api, cluster):
-            report = make(cluster)
-            lines = screen_lines(report, notes, wide=form == "wide", look=look())
+        async for notes in changes:
+            lines = screen_lines(report(), notes, wide=wide, look=look())
             live.update(Group(*(Text.from_ansi(line, no_wrap=True) for line in lines)), refresh=True)
     return DONE
 
@@ -79,7 +88,7 @@ def screen_lines(report: Report, notes: tuple[str, ...], *, wide: bool, look: Lo
         if total <= most
         else f"{most} of {total} rows; see --sort-by and --where"
     )
-    return [*lines, "; ".join((count, *notes[:1]))[: look.width]]
+    return [*lines, shown("; ".join((count, *notes[:1])))[: look.width]]
 
 
 async def _changes(api: ApiServer, cluster: Cluster) -> AsyncIterator[tuple[str, ...]]:

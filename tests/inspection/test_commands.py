@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
+import errno
 import io
 import json
 import logging
+import sys
 
 import pytest
 import yaml
@@ -114,7 +117,11 @@ async def test_a_node_that_does_not_exist_ends_with_1(kubectl: Kubectl) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param(["nonsense"], "No such command 'nonsense'", id="command"),
+        pytest.param(["nonsense"], "kubectl gas: No such command 'nonsense'; see kubectl gas --help\n", id="command"),
+        pytest.param(["tpo"], "Did you mean 'top'?; see kubectl gas --help\n", id="misspelt-command"),
+        pytest.param(["why", "shop/"], "expected a pod as NAME or NAMESPACE/NAME, found 'shop/'", id="no-name"),
+        pytest.param(["why", "/web-7d"], "found '/web-7d'; see kubectl gas why --help\n", id="no-namespace"),
+        pytest.param(["why", "a/b/c"], "found 'a/b/c'; see kubectl gas why --help\n", id="too-many-names"),
         pytest.param(["top", "-o", "xml"], "'xml' is not one of", id="format"),
         pytest.param(["top", "--sort-by", "size"], "expected a column of this report", id="column"),
         pytest.param(["top", "--where", "health"], "expected a condition such as", id="condition"),
@@ -127,6 +134,42 @@ async def test_a_wrong_command_line_ends_with_2(kubectl: Kubectl, arguments: lis
     result = await kubectl(*arguments)
     assert result.code == 2
     assert words in result.err
+
+
+@pytest.mark.parametrize("program", ["gas", "kubectl gas"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["top", "--nonsense"], id="option"),
+        pytest.param(["top", "--where", "health"], id="condition"),
+        pytest.param(["inspect", "gpu-9"], id="node"),
+        pytest.param(["top", "--context", "nowhere"], id="cluster"),
+        pytest.param(["pods", "-n", "empty"], id="note"),
+    ],
+)
+async def test_what_is_said_begins_with_the_program_that_the_user_typed(
+    kubectl: Kubectl, capsys: pytest.CaptureFixture[str], program: str, arguments: list[str]
+) -> None:
+    await asyncio.to_thread(run, arguments, program)
+    said = capsys.readouterr().err.splitlines()
+    assert said
+    assert all(line.startswith(f"{program}: ") for line in said)
+
+
+@pytest.mark.parametrize("program", ["gas", "kubectl gas"])
+async def test_output_that_cannot_be_written_is_reported_in_the_name_of_the_program(
+    kubectl: Kubectl, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    class Full(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    for arguments in (["top"], ["top", "--watch"]):
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", Full())
+            assert await asyncio.wait_for(asyncio.to_thread(run, arguments, program), 20) == 3
+            sys.stdout.close()  # the null device, which takes the place of the output
+        assert capsys.readouterr().err.startswith(f"{program}: cannot write to standard output: No space left")
 
 
 async def test_a_cluster_that_cannot_be_reached_ends_with_3(kubectl: Kubectl) -> None:
@@ -192,8 +235,6 @@ async def test_the_command_only_reads(kubectl: Kubectl) -> None:
 
 
 async def test_commands_names_and_options_are_completed(kubectl: Kubectl) -> None:
-    import asyncio
-
     assert complete(["in"]) == "inspect\tShow everything about one NODE.\n:4\n"
     assert complete(["top", ""]).splitlines() == ["nodes", "cards", "pods", ":4"]
     assert "--watch\tDraw again whenever something changes." in complete(["top", "--w"])

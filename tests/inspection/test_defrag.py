@@ -233,7 +233,26 @@ async def test_a_shape_is_a_manifest_a_waiting_pod_or_requests(kubectl: Kubectl,
         ),
         pytest.param("pod/none", 1, "expected a pod that asks for GPUs", id="no-pod"),
         pytest.param("pod/train-1", 2, "expected a pod that waits, found one on node 'gpu-1'", id="running-pod"),
-        pytest.param("nowhere.yaml", 2, "cannot be read", id="no-file"),
+        pytest.param(
+            "gpu.intel.com/i915=1,gpu.intel.com/memory.mx=14G",
+            1,
+            "kubectl gas: no node has gpu.intel.com/memory.mx; did you mean gpu.intel.com/memory.max?\n",
+            id="misspelt-resource",
+        ),
+        pytest.param("i915=1", 1, "no node has i915; did you mean gpu.intel.com/i915?\n", id="without-its-prefix"),
+        pytest.param("gpu.intel.com/xe=1,cpux=1", 1, "no node has cpux; did you mean cpu?\n", id="two-resources"),
+        pytest.param(
+            "gpu.intel.com/xe=1",
+            1,
+            "no node has gpu.intel.com/xe; nodes have 'gpu.intel.com/i915', 'gpu.intel.com/memory.max',"
+            " 'gpu.intel.com/millicores'\n",
+            id="another-resource",
+        ),
+        pytest.param("pod/", 2, "expected a pod as pod/NAME or pod/NAMESPACE/NAME, found 'pod/'", id="no-name"),
+        pytest.param("pod/a/b/c", 2, "found 'pod/a/b/c'; see kubectl gas defrag --help\n", id="too-many-names"),
+        pytest.param("nowhere.yaml", 2, "expected a file, pod/NAME or requests such as", id="no-file"),
+        pytest.param("tests", 2, "cannot be read: Is a directory", id="directory"),
+        pytest.param("x" * 300, 2, "expected a file, pod/NAME or requests such as", id="too-long-for-a-file"),
         pytest.param("i915=one", 2, "expected different resources with amounts such as", id="no-amount"),
         pytest.param("i915=1,i915=2", 2, "found 'i915=2'", id="twice"),
         pytest.param(
@@ -251,3 +270,4 @@ async def test_a_shape_of_no_use_is_refused_in_a_sentence(
     result = await kubectl("defrag", asked)
     assert (result.code, result.out) == (code, "")
     assert words in result.err
+    assert "no plan" not in result.err or "no plan" in words

@@ -25,6 +25,7 @@ from tests.inspection.example_cluster import (
     gpu_node_json,
     record,
     running,
+    waiting,
 )
 
 
@@ -222,6 +223,18 @@ async def test_the_exit_code_says_whether_all_fit(kubectl: Kubectl, tmp_path: Pa
     assert "not looked at" not in result.err
     explained = await kubectl("fit", str(file), "--explain", "-o", "json")
     assert [row["node"] for row in json.loads(explained.out)][-1] is None
+
+
+async def test_a_resource_that_no_node_has_is_named_once_with_a_similar_one(kubectl: Kubectl, tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    pods = [waiting(name, i915=1) for name in ("a", "b")]
+    for pod in pods:
+        pod["spec"]["containers"][0]["resources"]["requests"]["milicores"] = "100"
+    file.write_text(yaml.safe_dump_all([{"kind": "Pod", **pod} for pod in pods]))
+    result = await kubectl("fit", str(file), "-o", "json")
+    assert result.code == 1
+    assert [row["reason"] for row in json.loads(result.out)] == ["the node has no milicores"] * 2
+    assert result.err.count("no node has milicores; did you mean gpu.intel.com/millicores?\n") == 1
 
 
 @pytest.mark.parametrize(

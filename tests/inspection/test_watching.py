@@ -29,7 +29,8 @@ async def test_a_report_is_written_again_after_each_change(kubectl: Kubectl, mon
     output = io.StringIO()
     monkeypatch.setattr(sys, "stdout", output)
     monkeypatch.setattr("gas.inspection.watching.INTERVAL", 0.01)
-    watching = asyncio.create_task(watch_report(Where(kubeconfig=str(kubectl.kubeconfig)), all_pods, "csv", Look))
+    where = Where(kubeconfig=str(kubectl.kubeconfig))
+    watching = asyncio.create_task(watch_report(where, all_pods, "csv", Look, program="gas"))
     try:
         await eventually(lambda: output.getvalue().count("namespace,name") == 1)
         create_pod(kubectl.server, waiting("fresh", i915=1))
@@ -49,7 +50,7 @@ async def test_a_report_is_written_again_after_each_change(kubectl: Kubectl, mon
         (BrokenPipeError(), ""),
         (
             OSError(errno.ENOSPC, "No space left on device"),
-            "kubectl gas: cannot write to standard output: No space left on device; nothing else failed\n",
+            "gas: cannot write to standard output: No space left on device; nothing else failed\n",
         ),
     ],
     ids=["reader gone", "disk full"],
@@ -67,9 +68,40 @@ async def test_the_watch_ends_when_it_cannot_write(
 
     monkeypatch.setattr(sys, "stdout", Closed())
     where = Where(kubeconfig=str(kubectl.kubeconfig))
-    assert await asyncio.wait_for(watch_report(where, all_pods, "csv", Look), 20) == (3 if sentence else 0)
+    assert await asyncio.wait_for(watch_report(where, all_pods, "csv", Look, program="gas"), 20) == (
+        3 if sentence else 0
+    )
     assert capsys.readouterr().err == sentence
     sys.stdout.close()  # the null device, which takes the place of the output
+
+
+async def test_a_terminal_that_cannot_redraw_gets_the_report_after_each_change(
+    kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    output = Terminal()
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setattr("gas.inspection.watching.INTERVAL", 0.01)
+    where = Where(kubeconfig=str(kubectl.kubeconfig))
+    for name, is_redrawn in (("dumb", False), ("xterm", True)):
+        monkeypatch.setenv("TERM", name)
+        watching = asyncio.create_task(watch_report(where, all_pods, "table", Look, program="gas"))
+        try:
+            await eventually(lambda: "train-1" in output.getvalue())
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        assert ("\x1b" in output.getvalue()) is is_redrawn
+        output.truncate(0)
+
+
+def test_a_note_on_the_screen_cannot_control_the_terminal() -> None:
+    report = Report((Column("name"),), [{"name": "pod"}])
+    note = "node gpu-1: \x1b[2J\u202eevil\n"
+    assert screen_lines(report, (note,), wide=False, look=Look())[-1] == r"1 row; node gpu-1: \x1b[2J\u202eevil\n"
 
 
 def test_the_screen_has_as_many_lines_as_the_terminal() -> None:

@@ -21,6 +21,7 @@ from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import (
     GB,
     cluster_of,
+    create_pod,
     decoded_node,
     decoded_pod,
     example_cluster,
@@ -320,6 +321,15 @@ async def test_why_prints_reasons_and_suggestions(kubectl: Kubectl) -> None:
     data = json.loads((await kubectl("why", "big", "-o", "json")).out)
     assert data["complete"] is True
     assert yaml.safe_load((await kubectl("why", "big", "-o", "yaml")).out) == data
+
+
+async def test_why_of_a_pod_with_a_misspelt_resource_names_a_similar_one(kubectl: Kubectl) -> None:
+    pod = waiting("typo", i915=1)
+    pod["spec"]["containers"][0]["resources"]["requests"]["gpu.intel.com/milicores"] = "100"
+    create_pod(kubectl.server, pod)
+    result = await kubectl("why", "typo")
+    assert "no node has gpu.intel.com/milicores; did you mean gpu.intel.com/millicores?\n" in result.err
+    assert "no node has" not in (await kubectl("why", "big")).err
 
 
 async def test_why_of_a_pod_that_does_not_exist_ends_with_1(kubectl: Kubectl) -> None:
