@@ -209,50 +209,11 @@ def _sort_volumes(workload: Object) -> None:
             "admission.clientCertificate, admission.schedulerName: no effect without admission.enabled=true",
             id="webhooks are off",
         ),
-        pytest.param("admission.port=9444", "no effect without admission.enabled=true", id="not the default"),
-        pytest.param("page.use=true", "page.use: no effect without page.enabled=true", id="the page is off"),
-        pytest.param(
-            "plugin.nvidia.runtimeClassName=nvidia", "no effect without plugin.nvidia.enabled=true", id="NVIDIA is off"
-        ),
-        pytest.param(
-            "scheduler.otherGPUPods=refuse", "no effect without scheduler.enabled=true", id="no second scheduler"
-        ),
-        pytest.param("scheduler.image.tag=v1.36.0", "scheduler.image: no effect without", id="a nested value"),
-        pytest.param(
-            "monitoring.rules.labels.release=x", "no effect without monitoring.rules.enabled=true", id="no alerts"
-        ),
+        pytest.param("scheduler.otherGPUPods=refuse", "no scheduler would place GPU pods", id="no scheduler"),
         pytest.param(
             "certificates.extraNames={a.example}",
             "certificates.extraNames: no effect without certificates.source=job or cert-manager",
             id="names for a certificate of your own",
-        ),
-        pytest.param(
-            "certificates.source=cert-manager,certificates.job.schedule=@daily",
-            "certificates.job.schedule: no effect without certificates.source=job",
-            id="no job",
-        ),
-        pytest.param(
-            "certificates.certManager.issuer.name=company",
-            "certificates.certManager.issuer: no effect without certificates.source=cert-manager",
-            id="no cert-manager",
-        ),
-        pytest.param(
-            "extender.podDisruptionBudget.minAvailable=1",
-            "no effect without extender.replicas=2 or more",
-            id="one replica",
-        ),
-        pytest.param(
-            "extender.flags.sharepods=true",
-            "extender.flags.sharepods: no effect without kubeshare in extender.flags.vocabularies",
-            id="no vocabulary",
-        ),
-        pytest.param(
-            "plugin.flags.nfd-file=/x",
-            "plugin.flags.nfd-file: no effect without plugin.flags.write-node=nfd",
-            id="no NFD",
-        ),
-        pytest.param(
-            "plugin.flags.cdi-file=/x", "plugin.flags.cdi-file: no effect without plugin.flags.cdi=names", id="no CDI"
         ),
         pytest.param("image.registry=https://registry.example", "does not match pattern", id="a URL as registry"),
         pytest.param(

@@ -28,79 +28,13 @@
 {{- if semverCompare (printf "<%s.0-0" .release) (include "gas.clusterRelease" .root) }}yes{{ end -}}
 {{- end -}}
 
-{{- /* Refuse values that have no effect because what they belong to is off, if it is off by default and so is easily
-forgotten. Templates cannot read values.yaml: defaults that are not empty are repeated here, and if one differs, the
-chart refuses its own values. */ -}}
+{{- /* Refuse values that are set although what they belong to is off: (dict "values" VALUES "part" NAME "needs" SETTING).
+Only for what someone would miss: a values file may also hold settings of parts that this cluster does without. */ -}}
 {{- define "gas.refuseUnused" -}}
-{{- $values := .Values -}}
-{{- $certificates := $values.certificates -}}
-{{- $source := include "gas.certificateSource" . -}}
-{{- $parts := dict
-  "admission" (dict "port" 9443 "timeoutSeconds" 2)
-  "page" (dict "port" 9004)
-  "plugin.nvidia" (dict "nodeSelector" (dict "nvidia.com/gpu.present" "true"))
-  "scheduler" (dict
-    "name" "gas-scheduler"
-    "otherGPUPods" "allow"
-    "replicas" 1
-    "image" (dict "registry" "registry.k8s.io" "repository" "kube-scheduler" "tag" "" "digest" "" "pullPolicy" "IfNotPresent")
-    "port" 10259
-    "serviceAccount" (dict "create" true "name" "" "annotations" dict)
-    "resources" (dict "requests" (dict "cpu" "100m" "memory" "128Mi"))
-  )
-  "monitoring.podMonitors" (dict "interval" "30s")
-  "monitoring.rules" dict
-  "monitoring.dashboard" (dict "labels" (dict "grafana_dashboard" "1"))
--}}
-{{- range $part, $defaults := $parts -}}
-{{- $found := $values -}}
-{{- range splitList "." $part }}{{ $found = get $found . }}{{ end -}}
-{{- if not $found.enabled -}}
-{{- include "gas.refuseSet" (dict "part" $part "values" $found "defaults" $defaults "needs" (printf "%s.enabled=true" $part)) -}}
-{{- end -}}
-{{- end -}}
-{{- if eq $source "secret" -}}
-{{- include "gas.refuseSet" (dict "part" "certificates" "values" (pick $certificates "extraNames" "authoritySecretName") "defaults" dict "needs" "certificates.source=job or cert-manager") -}}
-{{- end -}}
-{{- if ne $source "job" -}}
-{{- include "gas.refuseSet" (dict "part" "certificates.job" "values" $certificates.job "defaults" (dict "schedule" "17 3 * * 1" "resources" (dict "requests" (dict "cpu" "20m" "memory" "64Mi"))) "needs" "certificates.source=job") -}}
-{{- end -}}
-{{- if ne $source "cert-manager" -}}
-{{- include "gas.refuseSet" (dict "part" "certificates.certManager" "values" $certificates.certManager "defaults" (dict "issuer" (dict "name" "" "kind" "Issuer" "group" "cert-manager.io") "duration" "8760h" "renewBefore" "2160h") "needs" "certificates.source=cert-manager") -}}
-{{- end -}}
-{{- if le (int $values.extender.replicas) 1 -}}
-{{- include "gas.refuseSet" (dict "part" "extender.podDisruptionBudget" "values" (omit $values.extender.podDisruptionBudget "enabled") "defaults" (dict "minAvailable" 0) "needs" "extender.replicas=2 or more") -}}
-{{- end -}}
-{{- range $program := list "extender" "plugin" -}}
-{{- $flags := (get $values $program).flags -}}
-{{- range $flag, $vocabulary := dict "aliyun-unit" "aliyun" "sharepods" "kubeshare" -}}
-{{- if not (has $vocabulary (get $flags "vocabularies" | default list)) -}}
-{{- include "gas.refuseSet" (dict "part" (printf "%s.flags" $program) "values" (pick $flags $flag) "defaults" dict "needs" (printf "%s in %s.flags.vocabularies" $vocabulary $program)) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- $flags := $values.plugin.flags -}}
-{{- if ne (include "gas.writeNode" .) "nfd" -}}
-{{- include "gas.refuseSet" (dict "part" "plugin.flags" "values" (pick $flags "nfd-file") "defaults" dict "needs" "plugin.flags.write-node=nfd") -}}
-{{- end -}}
-{{- if eq (get $flags "cdi" | default "none") "none" -}}
-{{- include "gas.refuseSet" (dict "part" "plugin.flags" "values" (pick $flags "cdi-file") "defaults" dict "needs" "plugin.flags.cdi=names or annotations") -}}
-{{- end -}}
-{{- if not $values.plugin.enabled -}}
-{{- include "gas.refuseSet" (dict "part" "plugin" "values" (pick $values.plugin "cleanUp") "defaults" dict "needs" "plugin.enabled=true") -}}
-{{- include "gas.refuseSet" (dict "part" "plugin.nvidia" "values" (pick $values.plugin.nvidia "enabled") "defaults" dict "needs" "plugin.enabled=true") -}}
-{{- end -}}
-{{- end -}}
-
-{{- /* Refuse values that are neither empty nor the default: (dict "part" NAME "values" VALUES "defaults" DEFAULTS "needs" SETTING). */ -}}
-{{- define "gas.refuseSet" -}}
 {{- $part := .part -}}
-{{- $defaults := .defaults -}}
 {{- $set := list -}}
 {{- range $name, $value := .values -}}
-{{- if and $value (ne (toJson $value) (toJson (get $defaults $name))) -}}
-{{- $set = append $set (printf "%s.%s" $part $name) -}}
-{{- end -}}
+{{- if $value }}{{ $set = append $set (printf "%s.%s" $part $name) }}{{ end -}}
 {{- end -}}
 {{- if $set -}}
 {{- fail (printf "%s: no effect without %s: set that too, or leave out what has no effect" (join ", " $set) .needs) -}}
@@ -118,7 +52,19 @@ chart refuses its own values. */ -}}
 {{- if and $values.scheduler.enabled (eq $values.scheduler.name "default-scheduler") -}}
 {{- fail "scheduler.name is default-scheduler, the name of the cluster's own scheduler: two schedulers would place the same pods" -}}
 {{- end -}}
-{{- include "gas.refuseUnused" . -}}
+{{- if and (ne $values.scheduler.otherGPUPods "allow") (not $values.scheduler.enabled) -}}
+{{- fail (printf "scheduler.otherGPUPods is %s, but scheduler.enabled is false: no scheduler would place GPU pods" $values.scheduler.otherGPUPods) -}}
+{{- end -}}
+{{- if not $values.admission.enabled -}}
+{{- include "gas.refuseUnused" (dict "values" (omit $values.admission "port" "timeoutSeconds") "part" "admission" "needs" "admission.enabled=true") -}}
+{{- end -}}
+{{- if eq (include "gas.certificateSource" .) "secret" -}}
+{{- include "gas.refuseUnused" (dict "values" (pick $values.certificates "extraNames") "part" "certificates" "needs" "certificates.source=job or cert-manager") -}}
+{{- end -}}
+{{- if not $values.plugin.enabled -}}
+{{- include "gas.refuseUnused" (dict "values" (pick $values.plugin "cleanUp") "part" "plugin" "needs" "plugin.enabled=true") -}}
+{{- include "gas.refuseUnused" (dict "values" (pick $values.plugin.nvidia "enabled") "part" "plugin.nvidia" "needs" "plugin.enabled=true") -}}
+{{- end -}}
 {{- if and $values.extender.enabled $values.plugin.enabled -}}
 {{- range $flag, $default := dict "vocabularies" (list "intel") "aliyun-unit" "MiB" -}}
 {{- $decided := get $values.extender.flags $flag | default $default -}}
