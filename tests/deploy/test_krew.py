@@ -49,17 +49,18 @@ def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_launcher_runs_the_program_with_all_arguments(tmp_path: Path) -> None:
-    program = tmp_path / "gas"
-    program.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.argv[1:])\nsys.exit(7)\n")
-    program.chmod(0o755)
+    for name in ("gas", "kubectl-gas"):
+        program = tmp_path / name
+        program.write_text(f"#!{sys.executable}\nimport sys\nprint({name!r}, sys.argv[1:])\nsys.exit(7)\n")
+        program.chmod(0o755)
     done = run(tmp_path, "top", "--where", "a b")
-    assert (done.returncode, done.stdout) == (7, "['top', '--where', 'a b']\n")
+    assert (done.returncode, done.stdout) == (7, "kubectl-gas ['top', '--where', 'a b']\n")
 
 
 def test_the_launcher_says_what_is_missing(tmp_path: Path) -> None:
     done = run(tmp_path, "top")
     assert done.returncode == 2
-    assert "expected the program gas on the PATH, found none" in done.stderr
+    assert "expected the programs gas and kubectl-gas on the PATH, found none" in done.stderr
 
 
 def test_the_launcher_is_executable() -> None:
