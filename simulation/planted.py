@@ -466,7 +466,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "gas.extender.decider",
         "return NOTHING_KEPT if self.preemption is None else self.preemption.nominations.kept_from(pod)",
         "return NOTHING_KEPT",
-        60,
+        150,
     ),
     PlantedFault(
         "deleted pods go on waiting",
