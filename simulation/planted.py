@@ -6,6 +6,7 @@ that nothing of it can stay behind.
 
 from __future__ import annotations
 
+import difflib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -16,7 +17,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from gas.errors import GasError
+
 ROOT = Path(__file__).parents[1]
+
+
+class UnknownFault(GasError):
+    """There is no planted fault of this name."""
+
+    def __init__(self, name: str) -> None:
+        near = difflib.get_close_matches(name, [each.name for each in PLANTED], 3, 0.5)
+        rather = f"did you mean {' or '.join(map(repr, near))}" if near else "docs/simulation.md lists the names"
+        super().__init__(f"no planted fault has the name {name!r}; {rather}")
+
+
+class CannotPlant(GasError):
+    """A fault does not fit the product any more."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"planted fault {name!r}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +61,13 @@ class PlantedFault:
         return ROOT / f"{self.module.replace('.', '/')}.py"
 
     def changed(self) -> str:
-        """Return the text of the module with the fault. Raises ValueError if it cannot be planted."""
+        """Return the text of the module with the fault. Raises CannotPlant."""
         text = self.path.read_text()
         if (found := text.count(self.before)) != 1:
-            raise ValueError(
-                f"planted fault {self.name!r}: {self.path} has the replaced text {found} times, expected 1"
+            raise CannotPlant(
+                self.name,
+                f"{self.module} has the text that it replaces {found} times, expected 1. "
+                "Change the fault in simulation/planted.py so that it fits the module",
             )
         return text.replace(self.before, self.after)
 
@@ -72,16 +93,27 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_loader(fullname, _Loader(self._fault))
 
 
-def plant(name: str) -> None:
-    """Plant a fault in this process. Raises RuntimeError if its module has been imported already."""
-    fault = next(each for each in PLANTED if each.name == name)
+def planted_fault(name: str) -> PlantedFault:
+    """Return the fault of a name. Raises UnknownFault."""
+    fault = next((each for each in PLANTED if each.name == name), None)
+    if fault is None:
+        raise UnknownFault(name)
+    return fault
+
+
+def plant(fault: PlantedFault) -> None:
+    """Plant a fault in this process. Raises RuntimeError if its module has been imported already, and CannotPlant."""
+    fault.changed()
     if fault.module in sys.modules:
         raise RuntimeError(f"{fault.module} has been imported already, so nothing can be planted in it")
     sys.meta_path.insert(0, _Finder(fault))
 
 
 def find(fault: PlantedFault, first: int = 1) -> tuple[int, str] | None:
-    """Return after how many seeds a fault is found and the law that it breaks; None if it is not found in time."""
+    """Return after how many seeds a fault is found and the law that it breaks; None if it is not found in time.
+
+    Raises CannotPlant.
+    """
     command = [sys.executable, "-m", "simulation", "--plant", fault.name]
     command += ["--first", str(first), "--seeds", str(fault.within), "--workers", "1", "--terse"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -90,7 +122,7 @@ def find(fault: PlantedFault, first: int = 1) -> tuple[int, str] | None:
             _, seed, law = line.split(" ", 2)
             return int(seed) - first + 1, law
     if found.returncode != 0:
-        raise RuntimeError(f"{fault.name}: {found.stderr.strip()}")
+        raise CannotPlant(fault.name, f"its process ended with {found.returncode}: {found.stderr.strip()}")
     return None
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from simulation.laws import LawBroken
 from simulation.loop import Livelock
 from simulation.plan import Plan, Step, make_plan
 from simulation.world import World
+
+PATIENCE = 300.0
+"""Seconds in which a shorter history is looked for at most."""
+
+REPEATED = 10.0
+"""Virtual seconds in which a line of a history is printed once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +70,7 @@ def run_seed(seed: int) -> Outcome:
     return run_plan(make_plan(seed))
 
 
-def run_seeds(seeds: Iterable[int], workers: int | None = None) -> Iterator[Outcome]:
-    """Run the histories of many seeds in several processes, and yield their outcomes as they come, in order."""
-    workers = workers or os.cpu_count() or 1
-    if workers == 1:
-        yield from map(run_seed, seeds)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(run_seed, seeds, chunksize=4)
-
-
-def shorten(plan: Plan, fails: Callable[[Plan], bool], patience: float = 300.0) -> Plan:
+def shorten(plan: Plan, fails: Callable[[Plan], bool], patience: float = PATIENCE) -> Plan:
     """Return a plan with as few steps as possible that still fails, after at most ``patience`` seconds.
 
     Parts of the plan are left out, halves at first and single steps at the end.
@@ -99,9 +93,37 @@ def shorten(plan: Plan, fails: Callable[[Plan], bool], patience: float = 300.0) 
             size //= 2
 
 
-def shorten_failure(seed: int) -> tuple[Plan, Outcome]:
-    """Return the shortest plan found that breaks the same law as the history of a seed, and its outcome."""
-    plan = make_plan(seed)
-    law = run_plan(plan).law
+def shorten_failure(plan: Plan, law: str) -> tuple[Plan, Outcome]:
+    """Return the shortest plan found that breaks the same law as a plan, and its outcome."""
     short = shorten(plan, lambda tried: run_plan(tried).law == law)
     return short, run_plan(short, keep_trace=True)
+
+
+def readable(plan: Plan, trace: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a history for people: what kind of cluster it is, then what happens.
+
+    A line whose text came less than `REPEATED` seconds before is left out, such as renewals of the Lease.
+    """
+    nodes = (f"n{index} ({', '.join(f'card{card}' for card in cards)})" for index, cards in enumerate(plan.nodes))
+    yield f"nodes: {', '.join(nodes)}"
+    kinds = {
+        "webhooks for Bindings": plan.webhooks,
+        "device plugins": plan.plugins,
+        "pods of several systems": plan.mixed,
+        "preemption": plan.preemption,
+        f"pages of {plan.page} objects": plan.page,
+        "a scheduler that tries refused pods again and again": plan.eager,
+        f"the scenario {plan.scenario}": plan.scenario,
+    }
+    yield f"with: {', '.join(kind for kind, holds in kinds.items() if holds) or 'nothing special'}"
+    last: dict[str, float] = {}
+    left_out = 0
+    for line in trace:
+        time, _, text = line.strip().partition(" ")
+        if float(time) - last.get(text, -REPEATED) >= REPEATED:
+            yield line
+        else:
+            left_out += 1
+        last[text] = float(time)
+    if left_out:
+        yield f"{left_out} lines that say the same as one in the {REPEATED:.0f} s before are left out"

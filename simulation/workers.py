@@ -1,0 +1,94 @@
+"""Run the histories of many seeds in other processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from gas.errors import GasError
+from simulation.planted import PlantedFault, plant
+
+if TYPE_CHECKING:
+    from simulation.run import Outcome
+
+SEEDS_AT_A_TIME = 4
+
+
+class WorkerEnded(GasError):
+    """A process that ran histories was ended from outside, for example because the memory was full."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(
+            f"a process that ran histories was killed, so those from seed {seed} on are unknown. If memory is short, "
+            f"continue with fewer processes: --first {seed} --workers 1"
+        )
+
+
+def run_seeds(seeds: range, workers: int, planted: PlantedFault | None = None) -> Generator[Outcome, None, None]:
+    """Yield the outcomes of the histories of seeds, in their order, as they come. Raises WorkerEnded and CannotPlant.
+
+    The processes end when the iterator is closed, or when this process ends in any way.
+
+    planted  the fault that is planted in each of them
+    """
+    if planted is not None:
+        planted.changed()
+    others = set(multiprocessing.active_children())
+    # A fault must be planted before the product is imported, so the processes are fresh ones, not forks of this one.
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_prepare, initargs=(planted,))
+    starts = range(seeds.start, seeds.stop, SEEDS_AT_A_TIME)
+    parts = (range(start, min(start + SEEDS_AT_A_TIME, seeds.stop)) for start in starts)
+    next_seed = seeds.start
+    try:
+        # Ctrl-C reaches all processes of a terminal; those that are started here keep it blocked.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            running = deque(pool.submit(run_part, part) for part in islice(parts, 4 * workers))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        while running:
+            for outcome in running.popleft().result():
+                next_seed = outcome.seed + 1
+                yield outcome
+            running.extend(pool.submit(run_part, part) for part in islice(parts, 1))
+    except BrokenProcessPool as error:
+        raise WorkerEnded(next_seed) from error
+    finally:
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
+        pool.shutdown()
+
+
+def _prepare(planted: PlantedFault | None) -> None:
+    """Prepare a new process."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if planted is not None:
+        plant(planted)
+
+
+def _end_with_parent() -> None:
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def run_part(seeds: Sequence[int]) -> list[Outcome]:
+    """Run the histories of some seeds. The notes of an exception say which history raised it."""
+    from simulation.run import run_seed
+
+    outcomes = []
+    for seed in seeds:
+        try:
+            outcomes.append(run_seed(seed))
+        except Exception as error:
+            error.add_note(f"in the history of seed {seed}")
+            raise
+    return outcomes
