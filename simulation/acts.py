@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 
@@ -14,20 +14,15 @@ from simulation import objects
 from simulation.loop import Process
 from simulation.network import Client, Condition
 from simulation.nodes import RUN_SECONDS
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.system import System
 
 
 class Acts:
-    """Carry out the acts of a plan in a world.
+    """Carry out the acts of a plan in a system."""
 
-    stale  whether the scheduler's requests also reach replicas that do not decide
-    """
-
-    def __init__(self, world: World) -> None:
-        self.stale = False
-        self._world = world
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._world = world = system.world
         self._api = world.api
         self._network = world.network
         self._late = 0.0
@@ -141,26 +136,26 @@ class Acts:
     # What fails
 
     def kill_extender(self, name: str, sends: int, before: bool, away: float) -> None:
-        replica = self._world.replica(name)
+        replica = self._system.replica(name)
         if replica.extender is not None:
             replica.kill_at_send = sends, before, away
 
     def kill_now(self, name: str, away: float) -> None:
-        replica = self._world.replica(name)
+        replica = self._system.replica(name)
         if replica.extender is not None:
-            self._world.kill(replica, away)
+            self._system.kill(replica, away)
 
     def stop_extender(self, name: str, away: float) -> None:
-        replica = self._world.replica(name)
+        replica = self._system.replica(name)
         if replica.extender is not None:
             self._world.trace("world", f"{replica.name} stops")
             process = replica.process
             replica.stop(
-                lambda: self._world.kill(replica, away) if replica.process is process and process.alive else None
+                lambda: self._system.kill(replica, away) if replica.process is process and process.alive else None
             )
 
     def pause_extender(self, name: str, seconds: float) -> None:
-        replica = self._world.replica(name)
+        replica = self._system.replica(name)
         if replica.process.alive and not replica.process.paused:
             self._world.figures["pauses"] += 1
             replica.process.paused = True
@@ -191,7 +186,7 @@ class Acts:
 
     def isolate(self, name: str, seconds: float) -> None:
         """Cut a replica off the API server; the scheduler still reaches it."""
-        client = self._world.replica(name).name
+        client = self._system.replica(name).name
         for exchange in list(self._api.server.open):
             if exchange.stream and exchange.client.name == client:
                 exchange.break_off()
@@ -199,7 +194,7 @@ class Acts:
 
     def condition(self, fields: dict[str, Any], seconds: float) -> None:
         if fields.get("clients") in ("leader", "standby"):
-            fields = {**fields, "clients": self._world.replica(fields["clients"]).name}
+            fields = {**fields, "clients": self._system.replica(fields["clients"]).name}
         condition = Condition(**fields)
         self._network.conditions.append(condition)
         self._world.later(seconds, self._network.conditions.remove, condition)
@@ -224,11 +219,11 @@ class Acts:
 
     def stale_endpoints(self, seconds: float) -> None:
         """Let the scheduler's requests reach replicas that do not decide."""
-        self.stale = True
-        self._world.later(seconds, setattr, self, "stale", False)
+        self._system.stale = True
+        self._world.later(seconds, setattr, self._system, "stale", False)
 
     def jump_clock(self, name: str, seconds: float) -> None:
-        self._world.replica(name).skew += seconds
+        self._system.replica(name).skew += seconds
 
     def break_watches(self) -> None:
         for exchange in list(self._api.server.open):
@@ -237,7 +232,7 @@ class Acts:
 
     def delay_watches(self, name: str, delay: float, seconds: float) -> None:
         if not name.startswith("plugin"):
-            name = self._world.replica(name).name
+            name = self._system.replica(name).name
         self._network.watch_delays[name] = delay
         self._world.later(seconds, self._end_of_delay, name)
 
@@ -253,27 +248,27 @@ class Acts:
         self._world.later(seconds, self._network.no_bookmarks.discard, name)
 
     def restart_kubelet(self, node: str, away: float) -> None:
-        if not self._world.kubelets[node].alive:
+        if not self._system.kubelets[node].alive:
             return
-        self._world.kubelets[node].kill()
-        self._network.client_gone(self._world.kubelets[node])
+        self._system.kubelets[node].kill()
+        self._network.client_gone(self._system.kubelets[node])
         if (host := self._world.hosts.get(node)) is not None:
             host.kubelet_ends()
-        self._world.later(away, self._world.start_kubelet, node)
+        self._world.later(away, self._system.start_kubelet, node)
 
     def restart_plugin(self, node: str, away: float) -> None:
-        if (plugin := self._world.plugins.get(node)) is not None:
+        if (plugin := self._system.plugins.get(node)) is not None:
             plugin.kill()
             self._world.later(away, self._start_plugin, node)
 
     def _start_plugin(self, node: str) -> None:
         if not self._world.hosts[node].plugin_runs:
-            self._world.plugins[node].start()
+            self._system.plugins[node].start()
 
     def restart_scheduler(self, away: float) -> None:
-        self._world.scheduler.kill()
-        self._network.client_gone(self._world.scheduler)
-        self._world.later(away, self._world.start_scheduler)
+        self._system.scheduler.kill()
+        self._network.client_gone(self._system.scheduler)
+        self._world.later(away, self._system.start_scheduler)
 
     def change_cards(self, node: str, count: int, seconds: float) -> None:
         before = self._world.plan.nodes[int(node[1:])]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from gas.card_facts import Scan
 from gas.cluster.connection import ApiServer as ApiConnection
@@ -29,9 +29,7 @@ from simulation.api import EPOCH
 from simulation.kubelet import Cards, Host, PodResources, Registration
 from simulation.loop import Process
 from simulation.network import Server, Transport
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.world import World
 
 FINISH = 5.0
 """Seconds that an extender has to stop in, its ``--shutdown-timeout``."""
@@ -77,6 +75,8 @@ class Replica:
         self.name = name
         self._world = world
         self._chance = world.chance.stream(name)
+        plan = world.plan
+        self._flags = extender_flags(webhooks=plan.webhooks, mixed=plan.mixed, preemption=plan.preemption)
         self._starts = 0
         self.skew = 0.0
         self.kill_at_send: tuple[int, bool, float] | None = None
@@ -109,7 +109,7 @@ class Replica:
         )
         api = await connect(world, self.process, timing)
         metrics = Metrics("simulation")
-        extender = Extender(api, world.flags, metrics, identity=self.identity, timing=timing)
+        extender = Extender(api, self._flags, metrics, identity=self.identity, timing=timing)
         self.server.app = extender_app(
             filter_nodes=extender.filter,
             bind_pod=extender.binder,
@@ -122,10 +122,7 @@ class Replica:
         self.admission.app = admission_app(extender.webhooks, metrics)
         self.server.up = self.admission.up = True
         self.extender = extender
-        try:
-            await extender.run()
-        except Exception as error:  # noqa: BLE001 -- a law
-            world.fail("no exception at the top", f"{self.name} ended: {error!r}")
+        await world.watched(self.name, extender.run())
 
     def kill(self) -> None:
         """Kill the process."""
@@ -196,10 +193,7 @@ class PluginProcess:
         plugin = Plugin(
             api, flags, Environment(), PluginMetrics("simulation"), [Cards(host)], machine=machine, timing=timing
         )
-        try:
-            await plugin.run()
-        except Exception as error:  # noqa: BLE001 -- a law
-            world.fail("no exception at the top", f"{self.name} ended: {error!r}")
+        await world.watched(self.name, plugin.run())
 
 
 async def _at_once(work: Callable[[], Scan]) -> Scan:

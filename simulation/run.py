@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from simulation.history import History
 from simulation.laws import LawBroken
 from simulation.loop import Livelock
 from simulation.plan import Plan, Step, make_plan
-from simulation.world import World
 
 PATIENCE = 300.0
 """Seconds in which a shorter history is looked for at most."""
@@ -50,15 +50,16 @@ def run_plan(plan: Plan, *, keep_trace: bool = False) -> Outcome:
     gc.freeze()
     gc.disable()
     try:
-        world = World(plan, keep_trace=keep_trace)
+        history = History(plan, keep_trace=keep_trace)
         law = sentence = ""
         try:
-            world.run()
+            history.run()
         except LawBroken as broken:
             law, sentence = broken.law, broken.sentence
         except Livelock as endless:
             law, sentence = "time passes", str(endless)
-        return Outcome(plan.seed, law, sentence, world.all_figures(), world.digest.hexdigest(), world.trace_lines or ())
+        world = history.world
+        return Outcome(plan.seed, law, sentence, history.figures(), world.digest.hexdigest(), world.trace_lines or ())
     finally:
         gc.enable()
         logger.setLevel(level)

@@ -1,0 +1,222 @@
+"""One history: what happens to the system of a world, and which laws hold in it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from gas.sandbox.api.failure import ApiFailure
+from simulation import objects
+from simulation.acts import Acts
+from simulation.laws import LawBroken
+from simulation.loop import Process
+from simulation.plan import Plan
+from simulation.system import System
+from simulation.world import World
+
+START = 5.0
+"""Seconds before the first step of a plan."""
+
+SETTLE = 110.0
+"""Seconds after the last fault in which every pod that fits must be bound, and books must be right. The product notices
+after 90 s that a watch has gone silent."""
+
+REST = 4.0
+"""A history is over once all is as it must be at the end, this many seconds after the last fault and as many again."""
+
+TICK = 0.25
+"""Seconds between two checks of who decides."""
+
+LATEST_SEND = 4.5
+"""Seconds after the last moment in which a replica decided, after which it must send no Binding any more."""
+
+
+class History:
+    """The history of a plan. `run` returns when it is over, and raises LawBroken as soon as a law is broken."""
+
+    def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
+        self.plan = plan
+        self.world = World(plan, keep_trace=keep_trace)
+        self._system = System(self.world)
+        self._acts = Acts(self._system)
+        self._leader = ""
+        network, api = self.world.network, self.world.api
+        network.on_send, network.on_sent = self._before_send, self._after_send
+        network.late = self._acts.lateness
+        api.on_binding, api.pause = self._acts.before_binding, self._acts.pause
+        api.storage.listen(self._written)
+
+    def figures(self) -> dict[str, float]:
+        """Return the counts of what happened."""
+        world = self.world
+        return {
+            "callbacks": world.loop.processed,
+            "virtual seconds": world.loop.time(),
+            "requests": world.network.requests,
+            "lost responses": world.network.lost_responses,
+            "writes": world.api.storage.version,
+            "bindings with cards": world.laws.bindings,
+            "receipts": world.laws.receipts,
+            "calls of kubelets": sum(host.calls for host in world.hosts.values()),
+            **world.figures,
+        }
+
+    def run(self) -> None:
+        """Run the whole history. Raises LawBroken."""
+        world = self.world
+        handler = _Errors(world)
+        logger = logging.getLogger("gas")
+        logger.addHandler(handler)
+        world.loop.set_exception_handler(self._unhandled)
+        try:
+            world.loop.run_until_complete(self._history())
+        finally:
+            logger.removeHandler(handler)
+            self._end()
+        if world.broken is not None:
+            raise world.broken
+
+    async def _history(self) -> None:
+        world = self.world
+        self._system.start()
+        world.loop.start(world.outside, self._watch_leaders())
+        for step in self.plan.steps:
+            world.later(START + step.at, self._take, step)
+        world.later(START + self.plan.active + SETTLE, world.over.set)
+        world.loop.start(world.outside, self._watch_for_rest())
+        await world.over.wait()
+        if world.broken is None and (broken := self._found_at_end()) is not None:
+            world.fail(broken.law, broken.sentence)
+
+    async def _watch_for_rest(self) -> None:
+        """End the history early if nothing is left to do in it."""
+        await asyncio.sleep(START + self.plan.active)
+        rested = 0
+        while rested < 2:
+            await asyncio.sleep(REST)
+            rested = rested + 1 if self._found_at_end() is None else 0
+        self.world.over.set()
+
+    def _take(self, step: Any) -> None:
+        if self.world.broken is not None:
+            return
+        self.world.trace("plan", str(step))
+        try:
+            getattr(self._acts, step.act)(*step.args)
+        except ApiFailure as failure:
+            self.world.trace("plan", f"refused: {failure}")
+
+    async def _watch_leaders(self) -> None:
+        while True:
+            self._check_leaders()
+            await asyncio.sleep(TICK)
+
+    def _check_leaders(self) -> None:
+        leaders = [each.identity for each in self._system.replicas if each.decides()]
+        if len(leaders) > 1:
+            self.world.fail("one leader", f"{' and '.join(leaders)} decide at the same moment")
+        if leaders and leaders[0] != self._leader:
+            self._leader = leaders[0]
+            self.world.figures["leader changes"] += 1
+            self.world.trace("world", f"{self._leader} decides")
+
+    def _written(self) -> None:
+        """Check the laws after a write."""
+        world = self.world
+        change = world.api.storage.changes(world.api.storage.version - 1)[0]
+        if change.after.plural in ("pods", "nodes"):
+            value = change.after.value
+            more = value["spec"].get("nodeName", "-") + " " + value.get("status", {}).get("phase", "")
+            cards = (value["metadata"].get("annotations") or {}).get(objects.CARDS, "")
+            gone = " gone" if change.gone else ""
+            world.trace("api", f"{change.after.version} {change.after.plural}/{change.after.key} {more} {cards}{gone}")
+        elif change.after.plural == "leases":
+            world.trace("api", f"lease of {change.after.value['spec'].get('holderIdentity')}")
+        world.check(world.laws.follow, world.api.binds_now)
+        self._check_leaders()
+
+    def _before_send(self, client: Process, _method: str, target: str) -> bool:
+        world = self.world
+        if target.endswith("/preempt"):
+            self._system.preempt_asked = world.api.storage.version
+        if target.endswith("/binding"):
+            for replica in self._system.replicas:
+                sends = replica.extender is not None and replica.process is client
+                if sends and not replica.decides() and world.loop.time() - replica.decided_at > LATEST_SEND:
+                    world.fail("one leader", f"{replica.identity} binds and has not decided since {replica.decided_at}")
+        return self._kill_at_send(client, before=True)
+
+    def _after_send(self, client: Process) -> None:
+        self._kill_at_send(client, before=False)
+
+    def _kill_at_send(self, client: Process, *, before: bool) -> bool:
+        for replica in self._system.replicas:
+            if replica.extender is None or replica.process is not client or replica.kill_at_send is None:
+                continue
+            left, is_before, away = replica.kill_at_send
+            if is_before is not before:
+                continue
+            if left > 0:
+                replica.kill_at_send = left - 1, is_before, away
+                continue
+            replica.kill_at_send = None
+            self._system.kill(replica, away)
+            return False
+        return True
+
+    def _found_at_end(self) -> LawBroken | None:
+        """Return the law of the end that does not hold, if any."""
+        world = self.world
+        try:
+            world.laws.check_bound()
+            if not any(each.decides() for each in self._system.replicas):
+                raise LawBroken("progress", "no replica decides")
+            for replica in self._system.replicas:
+                if replica.extender is None:
+                    raise LawBroken("progress", f"{replica.name} does not run")
+                books = {
+                    uid: (booking.node, {str(card): dict(some) for card, some in booking.footprint.amounts.items()})
+                    for uid, booking in replica.extender.decider.ledger.bookings()
+                }
+                world.laws.check_books(replica.name, books)
+                world.laws.check_waiting(replica.name, replica.extender.decider.pods.waiting.keys())
+            for host in world.hosts.values():
+                world.laws.check_devices({uid: host.given_cards(uid) for uid in host.given})
+        except LawBroken as broken:
+            return broken
+        return None
+
+    def _end(self) -> None:
+        """End all processes, so that nothing is left behind."""
+        world = self.world
+        world.network.closed = True
+        world.loop.set_exception_handler(lambda _loop, _context: None)
+        world.loop.bury(*world.processes)
+        for _ in range(20):
+            tasks = asyncio.all_tasks(world.loop)
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            world.loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+        for task in asyncio.all_tasks(world.loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        world.loop.run_until_complete(world.loop.shutdown_asyncgens())
+        world.loop.close()
+
+    def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.world.fail("no exception at the top", f"{context.get('message')}: {error!r}")
+
+
+class _Errors(logging.Handler):
+    """A log handler for which each logged exception is a broken law."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self._world.fail("no exception at the top", f"{record.getMessage()}: {record.exc_info[1]!r}")

@@ -1,0 +1,123 @@
+"""The programs of a history: extenders, scheduler, kubelets and device plugins, and how they reach each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gas.sandbox.api.kinds import NODES
+from simulation import objects
+from simulation.kubelet import DeviceKubelet, Host
+from simulation.loop import Process
+from simulation.network import Client, Server
+from simulation.nodes import Kubelet
+from simulation.plan import REPLICAS
+from simulation.programs import PluginProcess, Replica
+from simulation.scheduler import Scheduler
+from simulation.world import World
+
+
+class System:
+    """All programs of a world.
+
+    replicas       of the extender
+    kubelets       by node: the process of its kubelet
+    plugins        by node; empty if device plugins are left out
+    stale          whether the scheduler's requests also reach replicas that do not decide
+    preempt_asked  version of the API server's storage when the extender was last asked whom to evict
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.replicas = [Replica(world, name) for name in REPLICAS]
+        self.kubelets: dict[str, Process] = {}
+        self.plugins: dict[str, PluginProcess] = {}
+        self.scheduler: Process
+        self.stale = False
+        self.preempt_asked = 0
+        if world.plan.webhooks:
+            world.api.reviewer = self._reviewer
+
+    def start(self) -> None:
+        """Add the nodes and start everything."""
+        world = self.world
+        for index, cards in enumerate(world.plan.nodes):
+            node = f"n{index}"
+            world.api.api.create(NODES, None, objects.node(node, cards))
+            if world.plan.plugins:
+                host = world.hosts[node] = Host(world.loop, world.network, cards)
+                self.plugins[node] = PluginProcess(world, node, host)
+                self.plugins[node].start()
+            self.start_kubelet(node)
+        for replica in self.replicas:
+            replica.start()
+        self.start_scheduler()
+
+    def kill(self, replica: Replica, away: float) -> None:
+        """Kill a replica, and start it again after ``away`` seconds."""
+        self.world.trace("world", f"{replica.name} is killed")
+        self.world.figures["kills"] += 1
+        replica.kill()
+        self.world.later(away, replica.start)
+
+    def replica(self, name: str) -> Replica:
+        """Return a replica by its name, or the one that leads or does not lead now."""
+        if name in ("leader", "standby"):
+            leader = next((each for each in self.replicas if each.decides()), self.replicas[0])
+            return leader if name == "leader" else next(each for each in self.replicas if each is not leader)
+        return next(each for each in self.replicas if each.name == name)
+
+    def start_kubelet(self, node: str) -> None:
+        """Start a kubelet."""
+        world = self.world
+
+        async def work(process: Process) -> None:
+            client = Client(world.network, process, world.api.server)
+            chance = world.chance.stream(f"kubelet {node} {world.loop.time()}")
+            if (host := world.hosts.get(node)) is None:
+                await Kubelet(node, client, chance).run()
+            else:
+                host.kubelet_starts()
+                await DeviceKubelet(node, client, chance, host).run()
+
+        self.kubelets[node] = world.start(f"kubelet-{node}", work)
+
+    def start_scheduler(self) -> None:
+        """Start the scheduler."""
+        world = self.world
+
+        async def work(process: Process) -> None:
+            await Scheduler(
+                world.network,
+                process,
+                Client(world.network, process, world.api.server),
+                self._endpoints,
+                world.chance.stream(f"scheduler {world.loop.time()}"),
+                world.trace,
+                eager=world.plan.eager,
+                evicting=self._evicting if world.plan.preemption else None,
+            ).run()
+
+        self.scheduler = world.start("scheduler", work)
+
+    def _evicting(self, pod: dict[str, Any], node: str, victims: list[str]) -> None:
+        """Check the pods that are evicted for another one."""
+        self.world.trace("scheduler", f"{pod['metadata']['name']}: evicts {len(victims)} pods from {node}")
+        self.world.figures["evictions"] += len(victims)
+        self.world.check(self.world.laws.check_victims, pod, node, victims, self.preempt_asked)
+
+    def _endpoints(self) -> list[Server]:
+        if self.stale:
+            return [each.server for each in self.replicas if each.server.up]
+        return [
+            each.server
+            for each in self.replicas
+            if each.extender is not None and each.server.up and each.extender.readiness.why_not_serving() is None
+        ] or [each.server for each in self.replicas if each.server.up]
+
+    def _reviewer(self) -> Server | None:
+        ready = [
+            each.admission
+            for each in self.replicas
+            if each.extender is not None and each.admission.up and each.extender.readiness.why_not_serving() is None
+        ]
+        return ready[0] if ready else None
