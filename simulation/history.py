@@ -45,7 +45,7 @@ class History:
         network.on_send, network.on_sent = self._before_send, self._after_send
         network.late = self._acts.lateness
         api.on_binding, api.pause = self._acts.before_binding, self._acts.pause
-        api.storage.listen(self._written)
+        api.storage.listen(lambda: self.world.check(self._written))
 
     def figures(self) -> dict[str, float]:
         """Return the counts of what happened."""
@@ -133,7 +133,7 @@ class History:
             world.trace("api", f"{change.after.version} {change.after.plural}/{change.after.key} {more} {cards}{gone}")
         elif change.after.plural == "leases":
             world.trace("api", f"lease of {change.after.value['spec'].get('holderIdentity')}")
-        world.check(world.laws.follow, world.api.binds_now)
+        world.laws.follow(world.api.binds_now)
         self._check_leaders()
 
     def _before_send(self, client: Process, _method: str, target: str) -> bool:

@@ -122,7 +122,7 @@ class Replica:
         self.admission.app = admission_app(extender.webhooks, metrics)
         self.server.up = self.admission.up = True
         self.extender = extender
-        await world.watched(self.name, extender.run())
+        await world.watched(self.name, extender.run)
 
     def kill(self) -> None:
         """Kill the process."""
@@ -193,7 +193,7 @@ class PluginProcess:
         plugin = Plugin(
             api, flags, Environment(), PluginMetrics("simulation"), [Cards(host)], machine=machine, timing=timing
         )
-        await world.watched(self.name, plugin.run())
+        await world.watched(self.name, plugin.run)
 
 
 async def _at_once(work: Callable[[], Scan]) -> Scan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from simulation.api import ApiServer
@@ -54,13 +55,13 @@ class World:
     def start(self, name: str, work: Callable[[Process], Coroutine[Any, Any, None]]) -> Process:
         """Start a process. If it ends with an exception, a law is broken."""
         process = self.new_process(name)
-        self.loop.start(process, self.watched(name, work(process)))
+        self.loop.start(process, self.watched(name, partial(work, process)))
         return process
 
-    async def watched(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    async def watched(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run the work of a process. If it ends with an exception, a law is broken."""
         try:
-            await work
+            await work()
         except Exception as error:  # noqa: BLE001 -- a law
             self.fail("no exception at the top", f"{name} ended: {error!r}")
 
@@ -83,11 +84,13 @@ class World:
             self.over.set()
 
     def check(self, check: Callable[..., None], *args: Any) -> None:
-        """Check a law. If it is broken, the history ends."""
+        """Check a law. If it is broken, or cannot be checked, the history ends."""
         try:
             check(*args)
         except LawBroken as broken:
             self.fail(broken.law, broken.sentence)
+        except Exception as error:  # noqa: BLE001 -- the API server would take it for a request that failed
+            self.fail("no exception at the top", f"a law ended: {error!r}")
 
     def _given(self, uid: str) -> dict[str, set[str]] | None:
         """Return the cards that the containers of a pod have got until now; None once it has ended."""

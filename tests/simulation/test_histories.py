@@ -12,6 +12,7 @@ import pytest
 
 from simulation import objects
 from simulation.acts import Acts
+from simulation.laws import Laws
 from simulation.plan import Plan, Step, make_plan
 from simulation.run import run_plan, run_seed, shorten
 from simulation.scheduler import Scheduler
@@ -109,6 +110,15 @@ def test_a_scheduler_that_ends_with_an_exception_ends_the_history(monkeypatch: p
     outcome = run_plan(Plan(seed=1, nodes=((0,),), webhooks=False, steps=()))
     assert outcome.law == "no exception at the top"
     assert outcome.sentence == "scheduler ended: OverflowError('too large')"
+
+
+def test_a_law_that_ends_with_an_exception_ends_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_laws: Laws, _binds_now: str) -> None:
+        raise KeyError("p0")
+
+    monkeypatch.setattr(Laws, "follow", fail)
+    outcome = run_plan(Plan(seed=1, nodes=((0,),), webhooks=False, steps=()))
+    assert (outcome.law, outcome.sentence) == ("no exception at the top", "a law ended: KeyError('p0')")
 
 
 def test_a_failing_plan_is_shortened_to_the_steps_that_matter() -> None:
