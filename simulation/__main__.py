@@ -17,7 +17,7 @@ from simulation.planted import PLANTED, PlantedFault, find, plant, planted_fault
 
 PROGRAM = "python -m simulation"
 
-DEFAULT_SEEDS = 300
+DEFAULT_SEEDS = 600
 """Histories of a run without arguments."""
 
 UNREAD = 128 + signal.SIGPIPE
