@@ -17,7 +17,7 @@ from tests.e2e.pod_resources import listed_ids
 from tests.e2e.pods import PODS, container, delete_now, event_messages, get_pod, is_refused, pod
 from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
-from tests.e2e.webhooks import BUSY, component_webhooks, register, unregister
+from tests.e2e.webhooks import BUSY, component_webhooks, register, unregister, wait_until_completed
 from tests.other_words import KOORDINATOR, NVIDIA
 
 GIB = 2**30
@@ -52,7 +52,7 @@ def start(gpu_node: GpuNode, *, webhooks: bool = True) -> None:
         shipped = component_webhooks("create.pods.gas", "complete.pods.gas")
         authority = gpu_node.cluster.authority.certificate
         register(gpu_node.api, shipped, port, authority, failurePolicy="Fail", timeoutSeconds=BUSY)
-        wait_for("the webhook is called", lambda: "gpu.shared" in requests_of(tried(gpu_node, shares(ratio=50))))
+        wait_until_completed(lambda: "gpu.shared" in requests_of(tried(gpu_node, shares(ratio=50))))
 
 
 def of_cards(count: int, gib: int) -> dict[str, int]:

@@ -17,7 +17,7 @@ from tests.e2e.kube_api import Object, RefusedError
 from tests.e2e.pods import PODS, container, delete_now, event_messages, get_pod, is_refused, pod
 from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
-from tests.e2e.webhooks import BUSY, component_webhooks, register, unregister
+from tests.e2e.webhooks import BUSY, component_webhooks, register, unregister, wait_until_completed
 from tests.kubeshare_words import GIB, GPUID, VGPU, share
 
 CARDS = fake_gpus(Model(device_id="0x56c0", driver="i915", memory=8 * GIB), 2)
@@ -86,7 +86,7 @@ def start_with_webhooks(gpu_node: GpuNode) -> None:
     register(
         gpu_node.api, shipped, port, gpu_node.cluster.authority.certificate, failurePolicy="Fail", timeoutSeconds=BUSY
     )
-    wait_for("the webhook is called", lambda: resources_of(tried(gpu_node, share())) != [{}])
+    wait_until_completed(lambda: resources_of(tried(gpu_node, share())) != [{}])
 
 
 def tried(gpu_node: GpuNode, annotations: dict[str, str], *containers: Object) -> Object:

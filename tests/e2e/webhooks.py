@@ -6,13 +6,14 @@ The tests register what deploy/ has. Only the address is another one, and what a
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import yaml
 
 from tests.e2e.helm import Helm, objects
-from tests.e2e.kube_api import KubeApi, Object
+from tests.e2e.kube_api import KubeApi, Object, RefusedError
+from tests.e2e.waiting import wait_for
 
 _COMPONENT = Path(__file__).parents[2] / "deploy/components/admission/webhooks.yaml"
 
@@ -48,6 +49,18 @@ def register(api: KubeApi, registrations: Sequence[Object], port: int, authority
     for registration in registrations:
         called = [on_loopback(each, port, authority, **changes) for each in registration["webhooks"]]
         api.create(_COLLECTIONS[registration["kind"]], {**registration, "webhooks": called})
+
+
+def wait_until_completed(is_completed: Callable[[], bool]) -> None:
+    """Wait until the webhook that completes pods is called. The one that checks them may be called before, alone."""
+
+    def asked() -> bool:
+        try:
+            return is_completed()
+        except RefusedError:
+            return False
+
+    wait_for("pods are completed", asked)
 
 
 def on_loopback(webhook: Object, port: int, authority: Path, **changes: object) -> Object:
