@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 
 from gas.errors import GasError
+from gas.sandbox.api.client import RefusedByApi
 from gas.sandbox.api.failure import ApiFailure
 from gas.sandbox.api.kinds import NODES, PODS
 from simulation import objects
@@ -29,6 +30,7 @@ class Acts:
         self._late_binding = (0.0, 0.0)
         self._pause = (0.0, 0.0)
         self._at_binding: list[str] = []
+        self._at_receipt: list[str] = []
         self._swapped = 0
         self._priorities = world.chance.stream("priorities")
         self._late_chance = world.chance.stream("late")
@@ -44,11 +46,12 @@ class Acts:
             return self._late_chance.between(*self._late_binding)
         return self._late_chance.between(0.0, self._late) if self._late and "/leases/" not in path else 0.0
 
-    def before_binding(self, client: str, namespace: str, name: str) -> None:
-        """Let another client act at the worst moment: right before a Binding of the extender is written."""
-        if not self._at_binding or not client.startswith("extender"):
+    def before_write(self, client: str, namespace: str, name: str) -> None:
+        """Let a user act at the worst moment: right before a Binding of the extender or a receipt is written."""
+        planned = {"extender": self._at_binding, "plugin": self._at_receipt}.get(client.partition("-")[0])
+        if not planned:
             return
-        act = self._at_binding.pop()
+        act = planned.pop()
         try:
             pod = self._api.api.get(PODS, namespace, name).value
             if act == "swap":
@@ -74,8 +77,28 @@ class Acts:
     def _create(self, pod: dict[str, Any]) -> None:
         if self._world.plan.preemption:
             pod["spec"]["priority"] = self._priorities.one_of((0, 0, 0, 100, 1000))
-        self._api.api.create(PODS, "default", pod)
-        self._world.figures["pods"] += 1
+        if self._world.plan.webhooks:
+            self._world.start("user", lambda process: self._send(process, pod))
+        else:
+            self._api.api.create(PODS, "default", pod)
+            self._world.figures["pods"] += 1
+
+    async def _send(self, process: Process, pod: dict[str, Any]) -> None:
+        """Create a pod through the webhooks, as users do: try again if that fails, unless it is there."""
+        client = Client(self._network, process, self._api.server)
+        for _ in range(3):
+            try:
+                await client.post("/api/v1/namespaces/default/pods", pod)
+            except RefusedByApi as refusal:
+                self._world.trace("user", f"pod refused: {refusal}")
+                if refusal.code == 409:
+                    return
+            except (aiohttp.ClientError, TimeoutError) as error:
+                self._world.trace("user", f"pod not created: {error!r}")
+            else:
+                self._world.figures["pods"] += 1
+                return
+            await asyncio.sleep(1.5)
 
     def create_pod(
         self, name: str, containers: list[dict[str, int]], init: list[dict[str, int]], run: float | None
@@ -87,7 +110,7 @@ class Acts:
         self, name: str, thousandths: float, memory: int, labels: dict[str, str], run: float | None
     ) -> None:
         fields = {"annotations": {RUN_SECONDS: str(run)}} if run is not None else {}
-        self._create(objects.share(name, thousandths, memory, labels, fields))
+        self._create(objects.share(name, thousandths, memory, labels, fields, complete=not self._world.plan.webhooks))
 
     def create_in_words(self, name: str, containers: list[dict[str, int]], run: float | None) -> None:
         """Create a pod that asks in the words of another system."""
@@ -216,6 +239,10 @@ class Acts:
     def act_at_binding(self, act: str, times: int) -> None:
         """Let a user act on the pods of the next Bindings right before they are written: swap, delete or bind."""
         self._at_binding = [act] * times
+
+    def swap_at_receipt(self, times: int) -> None:
+        """Let a user replace the pods of the next receipts right before these are written."""
+        self._at_receipt = ["swap"] * times
 
     def stale_endpoints(self, seconds: float) -> None:
         """Let the scheduler's requests reach replicas that do not decide."""

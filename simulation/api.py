@@ -1,25 +1,22 @@
-"""The API server of the simulation: the sandbox's, behind the network, with webhooks for bindings."""
+"""The API server of the simulation: the sandbox's, behind the network, with webhooks for Bindings and new pods."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import aiohttp
 import msgspec
 
-from gas.sandbox.api.client import RefusedByApi
 from gas.sandbox.api.failure import ApiFailure, throttled
-from gas.sandbox.api.patches import json_patched
 from gas.sandbox.api.routes import Access, Settings, api_app
 from gas.sandbox.api.storage import Storage
 from gas.sandbox.api.verbs import Api
 from simulation.loop import Process, VirtualLoop
-from simulation.network import BOOKMARK_SECONDS, App, Client, Network, Server
+from simulation.network import BOOKMARK_SECONDS, App, Server
+from simulation.webhooks import Webhooks
 
 EPOCH = 1_800_000_000.0
 """Virtual time 0 in seconds since the epoch."""
@@ -27,33 +24,28 @@ EPOCH = 1_800_000_000.0
 HISTORY = 400
 """Writes that watches and pages can look back."""
 
-REVIEW_TIMEOUT = 2.0
-"""Seconds for a webhook, as in deploy/components/admission/webhooks.yaml."""
-
 
 class ApiServer:
     """The objects, and the process that serves them.
 
-    reviewer   returns the extender that reviews bindings now; None without webhooks
+    webhooks   None if there are none
     binds_now  the client whose Binding is being written right now; "reviewed" if an extender reviewed it
-    on_binding called with client, namespace and name of the pod right before a Binding is written
+    on_write   called with client, namespace and name of the pod right before a Binding or a plugin's patch is written
     pause      returns the seconds between the review of a Binding and its write
     page       most objects on a page of a list, if clients ask for pages; 0: as many as they ask for
     """
 
-    def __init__(self, loop: VirtualLoop, network: Network, users: list[str]) -> None:
+    def __init__(self, loop: VirtualLoop, users: list[str]) -> None:
         self._loop = loop
-        self._network = network
         self._uids = 0
-        self._reviews = 0
         self.process = Process("api")
         self.storage = Storage(HISTORY)
         self.api = Api(self.storage, self._now, self._new_uid)
         self.forbidden: set[str] = set()
         self.throttled = False
-        self.reviewer: Callable[[], Server | None] | None = None
+        self.webhooks: Webhooks | None = None
         self.binds_now = ""
-        self.on_binding: Callable[[str, str, str], None] = lambda _client, _namespace, _name: None
+        self.on_write: Callable[[str, str, str], None] = lambda _client, _namespace, _name: None
         self.pause: Callable[[], float] = lambda: 0.0
         self.page = 0
         self.settings = Settings(
@@ -89,68 +81,56 @@ class ApiServer:
         return None
 
     async def _serve(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if not scope["path"].endswith("/binding"):
+        path = scope["path"].split("/")
+        user = next((value.decode()[7:] for name, value in scope["headers"] if name == b"authorization"), "")
+        if path[-1] == "binding":
+            await self._serve_binding(path[4], path[6], user, scope, receive, send)
+        elif path[-1] == "pods" and scope["method"] == "POST" and self.webhooks is not None:
+            pod, refusal = await self.webhooks.pod(path[4], user, await _sent(receive))
+            await (_refuse(send, refusal) if refusal else self._app(scope, _with(pod), send))
+        else:
             if self.page:
                 scope["query_string"] = re.sub(rb"\blimit=\d+", b"limit=%d" % self.page, scope["query_string"])
+            if scope["method"] == "PATCH" and path[5:6] == ["pods"] and user.startswith("plugin"):
+                self.on_write(user, path[4], path[6])
             await self._app(scope, receive, send)
-            return
-        message = await receive()
-        body: bytes = message["body"]
-        user = next((value.decode()[7:] for name, value in scope["headers"] if name == b"authorization"), "")
-        namespace, name = scope["path"].split("/")[4], scope["path"].split("/")[6]
+
+    async def _serve_binding(
+        self, namespace: str, name: str, user: str, scope: dict[str, Any], receive: Any, send: Any
+    ) -> None:
+        binding = await _sent(receive)
         refusal, is_reviewed = "", False
         # Not the extender's own: the webhook's matchConditions leave them out, and a review would fence them.
-        if self.reviewer is not None and not user.startswith("extender"):
-            body, refusal, is_reviewed = await self._reviewed(namespace, name, user, body)
+        if self.webhooks is not None and not user.startswith("extender"):
+            binding, refusal, is_reviewed = await self.webhooks.binding(namespace, name, user, binding)
             if pause := self.pause():
                 await asyncio.sleep(pause)
         if refusal:
-            status = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": refusal}
-            await send({"type": "http.response.start", "status": 403, "headers": []})
-            await send({"type": "http.response.body", "body": msgspec.json.encode(status)})
+            await _refuse(send, refusal)
             return
-
-        async def again() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        self.on_binding(user, namespace, name)
+        self.on_write(user, namespace, name)
         # Nothing else runs until the Binding is written or refused.
         self.binds_now = "reviewed" if is_reviewed else user
-        await self._app(scope, again, send)
+        await self._app(scope, _with(binding), send)
         self.binds_now = ""
 
-    async def _reviewed(self, namespace: str, name: str, user: str, body: bytes) -> tuple[bytes, str, bool]:
-        """Have a Binding reviewed. Return it as it is afterwards, the refusal, if any, and whether there was a review.
 
-        Failure policy: Ignore.
-        """
-        assert self.reviewer is not None
-        server = self.reviewer()
-        if server is None:
-            return body, "", False
-        self._reviews += 1
-        binding = msgspec.json.decode(body, type=dict[str, Any])
-        review = {
-            "apiVersion": "admission.k8s.io/v1",
-            "kind": "AdmissionReview",
-            "request": {
-                "uid": f"review-{self._reviews}",
-                "resource": {"group": "", "version": "v1", "resource": "pods"},
-                "subResource": "binding",
-                "name": name,
-                "namespace": namespace,
-                "operation": "CREATE",
-                "userInfo": {"username": user},
-                "object": binding,
-            },
-        }
-        client = Client(self._network, self.process, server, patience=REVIEW_TIMEOUT)
-        try:
-            answer = (await client.send("POST", "/bind", review))["response"]
-        except (RefusedByApi, aiohttp.ClientError, TimeoutError):
-            return body, "", False
-        if not answer["allowed"]:
-            return body, answer["status"]["message"], True
-        if patch := answer.get("patch"):
-            binding = json_patched(binding, msgspec.json.decode(base64.b64decode(patch)))
-        return msgspec.json.encode(binding), "", True
+async def _sent(receive: Any) -> dict[str, Any]:
+    """Return the object that a request sends."""
+    return msgspec.json.decode((await receive())["body"], type=dict[str, Any])
+
+
+def _with(value: dict[str, Any]) -> Callable[[], Awaitable[dict[str, Any]]]:
+    """Return what the application receives: this object."""
+    body = msgspec.json.encode(value)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+async def _refuse(send: Any, sentence: str) -> None:
+    status = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": sentence}
+    await send({"type": "http.response.start", "status": 403, "headers": []})
+    await send({"type": "http.response.body", "body": msgspec.json.encode(status)})

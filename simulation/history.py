@@ -44,7 +44,7 @@ class History:
         network, api = self.world.network, self.world.api
         network.on_send, network.on_sent = self._before_send, self._after_send
         network.late = self._acts.lateness
-        api.on_binding, api.pause = self._acts.before_binding, self._acts.pause
+        api.on_write, api.pause = self._acts.before_write, self._acts.pause
         api.storage.listen(lambda: self.world.check(self._written))
 
     def figures(self) -> dict[str, float]:

@@ -95,6 +95,8 @@ class Laws:
         if change.gone or is_over(value) or not node:
             self._forget(uid)
             if not change.gone and not is_over(value) and asks_for_cards(value):
+                if objects.RECEIPT in (value["metadata"].get("annotations") or {}):
+                    raise LawBroken("devices", f"pod {value['metadata']['name']} waits, and has a receipt")
                 self._waiting[uid] = value
                 if not value["status"].get("nominatedNodeName"):
                     self._rounds.pop(uid, None)
@@ -121,6 +123,22 @@ class Laws:
             self._check_moment(uid)
             self._check_tiles(uid)
             self._check_company(uid)
+
+    def check_new_pod(self, sent: Mapping[str, Any], pod: Mapping[str, Any], refusal: str) -> None:
+        """Check what the webhooks have made of a new pod: users ask for nothing that is wrong. Raises LawBroken.
+
+        In KubeShare's words a pod must state its amounts as resources, which no user can edit. The others stay as sent.
+        """
+        name = pod["metadata"]["name"]
+        if refusal:
+            raise LawBroken("new pods", f"pod {name} is refused: {refusal}")
+        resources = pod["spec"]["containers"][0].get("resources", {})
+        found = {field: {name: int(quantity(text)) for name, text in part.items()} for field, part in resources.items()}
+        if (stated := objects.stated_share(sent)) is None:
+            if pod != sent:
+                raise LawBroken("new pods", f"pod {name} is changed: {sent} became {pod}")
+        elif found != {"limits": stated, "requests": stated}:
+            raise LawBroken("new pods", f"pod {name} states {found}, expected limits and requests {stated}")
 
     def edit(self, uid: str) -> None:
         """Leave a bound pod out from now on: its cards were edited, and a replica that starts believes that."""

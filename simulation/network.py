@@ -67,12 +67,13 @@ class Condition:
     lost              probability that a response is lost: the connection breaks after the request was carried out
     silent            probability that a response never comes, so that the client has to give up
     cut               probability that a request does not arrive, since no connection can be made
-    path              part of the paths that this is about; "" for all
+    method, path      the method, and part of the paths, that this is about; "" for all
     hold              seconds by which each response is late
     """
 
     clients: str = ""
     servers: str = ""
+    method: str = ""
     path: str = ""
     delay: float = 0.0
     lost: float = 0.0
@@ -80,9 +81,14 @@ class Condition:
     cut: float = 0.0
     hold: float = 0.0
 
-    def holds_for(self, client: str, server: str, target: str) -> bool:
+    def holds_for(self, client: str, server: str, method: str, target: str) -> bool:
         """Return whether this is about a request."""
-        return client.startswith(self.clients) and server.startswith(self.servers) and self.path in target
+        return (
+            client.startswith(self.clients)
+            and server.startswith(self.servers)
+            and self.method in ("", method)
+            and self.path in target
+        )
 
 
 class Exchange:
@@ -268,7 +274,7 @@ class Network:
         if self.closed:
             raise aiohttp.ServerDisconnectedError
         sent = client.alive and self.on_send(client, method, target)
-        held = [each for each in self.conditions if each.holds_for(client.name, server.name, target)]
+        held = [each for each in self.conditions if each.holds_for(client.name, server.name, method, target)]
         mean = sum(each.delay for each in held)
         lost = any(self._chance.happens(each.lost) for each in held)
         silent = any(self._chance.happens(each.silent) for each in held)

@@ -92,6 +92,8 @@ def card_amounts(cards: tuple[int, ...]) -> dict[str, str]:
     """Return what a node with these cards offers."""
     of_each = {
         SHARE + "vgpu": 1000,
+        SHARE + "millicores": 1000,
+        SHARE + "memory.max": MEMORY,
         PREFIX + COUNT: SLOTS,
         PREFIX + "millicores": 1000,
         PREFIX + "memory.max": MEMORY,
@@ -123,10 +125,11 @@ def pod(
     return {"metadata": metadata, "spec": spec}
 
 
-def share(name: str, thousandths: float, memory: int, labels: Mapping[str, str], fields: Object) -> dict[str, Any]:
-    """Return a pod that asks for a part of a card in KubeShare's words."""
-    built = pod(name, [{}], [], fields)
-    built["spec"]["containers"][0]["resources"] = {"limits": {SHARE + "vgpu": "1"}, "requests": {SHARE + "vgpu": "1"}}
+def share(
+    name: str, thousandths: float, memory: int, labels: Mapping[str, str], fields: Object, *, complete: bool = True
+) -> dict[str, Any]:
+    """Return a pod that asks for a part of a card in KubeShare's words, with or without the resource of a card."""
+    built = pod(name, [{"vgpu": 1} if complete else {}], [], fields, prefix=SHARE)
     built["metadata"]["annotations"] = {
         SHARE + "gpu_request": str(thousandths / 1000),
         SHARE + "gpu_limit": "1.0",
@@ -149,6 +152,14 @@ def share_of(value: Object) -> dict[str, int] | None:
         "memory.max": int(annotations[SHARE + "gpu_mem"]),
     }
     return {name: amount for name, amount in found.items() if amount}
+
+
+def stated_share(value: Object) -> dict[str, int] | None:
+    """Return the resources that a pod in KubeShare's words must request to say what it takes; None for other pods."""
+    if SHARE + "gpu_request" not in (value["metadata"].get("annotations") or {}):
+        return None
+    part = share_of(value) or {}
+    return {SHARE + "vgpu": 1} | {SHARE + name: part.get(name, 0) for name in ("millicores", "memory.max")}
 
 
 def company_of(value: Object) -> tuple[str, str, str]:

@@ -223,6 +223,10 @@ def _make_finer(chance: Chance, steps: list[Step]) -> None:
                 asks["tiles"] = chance.whole(1, TILES_OF_A_CARD * cards)
             if "memory.max" in asks and chance.happens(0.4):
                 asks["memory.max"] -= 1
+    # Containers that share a card, and must not share a tile.
+    for step in steps:
+        if step.act == "create_pod" and len(step.args[1]) > 1 and chance.happens(0.4):
+            step.args[1][:] = [{"i915": 1, "tiles": 1} for _ in step.args[1]]
 
 
 # Scenarios: several faults that make each other worse. The leader is known only when a step is taken.
@@ -324,6 +328,34 @@ def _reviewed(chance: Chance, active: float, names: list[str], nodes: int) -> li
     if chance.happens(0.7):
         act = chance.one_of(("stop_extender", "kill_now", "kill_now", "pause_extender"))
         steps.append(Step(at, act, ("leader", 16.0 if act == "pause_extender" else 1.0)))
+    again = chance.stream("left open")
+    if again.happens(0.4):
+        return _left_open(again, active, names, nodes)
+    again = chance.stream("bound twice")
+    if again.happens(0.3):
+        # A second client binds the same pods, some of them elsewhere, while the first Bindings are still to come.
+        for index in range(12):
+            moment = again.between(1.0, active - 20.0)
+            steps.append(Step(moment, "bind_by_hand", (f"o{index}", f"n{again.whole(0, nodes - 1)}", 2)))
+    return steps
+
+
+def _left_open(chance: Chance, active: float, names: list[str], nodes: int) -> list[Step]:
+    """Kill a leader whose reviewed Bindings come when another one leads, which may have trouble to prevent that."""
+    at = chance.between(6.0, 12.0)
+    steps = [
+        Step(0.0, "slow_reviews", (16.0, 26.0, active)),
+        *(Step(at - 2.5, "delete_pod", (name, True)) for name in dict.fromkeys(names)),
+        Step(at, "kill_now", ("leader", 1.0)),
+    ]
+    for index in range(8):
+        asks = {"i915": 1, "millicores": chance.one_of((500, 600, 1000))}
+        moment = chance.between(at - 1.8, at - 0.2)
+        steps.append(Step(moment, "create_for_others", (f"o{index}", [asks], f"n{chance.whole(0, nodes - 1)}", 2)))
+        steps.append(Step(chance.between(at, at + 15.0), "create_pod", (f"q{index}", [asks], [], None)))
+    if chance.happens(0.5):
+        fields = {"clients": "extender", "method": "PATCH", "path": "/pods/", "cut": 1.0}
+        steps.append(Step(at, "condition", (fields, chance.between(14.0, 25.0))))
     return steps
 
 
@@ -377,6 +409,9 @@ def _devices(chance: Chance, active: float, names: list[str], nodes: int) -> lis
             steps.append(Step(at + chance.between(0.0, 1.0), act, (node, chance.between(0.1, 2.0))))
         if chance.happens(0.5):
             steps.append(Step(at, "delay_watches", (f"plugin-{node}", chance.between(0.2, 2.0), 6.0)))
+    at_receipt = chance.stream("at receipts")
+    if at_receipt.happens(0.4):
+        steps.append(Step(at_receipt.between(0.0, active / 2), "swap_at_receipt", (3,)))
     return steps
 
 
@@ -385,11 +420,14 @@ def _company(chance: Chance, active: float, _names: list[str], _nodes: int) -> l
     steps = []
     label = chance.stream("company").one_of(COMPANY[1:])
     names = "xy" if chance.stream("card names").happens(0.4) else "x"
+    staying = chance.stream("staying")
     for index in range(24):
         labels = {CARD_NAME: names[index % len(names)]} | ({label: "b"} if chance.happens(0.5) else {})
         run = round(chance.between(1.0, 6.0), 3)
         at = chance.between(0.0, active - 8.0)
-        steps.append(Step(at, "create_share", (f"c{index}", 500, 0, labels, run)))
+        # Those that stay show whether the last ones fit that should.
+        stays = at > active / 2 and staying.happens(0.3)
+        steps.append(Step(at, "create_share", (f"c{index}", 500, 0, labels, None if stays else run)))
     return steps
 
 

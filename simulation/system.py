@@ -13,6 +13,7 @@ from simulation.nodes import Kubelet
 from simulation.plan import REPLICAS
 from simulation.programs import PluginProcess, Replica
 from simulation.scheduler import Scheduler
+from simulation.webhooks import Webhooks
 from simulation.world import World
 
 
@@ -34,8 +35,15 @@ class System:
         self.scheduler: Process
         self.stale = False
         self.preempt_asked = 0
+        self._checkers = world.chance.stream("checkers")
         if world.plan.webhooks:
-            world.api.reviewer = self._reviewer
+            world.api.webhooks = Webhooks(
+                world.network,
+                world.api.process,
+                of_bindings=self._reviewer,
+                of_pods=self._checker,
+                on_pod=lambda *pods: world.check(world.laws.check_new_pod, *pods),
+            )
 
     def start(self) -> None:
         """Add the nodes and start everything."""
@@ -121,3 +129,8 @@ class System:
             if each.extender is not None and each.admission.up and each.extender.readiness.why_not_serving() is None
         ]
         return ready[0] if ready else None
+
+    def _checker(self) -> Server | None:
+        """Return one of the replicas, of which all check new pods."""
+        running = [each.admission for each in self.replicas if each.admission.up]
+        return self._checkers.one_of(running) if running else None

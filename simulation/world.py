@@ -40,7 +40,7 @@ class World:
         self.network = Network(self.loop, self.chance.stream("network"), self.trace)
         users = [*REPLICAS, "scheduler", "user", *(f"kubelet-n{i}" for i in range(len(plan.nodes)))]
         users += [f"plugin-n{i}" for i in range(len(plan.nodes))]
-        self.api = ApiServer(self.loop, self.network, users)
+        self.api = ApiServer(self.loop, users)
         self.api.page = plan.page
         self.laws = Laws(self.api.storage, "extender", self._given)
         self.laws.calm = not plan.has_faults

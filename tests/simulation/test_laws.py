@@ -465,6 +465,40 @@ def test_a_receipt_says_what_kubelet_has_given(given: dict[str, set[str]] | None
         cluster.laws.follow("")
 
 
+def test_a_receipt_is_for_a_bound_pod() -> None:
+    cluster = Cluster()
+    cluster.add("p0", HALF)
+    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
+    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
+    assert broken(cluster.laws.follow, "") == "devices: pod p0 waits, and has a receipt"
+
+
+@pytest.mark.parametrize(
+    ("amounts", "found"),
+    [
+        pytest.param({"vgpu": 1, "millicores": 250, "memory.max": 0}, "", id="complete"),
+        pytest.param({"vgpu": 1, "millicores": 249, "memory.max": 0}, "new pods: pod p0 states", id="less"),
+        pytest.param({}, "new pods: pod p0 states", id="nothing"),
+    ],
+)
+def test_webhooks_state_what_a_share_is(amounts: dict[str, int], found: str) -> None:
+    laws = Cluster().laws
+    sent = objects.share("p0", 249.6, 0, {}, {}, complete=False)
+    made = sent | {"spec": objects.pod("p0", [amounts], [], {}, prefix=objects.SHARE)["spec"]}
+    if found:
+        assert broken(laws.check_new_pod, sent, made, "").startswith(found)
+    else:
+        laws.check_new_pod(sent, made, "")
+
+
+def test_webhooks_leave_complete_pods_alone() -> None:
+    laws = Cluster().laws
+    sent, other = (objects.pod("p0", [asks], [], {}) for asks in (HALF, {}))
+    laws.check_new_pod(sent, sent, "")
+    assert broken(laws.check_new_pod, sent, other, "").startswith("new pods: pod p0 is changed")
+    assert broken(laws.check_new_pod, sent, sent, "no") == "new pods: pod p0 is refused: no"
+
+
 def test_containers_get_the_decided_cards_if_nothing_fails() -> None:
     cluster = Cluster()
     cluster.laws.calm = True

@@ -110,11 +110,19 @@ def test_a_late_event_of_a_watch_comes_within_a_minute(monkeypatch: pytest.Monke
     assert wire.results == ["".join(f"{number}," for number in range(20))]
 
 
-def test_a_condition_may_be_about_some_paths_only() -> None:
+@pytest.mark.parametrize(
+    ("condition", "carried_out"),
+    [
+        pytest.param(Condition(path="/y", cut=1.0), ["b"], id="another-path"),
+        pytest.param(Condition(method="PATCH", cut=1.0), ["b"], id="another-method"),
+        pytest.param(Condition(method="POST", path="/x", cut=1.0), [], id="this-request"),
+    ],
+)
+def test_a_condition_may_be_about_some_requests_only(condition: Condition, carried_out: list[str]) -> None:
     wire = Wire()
-    wire.network.conditions.append(Condition(path="/y", cut=1.0))
+    wire.network.conditions.append(condition)
     wire.play(wire.post())
-    assert wire.carried_out == ["b"]
+    assert wire.carried_out == carried_out
 
 
 @pytest.mark.parametrize(("patience", "result"), [(1.5, "TimeoutError"), (2.5, None)])
