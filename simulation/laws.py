@@ -24,6 +24,9 @@ MOST_ROUNDS = 2
 The first eviction counts; another may follow because the leader has not seen the nomination yet.
 """
 
+KNOWN_AFTER = 1.0
+"""Seconds after which the extender has seen a change, if nothing fails."""
+
 _RECEIPTS = (objects.RECEIPT, objects.INIT_RECEIPT)
 
 
@@ -41,13 +44,22 @@ class Laws:
 
     by_us   prefix of the clients whose Bindings must give cards
     given   returns the cards that kubelet has given to the containers of a pod until now; None if that is not known
+    clock   returns seconds
     bound   by UID: the pods that are bound and have not ended
     calm    whether nothing fails, so that containers get the cards that were decided
     """
 
-    def __init__(self, storage: Storage, by_us: str, given: Callable[[str], Given | None] = lambda _uid: None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        by_us: str,
+        given: Callable[[str], Given | None] = lambda _uid: None,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._storage = storage
         self._given = given
+        self._clock = clock
+        self._changed: dict[str, float] = {}  # by node: when it or its pods changed
         self._by_us = by_us
         self._seen = storage.version
         self._most: dict[str, Use] = {}
@@ -78,6 +90,7 @@ class Laws:
 
     def _node(self, change: Change) -> None:
         name = change.after.key
+        self._changed[name] = self._clock()
         if change.gone:
             self._nodes.pop(name, None)
             return
@@ -118,6 +131,7 @@ class Laws:
         self._bound_at[uid] = change.after.version
         self._booked[uid] = use
         self._by_node.setdefault(node, set()).add(uid)
+        self._changed[node] = self._clock()
         if use is not None:
             self._check_node(node)
             self._check_moment(uid)
@@ -153,6 +167,7 @@ class Laws:
         self._booked.pop(uid, None)
         if (bound := self._bound.pop(uid, None)) is not None:
             self._by_node[bound[0]].discard(uid)
+            self._changed[bound[0]] = self._clock()
 
     def _see_receipt(self, uid: str, value: Mapping[str, Any]) -> None:
         """Take in an update of a bound pod. Once kubelet gave other cards than decided, it no longer counts."""
@@ -307,10 +322,13 @@ class Laws:
         bound = (self._bound[uid] for uid in self._by_node[node])
         return any(use is None and objects.company_of(value)[0] == affinity for _, value, use in bound)
 
-    def check_victims(self, pod: Mapping[str, Any], node: str, victims: list[str], asked: int) -> None:
+    def check_victims(
+        self, pod: Mapping[str, Any], node: str, victims: list[str], asked: int, *, binding: bool = False
+    ) -> None:
         """Check that only less important pods of the node are evicted for a pod, which then fits, and not ever more.
 
-        asked  version of the API server's storage when the extender was asked: what was bound later it may not know
+        asked    version of the API server's storage when the extender was asked: what was bound later it may not know
+        binding  whether pods are being bound to the node, so that the extender knows more of it than the objects say
 
         Raises LawBroken.
         """
@@ -332,6 +350,29 @@ class Laws:
             stay = {uid for uid in self._by_node.get(node, ()) if self._bound_at[uid] <= asked} - set(victims)
             if not fits(pod, self._open_cards(pod, self._most.get(node, {}), stay), self._used_by(stay)):
                 raise LawBroken("preemption", f"{len(victims)} pods of {node} are too few for {name}")
+            if not binding and self._is_known(node):
+                self._check_each_must_go(pod, node, victims, stay)
+
+    def _is_known(self, node: str) -> bool:
+        """Return whether the extender must know what is on a node, as the objects say it."""
+        return (
+            self.calm
+            and self._clock() - self._changed.get(node, 0.0) > KNOWN_AFTER
+            and all(self._bound[uid][2] is not None for uid in self._by_node.get(node, ()))
+            and not any(value["status"].get("nominatedNodeName") == node for value in self._waiting.values())
+        )
+
+    def _check_each_must_go(
+        self, pod: Mapping[str, Any], node: str, victims: list[str], stay: AbstractSet[str]
+    ) -> None:
+        """Check that a pod does not fit beside any of the pods that are evicted for it."""
+        for uid in victims:
+            uids = stay | {uid}
+            cards = self._open_cards(pod, capacity_of(self._nodes[node]), uids)
+            if self._room_by_sums(pod, node, uids) and fits(pod, cards, self._used_by(uids)):
+                raise LawBroken(
+                    "preemption", f"{self._name(uid)} is evicted for {pod['metadata']['name']} without need"
+                )
 
     def _check_room_is_kept(self, uid: str, name: str, node: str, victims: list[str]) -> None:
         """Check that pods which the extender binds after room was made for a nominated pod do not take it repeatedly.
@@ -415,7 +456,8 @@ class Laws:
                 if any(self._bound[uid][2] is None for uid in self._by_node.get(name, ())):
                     continue
                 open_cards = self._open_cards(value, capacity_of(node), self._by_node.get(name, ()))
-                if self._room_by_sums(value, name) and fits(value, open_cards, self.used(name)):
+                uids = self._by_node.get(name, set())
+                if self._room_by_sums(value, name, uids) and fits(value, open_cards, self.used(name)):
                     raise LawBroken("progress", f"pod {value['metadata']['name']} waits, but fits node {name}")
 
     def _open_cards(self, value: Mapping[str, Any], cards: Use, uids: Iterable[str]) -> Use:
@@ -438,9 +480,9 @@ class Laws:
                 found[card] = some
         return found
 
-    def _room_by_sums(self, value: Mapping[str, Any], node: str) -> bool:
+    def _room_by_sums(self, value: Mapping[str, Any], node: str, uids: Iterable[str]) -> bool:
         total: dict[str, Any] = {}
-        for each in [value, *(self._bound[uid][1] for uid in self._by_node.get(node, ()))]:
+        for each in [value, *(self._bound[uid][1] for uid in uids)]:
             for container in each["spec"]["containers"]:
                 for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
                     total[name] = total.get(name, 0) + quantity(text)

@@ -352,6 +352,13 @@ PLANTED: tuple[PlantedFault, ...] = (
         40,
     ),
     PlantedFault(
+        "all less important pods are evicted",
+        "gas.extender.preemption",
+        "must_go=not has_cards or uid in in_the_way,",
+        "must_go=True,",
+        600,
+    ),
+    PlantedFault(
         "no receipts",
         "gas.plugin.receipts.receipt_writer",
         "                missing.append((pod, found))\n",

@@ -56,7 +56,8 @@ class Scheduler:
     """A loop that filters by the sums of nodes, asks the extender, chooses a node by chance, and has the extender bind.
 
     replicas  returns the extenders that the Service leads to now
-    evicting  called with the pod, the node and the UIDs of the pods that are evicted for it; None without preemption
+    evicting  called with the pod, the node, the UIDs of the pods that are evicted for it, and whether pods are being
+              bound to the node; None without preemption
     eager     whether it tries refused pods again without a reason, with hardly a pause
     """
 
@@ -70,7 +71,7 @@ class Scheduler:
         trace: Callable[..., None],
         *,
         eager: bool = False,
-        evicting: Callable[[Object, str, list[str]], None] | None = None,
+        evicting: Callable[[Object, str, list[str], bool], None] | None = None,
     ) -> None:
         self._network = network
         self._process = process
@@ -166,7 +167,7 @@ class Scheduler:
         node = self._chance.one_of(sorted(found)) if found else ""
         victims = sorted(each["UID"] for each in found[node]["Pods"]) if node else []
         if node:
-            self._evicting(pod, node, victims)
+            self._evicting(pod, node, victims, node in self._assumed.values())
         path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/status"
         patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"nominatedNodeName": node or None}}
         try:

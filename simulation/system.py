@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from gas.sandbox.api.kinds import NODES
@@ -107,11 +108,12 @@ class System:
 
         self.scheduler = world.start("scheduler", work)
 
-    def _evicting(self, pod: dict[str, Any], node: str, victims: list[str]) -> None:
+    def _evicting(self, pod: dict[str, Any], node: str, victims: list[str], binding: bool) -> None:
         """Check the pods that are evicted for another one."""
         self.world.trace("scheduler", f"{pod['metadata']['name']}: evicts {len(victims)} pods from {node}")
         self.world.figures["evictions"] += len(victims)
-        self.world.check(self.world.laws.check_victims, pod, node, victims, self.preempt_asked)
+        check = partial(self.world.laws.check_victims, binding=binding)
+        self.world.check(check, pod, node, victims, self.preempt_asked)
 
     def _endpoints(self) -> list[Server]:
         if self.stale:

@@ -42,7 +42,7 @@ class World:
         users += [f"plugin-n{i}" for i in range(len(plan.nodes))]
         self.api = ApiServer(self.loop, users)
         self.api.page = plan.page
-        self.laws = Laws(self.api.storage, "extender", self._given)
+        self.laws = Laws(self.api.storage, "extender", self._given, self.loop.time)
         self.laws.calm = not plan.has_faults
         self.outside = self.new_process("users")
 

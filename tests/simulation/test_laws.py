@@ -23,8 +23,9 @@ class Cluster:
 
     def __init__(self, given: dict[str, set[str]] | None = None) -> None:
         storage = Storage()
+        self.now = 0.0
         self.api = Api(storage)
-        self.laws = Laws(storage, "extender", lambda _uid: given)
+        self.laws = Laws(storage, "extender", lambda _uid: given, lambda: self.now)
         self.api.create(NODES, None, objects.node("n0", (0, 1)))
         self._decisions = 0
 
@@ -254,6 +255,34 @@ def test_a_pod_fits_once_others_are_evicted_for_it() -> None:
         broken(cluster.laws.check_victims, one, "n0", uids[:1], LATER) == "preemption: 1 pods of n0 are too few for p3"
     )
     cluster.laws.check_victims(one, "n0", uids[:1], before)  # the other was bound later
+
+
+@pytest.mark.parametrize("why", ["", "a fault", "a change", "a binding", "another pod is nominated", "cards unknown"])
+def test_no_pod_is_evicted_without_need(why: str) -> None:
+    cluster = Cluster()
+    uids = [cluster.add(name, {"i915": 1, "millicores": 1000}) for name in ("p0", "p1")]
+    for name, card in (("p0", "card0"), ("p1", "card1")):
+        cluster.bind(name, card)
+    cluster.laws.calm = why != "a fault"
+    cluster.now = 0.5 if why == "a change" else 5.0
+    if why == "another pod is nominated":
+        cluster.add("p3", HALF)
+        nominate(cluster, "p3", "n0")
+    if why == "cards unknown":
+        cluster.laws.edit(cluster.add("p3", HALF))
+        cluster.bind("p3", "", by="user")
+        cluster.now += 5.0
+    pod = objects.pod("p2", [HALF], [], {"uid": "2"})
+    pod["spec"]["priority"] = 1
+    cluster.laws.check_victims(pod, "n0", uids[:1], LATER)
+
+    def evict_both() -> None:
+        cluster.laws.check_victims(pod, "n0", uids, LATER, binding=why == "a binding")
+
+    if why:
+        evict_both()
+    else:
+        assert broken(evict_both) == "preemption: p0 is evicted for p2 without need"
 
 
 def nominate(cluster: Cluster, name: str, node: str | None) -> dict[str, Any]:
