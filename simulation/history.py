@@ -9,8 +9,8 @@ from typing import Any
 from gas.sandbox.api.failure import ApiFailure
 from simulation import objects
 from simulation.acts import Acts
-from simulation.laws import LawBroken
 from simulation.loop import Process
+from simulation.observed import LawBroken
 from simulation.plan import Plan
 from simulation.system import System
 from simulation.world import World

@@ -31,6 +31,7 @@ CARDS = "gas-container-cards"
 INIT_CARDS = "gas-init-container-cards"
 RECEIPT = "gas-allocated-cards"
 INIT_RECEIPT = "gas-allocated-init-cards"
+RECEIPTS = (RECEIPT, INIT_RECEIPT)
 TILES = "gas-container-tiles"
 MOMENT = "gas-ts"
 SHARE = "kubeshare/"
@@ -140,11 +141,16 @@ def share(
     return built
 
 
+def annotations_of(value: Object) -> Mapping[str, str]:
+    """Return the annotations of an object."""
+    return value["metadata"].get("annotations") or {}
+
+
 def share_of(value: Object) -> dict[str, int] | None:
     """Return what a pod in KubeShare's or Aliyun's words takes of its card; None for other pods."""
     if units := sum(_limits(each).get(ALIYUN + "gpu-mem", 0) for each in value["spec"]["containers"]):
         return {"gpu-mem": units, "memory.max": units * MIB, "millicores": units * MIB * 1000 // MEMORY}
-    annotations = value["metadata"].get("annotations") or {}
+    annotations = annotations_of(value)
     if SHARE + "gpu_request" not in annotations:
         return None
     found = {
@@ -156,7 +162,7 @@ def share_of(value: Object) -> dict[str, int] | None:
 
 def stated_share(value: Object) -> dict[str, int] | None:
     """Return the resources that a pod in KubeShare's words must request to say what it takes; None for other pods."""
-    if SHARE + "gpu_request" not in (value["metadata"].get("annotations") or {}):
+    if SHARE + "gpu_request" not in annotations_of(value):
         return None
     part = share_of(value) or {}
     return {SHARE + "vgpu": 1} | {SHARE + name: part.get(name, 0) for name in ("millicores", "memory.max")}
@@ -166,14 +172,19 @@ def company_of(value: Object) -> tuple[str, str, str]:
     """Return the labels of affinity, anti-affinity and exclusion of a pod. Whole cards have a label of their own."""
     if any(VENDOR in _limits(each) for each in value["spec"]["containers"]):
         return "", "", VENDOR
-    annotations = value["metadata"].get("annotations") or {}
+    annotations = annotations_of(value)
     affinity, anti_affinity, exclusion = (annotations.get(name, "") for name in COMPANY)
     return affinity, anti_affinity, exclusion
 
 
+def card_name_of(value: Object) -> str:
+    """Return the name of a pod's card; empty if it has none."""
+    return annotations_of(value).get(CARD_NAME, "")
+
+
 def decided_at(value: Object) -> int:
     """Return a number that rises from decision to decision on the same node; 0 without a decision."""
-    return int((value["metadata"].get("annotations") or {}).get(MOMENT) or 0)
+    return int(annotations_of(value).get(MOMENT) or 0)
 
 
 def is_over(value: Object) -> bool:
@@ -232,9 +243,14 @@ def tiles_of(text: str) -> list[set[tuple[str, str]]]:
     ]
 
 
+def tiles_of_containers(value: Object) -> list[set[tuple[str, str]]]:
+    """Return the tiles of each container of a pod."""
+    return tiles_of(annotations_of(value).get(TILES, ""))
+
+
 def in_own_words(value: Object) -> Use | None:
     """Return what a pod takes of each card by the annotations of Aliyun's or Koordinator's; None if it has none."""
-    annotations = value["metadata"].get("annotations") or {}
+    annotations = annotations_of(value)
     number, again, units = (annotations.get(name) for name in ALIYUN_ANNOTATIONS)
     if number is not None or again is not None:
         return {f"card{each}": {"gpu-mem": int(units or 0)} for each in (number, again)}

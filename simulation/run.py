@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from simulation.history import History
-from simulation.laws import LawBroken
 from simulation.loop import Livelock
+from simulation.observed import LawBroken
 from simulation.plan import Plan, Step, make_plan
 
 PATIENCE = 300.0

@@ -11,9 +11,10 @@ from typing import Any
 from simulation.api import ApiServer
 from simulation.chance import Chance
 from simulation.kubelet import Host
-from simulation.laws import LawBroken, Laws
+from simulation.laws import Laws
 from simulation.loop import Process, VirtualLoop
 from simulation.network import Network
+from simulation.observed import LawBroken
 from simulation.plan import REPLICAS, Plan
 
 

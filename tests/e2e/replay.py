@@ -17,9 +17,10 @@ from gas.sandbox.api.kinds import NODES, PODS
 from gas.sandbox.api.storage import Storage
 from simulation import objects
 from simulation.chance import Chance
-from simulation.laws import LawBroken, Laws
+from simulation.laws import Laws
 from simulation.network import Client
 from simulation.nodes import RUN_SECONDS, Kubelet
+from simulation.observed import LawBroken
 from simulation.plan import REPLICAS, Plan, Step
 from tests.e2e.admission_cluster import Forwarder
 from tests.e2e.cluster import Cluster

@@ -12,7 +12,8 @@ from gas.sandbox.api.kinds import NODES, PODS
 from gas.sandbox.api.storage import Storage
 from gas.sandbox.api.verbs import Api
 from simulation import objects
-from simulation.laws import LawBroken, Laws
+from simulation.laws import Laws
+from simulation.observed import LawBroken
 
 LATER = 1000
 HALF = {"i915": 1, "millicores": 500}

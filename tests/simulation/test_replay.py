@@ -9,7 +9,7 @@ import pytest
 
 from simulation import objects
 from simulation.acts import Acts
-from simulation.laws import LawBroken
+from simulation.observed import LawBroken
 from simulation.plan import Plan, make_plan
 from tests.e2e.cluster import Cluster
 from tests.e2e.replay import Replay

@@ -1,0 +1,103 @@
+"""The laws of a Binding that was written just now: the cards and tiles of the pod, and beside whom they are."""
+
+from __future__ import annotations
+
+from simulation import objects
+from simulation.observed import BoundPod, LawBroken, Observed, used_by
+
+
+class Bindings:
+    """The laws of pods that the extender has bound, or whose Bindings it has reviewed."""
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+        self._liked: dict[tuple[str, str], dict[str, int]] = {}  # affinities, and when each was first decided
+
+    def check(self, pod: BoundPod) -> None:
+        """Check a pod that was bound just now. Raises LawBroken."""
+        self._check_complete(pod)
+        self._check_capacity(pod.node)
+        self._check_moment(pod)
+        self._check_tiles(pod)
+        self._check_company(pod)
+
+    def _check_complete(self, pod: BoundPod) -> None:
+        if pod.use is None:
+            raise LawBroken("cards written", f"pod {pod.name} was bound by the extender without cards")
+        found = [len(set(cards)) for cards in objects.cards_of(pod.annotations[objects.CARDS])]
+        wanted = [objects.demand(each)[0] for each in pod.value["spec"]["containers"]]
+        if len(pod.use) != 1 if objects.share_of(pod.value) is not None else found != wanted:
+            raise LawBroken("cards written", f"pod {pod.name} asked for {wanted} cards, and got {pod.use}")
+        if (said := objects.in_own_words(pod.value)) is None:
+            return
+        own = {card: {name: pod.use.get(card, {}).get(name, 0) for name in said[card]} for card in said}
+        if own != said or said.keys() != pod.use.keys():
+            raise LawBroken("cards written", f"pod {pod.name} has {pod.use}, and says {said} in its own words")
+
+    def _check_capacity(self, node: str) -> None:
+        pods, most = self._observed.on(node), self._observed.most.get(node, {})
+        for card, amounts in used_by(pods).items():
+            for resource, amount in amounts.items():
+                if amount > (had := most.get(card, {}).get(resource, 0)):
+                    names = ", ".join(sorted(each.name for each in pods))
+                    found = f"{card} of node {node}: {amount} of {resource} given"
+                    raise LawBroken("capacity", f"{found}, it never had more than {had}; pods {names}")
+
+    def _check_moment(self, pod: BoundPod) -> None:
+        """Check that a pod's decision has a later time than those of pods that were bound before it was created."""
+        for other in self._observed.others(pod):
+            if other.version > self._observed.created[pod.uid] or other.use is None:
+                continue
+            if objects.decided_at(other.value) >= objects.decided_at(pod.value):
+                raise LawBroken("moments", f"{pod.name} was decided after {other.name}, but says before")
+
+    def _check_tiles(self, pod: BoundPod) -> None:
+        """Check that a pod has as many tiles as it asks for, which no other container has."""
+        of_containers = objects.tiles_of_containers(pod.value)
+        places = objects.cards_of(pod.annotations[objects.CARDS])
+        for container, cards, tiles in zip(pod.value["spec"]["containers"], places, of_containers, strict=False):
+            wanted = objects.demand(container)[1].get("tiles", 0)
+            found = {card: sum(of == card for of, _ in tiles) for card in cards if wanted}
+            if any(count != wanted for count in found.values()) or any(card not in cards for card, _ in tiles):
+                asked = f"pod {pod.name} asked for {wanted} tiles of each of {cards}"
+                raise LawBroken("tiles", f"{asked}, and got {sorted(tiles)}")
+        others = (each.value for each in self._observed.others(pod) if each.use is not None)
+        of_others = (tiles for value in others for tiles in objects.tiles_of_containers(value))
+        given = [tile for tiles in (*of_containers, *of_others) for tile in tiles]
+        if repeated := sorted({tile for tile in set().union(*of_containers) if given.count(tile) > 1}):
+            raise LawBroken("tiles", f"pod {pod.name} has {repeated} of node {pod.node}, which another container has")
+
+    def _check_company(self, pod: BoundPod) -> None:
+        """Check the labels on the cards of a pod, and the name of its card."""
+        affinity, anti_affinity, exclusion = objects.company_of(pod.value)
+        decided, own_name = objects.decided_at(pod.value), objects.card_name_of(pod.value)
+        for card in pod.cards:
+            liked = self._liked.setdefault((pod.node, card), {})
+            liked[affinity] = min(liked.get(affinity, decided), decided)
+        for other in self._observed.others(pod):
+            shared = [card for card in pod.cards if card in other.cards]
+            its_name = objects.card_name_of(other.value)
+            if own_name and its_name and other.use is not None and (own_name == its_name) != bool(shared):
+                raise LawBroken("names", f"pod {pod.name} has a card named {own_name}, {other.name} one {its_name}")
+            _, its_anti_affinity, its_exclusion = objects.company_of(other.value)
+            for card in shared:
+                if exclusion != its_exclusion:
+                    raise LawBroken("company", f"pod {pod.name} shares {card} with {other.name}: exclusion")
+                if anti_affinity and anti_affinity == its_anti_affinity:
+                    raise LawBroken("company", f"pod {pod.name} shares {card} with {other.name}: anti-affinity")
+                self._check_affinity(card, *sorted((other, pod), key=lambda each: objects.decided_at(each.value)))
+
+    def _check_affinity(self, card: str, earlier: BoundPod, later: BoundPod) -> None:
+        """Check two pods on a card. Only the one that was decided later has chosen its company."""
+        likes, has = objects.company_of(later.value)[0], objects.company_of(earlier.value)[0]
+        if not likes or likes == has:
+            return
+        # The pod that it likes may have ended a moment ago, or keep cards that were reserved for it.
+        unseen = self._liked[later.node, card][likes] >= objects.decided_at(later.value)
+        if unseen and not self._reserves(later.node, likes):
+            raise LawBroken("company", f"pod {later.name} shares {card} with {earlier.name}: affinity")
+
+    def _reserves(self, node: str, affinity: str) -> bool:
+        """Return whether cards may be reserved for a pod of an affinity that others bound without any."""
+        unknown = (pod for pod in self._observed.on(node) if pod.use is None)
+        return any(objects.company_of(pod.value)[0] == affinity for pod in unknown)

@@ -1,0 +1,171 @@
+"""What the laws know: nodes, and the pods that wait or are bound, as the objects say, kept current write by write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simulation import objects
+from simulation.objects import Object, Use, quantity
+
+
+class LawBroken(Exception):
+    """A law does not hold. ``law`` is its name, ``sentence`` what was found."""
+
+    def __init__(self, law: str, sentence: str) -> None:
+        super().__init__(f"{law}: {sentence}")
+        self.law = law
+        self.sentence = sentence
+
+
+@dataclass(slots=True, eq=False)
+class BoundPod:
+    """A pod that is bound and has not ended.
+
+    value       the pod as it is now
+    version     of the API server's storage when it was bound
+    use         what it takes of each card by its decision; None if there is none that counts
+    booked      the same, but as receipts say
+    keeps_more  whether a ledger may book more, because a receipt says that a container has fewer cards than it asks for
+    """
+
+    uid: str
+    node: str
+    value: Object
+    version: int
+    use: Use | None
+    booked: Use | None
+    keeps_more: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the pod."""
+        return str(self.value["metadata"]["name"])
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The annotations of the pod."""
+        return objects.annotations_of(self.value)
+
+    @property
+    def cards(self) -> Iterable[str]:
+        """The cards that it takes."""
+        return self.use or {}
+
+    def does_not_count(self) -> None:
+        """Take in that nothing is known of its cards any more."""
+        self.use = self.booked = None
+
+
+class Observed:
+    """Nodes and pods.
+
+    clock    returns seconds
+    nodes    by name
+    most     by node: the most that each card has ever had
+    waiting  by UID: the pods that ask for cards and are not bound
+    bound    by UID
+    created  by UID: the version of the API server's storage then
+    changed  by node: when it or its pods changed
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.nodes: dict[str, Object] = {}
+        self.most: dict[str, Use] = {}
+        self.waiting: dict[str, Object] = {}
+        self.bound: dict[str, BoundPod] = {}
+        self.created: dict[str, int] = {}
+        self.changed: dict[str, float] = {}
+        self._by_node: dict[str, dict[str, BoundPod]] = {}
+
+    def see_node(self, name: str, value: Object | None) -> None:
+        """Take in a node as it is now; None if it is gone."""
+        self.changed[name] = self.clock()
+        if value is None:
+            self.nodes.pop(name, None)
+            return
+        self.nodes[name] = value
+        most = self.most.setdefault(name, {})
+        for card, amounts in objects.capacity_of(value).items():
+            mine = most.setdefault(card, {})
+            for resource, amount in amounts.items():
+                mine[resource] = max(mine.get(resource, 0), amount)
+
+    def bind(self, pod: BoundPod) -> None:
+        """Take in that a pod was bound."""
+        self.bound[pod.uid] = pod
+        self._by_node.setdefault(pod.node, {})[pod.uid] = pod
+        self.changed[pod.node] = self.clock()
+
+    def forget(self, uid: str) -> None:
+        """Take in that a pod is gone, has ended, or is not bound."""
+        self.waiting.pop(uid, None)
+        if (pod := self.bound.pop(uid, None)) is not None:
+            del self._by_node[pod.node][uid]
+            self.changed[pod.node] = self.clock()
+
+    def on(self, node: str) -> list[BoundPod]:
+        """Return the pods that are bound to a node, in the order in which they were."""
+        return list(self._by_node.get(node, {}).values())
+
+    def others(self, pod: BoundPod) -> Iterator[BoundPod]:
+        """Yield the other pods on the node of a pod."""
+        return (each for each in self.on(pod.node) if each is not pod)
+
+    def capacity(self, node: str) -> Use:
+        """Return what each card of a node has now; nothing if the node is gone."""
+        return objects.capacity_of(self.nodes[node]) if node in self.nodes else {}
+
+    def fits(self, value: Object, node: str, pods: Iterable[BoundPod]) -> bool:
+        """Return whether a pod fits on a node beside these pods, by its cards and by the sums of all requests."""
+        pods = list(pods)
+        return self._room_by_sums(value, node, pods) and fits_beside(value, self.capacity(node), pods)
+
+    def _room_by_sums(self, value: Object, node: str, pods: Iterable[BoundPod]) -> bool:
+        total: dict[str, Any] = {}
+        for each in (value, *(pod.value for pod in pods)):
+            for container in each["spec"]["containers"]:
+                for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
+                    total[name] = total.get(name, 0) + quantity(text)
+        allocatable = self.nodes[node]["status"]["allocatable"]
+        return all(amount <= quantity(allocatable.get(name, "0")) for name, amount in total.items())
+
+
+def used_by(pods: Iterable[BoundPod]) -> Use:
+    """Return what pods take together of each card."""
+    total: Use = {}
+    for pod in pods:
+        for card, amounts in (pod.use or {}).items():
+            mine = total.setdefault(card, {})
+            for resource, amount in amounts.items():
+                mine[resource] = mine.get(resource, 0) + amount
+    return total
+
+
+def fits_beside(value: Object, capacity: Use, pods: Iterable[BoundPod]) -> bool:
+    """Return whether a pod fits on cards beside the pods of their node."""
+    pods = list(pods)
+    return objects.fits(value, _open_cards(value, capacity, pods), used_by(pods))
+
+
+def _open_cards(value: Object, capacity: Use, pods: Iterable[BoundPod]) -> Use:
+    """Return the cards on which a pod may join these pods, by its labels and the name of its card."""
+    affinity, anti_affinity, exclusion = objects.company_of(value)
+    own_name = objects.card_name_of(value)
+    on: dict[str, list[Object]] = {card: [] for card in capacity}
+    for pod in pods:
+        for card in pod.cards:
+            on.setdefault(card, []).append(pod.value)
+    named = {card for card, some in on.items() if own_name and own_name in map(objects.card_name_of, some)}
+    found = {}
+    for card, amounts in capacity.items():
+        company = [objects.company_of(each) for each in on[card]]
+        likes = not affinity or not company or any(its == affinity for its, _, _ in company)
+        alone = anti_affinity and any(its == anti_affinity for _, its, _ in company)
+        apart = any(its != exclusion for _, _, its in company)
+        may_name = not own_name or (card in named if named else not company)
+        if likes and not alone and not apart and may_name:
+            found[card] = amounts
+    return found
