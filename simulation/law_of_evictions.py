@@ -17,7 +17,7 @@ KNOWN_AFTER = 1.0
 
 
 class Evictions:
-    """Evictions until now."""
+    """The evictions until now."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed

@@ -1,4 +1,4 @@
-"""What the laws know: nodes, and the pods that wait or are bound, as the objects say, kept current write by write."""
+"""The state that the laws are about: nodes, and the pods that wait or are bound, as the objects say at this moment."""
 
 from __future__ import annotations
 

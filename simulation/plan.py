@@ -33,7 +33,7 @@ class Plan:
     """A whole history.
 
     nodes     the cards of each node
-    webhooks  whether the API server has Bindings reviewed
+    webhooks  whether the API server has Bindings and new pods reviewed
     active    seconds in which things happen
     plugins   whether the nodes have device plugins
     mixed     whether pods may ask in the words of other systems than Intel's

@@ -108,7 +108,7 @@ def readable(plan: Plan, trace: Sequence[str]) -> Iterator[str]:
     nodes = (f"n{index} ({', '.join(f'card{card}' for card in cards)})" for index, cards in enumerate(plan.nodes))
     yield f"nodes: {', '.join(nodes)}"
     kinds = {
-        "webhooks for Bindings": plan.webhooks,
+        "webhooks": plan.webhooks,
         "device plugins": plan.plugins,
         "pods of several systems": plan.mixed,
         "preemption": plan.preemption,

@@ -1,4 +1,4 @@
-"""What the API server asks the extenders before it writes a Binding or a new pod."""
+"""The webhooks of the API server, which asks the extenders before it writes a Binding or a new pod."""
 
 from __future__ import annotations
 

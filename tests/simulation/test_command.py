@@ -182,7 +182,7 @@ def test_a_printed_history_says_what_kind_it_is_and_leaves_repeated_lines_out() 
     ]
     assert list(readable(plan, trace)) == [
         "nodes: n0 (card0, card1), n1 (card0)",
-        "with: webhooks for Bindings, pages of 3 objects, the scenario late_events",
+        "with: webhooks, pages of 3 objects, the scenario late_events",
         trace[0],
         trace[2],
         trace[4],
