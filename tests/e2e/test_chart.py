@@ -203,6 +203,11 @@ def _sort_volumes(workload: Object) -> None:
         ),
         pytest.param("nameOverride=Not_A_Name", "does not match pattern", id="no name"),
         pytest.param("extender.enabled=false,plugin.enabled=false", "there is nothing to install", id="nothing"),
+        pytest.param(
+            "plugin.flags.allow-ids={0x56c0},plugin.flags.deny-ids={0x56c1}",
+            "plugin.flags.allow-ids and plugin.flags.deny-ids exclude each other",
+            id="allow and deny",
+        ),
         pytest.param("extender.enabled=false,scheduler.enabled=true", "scheduler needs the extender", id="no extender"),
         pytest.param(
             "admission.schedulerName=x,admission.clientCertificate=true",

@@ -65,6 +65,9 @@ Only for what someone would miss: a values file may also hold settings of parts 
 {{- include "gas.refuseUnused" (dict "values" (pick $values.plugin "cleanUp") "part" "plugin" "needs" "plugin.enabled=true") -}}
 {{- include "gas.refuseUnused" (dict "values" (pick $values.plugin.nvidia "enabled") "part" "plugin.nvidia" "needs" "plugin.enabled=true") -}}
 {{- end -}}
+{{- if and (get $values.plugin.flags "allow-ids") (get $values.plugin.flags "deny-ids") -}}
+{{- fail "plugin.flags.allow-ids and plugin.flags.deny-ids exclude each other: set one of them" -}}
+{{- end -}}
 {{- if and $values.extender.enabled $values.plugin.enabled -}}
 {{- range $flag, $default := dict "vocabularies" (list "intel") "aliyun-unit" "MiB" -}}
 {{- $decided := get $values.extender.flags $flag | default $default -}}
