@@ -13,7 +13,7 @@ from contextlib import closing
 
 from gas.daemon.command import INTERRUPTED, interrupt_on_signals, quiet_end_on_signals
 from gas.errors import GasError
-from simulation.planted import PLANTED, PlantedFault, find, plant, planted_fault
+from simulation.planted import PLANTED, PlantedFault, plant, planted_fault
 
 PROGRAM = "python -m simulation"
 
@@ -202,13 +202,15 @@ def _many(seeds: range, workers: int, planted: PlantedFault | None, *, terse: bo
 
 
 def _find_planted(faults: Sequence[PlantedFault]) -> int:
+    from simulation.workers import find
+
     missed = 0
     _print("| planted fault | found by seed | within | broken law |", "|---|---:|---:|---|")
     for fault in faults:
-        found = find(fault)
+        found = find(fault, os.cpu_count() or 1)
         missed += found is None
-        seeds, law = found if found is not None else ("not found", "")
-        _print(f"| {fault.name} | {seeds} | {fault.within} | {law.partition(':')[0]} |")
+        seed, law = (found.seed, found.law) if found is not None else ("not found", "")
+        _print(f"| {fault.name} | {seed} | {fault.within} | {law} |")
     if missed:
         sys.stderr.write(
             f"{PROGRAM}: {missed} of {len(faults)} planted faults were not found within the seeds that "

@@ -10,7 +10,6 @@ import difflib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -107,23 +106,6 @@ def plant(fault: PlantedFault) -> None:
     if fault.module in sys.modules:
         raise RuntimeError(f"{fault.module} has been imported already, so nothing can be planted in it")
     sys.meta_path.insert(0, _Finder(fault))
-
-
-def find(fault: PlantedFault, first: int = 1) -> tuple[int, str] | None:
-    """Return after how many seeds a fault is found and the law that it breaks; None if it is not found in time.
-
-    Raises CannotPlant.
-    """
-    command = [sys.executable, "-m", "simulation", "--plant", fault.name]
-    command += ["--first", str(first), "--seeds", str(fault.within), "--workers", "1", "--terse"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    for line in found.stdout.splitlines():
-        if line.startswith("broken "):
-            _, seed, law = line.split(" ", 2)
-            return int(seed) - first + 1, law
-    if found.returncode != 0:
-        raise CannotPlant(fault.name, f"its process ended with {found.returncode}: {found.stderr.strip()}")
-    return None
 
 
 PLANTED: tuple[PlantedFault, ...] = (

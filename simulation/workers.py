@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,15 @@ def run_seeds(seeds: range, workers: int, planted: PlantedFault | None = None) -
         for process in set(multiprocessing.active_children()) - others:
             process.kill()
         pool.shutdown()
+
+
+def find(fault: PlantedFault, workers: int) -> Outcome | None:
+    """Return the first broken history with a planted fault; None if none of its seeds finds it.
+
+    Raises WorkerEnded and CannotPlant.
+    """
+    with closing(run_seeds(range(1, 1 + fault.within), workers, fault)) as outcomes:
+        return next((outcome for outcome in outcomes if outcome.law), None)
 
 
 def _prepare(planted: PlantedFault | None) -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from simulation.__main__ import main
 from simulation.plan import Plan
-from simulation.planted import find, planted_fault
+from simulation.planted import planted_fault
 from simulation.run import Outcome, readable
-from simulation.workers import run_part, run_seeds
+from simulation.workers import find, run_part, run_seeds
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "simulation"]
@@ -47,15 +47,14 @@ def test_wrong_arguments(arguments: list[str], sentence: str, capsys: pytest.Cap
 
 
 def test_a_broken_law_is_printed_with_the_shortest_history_that_breaks_it() -> None:
-    found = find(planted_fault("book in filter"))
+    found = find(planted_fault("book in filter"), 1)
     assert found is not None
-    seed, law = found
-    command = [*COMMAND, "--plant", "book in filter", "--seed", str(seed)]
+    command = [*COMMAND, "--plant", "book in filter", "--seed", str(found.seed)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (1, "")
-    assert f"\nbroken {seed} {law}\n" in run.stdout
+    assert f"\nbroken {found.seed} {found.law}: {found.sentence}\n" in run.stdout
     assert 1 <= run.stdout.count(" plan: ") <= 5
-    assert f" LAW: {law.partition(':')[0]}: " in run.stdout
+    assert f" LAW: {found.law}: " in run.stdout
 
 
 @contextmanager

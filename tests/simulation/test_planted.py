@@ -2,7 +2,8 @@
 
 import pytest
 
-from simulation.planted import PLANTED, PlantedFault, find
+from simulation.planted import PLANTED, PlantedFault
+from simulation.workers import find
 
 
 def test_there_are_many_and_their_names_differ() -> None:
@@ -18,5 +19,5 @@ def test_a_fault_changes_its_module_to_other_valid_python(fault: PlantedFault) -
 
 @pytest.mark.parametrize("name", ["half of what is booked counts as free", "bookings of ended pods are kept"])
 def test_a_planted_fault_is_found(name: str) -> None:
-    found = find(next(fault for fault in PLANTED if fault.name == name))
+    found = find(next(fault for fault in PLANTED if fault.name == name), 1)
     assert found is not None
