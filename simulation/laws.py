@@ -15,7 +15,7 @@ from simulation import objects
 from simulation.law_of_evictions import Evictions
 from simulation.laws_at_rest import Books, check_books, check_bound, check_devices, check_waiting
 from simulation.laws_of_bindings import Bindings
-from simulation.objects import Object, Use, annotations_of, asks_for_cards, is_over, quantity, use_of
+from simulation.objects import Object, annotations_of, asks_for_cards, is_over, quantity, requests_cards, use_of
 from simulation.observed import BoundPod, LawBroken, Observed
 
 Given = Mapping[str, set[str]]
@@ -85,13 +85,13 @@ class Laws:
         if (pod := self._observed.bound.get(uid)) is not None:
             self._see_receipt(pod, value)
             return
-        use: Use | None = None
-        if binds_now.startswith(self._by_us) or binds_now == "reviewed":
-            use = use_of(value, annotations_of(value))
-            self.bindings += 1
+        # Pods that ask for cards by annotations alone get none from kubelet; what a ledger books for them is left open.
+        gets_cards = (binds_now.startswith(self._by_us) or binds_now == "reviewed") and requests_cards(value)
+        use = use_of(value, annotations_of(value)) if gets_cards else None
         pod = BoundPod(uid, node, value, change.after.version, use, use)
         self._observed.bind(pod)
-        if binds_now.startswith(self._by_us) or binds_now == "reviewed":
+        if gets_cards:
+            self.bindings += 1
             self._bindings.check(pod)
 
     def _waits(self, uid: str, value: Object) -> None:

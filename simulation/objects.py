@@ -52,6 +52,8 @@ MIB = 2**20
 
 TILES_OF_A_CARD = 2
 
+_COUNTED = {ALIYUN + "gpu-mem", SHARE + "vgpu"}
+
 _SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -218,10 +220,14 @@ def _limits(container: Object) -> dict[str, int]:
 
 def asks_for_cards(value: Object) -> bool:
     """Return whether a pod asks for a card."""
-    if share_of(value) is not None:
-        return True
+    return share_of(value) is not None or requests_cards(value)
+
+
+def requests_cards(value: Object) -> bool:
+    """Return whether a pod asks for a card by a resource, so that kube-scheduler and kubelet know of it."""
     spec = value["spec"]
-    return any(demand(each)[0] for each in [*spec["containers"], *(spec.get("initContainers") or [])])
+    containers = [*spec["containers"], *(spec.get("initContainers") or [])]
+    return any(demand(each)[0] or not _COUNTED.isdisjoint(_limits(each)) for each in containers)
 
 
 def cards_of(text: str) -> list[list[str]]:

@@ -16,6 +16,7 @@ from gas.sandbox.scheduler.scheduler import is_waiting
 from simulation.chance import Chance
 from simulation.loop import Process
 from simulation.network import Client, Network, Server
+from simulation.objects import requests_cards
 
 PATIENCE = 30.0
 """Seconds for a response of the extender, its ``httpTimeout``."""
@@ -136,6 +137,8 @@ class Scheduler:
         fitting = sorted(name for name, reasons in short.items() if not reasons)
         if not fitting:
             return None, str(short)
+        if not requests_cards(pod):
+            return self._chance.one_of(fitting), ""
         answer = await self._ask("filter", {"Pod": pod, "Nodes": None, "NodeNames": fitting})
         if answer.get("Error"):
             raise ExtenderFailed(answer["Error"])
@@ -190,9 +193,13 @@ class Scheduler:
         }
         error = ""
         try:
-            error = (await self._ask("bind", args)).get("Error", "")
-        except ExtenderFailed as failure:
-            error = str(failure)
+            if requests_cards(pod):
+                error = (await self._ask("bind", args)).get("Error", "")
+            else:
+                binding = {"metadata": {"name": metadata["name"]}, "target": {"kind": "Node", "name": node}}
+                await self._api.post(f"/api/v1/namespaces/default/pods/{metadata['name']}/binding", binding)
+        except (ExtenderFailed, RefusedByApi, aiohttp.ClientError, TimeoutError) as failure:
+            error = str(failure) or type(failure).__name__
         self._trace("scheduler", f"{metadata['name']}: bind to {node}: {error or 'bound'}")
         if not error:
             return

@@ -258,6 +258,21 @@ def test_a_pod_fits_once_others_are_evicted_for_it() -> None:
     cluster.laws.check_victims(one, "n0", uids[:1], before)  # the other was bound later
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_pods_that_request_no_card_are_left_out(complete: bool) -> None:
+    cluster = Cluster()
+    created = cluster.api.create(PODS, "default", objects.share("p0", 500, 0, {}, {}, complete=complete))
+    assert objects.asks_for_cards(created.value)
+    assert objects.requests_cards(created.value) is complete
+    cluster.bind("p0", "card0")
+    assert cluster.laws.bindings == complete
+    cluster.laws.check_books("extender-a", {created.value["metadata"]["uid"]: ("n0", {"card0": {"millicores": 500}})})
+    if complete:
+        assert broken(cluster.laws.check_books, "extender-a", {}) == "books: extender-a has no booking of pod p0 on n0"
+    else:
+        cluster.laws.check_books("extender-a", {})
+
+
 @pytest.mark.parametrize("why", ["", "a fault", "a change", "a binding", "another pod is nominated", "cards unknown"])
 def test_no_pod_is_evicted_without_need(why: str) -> None:
     cluster = Cluster()
