@@ -117,6 +117,7 @@ class Decider:
     Watches feed `nodes`, `pods` and `hosts`. What follows from that for others goes to the observer.
 
     decisions   the last ones, which the verbs report
+    filtering   how many filters are not finished: they may refuse a pod for cards that are free by now
     writing     annotations of the Bindings that the extender is writing now, by the pod's UID
     hosts       None unless ``count_hosts`` is chosen
     preemption  None unless it is chosen
@@ -138,6 +139,7 @@ class Decider:
         self._observer = observer or Observer()
         self._last_moment: dict[str, int] = {}
         self.refusals = Refusals()
+        self.filtering = 0
         self.decisions = Decisions()
         self.writing: dict[str, Mapping[str, str]] = {}
         self.ledger = Ledger(on_change=self._changed)
@@ -211,6 +213,13 @@ class Decider:
 
         now  seconds since the epoch
         """
+        self.filtering += 1
+        try:
+            return (yield from self._filter(args, now))
+        finally:
+            self.filtering -= 1
+
+    def _filter(self, args: FilterArgs, now: float) -> Turns[FilterDecision]:
         names = args.node_names or [] if args.nodes is None else [sent.node.name for sent in args.nodes]
         try:
             need = self._need(args.pod)

@@ -118,7 +118,7 @@ class Pods:
     in_trouble   bound GPU pods whose annotations are not what is booked, by UID
     descheduled  UIDs of bound GPU pods that carry the deschedule label or our mark of it
     facts        returns what is known of a node
-    on_gone      is called with the UID of a pod that no longer waits, bound or gone
+    on_gone      is called with the UID of a pod that does not wait, bound or gone
     """
 
     def __init__(
@@ -238,8 +238,8 @@ class Pods:
             self._forget(pod.uid)
 
     def _see_bound(self, pod: Pod, vocabulary: Vocabulary) -> None:
-        if self.waiting.pop(pod.uid, None) is not None:
-            self._on_gone(pod.uid)
+        self.waiting.pop(pod.uid, None)
+        self._on_gone(pod.uid)
         known = self._bound.get(pod.uid)
         cut = self._cut_down(pod)
         if known is not None and known.object == cut:

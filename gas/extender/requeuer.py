@@ -32,6 +32,9 @@ PAUSE = 1.0
 RETRY_PAUSE = 5.0
 """Seconds between two tries while the API server is away."""
 
+SCHEDULER_RETRIES = 300.0
+"""Seconds after which kube-scheduler tries a refused pod again by itself."""
+
 
 class Requeuer:
     """Patch at most one node at a time, then pause: one change makes kube-scheduler try all refused pods.
@@ -90,10 +93,16 @@ class Requeuer:
             await asyncio.sleep(pause)
 
     def _has_refused_pods(self) -> bool:
-        """Return whether a pod waits that was refused here, or possibly by a replica that led before."""
-        waiting = self._decider.pods.waiting
-        refused = any(uid in waiting and not refusal.is_final for uid, refusal in self._decider.refusals)
-        return refused or not self._found_waiting.isdisjoint(waiting)
+        """Return whether a pod may wait that was refused here, is being refused, or was by a replica that led before.
+
+        kube-scheduler may ask before the watch shows the pod.
+        """
+        waiting, latest = self._decider.pods.waiting, self._timing.seconds() - SCHEDULER_RETRIES
+        refused = any(
+            not refusal.is_final and (uid in waiting or refusal.time > latest)
+            for uid, refusal in self._decider.refusals
+        )
+        return refused or self._decider.filtering > 0 or not self._found_waiting.isdisjoint(waiting)
 
     async def _patch_one_of(self, nodes: list[str]) -> None:
         """Patch the first node that can be patched. Raises ApiUnavailable."""

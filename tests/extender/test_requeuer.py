@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from itertools import count
 
 import pytest
 
@@ -14,6 +15,8 @@ from gas.extender.metrics import Metrics
 from gas.extender.refusals import PodRefusal
 from gas.extender.reports import NodeQueue
 from gas.extender.requeuer import Requeuer
+from gas.extender.wire import FilterArgs
+from gas.timing import Timing
 from tests.builders import container, node, pod
 from tests.extender.decider import OPTIONS
 from tests.extender.eventually import beside, eventually, turns
@@ -29,7 +32,7 @@ class Requeuing:
     acts      whether this replica decides
     """
 
-    def __init__(self, *, pause: float = 0.0, retry_pause: float = 0.0) -> None:
+    def __init__(self, *, pause: float = 0.0, retry_pause: float = 0.0, now: float = 0.0) -> None:
         self.patched: list[str] = []
         self.annotations: list[Mapping[str, str]] = []
         self.outcomes: dict[str, bool | GasError] = {}
@@ -38,7 +41,8 @@ class Requeuing:
         self.go.set()
         self.metrics = Metrics("1")
         self.freed = NodeQueue()
-        self.decider = Decider(OPTIONS)
+        ticks = count(step=0.011)  # so long takes each node of a filter, which gives others their turn in between
+        self.decider = Decider(OPTIONS, clock=lambda: next(ticks))
         self.refuse_a_pod()
         self.requeuer = Requeuer(
             self.freed,
@@ -48,6 +52,7 @@ class Requeuing:
             acts=lambda: self.acts,
             pause=pause,
             retry_pause=retry_pause,
+            timing=Timing(nanoseconds=lambda: int(now * 1e9)),
         )
 
     def refuse_a_pod(self, *, is_final: bool = False) -> None:
@@ -95,6 +100,47 @@ async def test_when_no_refused_pod_waits_nothing_is_patched() -> None:
         requeuing.freed.add("n2")
         await eventually(lambda: requeuing.patched)
     assert requeuing.patched == ["n2"]
+
+
+@pytest.mark.parametrize(("now", "patched"), [(1.0, ["n1"]), (299.0, ["n1"]), (301.0, [])])
+async def test_a_refused_pod_that_the_watch_has_not_shown_is_requeued(now: float, patched: list[str]) -> None:
+    """kube-scheduler may ask first. After five minutes it tries again by itself."""
+    requeuing = Requeuing(now=now)
+    requeuing.decider.pods.waiting.clear()
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await turns()
+    assert requeuing.patched == patched
+
+
+async def test_a_pod_that_is_first_seen_bound_is_not_requeued() -> None:
+    requeuing = Requeuing()
+    requeuing.decider.pods.waiting.clear()
+    requeuing.decider.pods.changed(pod(container(i915=1), uid="u1", node="n1"))
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await turns()
+    assert not requeuing.patched
+
+
+async def test_cards_that_become_free_during_a_filter_requeue_its_pod() -> None:
+    requeuing = Requeuing()
+    requeuing.decider.refusals.drop("u1")
+    names = [f"n{count}" for count in range(1, 4)]
+    for cards, name in enumerate(names, 1):  # all different, so that each is looked at
+        requeuing.decider.nodes.changed(node(name, cards=cards, i915=cards))
+    args = FilterArgs(pod=pod(container(i915=9), uid="u1"), node_names=names, nodes=None)
+    asked = requeuing.decider.filter(args, now=0.0)
+    async with beside(requeuing.requeuer.run()):
+        next(asked)
+        requeuing.freed.add("n1")
+        await eventually(lambda: requeuing.patched)
+        for _ in asked:
+            pass
+        requeuing.decider.refusals.drop("u1")
+        requeuing.freed.add("n2")
+        await turns()
+    assert requeuing.patched == ["n1"]
 
 
 async def test_a_pod_that_no_change_of_the_cluster_can_help_is_not_requeued() -> None:
