@@ -69,7 +69,9 @@ class Evictions:
         Pods that others bind may take it, and the leader may name victims again that it has not seen leave.
         """
         uid = pod["metadata"]["uid"]
-        nominated, before, rounds = self._rounds.get(uid, (node, 0, 0))
+        seen = self._observed.waiting.get(uid)
+        is_nominated = seen is not None and bool(seen["status"].get("nominatedNodeName"))
+        nominated, before, rounds = self._rounds.get(uid, (node, 0, 0)) if is_nominated else (node, 0, 0)
         new = (each for each in victims if each.uid not in self._evicted)
         taken = any(each.version > before and each.use is not None for each in new)
         rounds = taken + (rounds if nominated == node else 0)

@@ -309,13 +309,15 @@ def nominate(cluster: Cluster, name: str, node: str | None) -> dict[str, Any]:
     return {**pod, "spec": {**pod["spec"], "priority": 1}}
 
 
-def evict_newcomers(cluster: Cluster, *, by: str = "extender-a", give_up: bool = False) -> None:
+def evict_newcomers(
+    cluster: Cluster, *, by: str = "extender-a", give_up: bool = False, nominated: str | None = "n0"
+) -> None:
     """Bind three pods one after the other, each of which is evicted at once for the same nominated pod."""
     cluster.add("p9", HALF)
     for name in ("p0", "p1", "p2"):
         uid = cluster.add(name, HALF)
         cluster.bind(name, "card0" if by else "", by)
-        pod = nominate(cluster, "p9", "n0")
+        pod = nominate(cluster, "p9", nominated)
         for _ in range(2):
             cluster.laws.check_victims(pod, "n0", [uid], LATER)
         cluster.api.delete(PODS, "default", name, {"gracePeriodSeconds": 0})
@@ -335,6 +337,10 @@ def test_other_clients_may_bind_pods_to_kept_cards() -> None:
 
 def test_cards_are_not_kept_once_a_nomination_is_given_up() -> None:
     evict_newcomers(Cluster(), give_up=True)
+
+
+def test_nothing_is_kept_for_a_pod_that_could_not_be_nominated() -> None:
+    evict_newcomers(Cluster(), nominated=None)
 
 
 def test_a_replica_knows_which_pods_wait() -> None:
