@@ -150,7 +150,7 @@ def _print(*lines: str) -> None:
 def _one(seed: int, planted: PlantedFault | None, *, trace: bool) -> int:
     if planted is not None:
         plant(planted)
-    from simulation.plan import make_plan
+    from simulation.plans import make_plan
     from simulation.run import PATIENCE, readable, run_plan, shorten_failure
 
     plan = make_plan(seed)

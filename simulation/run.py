@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from simulation.history import History
 from simulation.loop import Livelock
 from simulation.observed import LawBroken
-from simulation.plan import Plan, Step, make_plan
+from simulation.plan import Plan, Step
+from simulation.plans import make_plan
 
 PATIENCE = 300.0
 """Seconds in which a shorter history is looked for at most."""

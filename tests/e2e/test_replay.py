@@ -8,7 +8,7 @@ from itertools import count, islice
 
 import pytest
 
-from simulation.plan import make_plan
+from simulation.plans import make_plan
 from tests.e2e.cluster import Cluster
 from tests.e2e.replay import Replay
 

@@ -13,7 +13,8 @@ import pytest
 from simulation import objects
 from simulation.acts import Acts
 from simulation.laws import Laws
-from simulation.plan import Plan, Step, make_plan
+from simulation.plan import Plan, Step
+from simulation.plans import make_plan
 from simulation.run import run_plan, run_seed, shorten
 from simulation.scheduler import Scheduler
 
@@ -40,6 +41,14 @@ def test_a_seed_gives_the_same_history_in_every_process(hash_seed: str) -> None:
 
 def test_different_seeds_give_different_histories() -> None:
     assert len({run_plan(replace(make_plan(5), seed=seed)).digest for seed in (5, 6)}) == 2
+
+
+# kube-scheduler asked about the second pod before the extender's watch showed it, and it was forgotten.
+@pytest.mark.parametrize("seed", [110, 318])
+def test_a_pod_that_replaces_another_one_gets_its_card(seed: int) -> None:
+    assert make_plan(seed).scenario == "replaced"
+    outcome = run_seed(seed)
+    assert outcome.law == "", outcome.sentence
 
 
 def test_plans_have_every_act_of_the_world() -> None:

@@ -10,7 +10,8 @@ import pytest
 from simulation import objects
 from simulation.acts import Acts
 from simulation.observed import LawBroken
-from simulation.plan import Plan, make_plan
+from simulation.plan import Plan
+from simulation.plans import make_plan
 from tests.e2e.cluster import Cluster
 from tests.e2e.replay import Replay
 from tests.e2e.test_replay import FAULTS

@@ -1,0 +1,262 @@
+"""The plan that comes from a seed: nodes, pods, and faults one by one or as scenarios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simulation.chance import Chance
+from simulation.objects import ALIYUN, CARD_NAME, COMPANY, KOORDINATOR, MEMORY, MIB, TILES_OF_A_CARD, VENDOR
+from simulation.plan import REPLICAS, Plan, Step
+from simulation.quiet import QUIET
+from simulation.scenarios import SCENARIOS, company, devices, refused_and_forgotten, reviewed
+
+LONGEST_LATE = 6.0
+"""Seconds by which a write is late at most."""
+
+
+def make_plan(seed: int, *, faults: bool = True) -> Plan:
+    """Return the plan of a seed: a crowded cluster more often than not, so that every card given twice shows."""
+    chance = Chance(seed, "plan")
+    if faults and chance.stream("quiet").happens(0.1):
+        return _quiet_plan(seed, chance.stream("quiet kind"))
+    crowded = chance.happens(0.6)
+    sizes = (2, 2) if crowded else (3, 4)
+    nodes = tuple(tuple(range(chance.whole(1, sizes[1]))) for _ in range(chance.whole(1, sizes[0])))
+    scenario = chance.one_of(SCENARIOS) if faults and chance.happens(0.7) else None
+    webhooks = chance.happens(0.4) or scenario is reviewed
+    active = 45.0 if scenario is not None else chance.one_of((15.0, 25.0, 40.0))
+    steps: list[Step] = []
+    names: list[str] = []
+    for index in range(chance.whole(12, 30) if crowded else chance.whole(8, 30)):
+        steps += _pod(chance, index, names, len(nodes), active, crowded=crowded)
+    if scenario is not None:
+        steps += scenario(chance, active, names, len(nodes))
+    if faults and chance.happens(0.7):
+        # Most histories have few kinds of faults, so that each gets deep.
+        kinds = [each for each in _FAULTS if chance.happens(0.2)]
+        for _ in range(chance.whole(1, 8) if kinds else 0):
+            kind = chance.one_of(kinds)
+            at = chance.between(2.0, active - 1.0)
+            steps.append(Step(at, *_fault(chance, kind, active - at, len(nodes))))
+    steps = [step for step in steps if step.at < active]
+    steps.sort(key=lambda step: step.at)
+    # A scheduler that asks again without a reason would hide that no replica gives it one.
+    eager = crowded and scenario is not refused_and_forgotten and chance.happens(0.5)
+    plugins = scenario is devices or (scenario is not company and chance.happens(0.2))
+    mixed = scenario is company or (not plugins and chance.happens(0.3))
+    if mixed and scenario is not company:
+        finer = chance.stream("parts").happens(0.5)
+        steps += [step for index in range(chance.whole(6, 16)) for step in _share(chance, index, active, finer=finer)]
+        steps.sort(key=lambda step: step.at)
+    # Scenarios are tuned so that what they are about shows; more kinds of pods would hide it.
+    words, fine = chance.stream("words"), chance.stream("fine")
+    if scenario is None and not plugins and words.happens(0.6):
+        mixed = True
+        steps += [step for index in range(words.whole(6, 16)) for step in _in_words(words, index, active)]
+        steps.sort(key=lambda step: step.at)
+    if scenario is None and fine.happens(0.6):
+        _make_finer(fine, steps)
+    preemption = chance.stream("preemption").happens(0.2)
+    pages = chance.stream("limits")
+    return Plan(
+        seed,
+        nodes,
+        webhooks,
+        tuple(steps),
+        active,
+        eager,
+        plugins,
+        mixed,
+        preemption,
+        pages.whole(1, 4) if pages.happens(0.15) else 0,
+        scenario.__name__ if scenario is not None else "",
+    )
+
+
+def _quiet_plan(seed: int, chance: Chance) -> Plan:
+    make = chance.one_of(QUIET)
+    quiet = make(chance)
+    steps = tuple(sorted(quiet.steps, key=lambda step: step.at))
+    return Plan(seed, quiet.nodes, quiet.webhooks, steps, quiet.active, scenario=make.__name__)
+
+
+def _shape(chance: Chance) -> dict[str, int]:
+    """Return what one container asks for."""
+    cards = chance.weighted(((8, 1), (2, 2), (1, 3), (0.5, 0)))
+    if not cards:
+        return {}
+    asks = {"i915": cards}
+    if chance.happens(0.8):
+        asks["millicores"] = cards * chance.one_of((100, 250, 334, 500, 600, 1000))
+    if chance.happens(0.6):
+        asks["memory.max"] = cards * chance.one_of((MEMORY // 8, MEMORY // 4, MEMORY // 2, MEMORY // 3, MEMORY))
+    return asks
+
+
+def _pod(chance: Chance, index: int, names: list[str], nodes: int, active: float, *, crowded: bool) -> list[Step]:
+    """Return the life of one pod."""
+    at = chance.between(0.0, active - 5.0)
+    again = bool(names) and chance.happens(0.1)
+    name = chance.one_of(names) if again else f"p{index}"
+    names.append(name)
+    containers = [_shape(chance) for _ in range(chance.weighted(((7, 1), (2, 2), (1, 3))))]
+    if crowded and chance.happens(0.6):
+        containers = [{"i915": 1, "millicores": chance.one_of((500, 600, 1000))}]
+    if not any(containers):
+        containers[0] = {"i915": 1}
+    init = [_shape(chance)] if chance.happens(0.08) else []
+    run = round(chance.between(1.0, active), 3) if chance.happens(0.4) else None
+    found = [Step(at, "create_pod", (name, containers, init, run))]
+    if chance.happens(0.5):
+        after = at + chance.delay(active / 4)
+        if after < active:
+            found.append(Step(after, "delete_pod", (name, chance.happens(0.3))))
+    if chance.happens(0.1):
+        found.append(Step(at + chance.delay(6.0), "touch_pod", (name,)))
+    if chance.happens(0.05):
+        found.append(Step(at + chance.delay(8.0), "edit_pod", (name,)))
+    if chance.happens(0.08):
+        node = f"n{chance.whole(0, nodes - 1)}"
+        found.append(Step(at + chance.delay(1.0), "bind_by_hand", (name, node)))
+    return found
+
+
+def _share(chance: Chance, index: int, active: float, *, finer: bool) -> list[Step]:
+    """Return the life of one pod in KubeShare's words, which asks for a part of a thousandth if it is ``finer``."""
+    at = chance.between(0.0, active - 5.0)
+    labels = {name: chance.one_of(("a", "b")) for name in COMPANY if chance.happens(0.3)}
+    if chance.happens(0.3):
+        labels[CARD_NAME] = chance.one_of(("x", "y"))
+    part = chance.one_of((250, 250, 333, 500, 1000)) - (0.4 if finer else 0)
+    memory = chance.one_of((0, 0, MEMORY // 4))
+    run = round(chance.between(1.0, active), 3) if chance.happens(0.5) else None
+    steps = [Step(at, "create_share", (f"s{index}", part, memory, labels, run))]
+    if chance.happens(0.4):
+        steps.append(Step(at + chance.delay(active / 4), "delete_pod", (f"s{index}", chance.happens(0.3))))
+    return [step for step in steps if step.at < active]
+
+
+def _in_words(chance: Chance, index: int, active: float) -> list[Step]:
+    """Return the life of one pod in the words of Aliyun, Koordinator or a vendor."""
+    at = chance.between(0.0, active - 5.0)
+    containers = [_other_shape(chance, chance.one_of(("aliyun", "koordinator", "koordinator", "vendor")))]
+    if chance.happens(0.2):
+        containers.append(dict(containers[0]))
+    run = round(chance.between(1.0, active), 3) if chance.happens(0.6) else None
+    steps = [Step(at, "create_in_words", (f"w{index}", containers, run))]
+    if chance.happens(0.4):
+        steps.append(Step(at + chance.delay(active / 4), "delete_pod", (f"w{index}", chance.happens(0.3))))
+    return [step for step in steps if step.at < active]
+
+
+def _other_shape(chance: Chance, words: str) -> dict[str, int]:
+    """Return what one container asks for in other words than Intel's, by full names."""
+    cards = chance.one_of((1, 1, 2))
+    if words == "vendor":
+        return {VENDOR: cards}
+    if words == "aliyun":
+        return {ALIYUN + "gpu-mem": MEMORY // MIB // chance.one_of((1, 2, 3, 5, 8))}
+    asks = {"gpu.shared": cards}
+    if chance.happens(0.5):
+        asks["gpu-memory-ratio"] = cards * chance.one_of((10, 33, 50, 100))
+    else:
+        asks["gpu-memory"] = cards * MEMORY // chance.one_of((2, 3, 8)) - chance.whole(0, 1)
+    if chance.happens(0.7):
+        asks["gpu-core"] = cards * chance.one_of((7, 25, 50, 60, 100))
+    return {KOORDINATOR + name: amount for name, amount in asks.items()}
+
+
+def _make_finer(chance: Chance, steps: list[Step]) -> None:
+    """Let containers also ask for tiles, and for amounts of which their cards cannot have equal parts."""
+    for containers in (each for step in steps if step.act == "create_pod" for each in step.args[1:3]):
+        for asks in containers:
+            if (cards := asks.get("i915", 0)) and chance.happens(0.4):
+                asks["tiles"] = chance.whole(1, TILES_OF_A_CARD * cards)
+            if "memory.max" in asks and chance.happens(0.4):
+                asks["memory.max"] -= 1
+    # Containers that share a card, and must not share a tile.
+    for step in steps:
+        if step.act == "create_pod" and len(step.args[1]) > 1 and chance.happens(0.4):
+            step.args[1][:] = [{"i915": 1, "tiles": 1} for _ in step.args[1]]
+
+
+_FAULTS = (
+    "kill",
+    "pause",
+    "outage",
+    "forbid",
+    "throttle",
+    "compact",
+    "history",
+    "slow",
+    "lost",
+    "cut",
+    "late",
+    "clock",
+    "break_watches",
+    "quiet_watches",
+    "repeated_events",
+    "no_bookmarks",
+    "kubelet",
+    "plugin",
+    "scheduler",
+    "cards",
+    "node_gone",
+    "relabel",
+)
+
+
+def _fault(chance: Chance, kind: str, left: float, nodes: int) -> tuple[str, tuple[Any, ...]]:
+    """Return the name and the arguments of a fault that ends within ``left`` seconds."""
+
+    def lasting(mean: float) -> float:
+        return round(min(0.2 + chance.delay(mean), left), 3)
+
+    replica = chance.one_of(REPLICAS)
+    node = f"n{chance.whole(0, nodes - 1)}"
+    match kind:
+        case "kill":
+            return "kill_extender", (replica, chance.whole(0, 6), chance.happens(0.5), lasting(4.0))
+        case "pause":
+            return "pause_extender", (replica, lasting(12.0))
+        case "outage":
+            return "api_outage", (lasting(6.0),)
+        case "forbid":
+            return "forbid", (chance.one_of((*REPLICAS, "extender", "scheduler")), lasting(8.0))
+        case "throttle":
+            return "throttle", (lasting(6.0),)
+        case "slow":
+            client = chance.one_of((*REPLICAS, "", "scheduler"))
+            return "condition", ({"clients": client, "delay": round(chance.between(0.05, 2.0), 3)}, lasting(8.0))
+        case "lost":
+            kind = chance.one_of(("lost", "silent"))
+            client = chance.one_of((*REPLICAS, "extender", ""))
+            return "condition", ({"clients": client, kind: round(chance.between(0.1, 0.9), 3)}, lasting(8.0))
+        case "cut":
+            client = chance.one_of((*REPLICAS, "scheduler", "api", ""))
+            return "condition", ({"clients": client, "cut": round(chance.between(0.2, 1.0), 3)}, lasting(10.0))
+        case "late":
+            return "late_writes", (round(chance.between(0.5, LONGEST_LATE), 3), lasting(8.0))
+        case "clock":
+            return "jump_clock", (replica, round(chance.between(-90.0, 90.0), 3))
+        case "history":
+            return "lose_history", (chance.one_of((*REPLICAS, "extender")), lasting(4.0))
+        case "kubelet":
+            return "restart_kubelet", (node, lasting(4.0))
+        case "plugin":
+            return "restart_plugin", (node, lasting(4.0))
+        case "scheduler":
+            return "restart_scheduler", (lasting(4.0),)
+        case "cards":
+            return "change_cards", (node, chance.whole(0, 4), lasting(15.0))
+        case "node_gone":
+            return "remove_node", (node, lasting(8.0))
+        case "relabel":
+            return "relabel_node", (node,)
+        case "repeated_events":
+            return "repeat_events", (replica, round(chance.between(0.2, 1.0), 3), lasting(10.0))
+        case "no_bookmarks":
+            return "omit_bookmarks", (replica, left)
+        case "quiet_watches":
+            return "delay_watches", (replica, round(chance.between(0.5, 10.0), 3), lasting(10.0))
+    return kind, ()
