@@ -106,6 +106,10 @@ class Acts:
         fields = {"annotations": {RUN_SECONDS: str(run)}} if run is not None else {}
         self._create(objects.pod(name, containers, init, fields))
 
+    def create_copy(self, name: str, containers: list[dict[str, int]], annotations: dict[str, str]) -> None:
+        """Create a pod with annotations that were written on another one."""
+        self._create(objects.pod(name, containers, [], {"annotations": annotations}))
+
     def create_share(
         self, name: str, thousandths: float, memory: int, labels: dict[str, str], run: float | None
     ) -> None:

@@ -175,11 +175,17 @@ class History:
             for replica in self._system.replicas:
                 if replica.extender is None:
                     raise LawBroken("progress", f"{replica.name} does not run")
+                ledger = replica.extender.decider.ledger
                 books = {
                     uid: (booking.node, {str(card): dict(some) for card, some in booking.footprint.amounts.items()})
-                    for uid, booking in replica.extender.decider.ledger.bookings()
+                    for uid, booking in ledger.bookings()
                 }
-                world.laws.check_books(replica.name, books)
+                used = {node: ledger.usage(node).amounts for node in ledger.nodes()}
+                sums = {
+                    node: objects.added([{str(card): some for card, some in cards.items()}])
+                    for node, cards in used.items()
+                }
+                world.laws.check_books(replica.name, books, sums)
                 world.laws.check_waiting(replica.name, replica.extender.decider.pods.waiting.keys())
             for host in world.hosts.values():
                 world.laws.check_devices({uid: host.given_cards(uid) for uid in host.given})

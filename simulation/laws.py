@@ -15,8 +15,10 @@ from simulation import objects
 from simulation.law_of_evictions import Evictions
 from simulation.laws_at_rest import Books, check_books, check_bound, check_devices, check_waiting
 from simulation.laws_of_bindings import Bindings
-from simulation.objects import Object, annotations_of, asks_for_cards, is_over, quantity, requests_cards, use_of
+from simulation.objects import Object, Use, annotations_of, asks_for_cards, is_over, quantity, requests_cards, use_of
 from simulation.observed import BoundPod, LawBroken, Observed
+
+NO_SUMS: Mapping[str, Use] = {}
 
 Given = Mapping[str, set[str]]
 """By container: cards."""
@@ -46,6 +48,7 @@ class Laws:
         self._observed = Observed(clock)
         self._bindings = Bindings(self._observed)
         self._evictions = Evictions(self._observed)
+        self._copies: set[str] = set()  # UIDs of the pods that were created with the receipt of another one
         self.calm = False
         self.edited: set[str] = set()
         self.bindings = 0
@@ -72,7 +75,10 @@ class Laws:
     def _pod(self, change: Change, binds_now: str) -> None:
         value = change.after.value
         uid, node = value["metadata"]["uid"], value["spec"].get("nodeName")
-        self._observed.created.setdefault(uid, change.after.version)
+        if uid not in self._observed.created:
+            self._observed.created[uid] = change.after.version
+            if objects.RECEIPT in annotations_of(value):
+                self._copies.add(uid)
         has_ended = change.gone or is_over(value)
         if has_ended or not node:
             self._observed.forget(uid)
@@ -95,7 +101,7 @@ class Laws:
             self._bindings.check(pod)
 
     def _waits(self, uid: str, value: Object) -> None:
-        if objects.RECEIPT in annotations_of(value):
+        if objects.RECEIPT in annotations_of(value) and uid not in self._copies:
             raise LawBroken("devices", f"pod {value['metadata']['name']} waits, and has a receipt")
         self._observed.waiting[uid] = value
         if not value["status"].get("nominatedNodeName"):
@@ -158,9 +164,9 @@ class Laws:
         """
         check_devices(self._observed, given, self.edited)
 
-    def check_books(self, replica: str, books: Books) -> None:
-        """Compare a ledger with the objects, once nothing changes any more."""
-        check_books(self._observed, replica, books, self.edited)
+    def check_books(self, replica: str, books: Books, sums: Mapping[str, Use] = NO_SUMS) -> None:
+        """Compare a ledger with the objects, and its sums by node with its bookings, once nothing changes any more."""
+        check_books(self._observed, replica, books, sums, self.edited)
 
     def check_waiting(self, replica: str, waiting: AbstractSet[str]) -> None:
         """Compare the pods that a replica knows to wait with the objects, once nothing changes any more."""

@@ -31,8 +31,10 @@ def check_devices(observed: Observed, given: Mapping[str, Mapping[str, set[str]]
             raise LawBroken("devices", f"the containers of {pod.name} have {found}, the pod says {text!r}")
 
 
-def check_books(observed: Observed, replica: str, books: Books, edited: AbstractSet[str]) -> None:
-    """Compare a ledger with the objects. Raises LawBroken."""
+def check_books(
+    observed: Observed, replica: str, books: Books, sums: Mapping[str, Use], edited: AbstractSet[str]
+) -> None:
+    """Compare a ledger with the objects, and its sums by node with its bookings. Raises LawBroken."""
     for uid, pod in observed.bound.items():
         if pod.booked is None or uid in edited or pod.keeps_more:
             continue
@@ -49,6 +51,10 @@ def check_books(observed: Observed, replica: str, books: Books, edited: Abstract
         if node != pod.node or not any(_is_booked(found, wanted, has) for wanted in accepted):
             wanted = f"expected {pod.booked} on {pod.node}"
             raise LawBroken("books", f"{replica} booked {found} on {node} for {pod.name}, {wanted}")
+    for node, amounts in sums.items():
+        together = objects.added(footprint for on, footprint in books.values() if on == node)
+        if amounts != together:
+            raise LawBroken("books", f"{replica} has sums of {amounts} for {node}, its bookings are {together}")
     for uid, (node, _) in books.items():
         # Cards reserved for a pod that another client bound to the same node stay booked while it lives.
         pod_there = observed.bound.get(uid)

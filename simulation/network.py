@@ -22,6 +22,12 @@ from simulation.loop import Process, VirtualLoop
 DELAY = 0.004
 """Seconds that a message takes, on average."""
 
+TIMED_OUT = (
+    b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"Timeout","code":504,'
+    b'"message":"Timeout: request did not complete within the allotted timeout"}'
+)
+"""What kube-apiserver says when a request took too long for it. A write may be carried out all the same."""
+
 LINGER = 0.5
 """Seconds after a client has hung up in which the API server may still carry out its write. It cancels requests of a
 client that is gone, but a write that is on its way to etcd cannot be called back. A leader gives a write up 1 s before
@@ -66,6 +72,7 @@ class Condition:
     delay             mean seconds that are added to each message
     lost              probability that a response is lost: the connection breaks after the request was carried out
     silent            probability that a response never comes, so that the client has to give up
+    failed            probability that the response says that the server had too little time; the request is carried out
     cut               probability that a request does not arrive, since no connection can be made
     method, path      the method, and part of the paths, that this is about; "" for all
     hold              seconds by which each response is late
@@ -78,6 +85,7 @@ class Condition:
     delay: float = 0.0
     lost: float = 0.0
     silent: float = 0.0
+    failed: float = 0.0
     cut: float = 0.0
     hold: float = 0.0
 
@@ -95,7 +103,16 @@ class Exchange:
     """One request and its response, from the side of the client."""
 
     def __init__(
-        self, network: Network, client: Process, server: Server, mean: float, hold: float, *, lost: bool, silent: bool
+        self,
+        network: Network,
+        client: Process,
+        server: Server,
+        mean: float,
+        hold: float,
+        *,
+        lost: bool,
+        silent: bool,
+        failed: bool,
     ) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -110,7 +127,7 @@ class Exchange:
         self._server = server
         self._mean = mean
         self._hold = hold
-        self._lost, self._silent = lost, silent
+        self._lost, self._silent, self._failed = lost, silent, failed
         self._chunks: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._arrival = 0.0
@@ -128,22 +145,25 @@ class Exchange:
         if self._lost:
             self.break_off()
         elif not self._silent:
-            self.later(self._set_head, status, headers)
+            self.later(self._set_head, 504 if self._failed else status, headers)
 
     def sent(self, chunk: bytes) -> None:
-        if chunk and not self._lost and not self._silent:
+        if chunk and not self._lost and not self._silent and not self._failed:
             if self.stream and (late := self._network.watch_delays.get(self.client.name)):
                 delay = min(self._network.delay(late), LATEST_EVENT)
                 self._arrival = max(self._arrival, self.loop.time() + delay)
             if self.stream and chunk.startswith(BOOKMARK) and self.client.name in self._network.no_bookmarks:
                 return
-            self.later(self._add, chunk)
-            if self.stream and self._network.repeats_event(self.client.name):
-                self.later(self._add, chunk)
+            for _ in range(2 if self.stream and self._network.repeats_event(self.client.name) else 1):
+                at = self._network.split(len(chunk)) if self.stream else 0
+                for part in filter(None, (chunk[:at], chunk[at:])):
+                    self.later(self._add, part)
 
     def ended(self) -> None:
         if self in self._server.open:
             self._server.open.remove(self)
+        if self._failed and not self._lost and not self._silent:
+            self.later(self._add, TIMED_OUT)
         if not self._silent:
             self.later(self._end)
 
@@ -239,6 +259,7 @@ class Network:
         self.requests = 0
         self.lost_responses = 0
         self._chance = chance
+        self._splits = chance.stream("splits")
         self._trace = trace
         self._open: list[tuple[Process, Exchange]] = []
         self.on_send: Callable[[Process, str, str], bool] = lambda _client, _method, _target: True
@@ -252,6 +273,10 @@ class Network:
     def repeats_event(self, client: str) -> bool:
         """Return whether an event of a watch of this client comes twice."""
         return client in self.repeats and self._chance.happens(self.repeats[client])
+
+    def split(self, length: int) -> int:
+        """Return the position at which a part of a response is cut in two on its way; 0 if it arrives whole."""
+        return self._splits.whole(1, length - 1) if length > 1 and self._splits.happens(0.1) else 0
 
     def client_gone(self, client: Process) -> None:
         """Hang up for a process that was killed: its operating system closes its connections."""
@@ -279,11 +304,12 @@ class Network:
         lost = any(self._chance.happens(each.lost) for each in held)
         silent = any(self._chance.happens(each.silent) for each in held)
         cut = any(self._chance.happens(each.cut) for each in held)
+        failed = "watch=" not in target and any(self._chance.happens(each.failed) for each in held if each.failed)
         hold = max((each.hold for each in held), default=0.0)
-        exchange = Exchange(self, client, server, mean, hold, lost=lost, silent=silent)
+        exchange = Exchange(self, client, server, mean, hold, lost=lost, silent=silent, failed=failed)
         exchange.stream = "watch=" in target
         self.requests += 1
-        self.lost_responses += lost or silent
+        self.lost_responses += lost or silent or failed
         if sent:
             arrive = exchange.refuse if cut else self._arrive
             args = () if cut else (exchange, server, method, target, headers, body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -300,6 +300,18 @@ def _use(containers: list[Object], places: list[list[str]]) -> Use:
                 mine = use.setdefault(card, {})
                 mine[resource] = mine.get(resource, 0) + amount
     return use
+
+
+def added(uses: Iterable[Mapping[str, Mapping[str, int]]]) -> Use:
+    """Return the sums by card and resource, without those that are 0."""
+    total: Use = {}
+    for use in uses:
+        for card, amounts in use.items():
+            for resource, amount in amounts.items():
+                if amount:
+                    mine = total.setdefault(card, {})
+                    mine[resource] = mine.get(resource, 0) + amount
+    return total
 
 
 def capacity_of(value: Object) -> Use:

@@ -135,13 +135,7 @@ class Observed:
 
 def used_by(pods: Iterable[BoundPod]) -> Use:
     """Return what pods take together of each card."""
-    total: Use = {}
-    for pod in pods:
-        for card, amounts in (pod.use or {}).items():
-            mine = total.setdefault(card, {})
-            for resource, amount in amounts.items():
-                mine[resource] = mine.get(resource, 0) + amount
-    return total
+    return objects.added(pod.use or {} for pod in pods)
 
 
 def fits_beside(value: Object, capacity: Use, pods: Iterable[BoundPod]) -> bool:

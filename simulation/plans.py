@@ -17,7 +17,7 @@ LONGEST_LATE = 6.0
 def make_plan(seed: int, *, faults: bool = True) -> Plan:
     """Return the plan of a seed: a crowded cluster more often than not, so that every card given twice shows."""
     chance = Chance(seed, "plan")
-    if faults and chance.stream("quiet").happens(0.1):
+    if faults and chance.stream("quiet").happens(0.15):
         return _quiet_plan(seed, chance.stream("quiet kind"))
     crowded = chance.happens(0.6)
     sizes = (2, 2) if crowded else (3, 4)
@@ -229,7 +229,7 @@ def _fault(chance: Chance, kind: str, left: float, nodes: int) -> tuple[str, tup
             client = chance.one_of((*REPLICAS, "", "scheduler"))
             return "condition", ({"clients": client, "delay": round(chance.between(0.05, 2.0), 3)}, lasting(8.0))
         case "lost":
-            kind = chance.one_of(("lost", "silent"))
+            kind = chance.one_of(("lost", "silent", "failed"))
             client = chance.one_of((*REPLICAS, "extender", ""))
             return "condition", ({"clients": client, kind: round(chance.between(0.1, 0.9), 3)}, lasting(8.0))
         case "cut":
@@ -240,7 +240,7 @@ def _fault(chance: Chance, kind: str, left: float, nodes: int) -> tuple[str, tup
         case "clock":
             return "jump_clock", (replica, round(chance.between(-90.0, 90.0), 3))
         case "history":
-            return "lose_history", (chance.one_of((*REPLICAS, "extender")), lasting(4.0))
+            return "lose_history", (chance.one_of((*REPLICAS, "extender", "plugin")), lasting(4.0))
         case "kubelet":
             return "restart_kubelet", (node, lasting(4.0))
         case "plugin":

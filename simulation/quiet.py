@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from simulation.chance import Chance
+from simulation.objects import CARDS, MOMENT, RECEIPT
 from simulation.plan import Step
 
 WHOLE = {"i915": 1, "millicores": 1000}
@@ -37,9 +38,8 @@ def replaced(chance: Chance) -> Quiet:
     """Replace a pod by another one, about which the scheduler may ask before the extender's watch shows it."""
     cards = chance.whole(1, 3)
     steps = [_pod(1.0 + index, f"a{index}") for index in range(cards)]
-    if chance.happens(0.6):
-        steps.append(Step(5.0, "condition", ({"clients": "extender", "path": "watch=", "delay": 0.05}, 10.0)))
-        steps.append(Step(5.1, "break_watches"))
+    if chance.happens(0.7):
+        steps.append(Step(5.0, "delay_watches", ("leader", chance.between(0.05, 0.5), 8.0)))
     at = chance.between(6.0, 7.0)
     steps += [Step(at, "delete_pod", ("a0", True)), _pod(at + chance.between(0.001, 0.05), "b")]
     return Quiet((tuple(range(cards)),), False, steps, 20.0)
@@ -85,6 +85,28 @@ def bound_after_replacement(chance: Chance) -> Quiet:
         _pod(chance.between(4.62, 5.0), "b"),
     ]
     return Quiet(((0,),), True, steps, 25.0)
+
+
+def copied(chance: Chance) -> Quiet:
+    """Create a pod from the text of one that runs, with its cards and its receipt."""
+    written = {CARDS: "card0", RECEIPT: "card0", MOMENT: "5"}
+    steps = [
+        _pod(1.0, "a"),
+        Step(chance.between(3.0, 4.0), "create_copy", ("t", [dict(WHOLE)], written)),
+        _pod(5.0, "c"),
+    ]
+    return Quiet(((0, 1),), False, steps, 10.0)
+
+
+def answered_too_late(chance: Chance) -> Quiet:
+    """Let the API server give Bindings up in its responses, and write them."""
+    steps = [
+        Step(1.0, "delay_watches", ("leader", 20.0, 10.0)),
+        Step(2.0, "condition", ({"clients": "extender", "path": "/binding", "failed": 1.0}, 2.0)),
+        _pod(3.0, "a"),
+        _pod(chance.between(3.5, 4.5), "b"),
+    ]
+    return Quiet(((0, 1),), False, steps, 20.0)
 
 
 def slow_reads(chance: Chance) -> Quiet:
@@ -133,4 +155,6 @@ QUIET: tuple[Callable[[Chance], Quiet], ...] = (
     slow_reads,
     silent_watch,
     unlisted,
+    copied,
+    answered_too_late,
 )

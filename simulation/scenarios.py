@@ -67,7 +67,7 @@ def blind_binds(chance: Chance, active: float, _names: list[str], _nodes: int) -
     """Lose responses to Bindings while watches are late."""
     at = _start(chance)
     left = min(active - at, 20.0)
-    kind = chance.one_of(("lost", "silent"))
+    kind = chance.one_of(("lost", "silent", "failed"))
     return [
         *(Step(at, "delay_watches", (name, chance.between(4.0, 12.0), left)) for name in REPLICAS),
         Step(at, "condition", ({"clients": "extender", "path": "/binding", kind: chance.between(0.3, 1.0)}, left)),
@@ -141,7 +141,7 @@ def at_bindings(chance: Chance, active: float, _names: list[str], _nodes: int) -
     steps = [Step(chance.between(0.0, 20.0), "act_at_binding", (act, 4)) for act in ("swap", "bind", "delete")]
     at = chance.between(0.0, 20.0)
     if chance.happens(0.7):
-        fields = {"clients": "extender", "path": "/binding", chance.one_of(("lost", "silent")): 0.7}
+        fields = {"clients": "extender", "path": "/binding", chance.one_of(("lost", "silent", "failed")): 0.7}
         steps.append(Step(at, "condition", (fields, active - at - 5.0)))
     return steps
 

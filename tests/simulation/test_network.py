@@ -11,7 +11,7 @@ import pytest
 
 from simulation.chance import Chance
 from simulation.loop import Process, VirtualLoop
-from simulation.network import BOOKMARK, LINGER, Condition, Network, Server
+from simulation.network import BOOKMARK, LINGER, TIMED_OUT, Condition, Network, Server
 
 
 class Wire:
@@ -71,6 +71,7 @@ def test_a_server_that_is_away_refuses_the_connection() -> None:
     [
         pytest.param(Condition(lost=1.0), "ServerDisconnectedError", id="the-connection-breaks"),
         pytest.param(Condition(silent=1.0), "TimeoutError", id="the-client-gives-up"),
+        pytest.param(Condition(failed=1.0), TIMED_OUT.decode(), id="the-server-had-too-little-time"),
     ],
 )
 def test_a_lost_response_does_not_undo_the_write(condition: Condition, result: str) -> None:
