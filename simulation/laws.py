@@ -98,6 +98,7 @@ class Laws:
         self._observed.bind(pod)
         if gets_cards:
             self.bindings += 1
+            self._bindings.calm = self.calm
             self._bindings.check(pod)
 
     def _waits(self, uid: str, value: Object) -> None:

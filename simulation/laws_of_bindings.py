@@ -7,9 +7,13 @@ from simulation.observed import BoundPod, LawBroken, Observed, used_by
 
 
 class Bindings:
-    """The laws of pods that the extender has bound, or whose Bindings it has reviewed."""
+    """The laws of pods that the extender has bound, or whose Bindings it has reviewed.
+
+    calm  whether nothing fails
+    """
 
     def __init__(self, observed: Observed) -> None:
+        self.calm = False
         self._observed = observed
         self._liked: dict[tuple[str, str], dict[str, int]] = {}  # affinities, and when each was first decided
 
@@ -94,10 +98,14 @@ class Bindings:
             return
         # The pod that it likes may have ended a moment ago, or keep cards that were reserved for it.
         unseen = self._liked[later.node, card][likes] >= objects.decided_at(later.value)
-        if unseen and not self._reserves(later.node, likes):
+        if unseen and not self._may_have_reserved(later.node, likes):
             raise LawBroken("company", f"pod {later.name} shares {card} with {earlier.name}: affinity")
 
-    def _reserves(self, node: str, affinity: str) -> bool:
-        """Return whether cards may be reserved for a pod of an affinity that others bound without any."""
-        unknown = (pod for pod in self._observed.on(node) if pod.use is None)
-        return any(objects.company_of(pod.value)[0] == affinity for pod in unknown)
+    def _may_have_reserved(self, node: str, affinity: str) -> bool:
+        """Return whether cards may have been reserved for a pod of an affinity that was not bound with them.
+
+        Others have bound it without any or, if something fails, its Binding was not written.
+        """
+        unknown = [pod.value for pod in self._observed.on(node) if pod.use is None]
+        waiting = [] if self.calm else self._observed.waiting.values()
+        return any(objects.company_of(value)[0] == affinity for value in (*unknown, *waiting))

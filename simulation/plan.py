@@ -13,7 +13,7 @@ REPLICAS = ("extender-a", "extender-b")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One act of the outside world: the method of `World` that is called, and its arguments."""
+    """One act of the outside world: the method of `Acts` that is called, and its arguments."""
 
     at: float
     act: str

@@ -127,7 +127,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "gas.cluster.objects",
         '"namespace": namespace, "uid": uid,',
         '"namespace": namespace,',
-        30,
+        90,
     ),
     PlantedFault(
         "cards released when a pod is deleted, before it has ended",
@@ -464,7 +464,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "gas.ledger",
         "                _discount(self.names, card, footprint.named)\n",
         "                pass\n",
-        160,
+        390,
     ),
     PlantedFault(
         "shares of cards are rounded down",
