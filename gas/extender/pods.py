@@ -161,9 +161,12 @@ class Pods:
                 self._observer.reservation_vanished(uid, booking.pod)
 
     def learn(self, pods: list[Pod]) -> None:
-        """Take in a list made beside the watch, parts of which may be older: a pod missing in it need not be gone."""
+        """Take in a list made beside the watch, parts of which may be older: a pod missing in it need not be gone.
+
+        A pod that has ended in it has ended, whatever the watch has shown.
+        """
         for pod in pods:
-            if pod.uid not in self._bound:
+            if pod.is_over or pod.uid not in self._bound:
                 self.changed(pod)
 
     def changed(self, pod: Pod) -> None:

@@ -418,6 +418,12 @@ class TestOlderNews:
         assert followed.booked() == "card0 on n1, held"
         assert list(followed.pods.waiting) == ["u2"]
 
+    def test_a_side_list_shows_that_a_pod_has_ended(self) -> None:
+        followed = Followed()
+        followed.pods.changed(gpu_pod("card0"))
+        followed.pods.learn([gpu_pod("card0", phase="Succeeded")])
+        assert not followed.books()
+
     def test_an_older_side_list_does_not_take_a_receipt_back(self) -> None:
         followed = Followed()
         followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card1"}))
