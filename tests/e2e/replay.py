@@ -68,6 +68,7 @@ class Replay:
         self._extenders: dict[str, Extender] = {}
         self._kubelets: dict[str, asyncio.Task[None]] = {}
         self._paused: set[str] = set()
+        self._scheduler_is_stopped = False
         self._later: set[asyncio.Task[None]] = set()
         self._api: ApiClient
         self._tasks: asyncio.TaskGroup
@@ -112,7 +113,8 @@ class Replay:
                 await self._put_node(objects.node(f"n{index}", cards))
                 self._start_kubelet(f"n{index}")
             mirror = Mirror(self._api, _WORKLOADS, self.seen)
-            background = [self._tasks.create_task(work) for work in (mirror.run(), self._watch_leaders())]
+            works = (mirror.run(), self._watch_leaders(), self._keep_scheduler())
+            background = [self._tasks.create_task(work) for work in works]
             await mirror.complete.wait()
             start = asyncio.get_running_loop().time()
             for step in self._plan.steps:
@@ -147,6 +149,17 @@ class Replay:
             if all([await asyncio.to_thread(_is_ready, each) for each in (one, other, one)]):
                 raise LawBroken("one leader", "both replicas were ready at the same time")
             await asyncio.sleep(0.25)
+
+    async def _keep_scheduler(self) -> None:
+        """Start kube-scheduler again if it ends by itself, as kubelet does.
+
+        Release 1.37.1 ends itself ("Scheduler cache is corrupted") if a pod is replaced while its watches are broken.
+        """
+        while True:
+            await asyncio.sleep(1.0)
+            if not self._scheduler_is_stopped and not self._cluster.scheduler.program.is_running:
+                self.figures["ends of kube-scheduler by itself"] += 1
+                self._start_scheduler()
 
     async def _settle(self) -> None:
         """Wait until the laws of a quiet cluster hold. Raises LawBroken if they do not come to."""
@@ -317,10 +330,12 @@ class Replay:
         self._cluster.control_plane.compact()
 
     async def restart_scheduler(self, away: float) -> None:
+        self._scheduler_is_stopped = True
         self._cluster.scheduler.stop()
         self._do_later(away * PACE, _as_act(self._start_scheduler))
 
     def _start_scheduler(self) -> None:
+        self._scheduler_is_stopped = False
         if not self._cluster.scheduler.program.is_running:
             self._cluster.scheduler.start(ignorable=False)
 
