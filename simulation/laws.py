@@ -98,8 +98,7 @@ class Laws:
         self._observed.bind(pod)
         if gets_cards:
             self.bindings += 1
-            self._bindings.calm = self.calm
-            self._bindings.check(pod)
+            self._bindings.check(pod, calm=self.calm)
 
     def _waits(self, uid: str, value: Object) -> None:
         if objects.RECEIPT in annotations_of(value) and uid not in self._copies:

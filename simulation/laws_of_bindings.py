@@ -7,23 +7,22 @@ from simulation.observed import BoundPod, LawBroken, Observed, used_by
 
 
 class Bindings:
-    """The laws of pods that the extender has bound, or whose Bindings it has reviewed.
-
-    calm  whether nothing fails
-    """
+    """The laws of pods that the extender has bound, or whose Bindings it has reviewed."""
 
     def __init__(self, observed: Observed) -> None:
-        self.calm = False
         self._observed = observed
         self._liked: dict[tuple[str, str], dict[str, int]] = {}  # affinities, and when each was first decided
 
-    def check(self, pod: BoundPod) -> None:
-        """Check a pod that was bound just now. Raises LawBroken."""
+    def check(self, pod: BoundPod, *, calm: bool) -> None:
+        """Check a pod that was bound just now. Raises LawBroken.
+
+        calm  whether nothing fails
+        """
         self._check_complete(pod)
         self._check_capacity(pod.node)
         self._check_moment(pod)
         self._check_tiles(pod)
-        self._check_company(pod)
+        self._check_company(pod, calm=calm)
 
     def _check_complete(self, pod: BoundPod) -> None:
         if pod.use is None:
@@ -71,7 +70,7 @@ class Bindings:
         if repeated := sorted({tile for tile in set().union(*of_containers) if given.count(tile) > 1}):
             raise LawBroken("tiles", f"pod {pod.name} has {repeated} of node {pod.node}, which another container has")
 
-    def _check_company(self, pod: BoundPod) -> None:
+    def _check_company(self, pod: BoundPod, *, calm: bool) -> None:
         """Check the labels on the cards of a pod, and the name of its card."""
         affinity, anti_affinity, exclusion = objects.company_of(pod.value)
         decided, own_name = objects.decided_at(pod.value), objects.card_name_of(pod.value)
@@ -89,23 +88,24 @@ class Bindings:
                     raise LawBroken("company", f"pod {pod.name} shares {card} with {other.name}: exclusion")
                 if anti_affinity and anti_affinity == its_anti_affinity:
                     raise LawBroken("company", f"pod {pod.name} shares {card} with {other.name}: anti-affinity")
-                self._check_affinity(card, *sorted((other, pod), key=lambda each: objects.decided_at(each.value)))
+                both = sorted((other, pod), key=lambda each: objects.decided_at(each.value))
+                self._check_affinity(card, *both, calm=calm)
 
-    def _check_affinity(self, card: str, earlier: BoundPod, later: BoundPod) -> None:
+    def _check_affinity(self, card: str, earlier: BoundPod, later: BoundPod, *, calm: bool) -> None:
         """Check two pods on a card. Only the one that was decided later has chosen its company."""
         likes, has = objects.company_of(later.value)[0], objects.company_of(earlier.value)[0]
         if not likes or likes == has:
             return
         # The pod that it likes may have ended a moment ago, or keep cards that were reserved for it.
         unseen = self._liked[later.node, card][likes] >= objects.decided_at(later.value)
-        if unseen and not self._may_have_reserved(later.node, likes):
+        if unseen and not self._may_have_reserved(later.node, likes, calm=calm):
             raise LawBroken("company", f"pod {later.name} shares {card} with {earlier.name}: affinity")
 
-    def _may_have_reserved(self, node: str, affinity: str) -> bool:
+    def _may_have_reserved(self, node: str, affinity: str, *, calm: bool) -> bool:
         """Return whether cards may have been reserved for a pod of an affinity that was not bound with them.
 
         Others have bound it without any or, if something fails, its Binding was not written.
         """
         unknown = [pod.value for pod in self._observed.on(node) if pod.use is None]
-        waiting = [] if self.calm else self._observed.waiting.values()
+        waiting = [] if calm else self._observed.waiting.values()
         return any(objects.company_of(value)[0] == affinity for value in (*unknown, *waiting))

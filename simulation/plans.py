@@ -14,15 +14,15 @@ LONGEST_LATE = 6.0
 """Seconds by which a write is late at most."""
 
 
-def make_plan(seed: int, *, faults: bool = True) -> Plan:
+def make_plan(seed: int) -> Plan:
     """Return the plan of a seed: a crowded cluster more often than not, so that every card given twice shows."""
     chance = Chance(seed, "plan")
-    if faults and chance.stream("quiet").happens(0.15):
+    if chance.stream("quiet").happens(0.15):
         return _quiet_plan(seed, chance.stream("quiet kind"))
     crowded = chance.happens(0.6)
     sizes = (2, 2) if crowded else (3, 4)
     nodes = tuple(tuple(range(chance.whole(1, sizes[1]))) for _ in range(chance.whole(1, sizes[0])))
-    scenario = chance.one_of(SCENARIOS) if faults and chance.happens(0.7) else None
+    scenario = chance.one_of(SCENARIOS) if chance.happens(0.7) else None
     webhooks = chance.happens(0.4) or scenario is reviewed
     active = 45.0 if scenario is not None else chance.one_of((15.0, 25.0, 40.0))
     steps: list[Step] = []
@@ -31,7 +31,7 @@ def make_plan(seed: int, *, faults: bool = True) -> Plan:
         steps += _pod(chance, index, names, len(nodes), active, crowded=crowded)
     if scenario is not None:
         steps += scenario(chance, active, names, len(nodes))
-    if faults and chance.happens(0.7):
+    if chance.happens(0.7):
         # Most histories have few kinds of faults, so that each gets deep.
         kinds = [each for each in _FAULTS if chance.happens(0.2)]
         for _ in range(chance.whole(1, 8) if kinds else 0):
