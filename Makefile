@@ -7,7 +7,7 @@ ARGS ?=
 .PHONY: demo test e2e check format bench simulate lock protos reference manifest picture screenshots clean
 
 demo: $(VENV)/.runtime
-	@$(BIN)/python -m gas.sandbox $(ARGS)
+	@$(BIN)/python -m sandbox $(ARGS)
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile $(ARGS)
@@ -51,7 +51,7 @@ reference: $(VENV)/.runtime
 
 # Run the demo and draw the run as docs/demo.svg.
 picture: $(VENV)/.runtime
-	@$(BIN)/python -m gas.sandbox --svg docs/demo.svg
+	@$(BIN)/python -m sandbox --svg docs/demo.svg
 
 # Take the pictures in docs/page with Debian's Chromium.
 screenshots: $(VENV)/.dev

@@ -16,11 +16,11 @@ from gas.cluster.connection import ApiServer, connect
 from gas.cluster.objects import bind_pod
 from gas.daemon.serving import SCHEDULER_KEEP_ALIVE, Port, listen, serve
 from gas.decision import names
-from gas.errors import GasError
 from gas.extender.metrics import Metrics
 from gas.extender.server import Verb, extender_app
 from gas.extender.tls import ALPN, CertificateFiles, ServingCertificates
 from gas.extender.wire import decode_binding, decode_filter, encode_binding_result, encode_filter_result
+from gas.values.errors import GasError
 
 
 async def answer_all(body: bytes) -> bytes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gas.decision import names as decision
-from gas.intel import names
+from gas.vocabularies.intel import names
 
 Object = dict[str, Any]
 

@@ -15,8 +15,8 @@ from benchmarks.feed import event
 from benchmarks.results import Figure, Goal, Results
 from benchmarks.stage import Stage, stage
 from gas.decision import names as decision
-from gas.intel import names
-from gas.vocabularies import KNOWN
+from gas.vocabularies.intel import names
+from gas.vocabularies.known import KNOWN
 
 SIZE = Size(nodes=5000, pods=20_000)
 ROUNDS = 25

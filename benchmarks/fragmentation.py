@@ -27,11 +27,11 @@ from benchmarks.stage import stage
 from benchmarks.traces import WHOLE, Run, Trace, TraceNode, TracePod, generated_trace, read_traces, run_of
 from gas.extender.decider import Decider, Options
 from gas.extender.wire import BindingArgs, decode_filter
-from gas.intel import names
-from gas.intel.node_description import MILLICORES
-from gas.objects import HostPod, Node
+from gas.objects.stored import HostPod, Node
 from gas.placement.node_score import NodeScore
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.intel import names
+from gas.vocabularies.intel.node_description import MILLICORES
+from gas.vocabularies.known import DEFAULT
 from tests.extender.at_once import at_once
 
 FIRST_SEED = 42

@@ -20,8 +20,8 @@ from gas.extender.filter import Filter
 from gas.extender.metrics import Metrics
 from gas.extender.nodes import Nodes
 from gas.extender.pending_binds import PendingBinds
-from gas.objects import Node, Pod
-from gas.vocabularies import DEFAULT
+from gas.objects.stored import Node, Pod
+from gas.vocabularies.known import DEFAULT
 from tests.listed import list_all
 
 ROUNDS = 15

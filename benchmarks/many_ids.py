@@ -19,14 +19,14 @@ from benchmarks.plugin_pods import CONTAINER, NAMESPACE, NODE, waiting_pod
 from benchmarks.plugin_results import TIME_GOAL, Times
 from benchmarks.processes import resident_bytes
 from benchmarks.results import Figure, Results
-from gas.aliyun.names import GPU_MEM
-from gas.amounts import MemoryUnit
-from gas.cards import Card
 from gas.cluster.objects import MERGE_PATCH
 from gas.plugin.kubelet.device_server import REPLY_WITHIN
-from gas.sandbox.api.kinds import NODES, PODS
-from gas.sandbox.api.server import ApiServer
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
+from gas.values.amounts import MemoryUnit
+from gas.values.cards import Card
+from gas.vocabularies.aliyun.names import GPU_MEM
+from sandbox.api.kinds import NODES, PODS
+from sandbox.api.server import ApiServer
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
 
 CARDS = 2
 UNITS = 16_000

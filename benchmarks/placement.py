@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from statistics import median
 
 from benchmarks.results import Figure, Goal, Results
-from gas.amounts import sorted_amounts
-from gas.cards import Card, Tile
 from gas.extender.decider import Decider, Options
 from gas.extender.filter import in_turns
-from gas.intel import names
-from gas.objects import Node, NodeStatus, ObjectMeta
+from gas.objects.stored import Node, NodeStatus, ObjectMeta
 from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.refusal import SearchLimitHit
-from gas.vocabularies import DEFAULT
+from gas.values.amounts import sorted_amounts
+from gas.values.cards import Card, Tile
+from gas.vocabularies.intel import names
+from gas.vocabularies.known import DEFAULT
 from tests.listed import list_all
 
 ROUNDS = 5

@@ -19,12 +19,12 @@ from benchmarks.plugin_results import Case, Result, Times, Weight, figures
 from benchmarks.plugin_tls import tls_before
 from benchmarks.processes import cpu_seconds, resident_bytes
 from benchmarks.results import Results
-from gas.cards import Card
 from gas.cluster.credentials import HOST, PORT
 from gas.plugin.devices.device_ids import DeviceId
-from gas.sandbox.api.kinds import NODES, PODS
-from gas.sandbox.api.server import ApiServer
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
+from gas.values.cards import Card
+from sandbox.api.kinds import NODES, PODS
+from sandbox.api.server import ApiServer
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
 
 CARDS = 8
 SHARES = 40

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from gas.cards import Card
 from gas.cluster.objects import MERGE_PATCH
 from gas.decision import names as decision
 from gas.decision.text import format_container_cards
-from gas.intel import names
-from gas.sandbox.api.kinds import PODS
-from gas.sandbox.api.verbs import Api
+from gas.values.cards import Card
+from gas.vocabularies.intel import names
+from sandbox.api.kinds import PODS
+from sandbox.api.verbs import Api
 
 Object = dict[str, Any]
 

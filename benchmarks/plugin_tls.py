@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gas.sandbox.certificates import Authority
+from sandbox.certificates import Authority
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from benchmarks.traces import Run, Trace, run_of
 from gas.cluster import paths
 from gas.cluster.connection import connect
 from gas.cluster.watch import Watch
-from gas.objects import HostPod, ObjectId
+from gas.objects.stored import HostPod, ObjectId
 
 NODES = 150
 PATIENCE = 60.0

@@ -19,7 +19,7 @@ from benchmarks.results import Figure, Goal, Results
 from gas.cluster import paths
 from gas.cluster.connection import connect
 from gas.cluster.watch import Watch
-from gas.objects import ObjectId, Pod
+from gas.objects.stored import ObjectId, Pod
 from tests.e2e.programs import Program
 from tests.e2e.release import pinned_version, selected_release
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 WHOLE = 1000
 """Thousandths of a card."""

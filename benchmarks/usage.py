@@ -16,10 +16,10 @@ from uuid import UUID
 from benchmarks.processes import resident_bytes
 from benchmarks.real_cluster import ComponentsMissing
 from benchmarks.results import Figure, Goal, Results
-from gas.cards import Card
 from gas.plugin.usage.pod_usage import KnownCard, PodUsages
 from gas.plugin.usage.process_walk import RECHECK, RECHECK_ALL, ProcessWalker
 from gas.plugin.usage.usage_monitor import INTERVAL, PAUSE
+from gas.values.cards import Card
 
 PODS = 250
 PROCESSES = 2000

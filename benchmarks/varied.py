@@ -7,7 +7,7 @@ import random
 
 from benchmarks.clusters import CARDS, SHARES, Object, Size, node_names, pod
 from gas.decision import names as decision
-from gas.intel import names
+from gas.vocabularies.intel import names
 
 GB = 10**9
 MODELS = (

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gas.daemon.command import INTERRUPTED, StandardOutput, interrupt_on_signals, quiet_end_on_signals, run_command
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 if TYPE_CHECKING:
     from configurator.flags import Flags

@@ -19,7 +19,7 @@ from configurator.errors import NotAnApiServer
 from configurator.scheduler_container import Mounts, SchedulerFlags, is_within
 from configurator.scheduler_manifest import FINGERPRINT, Identity, identity_of
 from configurator.yaml_document import YamlDocument, json_form
-from gas.objects import Volume, VolumeMount
+from gas.objects.stored import Volume, VolumeMount
 
 PROGRAM = "kube-apiserver"
 CONFIGURATION_FLAG = "admission-control-config-file"

@@ -36,7 +36,7 @@ from configurator.errors import BadCertificate, ConfiguratorError
 from configurator.webhooks import trust
 from gas.cluster.connection import ApiServer, connect
 from gas.cluster.errors import ApiRefused
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 TRIES = 5

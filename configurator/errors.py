@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 
 class ConfiguratorError(GasError):

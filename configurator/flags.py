@@ -16,9 +16,9 @@ from configurator.extender_secret import DEFAULT, SecretName
 from configurator.kubernetes_version import KubernetesVersion
 from gas.daemon.flag_values import object_name
 from gas.daemon.flags import CommandFlags, IgnoredFlags, UsageError, flag, read_flags, switch
-from gas.errors import InvalidEntry
-from gas.vocabularies import DEFAULT_NAMES, JOINED_HELP, KNOWN_NAMES, parse_vocabularies
-from gas.vocabulary import Vocabulary
+from gas.values.errors import InvalidEntry
+from gas.vocabularies.known import DEFAULT_NAMES, JOINED_HELP, KNOWN_NAMES, parse_vocabularies
+from gas.vocabularies.protocol import Vocabulary
 
 Colour = Literal["auto", "always", "never"]
 

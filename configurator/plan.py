@@ -33,7 +33,7 @@ from configurator.kubernetes_version import NEWEST
 from configurator.scheduler_container import CONFIG
 from configurator.scheduler_manifest import Identity, SchedulerManifest
 from configurator.yaml_document import YamlDocument
-from gas.combined_vocabularies import Vocabularies
+from gas.vocabularies.combined import Vocabularies
 
 BUILT_IN_TEMPLATE = Path(__file__).with_name("default-scheduler-config.yaml")
 CONFIGURATION_DIRECTORY = Path("/etc/kubernetes")

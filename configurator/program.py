@@ -20,7 +20,7 @@ from configurator.flags import DEFAULT_WEBHOOKS, Flags
 from configurator.plan import CERTIFICATE_DIRECTORY, Plan, make_plan
 from configurator.transaction import commit, locked, missing_directories, remove_left_over
 from gas.cluster.errors import ApiUnavailable, NoCluster, OutcomeUnknown
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 API_SERVER_RESTART = 120.0
 """Seconds within which kubelet restarts kube-apiserver after its manifest has changed."""

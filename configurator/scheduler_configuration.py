@@ -12,8 +12,8 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from gas.errors import GasError
-from gas.vocabularies import DEFAULT
+from gas.values.errors import GasError
+from gas.vocabularies.known import DEFAULT
 
 KIND = "KubeSchedulerConfiguration"
 CARD_RESOURCES = DEFAULT.managed_resources

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from configurator.errors import ConfiguratorError
-from gas.objects import Volume, VolumeMount
+from gas.objects.stored import Volume, VolumeMount
 
 CONFIG = "config"
 

@@ -23,7 +23,7 @@ from configurator.scheduler_container import (
 )
 from configurator.yaml_document import Path as YamlPath
 from configurator.yaml_document import YamlDocument
-from gas.objects import Volume, VolumeMount
+from gas.objects.stored import Volume, VolumeMount
 
 PROGRAM = "kube-scheduler"
 CERTIFICATES_IN_POD = "/host/certs"

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gas.card_records import is_model
+from gas.values.card_records import is_model
 
 TABLE = Path(__file__).parents[1] / "gas/plugin/discovery/intel_models.tsv"
 INTEL = "8086"

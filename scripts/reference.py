@@ -9,9 +9,6 @@ import click
 from prometheus_client import CollectorRegistry
 
 from configurator.flags import Flags as ConfiguratorFlags
-from gas import card_records
-from gas.aliyun import names as aliyun
-from gas.amounts import MEMORY_MAX
 from gas.daemon.flags import CommandFlags, Flag, flags_of
 from gas.decision import names as decision
 from gas.doctor.flags import Flags as DoctorFlags
@@ -19,15 +16,18 @@ from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.gauges import GAUGES
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.inspection.command_line import kubectl_gas
-from gas.intel import names
-from gas.intel.node_description import MILLICORES
-from gas.koordinator import names as koordinator
-from gas.kubeshare import names as kubeshare
 from gas.placement.node_score import NODE_SCORES
 from gas.placement.order import CARD_ORDERS
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.metrics import Metrics as PluginMetrics
-from gas.vendor.vocabulary import KINDS
+from gas.values import card_records
+from gas.values.amounts import MEMORY_MAX
+from gas.vocabularies.aliyun import names as aliyun
+from gas.vocabularies.intel import names
+from gas.vocabularies.intel.node_description import MILLICORES
+from gas.vocabularies.koordinator import names as koordinator
+from gas.vocabularies.kubeshare import names as kubeshare
+from gas.vocabularies.vendor.vocabulary import KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from gas.daemon.command import INTERRUPTED, interrupt_on_signals, quiet_end_on_signals
-from gas.errors import GasError
+from gas.values.errors import GasError
 from simulation.planted import PLANTED, PlantedFault, plant, planted_fault
 
 PROGRAM = "python -m simulation"

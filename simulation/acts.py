@@ -7,10 +7,10 @@ from typing import Any
 
 import aiohttp
 
-from gas.errors import GasError
-from gas.sandbox.api.client import RefusedByApi
-from gas.sandbox.api.failure import ApiFailure
-from gas.sandbox.api.kinds import NODES, PODS
+from gas.values.errors import GasError
+from sandbox.api.client import RefusedByApi
+from sandbox.api.failure import ApiFailure
+from sandbox.api.kinds import NODES, PODS
 from simulation import objects
 from simulation.loop import Process
 from simulation.network import Client, Condition

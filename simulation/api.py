@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from gas.sandbox.api.failure import ApiFailure, throttled
-from gas.sandbox.api.routes import Access, Settings, api_app
-from gas.sandbox.api.storage import Storage
-from gas.sandbox.api.verbs import Api
+from sandbox.api.failure import ApiFailure, throttled
+from sandbox.api.routes import Access, Settings, api_app
+from sandbox.api.storage import Storage
+from sandbox.api.verbs import Api
 from simulation.loop import Process, VirtualLoop
 from simulation.network import BOOKMARK_SECONDS, App, Server
 from simulation.webhooks import Webhooks

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from gas.sandbox.api.failure import ApiFailure
+from sandbox.api.failure import ApiFailure
 from simulation import objects
 from simulation.acts import Acts
 from simulation.loop import Process

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gas.card_facts import CardFacts, MemorySource, Scan
-from gas.cards import Card
 from gas.plugin.devices.device_ids import known_ids
 from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing
 from gas.plugin.kubelet.registration import State
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
+from gas.values.card_facts import CardFacts, MemorySource, Scan
+from gas.values.cards import Card
 from simulation.chance import Chance
 from simulation.loop import Process, VirtualLoop
 from simulation.network import Client, Network

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from gas.sandbox.api.kinds import NODES, PODS
-from gas.sandbox.api.storage import Change, Storage
+from sandbox.api.kinds import NODES, PODS
+from sandbox.api.storage import Change, Storage
 from simulation import objects
 from simulation.law_of_evictions import Evictions
 from simulation.laws_at_rest import Books, check_books, check_bound, check_devices, check_waiting

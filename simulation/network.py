@@ -14,8 +14,8 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 import msgspec
 
-from gas.sandbox.api.client import RefusedByApi, WatchEvent
-from gas.sandbox.api.patches import MERGE_PATCH
+from sandbox.api.client import RefusedByApi, WatchEvent
+from sandbox.api.patches import MERGE_PATCH
 from simulation.chance import Chance
 from simulation.loop import Process, VirtualLoop
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import aiohttp
 
-from gas.sandbox.api.client import ApiClient, Mirror, RefusedByApi
+from sandbox.api.client import ApiClient, Mirror, RefusedByApi
 from simulation.chance import Chance
 from simulation.network import Client
 

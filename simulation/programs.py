@@ -8,7 +8,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
-from gas.card_facts import Scan
 from gas.cluster.connection import ApiServer as ApiConnection
 from gas.cluster.credentials import Credentials
 from gas.cluster.login import Address, Login
@@ -23,7 +22,8 @@ from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.flags import parse_flags as parse_plugin_flags
 from gas.plugin.metrics import Metrics as PluginMetrics
-from gas.timing import Timing
+from gas.values.card_facts import Scan
+from gas.values.timing import Timing
 from simulation import objects
 from simulation.api import EPOCH
 from simulation.kubelet import Cards, Host, PodResources, Registration

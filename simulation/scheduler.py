@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import aiohttp
 
-from gas.sandbox.api.client import ApiClient, Mirror, RefusedByApi
-from gas.sandbox.api.kinds import is_over
-from gas.sandbox.scheduler.node_fit import reasons_against, requested_by_node
-from gas.sandbox.scheduler.queue import SchedulingQueue
-from gas.sandbox.scheduler.scheduler import is_waiting
+from sandbox.api.client import ApiClient, Mirror, RefusedByApi
+from sandbox.api.kinds import is_over
+from sandbox.scheduler.node_fit import reasons_against, requested_by_node
+from sandbox.scheduler.queue import SchedulingQueue
+from sandbox.scheduler.scheduler import is_waiting
 from simulation.chance import Chance
 from simulation.loop import Process
 from simulation.network import Client, Network, Server

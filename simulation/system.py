@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from gas.sandbox.api.kinds import NODES
+from sandbox.api.kinds import NODES
 from simulation import objects
 from simulation.kubelet import DeviceKubelet, Host
 from simulation.loop import Process

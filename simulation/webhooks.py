@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from gas.sandbox.api.client import RefusedByApi
-from gas.sandbox.api.patches import json_patched
+from sandbox.api.client import RefusedByApi
+from sandbox.api.patches import json_patched
 from simulation.loop import Process
 from simulation.network import Client, Network, Server
 

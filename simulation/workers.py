@@ -14,7 +14,7 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gas.errors import GasError
+from gas.values.errors import GasError
 from simulation.planted import PlantedFault, plant
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gas.objects import Node, Pod
+from gas.objects.stored import Node, Pod
 
 _uids = itertools.count(1)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gas.card_records import ANNOTATION, CardRecord, format_card_records
-from gas.cards import Card
+from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
+from gas.values.cards import Card
 from tests.builders import pod_json
 
 GIB = 2**30

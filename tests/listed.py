@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gas.cluster.watch import Handler
 from gas.cluster.watch_events import KubernetesObject
-from gas.objects import ObjectId
+from gas.objects.stored import ObjectId
 
 T = TypeVar("T", bound=KubernetesObject)
 

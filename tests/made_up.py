@@ -9,14 +9,22 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
-from gas.amounts import parse_quantity, sorted_amounts
-from gas.card_facts import CardFacts
-from gas.cards import Card
-from gas.objects import Container, Node, Pod
+from gas.objects.stored import Container, Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import Inventory
 from gas.placement.need import ContainerNeed, PodNeed, Role
-from gas.vocabulary import BadNeed, DeviceOptions, DeviceWords, NeedOptions, NodeDescription, NodeFacts, Vocabulary
+from gas.values.amounts import parse_quantity, sorted_amounts
+from gas.values.card_facts import CardFacts
+from gas.values.cards import Card
+from gas.vocabularies.protocol import (
+    BadNeed,
+    DeviceOptions,
+    DeviceWords,
+    NeedOptions,
+    NodeDescription,
+    NodeFacts,
+    Vocabulary,
+)
 
 SLICE = "made-up.example/slice"
 CARDS = "made-up.example/cards"

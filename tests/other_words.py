@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from gas.amounts import MemoryUnit
-from gas.card_records import ANNOTATION, CardRecord, format_card_records
-from gas.cards import Card
-from gas.objects import Node
+from gas.objects.stored import Node
+from gas.values.amounts import MemoryUnit
+from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
+from gas.values.cards import Card
 
 GPU_MEM = "aliyun.com/gpu-mem"
 GPU_COUNT = "aliyun.com/gpu-count"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gas.sandbox.hardware.fake_sysfs import FakeGpu, Model, card_directory, device_directory
+from sandbox.hardware.fake_sysfs import FakeGpu, Model, card_directory, device_directory
 
 GB = 10**9
 

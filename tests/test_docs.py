@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gas.card_records import ANNOTATION
-from gas.cards import Card
 from gas.daemon.flags import flags_of
 from gas.decision import names as decision
 from gas.inspection.command_line import kubectl_gas
-from gas.intel import names
 from gas.placement import card_rules, refusal
 from gas.placement.need import PodNeed
 from gas.plugin.kubelet.device_server import Outcome
+from gas.values.card_records import ANNOTATION
+from gas.values.cards import Card
+from gas.vocabularies.intel import names
 from scripts.reference import NODE_ANNOTATIONS, NODE_LABELS, POD_ANNOTATIONS, PROGRAMS, metrics
 from tests.e2e.accounts import FULL_RULES
 from tests.e2e.plugin import PLUGIN_RULES

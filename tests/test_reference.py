@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.intel import names
+from gas.vocabularies.intel import names
 from scripts.reference import PAGE, metrics, page
 
 PARTS = {"MONITORING_RESOURCES", "COUNT_RESOURCES", "WRITTEN_ANNOTATIONS", "USERS_ANNOTATIONS", "BOOKED_ANNOTATIONS"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gas.timing import SYSTEM_TIMING, Timing
+from gas.values.timing import SYSTEM_TIMING, Timing
 
 
 class Backoff:

@@ -15,7 +15,7 @@ from yarl import URL
 
 from gas.cluster.credentials import Credentials, find_credentials
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown, response_error
-from gas.timing import SYSTEM_TIMING, Timing
+from gas.values.timing import SYSTEM_TIMING, Timing
 
 DEFAULT_TIMEOUT = 30.0
 _CONNECT_TIMEOUT = 5.0

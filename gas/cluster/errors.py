@@ -12,7 +12,7 @@ import re
 
 import msgspec
 
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 _RBAC_REFUSAL = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'

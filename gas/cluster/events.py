@@ -17,7 +17,7 @@ from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.cluster.objects import MERGE_PATCH
-from gas.timing import SYSTEM_TIMING, Timing
+from gas.values.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 

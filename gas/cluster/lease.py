@@ -12,8 +12,8 @@ import msgspec
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
-from gas.errors import GasError
-from gas.timing import SYSTEM_TIMING, Timing
+from gas.values.errors import GasError
+from gas.values.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import msgspec
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable
-from gas.objects import Node, Pod
+from gas.objects.stored import Node, Pod
 
 MERGE_PATCH = "application/merge-patch+json"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 
 class MalformedName(GasError):

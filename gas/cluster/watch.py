@@ -12,9 +12,9 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.cluster.listing import PAGE_SIZE, Lister, selection
 from gas.cluster.watch_events import EndlessLine, EventDecoder, KubernetesObject, LineSplitter, Unreadable
-from gas.errors import GasError
-from gas.objects import ObjectId
-from gas.timing import SYSTEM_TIMING, Timing
+from gas.objects.stored import ObjectId
+from gas.values.errors import GasError
+from gas.values.timing import SYSTEM_TIMING, Timing
 
 T = TypeVar("T", bound=KubernetesObject)
 Object = TypeVar("Object")

@@ -7,8 +7,8 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, Status, status_error
-from gas.errors import GasError
-from gas.objects import ObjectMeta
+from gas.objects.stored import ObjectMeta
+from gas.values.errors import GasError
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes. An object of Kubernetes has at most a few million; a longer line never ends."""

@@ -64,7 +64,7 @@ def run_daemon(flags: DaemonFlags, main: Callable[[], Coroutine[Any, Any, int | 
     import logging
 
     from gas.daemon.logs import configure_logging
-    from gas.errors import GasError
+    from gas.values.errors import GasError
 
     logger = logging.getLogger(__name__)
     configure_logging(flags.verbosity, flags.log_format)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
 from gas.daemon import flag_values as values
-from gas.errors import GasError, InvalidEntry
+from gas.values.errors import GasError, InvalidEntry
 
 T = TypeVar("T")
 _METADATA = "flag"

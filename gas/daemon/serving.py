@@ -29,7 +29,7 @@ from hypercorn.typing import ASGIFramework, LifespanState
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gas.daemon.logs import LimitedLog
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from gas.cards import Card, Tile
 from gas.decision import names
 from gas.decision.text import (
     CardTiles,
@@ -17,10 +16,11 @@ from gas.decision.text import (
     parse_container_cards,
     parse_container_tiles,
 )
-from gas.objects import Pod
+from gas.objects.stored import Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.need import ContainerNeed, PodNeed, Role
-from gas.quoted import quoted
+from gas.values.cards import Card, Tile
+from gas.values.quoted import quoted
 
 
 class MalformedTiles(MalformedAnnotation):

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gas.cards import Card, MalformedCard
 from gas.decision import names
-from gas.errors import GasError
-from gas.quoted import quoted
+from gas.values.cards import Card, MalformedCard
+from gas.values.errors import GasError
+from gas.values.quoted import quoted
 
 CardTiles = tuple[Card, tuple[int, ...]]
 """A card and its tiles, at least one."""

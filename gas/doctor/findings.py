@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gas.objects import Pod
+from gas.objects.stored import Pod
 
 
 class Level(StrEnum):

@@ -9,11 +9,11 @@ from enum import StrEnum
 import msgspec
 
 from configurator.scheduler_configuration import CARD_RESOURCES
-from gas.amounts import MalformedQuantity, parse_quantity
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
-from gas.intel import names
-from gas.objects import DetailedNode, Pod, Quantity
+from gas.objects.stored import DetailedNode, Pod, Quantity
+from gas.values.amounts import MalformedQuantity, parse_quantity
+from gas.vocabularies.intel import names
 
 DRY_POD = "gas-doctor-dry-pod"
 NFD_LABELS = "nfd.node.kubernetes.io/feature-labels"

@@ -1,4 +1,4 @@
-"""Kubernetes objects that only the doctor reads. Pods and nodes are in `gas.objects`."""
+"""Kubernetes objects that only the doctor reads. Pods and nodes are in `gas.objects.stored`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gas.objects import ObjectMeta
+from gas.objects.stored import ObjectMeta
 
 
 class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):

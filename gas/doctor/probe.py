@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gas.cluster.errors import Forbidden
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 T = TypeVar("T")
 

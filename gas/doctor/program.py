@@ -18,7 +18,7 @@ from gas.doctor.gather.everything import look_at_everything
 from gas.doctor.kubeconfig import credentials_of
 from gas.doctor.report import as_json, as_text, exit_code, shown
 from gas.doctor.snapshot import Snapshot
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 COULD_NOT_CHECK = 2
 

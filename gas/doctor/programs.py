@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from posixpath import basename
 
-from gas.objects import DetailedContainer, DetailedPod
+from gas.objects.stored import DetailedContainer, DetailedPod
 
 _VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.\-+].*)?", re.ASCII)
 _FIRST_WORDS = 3

@@ -11,7 +11,7 @@ from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfigu
 from gas.doctor.objects import AdmissionRule, Lease
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, containers_with
-from gas.objects import DetailedContainer, DetailedNode, DetailedPod
+from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
 
 BIND_PATH = "/bind"
 """The path of the webhook that gives bindings their cards."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gas.amounts import MemoryUnit
-from gas.combined_vocabularies import Vocabularies
 from gas.doctor.programs import Program, flag_value, flag_values
 from gas.doctor.snapshot import Snapshot
-from gas.errors import InvalidEntry
-from gas.objects import DetailedContainer
-from gas.vocabularies import DEFAULT_NAMES, DEFAULT_SETTINGS, Settings, parse_vocabularies, with_settings
+from gas.objects.stored import DetailedContainer
+from gas.values.amounts import MemoryUnit
+from gas.values.errors import InvalidEntry
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import DEFAULT_NAMES, DEFAULT_SETTINGS, Settings, parse_vocabularies, with_settings
 
 
 def vocabulary_flags(container: DetailedContainer) -> dict[str, str]:

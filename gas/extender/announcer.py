@@ -12,7 +12,7 @@ from cachetools import TTLCache
 from gas.cluster.events import Events, Involved
 from gas.extender.decider import Decider
 from gas.extender.refusals import PodRefusal
-from gas.objects import Pod
+from gas.objects.stored import Pod
 
 REPEAT = 300.0
 """Seconds before an event is written again for a pod that waits for the same reasons."""

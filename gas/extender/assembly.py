@@ -20,36 +20,36 @@ from gas.cluster.objects import (
     patch_pod_metadata,
 )
 from gas.cluster.watch import Handlers, Watch
-from gas.combined_vocabularies import Vocabularies
 from gas.decision.names import EXPIRED_BINDING
 from gas.extender.admission.app import Reviewer
-from gas.extender.admission.bind import BindReviews
-from gas.extender.admission.pods import PodReviews
-from gas.extender.admission.unbound_pods import UnboundPods
 from gas.extender.announcer import Announcer
 from gas.extender.bind import Binder
+from gas.extender.binding_reviews.reviews import BindReviews
+from gas.extender.binding_reviews.unbound_pods import UnboundPods
 from gas.extender.card_names import random_name
-from gas.extender.catching_up import CatchUp, ListPods
 from gas.extender.decider import Decider, Options
-from gas.extender.descheduler import Descheduler
 from gas.extender.filter import Filter, in_turns
 from gas.extender.flags import Flags
-from gas.extender.leadership import Alone, Leadership
+from gas.extender.leadership.catching_up import CatchUp, ListPods
+from gas.extender.leadership.leadership import Alone, Leadership
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
-from gas.extender.preempt import Preempt
-from gas.extender.prioritize import Prioritize
+from gas.extender.pod_webhooks.reviews import PodReviews
+from gas.extender.preemption.verb import Preempt
 from gas.extender.readiness import Readiness
 from gas.extender.reports import Reports
-from gas.extender.requeuer import Requeuer
-from gas.objects import DisruptionBudget, HostPod, Node, Pod
+from gas.extender.requeuing.requeuer import Requeuer
+from gas.extender.scoring.prioritize import Prioritize
+from gas.extender.sharepods.controller import SharePods
+from gas.extender.telemetry.descheduler import Descheduler
+from gas.objects.stored import DisruptionBudget, HostPod, Node, Pod
 from gas.placement.node_score import NodeScore
 from gas.placement.order import resource_of
 from gas.placement.place import DEFAULT_STEP_LIMIT
-from gas.pod_checks import PodChecks
-from gas.sharepods import SharePods
-from gas.timing import SYSTEM_TIMING, Timing
-from gas.vocabulary import NeedOptions, NodeFacts
+from gas.values.timing import SYSTEM_TIMING, Timing
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.pod_checks import PodChecks
+from gas.vocabularies.protocol import NeedOptions, NodeFacts
 
 logger = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ from typing import NoReturn, Protocol
 
 from gas.cluster.errors import OutcomeUnknown
 from gas.decision.names import CONTAINER_CARDS
-from gas.errors import GasError
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
 from gas.extender.readiness import NotReady, check_ready
 from gas.extender.wire import BadRequest, BindingArgs, Unreadable, decode_binding, encode_binding_result
-from gas.objects import Pod
-from gas.timing import SYSTEM_TIMING, Timing
+from gas.objects.stored import Pod
+from gas.values.errors import GasError
+from gas.values.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 

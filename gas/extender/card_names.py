@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from string import ascii_lowercase
 
-from gas.timing import SYSTEM_TIMING
+from gas.values.timing import SYSTEM_TIMING
 
 LENGTH = 5
 """Letters of a name, as KubeShare has it: 12 million names for the few cards of a node."""

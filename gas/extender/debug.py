@@ -11,7 +11,7 @@ from gas.extender.decider import Decider
 from gas.extender.decisions import Decisions
 from gas.extender.pods import Pods
 from gas.extender.refusals import Refusals
-from gas.ledger import Booking, Ledger, State
+from gas.ledger.ledger import Booking, Ledger, State
 from gas.placement.choice import Footprint
 
 

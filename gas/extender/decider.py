@@ -13,22 +13,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from gas.combined_vocabularies import Vocabularies
 from gas.decision.names import TIMESTAMP
-from gas.errors import GasError
 from gas.extender.card_names import random_name
 from gas.extender.decisions import Decisions
 from gas.extender.host_resources import HostFree, HostResources, pod_requests
 from gas.extender.nodes import Nodes
 from gas.extender.pods import Observer, Pods
-from gas.extender.preemption import Preemption
+from gas.extender.preemption.preemption import Preemption
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
-from gas.extender.scores import Scores, as_scores
+from gas.extender.scoring.scores import Scores, as_scores
 from gas.extender.unknown_memory import nodes_of_unknown_memory
 from gas.extender.verdicts import FITS, FITS_PREFERRED, NOTHING_KEPT, KeptCards, Turns, Verdict, Verdicts, all_fit
 from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
-from gas.ledger import Ledger
-from gas.objects import AskedPod, HostPod, Node, ObjectId, Pod
+from gas.ledger.ledger import Ledger
+from gas.objects.stored import AskedPod, HostPod, Node, ObjectId, Pod
 from gas.placement.choice import Choice, footprint
 from gas.placement.detail import card_details
 from gas.placement.need import PodNeed
@@ -36,7 +34,9 @@ from gas.placement.node_score import NodeScore
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.placement.refusal import PreferredElsewhere, Refusal, UnknownNode, UnreadableNeed
 from gas.placement.stranded import shapes_of
-from gas.vocabulary import BadNeed, NeedOptions, NodeFacts
+from gas.values.errors import GasError
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.protocol import BadNeed, NeedOptions, NodeFacts
 
 NANOSECONDS = 10**9
 

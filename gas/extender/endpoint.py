@@ -13,8 +13,8 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gas.errors import GasError
 from gas.extender.readiness import NotReady
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

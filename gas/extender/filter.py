@@ -15,9 +15,9 @@ from gas.extender.readiness import check_ready
 from gas.extender.refusals import PodRefusal
 from gas.extender.verdicts import Turns
 from gas.extender.wire import BadRequest, FilterArgs, decode_filter, encode_filter_result
-from gas.objects import Pod
+from gas.objects.stored import Pod
 from gas.placement.refusal import SearchLimitHit
-from gas.timing import SYSTEM_TIMING, Timing
+from gas.values.timing import SYSTEM_TIMING, Timing
 
 T = TypeVar("T")
 

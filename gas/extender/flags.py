@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from gas.amounts import MemoryUnit
 from gas.daemon import flag_values as values
 from gas.daemon.flags import DaemonFlags, UsageError, flag, read_flags, switch
-from gas.errors import InvalidValue
 from gas.placement.node_score import NODE_SCORES, NodeScore, parse_node_score
 from gas.placement.order import CARD_ORDERS, DEFAULT_ORDER, CardOrder, LeastUsed, parse_card_order
 from gas.placement.place import DEFAULT_STEP_LIMIT
-from gas.vocabularies import Settings, aliyun_unit_flag, unused_settings, vocabularies_flag, with_settings
-from gas.vocabulary import Vocabulary
+from gas.values.amounts import MemoryUnit
+from gas.values.errors import InvalidValue
+from gas.vocabularies.known import Settings, aliyun_unit_flag, unused_settings, vocabularies_flag, with_settings
+from gas.vocabularies.protocol import Vocabulary
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """The file in which a pod finds the name of its own namespace."""

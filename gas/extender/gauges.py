@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from gas.amounts import Amounts
 from gas.extender.card_summaries import CardSummary, card_summaries
 from gas.extender.decider import Decider
 from gas.extender.filter import in_turns
 from gas.extender.waits import Waits, waits
 from gas.placement.stranded import StrandedCapacity
+from gas.values.amounts import Amounts
 
 CARDS_A_PIECE = 60
 """Cards written before other work gets its turn: in a fraction of a millisecond, since filters wait for it."""

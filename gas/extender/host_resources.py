@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from gas.amounts import Amounts, MalformedQuantity, SortedAmounts, add, parse_rounded_up, sorted_amounts, take_away
-from gas.objects import (
+from gas.objects.stored import (
     Container,
     ContainerStatus,
     HostPod,
@@ -23,6 +22,15 @@ from gas.objects import (
     Pod,
     Quantity,
     ResourceRequirements,
+)
+from gas.values.amounts import (
+    Amounts,
+    MalformedQuantity,
+    SortedAmounts,
+    add,
+    parse_rounded_up,
+    sorted_amounts,
+    take_away,
 )
 
 CPU = "cpu"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gas.combined_vocabularies import Vocabularies
-from gas.objects import Node, ObjectId
-from gas.vocabulary import NodeFacts
+from gas.objects.stored import Node, ObjectId
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.protocol import NodeFacts
 
 
 @dataclass(slots=True)

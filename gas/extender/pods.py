@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from gas.combined_vocabularies import Vocabularies
 from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
-from gas.errors import GasError
 from gas.extender.written_cards import WrittenCards, written_cards
-from gas.ledger import Booking, Ledger, State
-from gas.objects import ObjectId, ObjectMeta, Pod, PodSpec
+from gas.ledger.ledger import Booking, Ledger, State
+from gas.objects.stored import ObjectId, ObjectMeta, Pod, PodSpec
 from gas.placement.choice import Footprint
 from gas.placement.need import PodNeed
-from gas.pod_parts import requests_any
-from gas.vocabulary import BadNeed, NodeFacts, Vocabulary
+from gas.values.errors import GasError
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.pod_parts import requests_any
+from gas.vocabularies.protocol import BadNeed, NodeFacts, Vocabulary
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from gas.extender.metrics import Metrics
 from gas.extender.page_process import PageProcess
 from gas.extender.server import extender_app
 from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
-from gas.timing import SYSTEM_TIMING
+from gas.values.timing import SYSTEM_TIMING
 
 logger = logging.getLogger(__name__)
 

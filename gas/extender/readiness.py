@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
 from gas.cluster.watch import Watch
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gas.extender.announcer import Announcement, allocation_corrected, booking_mismatch, invalid_labels
 from gas.extender.metrics import Metrics
 from gas.extender.pods import Observer
-from gas.objects import Pod
+from gas.objects.stored import Pod
 
 
 class NodeQueue:

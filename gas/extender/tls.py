@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn, Self
 
-from gas.errors import GasError
 from gas.extender.metrics import Metrics
 from gas.extender.tls_connection import CheckingContext, SchedulerConnection
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

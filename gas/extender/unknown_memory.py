@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from gas.amounts import MEMORY_MAX
-from gas.card_facts import MOST_MEMORY
-from gas.cards import Card
 from gas.extender.verdicts import Turns, Verdicts
 from gas.placement.inventory import Usage
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
-from gas.vocabulary import NodeFacts
+from gas.values.amounts import MEMORY_MAX
+from gas.values.card_facts import MOST_MEMORY
+from gas.values.cards import Card
+from gas.vocabularies.protocol import NodeFacts
 
 NODES_A_TURN = 20
 """Unlike nodes that are tried before others get their turn: some milliseconds."""

@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import TypeVar, cast
 
 from gas.extender.nodes import Nodes
-from gas.ledger import Ledger, LedgerState
+from gas.ledger.ledger import Ledger, LedgerState
 from gas.placement.choice import Choice, Footprint
 from gas.placement.inventory import UNUSED
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import NoTimeLeft, Refusal, SearchLimitHit, UnknownNode
-from gas.vocabulary import NodeFacts
+from gas.vocabularies.protocol import NodeFacts
 
 T = TypeVar("T")
 

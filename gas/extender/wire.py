@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from gas.errors import GasError
-from gas.objects import AskedPod, Node, Pod, PreemptorPod
+from gas.objects.stored import AskedPod, Node, Pod, PreemptorPod
+from gas.values.errors import GasError
 
 LONGEST_NAME = 253
 """Characters of the longest name of a Kubernetes object."""

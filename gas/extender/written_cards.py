@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gas.amounts import TILES
 from gas.decision.annotations import MalformedTiles, read_receipt
 from gas.decision.text import MalformedAnnotation
-from gas.objects import Pod
+from gas.objects.stored import Pod
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
-from gas.quoted import listed
-from gas.vocabulary import NodeFacts, Vocabulary
+from gas.values.amounts import TILES
+from gas.values.quoted import listed
+from gas.vocabularies.protocol import NodeFacts, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,8 @@ from dataclasses import replace as with_fields
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
-from gas import card_records
-from gas.amounts import SortedAmounts
-from gas.card_records import CardRecord
-from gas.cards import Card
-from gas.combined_vocabularies import Vocabularies
 from gas.daemon.flags import UsageError
 from gas.doctor.programs import Program, containers_with, flag_values
-from gas.errors import GasError
 from gas.extender.decider import Decider, FilterDecision, Handler, Options
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags, parse_flags
@@ -26,12 +20,18 @@ from gas.extender.wire import BindingArgs, FilterArgs
 from gas.inspection.node_rules import exclusion, node_rules
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.use import CardUse
-from gas.ledger import Booking
-from gas.objects import ObjectId
+from gas.ledger.ledger import Booking
+from gas.objects.stored import ObjectId
 from gas.placement.place import DEFAULT_STEP_LIMIT
-from gas.quoted import LONGEST_KEY, did_you_mean, listed, quoted, shown
-from gas.vocabularies import KNOWN
-from gas.vocabulary import NeedOptions
+from gas.values import card_records
+from gas.values.amounts import SortedAmounts
+from gas.values.card_records import CardRecord
+from gas.values.cards import Card
+from gas.values.errors import GasError
+from gas.values.quoted import LONGEST_KEY, did_you_mean, listed, quoted, shown
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import KNOWN
+from gas.vocabularies.protocol import NeedOptions
 
 T = TypeVar("T", InspectedNode, InspectedPod)
 R = TypeVar("R")

@@ -20,7 +20,6 @@ from click.shell_completion import ShellComplete, get_completion_class
 
 from gas.cluster.connection import ApiServer
 from gas.daemon.command import INTERRUPTED, print_text
-from gas.errors import GasError
 from gas.inspection.cluster import Cluster, Missing
 from gas.inspection.defrag import plan_moves, plan_notes, plan_report
 from gas.inspection.fit import explained_report, fit_all, fit_report
@@ -35,7 +34,8 @@ from gas.inspection.rows import card_report, node_report, pod_report
 from gas.inspection.selectors import BadSelector, Selector, parse_selector
 from gas.inspection.waste import Waste, waste_notes, waste_of
 from gas.inspection.why import explain, explanation_data, explanation_lines
-from gas.quoted import listed, quoted
+from gas.values.errors import GasError
+from gas.values.quoted import listed, quoted
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -14,20 +14,20 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gas.amounts import SortedAmounts
-from gas.eviction_cost import Evictable
 from gas.extender.verdicts import FITS_PREFERRED
 from gas.inspection.cluster import Cluster, done, natural, shortage
 from gas.inspection.node_rules import node_rules
 from gas.inspection.objects import InspectedPod
 from gas.inspection.report import Column, Report, Row
-from gas.ledger import NodeSums
+from gas.ledger.eviction_cost import Evictable
+from gas.ledger.ledger import NodeSums
+from gas.ledger.victims import Node, smallest_victims
 from gas.placement.choice import Choice, Footprint, footprint
 from gas.placement.inventory import UNUSED
 from gas.placement.need import PodNeed
 from gas.placement.place import place
-from gas.victims import Node, smallest_victims
-from gas.vocabulary import BadNeed
+from gas.values.amounts import SortedAmounts
+from gas.vocabularies.protocol import BadNeed
 
 MOST_MOVES = 8
 """Longer plans are not looked for: clusters change while so many pods start again."""

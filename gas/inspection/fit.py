@@ -16,13 +16,13 @@ from gas.inspection.cluster import Cluster
 from gas.inspection.manifests import Wanted
 from gas.inspection.objects import InspectedPod
 from gas.inspection.report import Column, Report, Row
-from gas.ledger import NodeSums
+from gas.ledger.ledger import NodeSums
 from gas.placement.choice import footprint
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
-from gas.vocabulary import BadNeed
+from gas.vocabularies.protocol import BadNeed
 
 MOST_MORE = 10_000
 """Further pods are counted up to this number: who has room for so many asks for no more."""

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from gas.cards import Card
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.credentials import DEFAULT_KUBECONFIG
@@ -23,13 +22,14 @@ from gas.cluster.listing import Lister
 from gas.cluster.watch import Watch
 from gas.doctor.kubeconfig import credentials_of
 from gas.doctor.programs import Program, containers_with, flag_value, is_on
-from gas.errors import GasError
 from gas.extender.decisions import Decision
 from gas.extender.pods import Observer
 from gas.inspection.cluster import Cluster, Settings, matters, settings_of
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.past_decisions import parse_decisions
 from gas.inspection.use import CardUse, parse_use
+from gas.values.cards import Card
+from gas.values.errors import GasError
 
 USER_AGENT = "kubectl-gas"
 

@@ -10,11 +10,11 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from gas.amounts import MalformedQuantity, parse_quantity
-from gas.errors import GasError
 from gas.inspection.objects import InspectedContainer, InspectedPod, InspectedPodMeta, InspectedPodSpec
-from gas.objects import ResourceRequirements
-from gas.quoted import listed, quoted
+from gas.objects.stored import ResourceRequirements
+from gas.values.amounts import MalformedQuantity, parse_quantity
+from gas.values.errors import GasError
+from gas.values.quoted import listed, quoted
 
 MOST_PODS = 100_000
 """Replicas of one object. More is a mistake, and would take minutes."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from gas.inspection.objects import InspectedNode, InspectedPod, NodeSelectorTerm, Taint, Toleration
-from gas.objects import Requirement
+from gas.objects.stored import Requirement
 
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint that Kubernetes gives a node that is cordoned."""

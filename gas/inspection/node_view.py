@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gas.amounts import TILES
-from gas.cards import Card
 from gas.inspection.cluster import Cluster, Holder
 from gas.inspection.output import Look, shown, table_lines
 from gas.inspection.report import Gauge, Report
 from gas.inspection.rows import card_report
 from gas.placement.inventory import free_tiles
 from gas.placement.refusal import in_words
+from gas.values.amounts import TILES
+from gas.values.cards import Card
 
 
 def node_data(cluster: Cluster, name: str) -> dict[str, object]:

@@ -7,7 +7,15 @@ from typing import Any
 
 import msgspec
 
-from gas.objects import DetailedContainer, DetailedNode, DetailedPod, DetailedPodSpec, ObjectMeta, Requirement, Volume
+from gas.objects.stored import (
+    DetailedContainer,
+    DetailedNode,
+    DetailedPod,
+    DetailedPodSpec,
+    ObjectMeta,
+    Requirement,
+    Volume,
+)
 
 
 class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):

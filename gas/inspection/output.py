@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
-from gas.amounts import gigabytes, is_bytes
 from gas.inspection.report import Column, Gauge, Report, Row, Value
+from gas.values.amounts import gigabytes, is_bytes
 
 DONE, NOT_SO, BAD_USE, UNREACHABLE = 0, 1, 2, 3
 """Exit codes: done; something does not fit or does not exist; a wrong command line; the cluster cannot be read."""

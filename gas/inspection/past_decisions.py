@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gas.errors import GasError
 from gas.extender.decisions import Decision
+from gas.values.errors import GasError
 
 _DECODER = msgspec.json.Decoder(list[Decision])
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gas.errors import GasError
 from gas.inspection.cluster import natural
-from gas.quoted import quoted
+from gas.values.errors import GasError
+from gas.values.quoted import quoted
 
 
 class Gauge(msgspec.Struct, frozen=True, gc=False):

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from gas.amounts import MEMORY_MAX, SortedAmounts, is_bytes
-from gas.card_records import CardRecord
-from gas.cards import Card
 from gas.inspection.cluster import Cluster, natural
 from gas.inspection.node_rules import node_rules, yet_to_come
 from gas.inspection.objects import InspectedPod
@@ -15,7 +12,10 @@ from gas.inspection.report import Column, Gauge, Report, Row, Value
 from gas.inspection.selectors import Selector
 from gas.placement.inventory import NOTHING
 from gas.placement.need import PodNeed
-from gas.vocabulary import BadNeed, NodeFacts
+from gas.values.amounts import MEMORY_MAX, SortedAmounts, is_bytes
+from gas.values.card_records import CardRecord
+from gas.values.cards import Card
+from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 MILLICORES = "millicores"
 """The canonical resource for the time of cards, 1000 for each."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gas.errors import GasError
-from gas.quoted import quoted
+from gas.values.errors import GasError
+from gas.values.quoted import quoted
 
 
 class BadSelector(GasError):

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gas.cards import Card, MalformedCard
-from gas.errors import GasError
-from gas.quoted import quoted
+from gas.values.cards import Card, MalformedCard
+from gas.values.errors import GasError
+from gas.values.quoted import quoted
 
 
 class CardUse(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gas.amounts import MEMORY_MAX
-from gas.cards import Card
 from gas.inspection.cluster import Cluster, Holder, done
 from gas.inspection.report import Column, Report, Row, Value
 from gas.inspection.rows import column_of, resources
 from gas.placement.stranded import StrandedCapacity
+from gas.values.amounts import MEMORY_MAX
+from gas.values.cards import Card
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,7 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from gas.amounts import MalformedQuantity, SortedAmounts, describe, gigabytes, is_bytes, parse_rounded_up
-from gas.cards import Card
 from gas.decision.names import TIMESTAMP
-from gas.eviction_cost import Evictable
 from gas.extender.host_resources import CPU
 from gas.extender.verdicts import Verdict
 from gas.inspection.cluster import Cluster, done, natural
@@ -26,7 +23,9 @@ from gas.inspection.defrag import Move, plan_moves
 from gas.inspection.node_rules import held_back, yet_to_come
 from gas.inspection.objects import InspectedPod, PodAffinity, Toleration
 from gas.inspection.past_decisions import past_details
-from gas.ledger import Booking
+from gas.ledger.eviction_cost import Evictable
+from gas.ledger.ledger import Booking
+from gas.ledger.victims import Node, smallest_victims
 from gas.placement.candidates import usable_cards
 from gas.placement.choice import Choice
 from gas.placement.detail import card_details
@@ -34,8 +33,9 @@ from gas.placement.inventory import UNUSED, Inventory, Usage, free_amount
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal, Shortage
-from gas.victims import Node, smallest_victims
-from gas.vocabulary import BadNeed
+from gas.values.amounts import MalformedQuantity, SortedAmounts, describe, gigabytes, is_bytes, parse_rounded_up
+from gas.values.cards import Card
+from gas.vocabularies.protocol import BadNeed
 
 ENOUGH = 3
 """Suggestions to end pods that are shown, and moves that one suggestion may have."""

@@ -5,9 +5,6 @@ returns what a choice takes of each card, and `card_details` describes card by c
 has an example.
 """
 
-from gas.amounts import sorted_amounts
-from gas.cards import Card, Tile
-from gas.errors import GasError, InvalidValue
 from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.detail import card_details
@@ -17,6 +14,9 @@ from gas.placement.order import NATURAL, BestFit, CardOrder, FewestContainers, L
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.ratio import Ratio
 from gas.placement.refusal import Refusal, SearchLimitHit
+from gas.values.amounts import sorted_amounts
+from gas.values.cards import Card, Tile
+from gas.values.errors import GasError, InvalidValue
 
 __all__ = [
     "DEFAULT_STEP_LIMIT",

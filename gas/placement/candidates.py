@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gas.amounts import Amounts
-from gas.cards import Card
 from gas.placement.card_rules import NO_CARDS, closed_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.inventory import Inventory, Usage, free_amount, free_amounts
 from gas.placement.need import PodNeed, Scope
 from gas.placement.order import Natural
 from gas.placement.plan import Plan, Request
+from gas.values.amounts import Amounts
+from gas.values.cards import Card
 
 
 def usable_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[Card, ...]:

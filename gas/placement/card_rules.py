@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from gas.cards import Card
 from gas.placement.company import Company
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.refusal import NotTogether, Refusal, Shortage, not_together_sentence
-from gas.quoted import quoted
+from gas.values.cards import Card
+from gas.values.quoted import quoted
 
 NO_CARDS: frozenset[Card] = frozenset()
 

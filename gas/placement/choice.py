@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 
-from gas.amounts import Amounts, SortedAmounts, check_sorted, is_whole, sorted_amounts
-from gas.cards import Card, check_tiles
-from gas.errors import InvalidValue
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.ratio import Ratio, add_ratios, amounts_on
+from gas.values.amounts import Amounts, SortedAmounts, check_sorted, is_whole, sorted_amounts
+from gas.values.cards import Card, check_tiles
+from gas.values.errors import InvalidValue
 
 MOST_REMEMBERED = 4096
 """Footprints that are remembered, so that pods which take the same of the same cards share one."""

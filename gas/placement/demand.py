@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
-from gas.amounts import Amounts
 from gas.placement.need import PodNeed
 from gas.placement.plan import plan_of
 from gas.placement.waste import WHOLE, Asked, Mix, Part, Shape, share_taken
+from gas.values.amounts import Amounts
 
 FIRST = 20
 """After so many arrivals the first mix is made, and then one whenever there were half as many again."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gas.amounts import gigabytes, is_bytes
-from gas.cards import Card
 from gas.placement.card_rules import CARD_RULES
 from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.linked import pairs
 from gas.placement.need import PodNeed
 from gas.placement.plan import plan_of
+from gas.values.amounts import gigabytes, is_bytes
+from gas.values.cards import Card
 
 
 def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str, ...]:

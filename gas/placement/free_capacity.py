@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from gas.amounts import TILES, Amounts
-from gas.cards import Card
 from gas.placement.inventory import NOTHING, Inventory, Usage, free_amount, free_tiles
 from gas.placement.plan import Plan, Request
 from gas.placement.ratio import whole
+from gas.values.amounts import TILES, Amounts
+from gas.values.cards import Card
 
 NEVER = -1
 """The free amount of a resource that the card does not have: not even a need of 0 fits."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gas.amounts import TILES, Amounts, check_amounts
-from gas.cards import Card, Tile, check_tiles
-from gas.errors import InvalidValue
 from gas.placement.company import NO_COMPANY, Company
+from gas.values.amounts import TILES, Amounts, check_amounts
+from gas.values.cards import Card, Tile, check_tiles
+from gas.values.errors import InvalidValue
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 """The amounts of a card that has none, or on which nothing is booked."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gas.cards import Card
 from gas.placement.need import Role
+from gas.values.cards import Card
 
 Pool = frozenset[Card]
 EMPTY: Pool = frozenset()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from gas.cards import Card, Tile
 from gas.placement.free_capacity import FreeCapacity, Pick
 from gas.placement.inventory import Link
 from gas.placement.plan import Request
+from gas.values.cards import Card, Tile
 
 Links = Sequence[Link]
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gas.amounts import Amounts, SortedAmounts
-from gas.cards import Card
 from gas.placement.choice import Footprint
 from gas.placement.inventory import NOTHING, Inventory, Usage, free_amounts
 from gas.placement.node_score import NodeScore
 from gas.placement.waste import WHOLE, Mix, share_left
+from gas.values.amounts import Amounts, SortedAmounts
+from gas.values.cards import Card
 
 RESERVE = 1.05
 """How much more of the host's resources than pods usually request is kept for each free card. Pods without cards take

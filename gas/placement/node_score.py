@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from gas.errors import InvalidValue
-from gas.quoted import quoted
+from gas.values.errors import InvalidValue
+from gas.values.quoted import quoted
 
 
 class NodeScore(StrEnum):

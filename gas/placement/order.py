@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from gas.amounts import Amounts
-from gas.cards import Card
-from gas.errors import InvalidValue
 from gas.placement.waste import Mix, share_left
-from gas.quoted import quoted
+from gas.values.amounts import Amounts
+from gas.values.cards import Card
+from gas.values.errors import InvalidValue
+from gas.values.quoted import quoted
 
 
 class CardUse(Protocol):

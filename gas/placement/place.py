@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from gas.amounts import TILES, is_whole
-from gas.cards import Card
-from gas.errors import InvalidValue
 from gas.placement.candidates import preferred_card
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.free_capacity import Picks
@@ -15,6 +12,9 @@ from gas.placement.reason import reason
 from gas.placement.refusal import Refusal, SearchLimitHit
 from gas.placement.solve import Unsolved, solve
 from gas.placement.tiles import choose_tiles
+from gas.values.amounts import TILES, is_whole
+from gas.values.cards import Card
+from gas.values.errors import InvalidValue
 
 DEFAULT_STEP_LIMIT = 5_000
 """Keeps the hardest pod on the worst node below about 0.1 s: a step takes some 10 µs. Ordinary pods need few steps."""

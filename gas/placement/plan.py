@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gas.amounts import SortedAmounts, sorted_amounts
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.ratio import Ratio, Wanted, add_ratios
+from gas.values.amounts import SortedAmounts, sorted_amounts
 
 END = 0
 """The moment from the end of the init containers until the pod ends."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gas.amounts import Amounts, describe, is_whole
-from gas.errors import InvalidValue
+from gas.values.amounts import Amounts, describe, is_whole
+from gas.values.errors import InvalidValue
 
 PERCENT = 100
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gas.amounts import TILES
-from gas.cards import Card
 from gas.placement.candidates import card_groups, usable_cards
 from gas.placement.card_rules import CARD_RULES, CardRule, closed_cards
 from gas.placement.free_capacity import FreeCapacity
@@ -31,6 +29,8 @@ from gas.placement.refusal import (
     Shortage,
 )
 from gas.placement.solve import Unsolved, solve
+from gas.values.amounts import TILES
+from gas.values.cards import Card
 
 _STEP_FRACTION = 10
 """Each search for a reason may take this fraction of the steps that the search for a placement may take."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gas.amounts import describe, is_bytes
 from gas.placement.ratio import Ratio, Wanted, name_of
-from gas.quoted import quoted, shown
+from gas.values.amounts import describe, is_bytes
+from gas.values.quoted import quoted, shown
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gas.cards import Card
 from gas.placement.candidates import Candidates
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.kubelet_reuse import EMPTY, Pool, follows_reuse, pool_after
 from gas.placement.linked import Links, pairs
 from gas.placement.plan import Plan, Request
 from gas.placement.symmetry import SymmetryClasses
+from gas.values.cards import Card
 
 
 class StepBudget:

@@ -18,7 +18,6 @@ import enum
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from gas.cards import Card
 from gas.placement.candidates import Candidates, card_groups, usable_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.inventory import Inventory, Usage
@@ -26,6 +25,7 @@ from gas.placement.linked import Links, first_fit_pairs, pairs
 from gas.placement.need import PodNeed
 from gas.placement.plan import Plan, Request, plan_of
 from gas.placement.search import Search, StepBudget
+from gas.values.cards import Card
 
 
 class Unsolved(enum.Enum):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 
-from gas.amounts import Amounts
-from gas.cards import Card
 from gas.placement.inventory import NOTHING, Inventory, Usage, free_amounts
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
+from gas.values.amounts import Amounts
+from gas.values.cards import Card
 
 MOST_STATES = 100_000
 """States of cards whose results are remembered."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
-from gas.cards import Card
 from gas.placement.free_capacity import FreeCapacity, Pick
 from gas.placement.kubelet_reuse import Pool
 from gas.placement.linked import Links, are_linked_alike, links_among
 from gas.placement.plan import Plan, Request
+from gas.values.cards import Card
 
 _BITS = 16
 """The bits that count one kind of load; no pod has 65,536 containers with cards."""

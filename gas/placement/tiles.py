@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gas.cards import Card
 from gas.placement.inventory import Inventory, Usage, free_tiles
 from gas.placement.need import PodNeed, Role
+from gas.values.cards import Card
 
 Tiles = tuple[tuple[int, ...], ...]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from gas.amounts import Amounts, SortedAmounts
 from gas.placement.ratio import Ratio, amounts_on
+from gas.values.amounts import Amounts, SortedAmounts
 
 WHOLE = 1000
 """A whole card."""

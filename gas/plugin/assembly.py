@@ -9,11 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
 
-from gas.card_facts import Scan
-from gas.card_records import ANNOTATION
-from gas.cards import Card
 from gas.cluster.connection import ApiServer
-from gas.combined_vocabularies import Vocabularies
+from gas.plugin.cdi.cdi_file import cdi_text, write_cdi_file
 from gas.plugin.cluster_side import FIRST_LIST, ClusterSide
 from gas.plugin.devices.allocation import (
     Allocation,
@@ -24,7 +21,6 @@ from gas.plugin.devices.allocation import (
     monitoring_allocation,
 )
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
-from gas.plugin.devices.cdi_file import cdi_text, write_cdi_file
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest, short_name
 from gas.plugin.devices.device_lists import (
     ListTooLong,
@@ -35,7 +31,6 @@ from gas.plugin.devices.device_lists import (
 )
 from gas.plugin.discovery.card_source import CardSource, Source, read_all
 from gas.plugin.discovery.local_memory import MemoryReader
-from gas.plugin.discovery.nvml import FIRST_BESIDE_OTHERS, NvmlCards, NvmlOptions
 from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.scanner import IN_A_THREAD, Scanner, ScanOnce
 from gas.plugin.discovery.sysfs import SysfsCards, fake_tree_warning
@@ -48,11 +43,16 @@ from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.kubelet.registration import Registration, State
 from gas.plugin.limits.dmem import DMEM, Controller
 from gas.plugin.metrics import Metrics
-from gas.plugin.node.nfd_file import feature_text, remove_feature_file, write_feature_file
+from gas.plugin.nfd.nfd_file import feature_text, remove_feature_file, write_feature_file
 from gas.plugin.node.renumbering import Renumbering
+from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards, NvmlOptions
 from gas.plugin.readiness import Readiness
-from gas.timing import SYSTEM_TIMING, Timing
-from gas.vocabulary import DeviceOptions
+from gas.values.card_facts import Scan
+from gas.values.card_records import ANNOTATION
+from gas.values.cards import Card
+from gas.values.timing import SYSTEM_TIMING, Timing
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.protocol import DeviceOptions
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def card_sources(flags: Flags, environment: Environment, *, query: Query = memor
 
 
 def _nvml_cards(flags: Flags, environment: Environment, *, is_alone: bool) -> CardSource:
-    from gas.plugin.discovery.nvml_library import Nvml  # 5 MB that other nodes need not load
+    from gas.plugin.nvml.nvml_library import Nvml  # 5 MB that other nodes need not load
 
     options = NvmlOptions(
         access=flags.nvidia_access,

@@ -8,16 +8,12 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Literal
 
-from gas.card_facts import CardFacts
-from gas.card_records import ANNOTATION, CardRecord, parse_card_records
-from gas.cards import Card
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events, Involved
 from gas.cluster.objects import patch_node_status, patch_pod_annotations
 from gas.cluster.watch import Watch
-from gas.combined_vocabularies import Vocabularies
-from gas.objects import Node, NodePod
+from gas.objects.stored import Node, NodePod
 from gas.plugin.devices.allocation import Presentation
 from gas.plugin.flags import Flags, WriteNode
 from gas.plugin.kubelet.pod_resources import PodResources
@@ -37,7 +33,11 @@ from gas.plugin.receipts.receipt_writer import Pace, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind
 from gas.plugin.usage.usage_monitor import UsageMonitor
 from gas.plugin.usage.usage_report import usage_figures
-from gas.timing import SYSTEM_TIMING, Timing
+from gas.values.card_facts import CardFacts
+from gas.values.card_records import ANNOTATION, CardRecord, parse_card_records
+from gas.values.cards import Card
+from gas.values.timing import SYSTEM_TIMING, Timing
+from gas.vocabularies.combined import Vocabularies
 
 logger = logging.getLogger(__name__)
 

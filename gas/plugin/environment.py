@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gas.amounts import MalformedQuantity, parse_quantity
-from gas.card_facts import MOST_MEMORY
-from gas.errors import GasError
+from gas.values.amounts import MalformedQuantity, parse_quantity
+from gas.values.card_facts import MOST_MEMORY
+from gas.values.errors import GasError
 
 Number = TypeVar("Number", int, int | None)
 

@@ -10,21 +10,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from gas.amounts import MemoryUnit
 from gas.daemon import flag_values as values
 from gas.daemon.flags import KLOG_FLAGS, DaemonFlags, IgnoredFlags, UsageError, flag, read_flags, switch
+from gas.plugin.cdi.cdi_file import DEFAULT_PATH as CDI_FILE
 from gas.plugin.devices.allocation import ByPath, Cdi
 from gas.plugin.devices.allocation_policy import AllocationPolicy
-from gas.plugin.devices.cdi_file import DEFAULT_PATH as CDI_FILE
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.card_source import Source, parse_sources
-from gas.plugin.discovery.nvml import Access
 from gas.plugin.discovery.pci_ids import parse_pci_ids
 from gas.plugin.environment import VARIABLES
 from gas.plugin.limits.memory_limits import MemoryLimitsOf
-from gas.plugin.node.nfd_file import DEFAULT_PATH as NFD_FILE
-from gas.vocabularies import Settings, aliyun_unit_flag, unused_settings, vocabularies_flag, with_settings
-from gas.vocabulary import Vocabulary
+from gas.plugin.nfd.nfd_file import DEFAULT_PATH as NFD_FILE
+from gas.plugin.nvml.nvml_cards import Access
+from gas.values.amounts import MemoryUnit
+from gas.vocabularies.known import Settings, aliyun_unit_flag, unused_settings, vocabularies_flag, with_settings
+from gas.vocabularies.protocol import Vocabulary
 
 
 class WriteNode(StrEnum):

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gas.errors import GasError
 from gas.plugin.daemon_thread import in_a_daemon_thread
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gas.card_facts import CardFacts
 from gas.daemon.watch_metrics import WatchCollector
+from gas.values.card_facts import CardFacts
 
 ANSWER_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Bounds of the histogram's buckets in seconds: from an immediate reply to the longest that kubelet waits."""

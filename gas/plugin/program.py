@@ -6,13 +6,11 @@ import logging
 from contextlib import AsyncExitStack
 
 from gas.cluster.connection import ApiServer, connect
-from gas.combined_vocabularies import Vocabularies
 from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, listen, serve_with
-from gas.errors import GasError
 from gas.plugin.assembly import Plugin, card_sources
-from gas.plugin.devices.cdi_file import remove_cdi_file
+from gas.plugin.cdi.cdi_file import remove_cdi_file
 from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags
@@ -20,9 +18,11 @@ from gas.plugin.limits.dmem import DMEM, Controller
 from gas.plugin.limits.limit_files import clear_limits
 from gas.plugin.limits.memory_limits import MemoryLimitsOf
 from gas.plugin.metrics import Metrics
-from gas.plugin.node.nfd_file import remove_feature_file
+from gas.plugin.nfd.nfd_file import remove_feature_file
 from gas.plugin.node.node_writer import clear_node
 from gas.plugin.usage.usage_report import usage_json
+from gas.values.errors import GasError
+from gas.vocabularies.combined import Vocabularies
 
 logger = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from gas.sandbox.api.failure import ApiFailure, throttled
-from gas.sandbox.api.routes import Access
-from gas.sandbox.api.server import ApiServer
+from sandbox.api.failure import ApiFailure, throttled
+from sandbox.api.routes import Access
+from sandbox.api.server import ApiServer
 from tests.api_behaviour.client import KubeApi
 
 _POWERLESS = {"Authorization": "Bearer powerless-token"}

@@ -21,7 +21,7 @@ from benchmarks.replay import Curve, Fgd, replay
 from benchmarks.results import Figure
 from benchmarks.scheduler_replay import Outcomes, scaled
 from benchmarks.traces import Run, Trace, TraceNode, TracePod, generated_trace, run_of
-from gas.objects import Condition, HostPod, HostPodSpec, HostPodStatus, ObjectMeta
+from gas.objects.stored import Condition, HostPod, HostPodSpec, HostPodStatus, ObjectMeta
 
 NODES = [
     TraceNode("n0", 100_000, 100_000, 8, "large"),

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.replay import BestFit, Curve, Fgd, NodeState, fragments, replay, replay_at_random, target_workload
 from benchmarks.traces import DEMAND, Trace, TraceNode, TracePod, generated_trace, read_traces, run_of
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 SMALL = Trace(
     "small",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gas.cluster.events import Events, Involved
-from gas.timing import Timing
+from gas.values.timing import Timing
 from tests.cluster.scripted_server import ScriptedServer, Seen, Step, answer, connected, hang_up, refuse, until
 
 POD = Involved("Pod", "web-0", "u1", "shop")

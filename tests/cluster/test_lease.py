@@ -10,7 +10,7 @@ import pytest
 
 from gas.cluster.connection import ApiServer
 from gas.cluster.lease import LeaderElection
-from gas.timing import Timing
+from gas.values.timing import Timing
 from tests.cluster.scripted_server import ScriptedServer, Seen, Step, answer, connected, hang_up, refuse, until
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"

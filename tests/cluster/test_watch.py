@@ -12,7 +12,7 @@ import pytest
 
 from gas.cluster.backoff import Backoff
 from gas.cluster.watch import Watch
-from gas.objects import ObjectId, Pod
+from gas.objects.stored import ObjectId, Pod
 from tests.cluster.scripted_server import (
     ScriptedServer,
     Step,

@@ -18,8 +18,8 @@ from configurator.errors import BadConfiguration
 from configurator.kubernetes_version import KubernetesVersion
 from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.yaml_document import YamlDocument
-from gas.combined_vocabularies import Vocabularies
-from gas.vocabularies import parse_vocabularies
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import parse_vocabularies
 from tests.configurator.test_yaml_document import added
 
 URL = "https://gas-service.default.svc.cluster.local:9001"

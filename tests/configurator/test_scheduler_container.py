@@ -9,7 +9,7 @@ import yaml
 from configurator.errors import ConfiguratorError
 from configurator.scheduler_container import Mounts, SchedulerFlags
 from configurator.yaml_document import YamlDocument
-from gas.objects import DetailedPod
+from gas.objects.stored import DetailedPod
 
 POD = {
     "spec": {

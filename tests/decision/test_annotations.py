@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.cards import Card
 from gas.decision.annotations import choice_annotations, read_choice, read_receipt
 from gas.decision.text import MalformedAnnotation
-from gas.objects import Pod
+from gas.objects.stored import Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.values.cards import Card
 from tests.builders import pod
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.cards import Card
 from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
+from gas.values.cards import Card
 
 CARDS = st.integers(0, 10**9 - 1).map(Card)
 

@@ -12,14 +12,14 @@ import yaml
 from configurator.api_server import PROGRAM as API_SERVER
 from configurator.certificate_plan import WEBHOOK_SERVICES
 from configurator.flags import DEFAULT_WEBHOOKS
-from gas.combined_vocabularies import Vocabularies
-from gas.extender.admission.bind import READ_TIMEOUT, WATCH_PATIENCE
-from gas.extender.admission.pods import CHANGED, TEMPLATES
-from gas.intel import names
-from gas.kubeshare import names as kubeshare
-from gas.objects import NewPod
-from gas.vocabularies import KNOWN
-from gas.vocabulary import Vocabulary
+from gas.extender.binding_reviews.reviews import READ_TIMEOUT, WATCH_PATIENCE
+from gas.extender.pod_webhooks.reviews import CHANGED, TEMPLATES
+from gas.objects.stored import NewPod
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.intel import names
+from gas.vocabularies.known import KNOWN
+from gas.vocabularies.kubeshare import names as kubeshare
+from gas.vocabularies.protocol import Vocabulary
 from tests.builders import pod_json
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, ROOT, Manifest, one, read
 

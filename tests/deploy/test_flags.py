@@ -15,7 +15,7 @@ from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.flags import parse_flags
 from gas.placement.node_score import NodeScore
 from gas.plugin.flags import Flags as PluginFlags
-from gas.vocabularies import KNOWN
+from gas.vocabularies.known import KNOWN
 from tests.deploy.manifests import COMPONENTS, DEPLOY, ROOT
 
 CHART = DEPLOY / "chart"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gas.card_records import ANNOTATION
 from gas.daemon.flags import CommandFlags, Flag, flags_of
 from gas.decision import names as decision
 from gas.extender.flags import Flags as ExtenderFlags
-from gas.intel import names
 from gas.plugin.flags import Flags as PluginFlags
+from gas.values.card_records import ANNOTATION
+from gas.vocabularies.intel import names
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, KUSTOMIZATIONS, Manifest, container, local_files, one, read
 from tests.e2e.plugin import PLUGIN_RULES
 

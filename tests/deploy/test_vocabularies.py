@@ -14,14 +14,14 @@ import yaml
 
 from configurator.plan import BUILT_IN_TEMPLATE
 from gas.cluster import paths
-from gas.combined_vocabularies import Vocabularies
 from gas.daemon.flags import flags_of
 from gas.extender.flags import parse_flags as parse_extender_flags
-from gas.kubeshare.sharepod import API_VERSION, KIND, MadePod, status_of
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.flags import parse_flags as parse_plugin_flags
-from gas.vocabularies import DEFAULT, KNOWN
-from gas.vocabulary import DeviceOptions
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import DEFAULT, KNOWN
+from gas.vocabularies.kubeshare.sharepod import API_VERSION, KIND, MadePod, status_of
+from gas.vocabularies.protocol import DeviceOptions
 from tests.builders import pod
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, read
 from tests.other_words import asking

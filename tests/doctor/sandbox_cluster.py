@@ -10,9 +10,9 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from gas.sandbox.api.kinds import LEASES, NAMESPACES, NODES, PODS
-from gas.sandbox.api.routes import Access, Authorize, everything_allowed
-from gas.sandbox.api.server import ApiServer
+from sandbox.api.kinds import LEASES, NAMESPACES, NODES, PODS
+from sandbox.api.routes import Access, Authorize, everything_allowed
+from sandbox.api.server import ApiServer
 from tests.builders import container, pod_json
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

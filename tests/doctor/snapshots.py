@@ -14,7 +14,7 @@ from gas.doctor.findings import Finding, Level
 from gas.doctor.objects import Lease
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Call, Clock, Reply, Scheduler, Snapshot
-from gas.objects import DetailedNode, DetailedPod
+from gas.objects.stored import DetailedNode, DetailedPod
 from tests.builders import container, pod_json
 
 NOW = 1_800_000_000.0

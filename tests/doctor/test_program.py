@@ -18,10 +18,10 @@ import pytest
 from configurator.flags import parse_flags as parse_configurator_flags
 from configurator.program import run as configure
 from gas.doctor.program import run
-from gas.sandbox.api.kinds import NODES, PODS
-from gas.sandbox.api.server import ApiServer
-from gas.sandbox.certificates import Authority
-from gas.sandbox.programs import RunningExtender, running_extender
+from sandbox.api.kinds import NODES, PODS
+from sandbox.api.server import ApiServer
+from sandbox.certificates import Authority
+from sandbox.programs import RunningExtender, running_extender
 from tests.builders import container, pod_json
 from tests.doctor.sandbox_cluster import REVIEWS, Beside, add_pod, doctor_server, fill, only_admin, write_kubeconfig
 from tests.doctor.snapshots import entry

@@ -11,7 +11,7 @@ from gas.doctor.host_files import LARGEST_FILE, HostFiles, read_file
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, flag_value, image_version, is_on, program_of
 from gas.doctor.spoken import vocabulary_flags
-from gas.objects import DetailedContainer as Container
+from gas.objects.stored import DetailedContainer as Container
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gas.sandbox.hardware.fake_sysfs import FakeGpu
+from sandbox.hardware.fake_sysfs import FakeGpu
 from tests.e2e.extender import Extender
 from tests.e2e.kube_api import KubeApi, Object
 from tests.e2e.node_cell import NodeCell, container_id

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from gas.sandbox.hardware.fake_sysfs import FakeGpu
+from sandbox.hardware.fake_sysfs import FakeGpu
 from tests.e2e.accounts import Rule, add_account
 from tests.e2e.agreement import Witnesses
 from tests.e2e.cluster import Cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
 from tests.e2e.deployed import DEPLOY, DeployedCluster, extender_ports, plugin_ports
 from tests.e2e.images import BUSYBOX
 from tests.e2e.kube_api import KubeApi, Object

@@ -16,8 +16,8 @@ _SCANS = """
 import json, sys
 from dataclasses import asdict
 from pathlib import Path
-from gas.plugin.discovery.nvml import NvmlCards, NvmlOptions
-from gas.plugin.discovery.nvml_library import Nvml
+from gas.plugin.nvml.nvml_cards import NvmlCards, NvmlOptions
+from gas.plugin.nvml.nvml_library import Nvml
 cards = NvmlCards(Path(sys.argv[1]), Nvml(), NvmlOptions(), within=float(sys.argv[2]))
 for _ in sys.stdin:
     found = cards.read()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gas.sandbox.hardware.fake_sysfs import FakeGpu, write_tree
+from sandbox.hardware.fake_sysfs import FakeGpu, write_tree
 from tests.e2e.accounts import Rule
 from tests.e2e.kube_api import KubeApi, write_kubeconfig
 from tests.e2e.node_cell import KUBELET_DIRECTORY, NodeCell

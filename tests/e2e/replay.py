@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import aiohttp
 
-from gas.sandbox.api.client import ApiClient, Mirror, RefusedByApi
-from gas.sandbox.api.kinds import NODES, PODS
-from gas.sandbox.api.storage import Storage
+from sandbox.api.client import ApiClient, Mirror, RefusedByApi
+from sandbox.api.kinds import NODES, PODS
+from sandbox.api.storage import Storage
 from simulation import objects
 from simulation.chance import Chance
 from simulation.laws import Laws

@@ -8,8 +8,8 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from gas.combined_vocabularies import Vocabularies
-from gas.vocabularies import KNOWN
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import KNOWN
 from tests.e2e.certificates import Authority, KeyPair
 from tests.e2e.kube_api import KubeApi, write_kubeconfig
 from tests.e2e.ports import free_port

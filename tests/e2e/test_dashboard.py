@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.e2e.deployed import DEPLOY
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.gpu_use import Overlay

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.discovery.render_node import DRM_MAJOR
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
 from tests.e2e import original
 from tests.e2e.cell import missing_for_cells
 from tests.e2e.deployed import (

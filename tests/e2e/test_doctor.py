@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.e2e.accounts import FULL_RULES, Rule, add_account
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
 from tests.e2e.cell import missing_for_cells
 from tests.e2e.control_plane_node import ControlPlaneNode
 from tests.e2e.controllers import Controllers

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.e2e import stand_in_limits
 from tests.e2e.gpu_node import SECONDS, GpuNode
 from tests.e2e.images import BUSYBOX

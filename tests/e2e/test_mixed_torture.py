@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import Model, fake_gpus
+from sandbox.hardware.fake_sysfs import Model, fake_gpus
 from tests.e2e.agreement import with_receipts
 from tests.e2e.fake_nvml import FakeNvml, card, uuid
 from tests.e2e.gpu_node import GpuNode

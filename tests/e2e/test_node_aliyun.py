@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import Model, fake_gpus
+from sandbox.hardware.fake_sysfs import Model, fake_gpus
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object
 from tests.e2e.pod_resources import listed_ids

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import MAX_1550_XE, fake_gpus
+from sandbox.hardware.fake_sysfs import MAX_1550_XE, fake_gpus
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.pods import container, delete_now, pod
 

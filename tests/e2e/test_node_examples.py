@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from gas.sandbox.hardware.fake_sysfs import Model, fake_gpus
+from sandbox.hardware.fake_sysfs import Model, fake_gpus
 from tests.e2e.example_files import EXAMPLES
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.images import BUSYBOX

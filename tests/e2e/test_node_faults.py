@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, device_directory, fake_gpus, remove_gpu
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, device_directory, fake_gpus, remove_gpu
 from tests.broken_files import break_file
 from tests.e2e.agreement import MASK
 from tests.e2e.gpu_node import GpuNode

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gas.amounts import parse_quantity
-from gas.sandbox.hardware.fake_sysfs import Model, add_gpu, fake_gpus, remove_gpu
+from gas.values.amounts import parse_quantity
+from sandbox.hardware.fake_sysfs import Model, add_gpu, fake_gpus, remove_gpu
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object, RefusedError
 from tests.e2e.pod_resources import listed_ids

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gas.sandbox.hardware.fake_sysfs import Model, fake_gpus
+from sandbox.hardware.fake_sysfs import Model, fake_gpus
 from tests.deploy.manifests import COMPONENTS
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object, RefusedError

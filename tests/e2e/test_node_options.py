@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, fake_gpus
 from tests.e2e.containerd import SOCKET
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.pods import container, pod

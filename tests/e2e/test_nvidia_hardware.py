@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from benchmarks.processes import resident_bytes
-from gas.plugin.discovery.nvml import APPLICATION_XIDS
-from gas.plugin.discovery.nvml_library import Nvml
+from gas.plugin.nvml.nvml_cards import APPLICATION_XIDS
+from gas.plugin.nvml.nvml_library import Nvml
 from tests.e2e import cuda
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object

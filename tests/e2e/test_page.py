@@ -14,8 +14,8 @@ import pytest
 from gas.inspection import gather
 from gas.inspection.gather import Where
 from gas.inspection.page.program import show_page
-from gas.sandbox.api.kinds import NODES, PODS
-from gas.sandbox.api.server import ApiServer
+from sandbox.api.kinds import NODES, PODS
+from sandbox.api.server import ApiServer
 from tests.doctor.sandbox_cluster import Beside, doctor_server, write_kubeconfig
 from tests.e2e.browser import Browser, browser, chromium
 from tests.inspection.example_cluster import (

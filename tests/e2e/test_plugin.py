@@ -7,7 +7,7 @@ from copy import deepcopy
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, fake_gpus
 from tests.e2e.gpu_node import SECONDS, GpuNode
 from tests.e2e.kube_api import Object
 from tests.e2e.kubelet_failures import is_excused

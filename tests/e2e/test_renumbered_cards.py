@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import ARC_A770, FLEX_170, FakeGpu, fake_gpus
+from sandbox.hardware.fake_sysfs import ARC_A770, FLEX_170, FakeGpu, fake_gpus
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object
 from tests.e2e.pods import OVER, container, get_pod, pod

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import fake_gpus
+from sandbox.hardware.fake_sysfs import fake_gpus
 from tests.e2e import stand_in_driver
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.pods import container, delete_now, event_messages, is_refused, pod

@@ -10,7 +10,7 @@ import pytest
 
 from gas.cluster.connection import connect
 from gas.doctor.gather.topology_policies import read_topology_policies
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object, write_kubeconfig
 from tests.e2e.numa import NODES, write_two_numa_nodes

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.e2e.gpu_node import SECONDS, GpuNode
 from tests.e2e.gpu_use import OTHERS, Overlay
 from tests.e2e.images import BUSYBOX

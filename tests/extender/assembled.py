@@ -13,9 +13,9 @@ from gas.cluster.connection import connect
 from gas.extender.assembly import Extender
 from gas.extender.flags import parse_flags
 from gas.extender.metrics import Metrics
-from gas.ledger import State
-from gas.sandbox.api.kinds import NODES, PODS
-from gas.sandbox.api.server import ApiServer
+from gas.ledger.ledger import State
+from sandbox.api.kinds import NODES, PODS
+from sandbox.api.server import ApiServer
 from tests.builders import container, node_json, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.extender.eventually import eventually

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable, OutcomeUnknown
-from gas.objects import Pod
+from gas.objects.stored import Pod
 
 
 class Outcome(Enum):

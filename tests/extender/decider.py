@@ -9,20 +9,20 @@ from typing import Any
 
 import msgspec
 
-from gas.extender.admission.bind import BindReviews, ChangeVersion
-from gas.extender.admission.unbound_pods import UnboundPods
 from gas.extender.bind import Binder, BindPod, GetPod
+from gas.extender.binding_reviews.reviews import BindReviews, ChangeVersion
+from gas.extender.binding_reviews.unbound_pods import UnboundPods
 from gas.extender.decider import Decider, Options
 from gas.extender.filter import Filter
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
 from gas.extender.pods import Observer
 from gas.extender.refusals import PodRefusal
-from gas.objects import Node, Pod
+from gas.objects.stored import Node, Pod
 from gas.placement.order import DEFAULT_ORDER, CardOrder
-from gas.timing import Timing
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import NeedOptions
+from gas.values.timing import Timing
+from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.protocol import NeedOptions
 from tests.extender.cluster import Cluster
 from tests.listed import list_all
 

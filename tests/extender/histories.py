@@ -15,13 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gas.extender.debug import differences
 from gas.extender.pods import Pods
 from gas.extender.verdicts import Verdicts
-from gas.intel.need import read_need
-from gas.ledger import Ledger, State
-from gas.objects import Node, Pod
+from gas.ledger.ledger import Ledger, State
+from gas.objects.stored import Node, Pod
 from gas.placement.company import Company
 from gas.placement.place import DEFAULT_STEP_LIMIT
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import NeedOptions
+from gas.vocabularies.intel.need import read_need
+from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.protocol import NeedOptions
 from tests.builders import container, node_json, pod_json
 from tests.extender.at_once import at_once
 from tests.extender.cluster import Cluster, Outcome

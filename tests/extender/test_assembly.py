@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from gas.cards import Card
 from gas.cluster.events import Events, Involved
 from gas.extender import assembly
 from gas.extender.readiness import REPORT_PERIOD, NotReady
-from gas.ledger import State
-from gas.sandbox.api.failure import ApiFailure
-from gas.sandbox.api.kinds import DISRUPTION_BUDGETS, EVENTS, LEASES, NODES, PODS
-from gas.sandbox.api.routes import Access, forbidden
-from gas.sandbox.api.server import ApiServer
+from gas.ledger.ledger import State
+from gas.values.cards import Card
+from sandbox.api.failure import ApiFailure
+from sandbox.api.kinds import DISRUPTION_BUDGETS, EVENTS, LEASES, NODES, PODS
+from sandbox.api.routes import Access, forbidden
+from sandbox.api.server import ApiServer
 from tests.builders import container, node_json, pod_json
 from tests.extender.assembled import add_node, add_pod, bind, extender, passing, pod_now, remove_pod, state
 from tests.extender.eventually import eventually

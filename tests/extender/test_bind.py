@@ -12,7 +12,7 @@ import pytest
 from gas.cluster.errors import ApiRefused, ApiUnavailable, OutcomeUnknown
 from gas.extender.readiness import NotReady
 from gas.extender.wire import BindingArgs, Unreadable
-from gas.objects import Pod
+from gas.objects.stored import Pod
 from tests.builders import container, node, pod_json
 from tests.extender.binding import IN_PROGRESS, HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.card_records import ANNOTATION, CardRecord, format_card_records
-from gas.cards import Card
-from gas.combined_vocabularies import Vocabularies
 from gas.extender.decider import Options
-from gas.objects import Node
+from gas.objects.stored import Node
 from gas.placement.order import BestFit, CardOrder, FewestContainers
-from gas.vocabularies import KNOWN
+from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
+from gas.values.cards import Card
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import KNOWN
 from tests.builders import container, node, node_json, pod_json
 from tests.extender.decider import DrivenDecider
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gas.cards import Card
 from gas.extender.debug import books_json, refusals_json
-from gas.objects import Node
+from gas.objects.stored import Node
 from gas.placement.company import Company
+from gas.values.cards import Card
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider
 

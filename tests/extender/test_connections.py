@@ -18,10 +18,10 @@ import pytest
 
 from gas.extender.flags import parse_flags
 from gas.extender.program import run_extender
-from gas.sandbox.api.failure import ApiFailure
-from gas.sandbox.api.kinds import LEASES, NODES, PODS
-from gas.sandbox.api.routes import Access
-from gas.sandbox.api.server import ApiServer
+from sandbox.api.failure import ApiFailure
+from sandbox.api.kinds import LEASES, NODES, PODS
+from sandbox.api.routes import Access
+from sandbox.api.server import ApiServer
 from tests.builders import container, node_json, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.extender.authority import Authority

@@ -10,10 +10,10 @@ import pytest
 from gas.extender.debug import decisions_json
 from gas.extender.decider import Decider, Options
 from gas.extender.decisions import MOST_ALTERNATIVES, MOST_PENDING, Decisions
-from gas.extender.prioritize import Prioritize
 from gas.extender.readiness import NotReady
+from gas.extender.scoring.prioritize import Prioritize
 from gas.placement.node_score import NodeScore
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.known import DEFAULT
 from tests.builders import node
 from tests.extender.binding import following, gpu_pod
 from tests.extender.cluster import Outcome

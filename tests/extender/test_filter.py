@@ -12,7 +12,7 @@ import pytest
 from gas.extender.readiness import NotReady
 from gas.extender.refusals import MOST_NODES
 from gas.extender.wire import Unreadable
-from gas.objects import Node
+from gas.objects.stored import Node
 from gas.placement.order import LeastUsed
 from tests.builders import container, node, node_json, pod_json
 from tests.extender.decider import DrivenDecider, as_pod

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from gas.aliyun.vocabulary import aliyun
-from gas.amounts import MemoryUnit
 from gas.daemon.flags import UsageError
 from gas.extender.flags import Flags, parse_flags
-from gas.intel.vocabulary import INTEL
 from gas.placement.node_score import NodeScore
 from gas.placement.order import DEFAULT_ORDER, NATURAL, BestFit, CardOrder, LeastUsed, UsedFirst
+from gas.values.amounts import MemoryUnit
+from gas.vocabularies.aliyun.vocabulary import aliyun
+from gas.vocabularies.intel.vocabulary import INTEL
 
 NOWHERE = Path("/nonexistent/namespace")
 

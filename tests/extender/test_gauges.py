@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from gas.extender.card_summaries import CardSummary
 from gas.extender.gauges import CARDS_A_PIECE, GAUGES, ClusterGauges, card_series
 from gas.extender.wire import FilterArgs
-from gas.objects import Pod
+from gas.objects.stored import Pod
 from tests.builders import container, node, pod_json
 from tests.extender.at_once import at_once
 from tests.extender.decider import DrivenDecider, as_pod

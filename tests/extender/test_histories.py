@@ -8,7 +8,7 @@ from gas.extender.decider import Options
 from gas.extender.nodes import Nodes
 from gas.placement.demand import FIRST
 from gas.placement.node_score import NodeScore
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.known import DEFAULT
 from tests.extender.decider import DrivenDecider
 from tests.extender.histories import CAPACITY, CARDS, NEEDS, Histories, nodes
 from tests.listed import list_all

@@ -18,10 +18,10 @@ from gas.extender.assembly import watch_nodes, watch_pods
 from gas.extender.decider import CannotBind, Decider, Options
 from gas.extender.host_resources import HostFree, HostResources, pod_requests
 from gas.extender.wire import BindingArgs
-from gas.objects import HostPod, Node
-from gas.sandbox.api.kinds import NODES, PODS
-from gas.sandbox.api.server import ApiServer
-from gas.vocabularies import DEFAULT
+from gas.objects.stored import HostPod, Node
+from gas.vocabularies.known import DEFAULT
+from sandbox.api.kinds import NODES, PODS
+from sandbox.api.server import ApiServer
 from tests.builders import node_json, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.extender.eventually import eventually

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from gas.extender.assembly import Extender
-from gas.ledger import State
-from gas.sandbox.api.failure import ApiFailure
-from gas.sandbox.api.routes import Access
-from gas.sandbox.api.server import ApiServer
+from gas.ledger.ledger import State
+from sandbox.api.failure import ApiFailure
+from sandbox.api.routes import Access
+from sandbox.api.server import ApiServer
 from tests.extender.assembled import add_node, add_pod, bind, extender, passing, pod_now, remove_pod
 from tests.extender.eventually import eventually
 

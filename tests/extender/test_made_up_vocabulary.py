@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from gas.combined_vocabularies import Vocabularies
 from gas.extender.admission.review import ALLOWED
 from gas.extender.decider import Options
-from gas.intel.vocabulary import INTEL
-from gas.objects import Node, Pod
+from gas.objects.stored import Node, Pod
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.intel.vocabulary import INTEL
 from tests.builders import container, node_json, pod_json
 from tests.extender.admission.binding_reviews import binding, patched, reviewed
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.card_records import ANNOTATION
-from gas.objects import Node
+from gas.objects.stored import Node
+from gas.values.card_records import ANNOTATION
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider
 

@@ -10,20 +10,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gas.amounts import sorted_amounts
-from gas.cards import Card
 from gas.extender.nodes import Nodes
 from gas.extender.verdicts import NOTHING_KEPT, SPARE_STATES, UNKNOWN, NodeStates, Verdicts, as_verdict
-from gas.intel.inventory import read_node
-from gas.ledger import Ledger
-from gas.objects import Node
+from gas.ledger.ledger import Ledger
+from gas.objects.stored import Node
 from gas.placement.choice import Footprint
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.order import NATURAL, FewestContainers, LeastUsed
 from gas.placement.place import place
 from gas.placement.refusal import UnknownNode
-from gas.vocabularies import DEFAULT
+from gas.values.amounts import sorted_amounts
+from gas.values.cards import Card
+from gas.vocabularies.intel.inventory import read_node
+from gas.vocabularies.known import DEFAULT
 from tests.builders import node
 from tests.extender.at_once import at_once
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.cards import Card
 from gas.extender.nodes import Nodes
-from gas.objects import Node
-from gas.vocabularies import DEFAULT
+from gas.objects.stored import Node
+from gas.values.cards import Card
+from gas.vocabularies.known import DEFAULT
 from tests.builders import node, node_json
 from tests.listed import list_all
 
@@ -154,7 +154,7 @@ def test_a_node_that_could_not_be_read_is_read_the_next_time(monkeypatch: pytest
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr("gas.intel.vocabulary.read_node", broken)
+        patched.setattr("gas.vocabularies.intel.vocabulary.read_node", broken)
         with pytest.raises(ZeroDivisionError):
             followed.nodes.changed(node("n1"))
     followed.nodes.changed(node("n1"))

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 
 from gas.extender.page_process import MODULE
-from gas.sandbox.api.server import ApiServer
-from gas.sandbox.programs import RunningExtender, free_ports, running_extender
+from sandbox.api.server import ApiServer
+from sandbox.programs import RunningExtender, free_ports, running_extender
 from tests.extender.assembled import add_node
 
 PATIENCE = 60.0

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.amounts import sorted_amounts
-from gas.cards import Card
 from gas.extender.pods import Observer, Pods
-from gas.ledger import Ledger
-from gas.objects import Pod
+from gas.ledger.ledger import Ledger
+from gas.objects.stored import Pod
 from gas.placement.choice import Footprint
 from gas.placement.inventory import Inventory
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import NodeFacts
+from gas.values.amounts import sorted_amounts
+from gas.values.cards import Card
+from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.protocol import NodeFacts
 from tests.builders import container, pod
 from tests.listed import list_all
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gas.cards import Card
-from gas.combined_vocabularies import Vocabularies
 from gas.extender.debug import differences
 from gas.extender.decider import Options
-from gas.intel.vocabulary import INTEL
-from gas.objects import Node, Pod
+from gas.objects.stored import Node, Pod
 from gas.placement.need import PodNeed
 from gas.placement.ratio import Ratio
-from gas.vocabulary import NeedOptions
+from gas.values.cards import Card
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.intel.vocabulary import INTEL
+from gas.vocabularies.protocol import NeedOptions
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider
 from tests.listed import list_all

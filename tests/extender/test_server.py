@@ -12,13 +12,13 @@ from contextlib import contextmanager
 import pytest
 from starlette.types import Message
 
-from gas.errors import GasError
 from gas.extender.endpoint import INTERNAL_ERROR
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
 from gas.extender.server import Verb, extender_app
 from gas.extender.tls import CertificateFiles, ServingCertificates
 from gas.extender.wire import BadRequest, Unreadable
+from gas.values.errors import GasError
 from tests.extender.authority import Authority
 from tests.extender.http2_client import Http2Client
 from tests.extender.running import Running, running

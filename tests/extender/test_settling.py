@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gas.objects import Pod
+from gas.objects.stored import Pod
 from tests.extender.binding import IN_PROGRESS, HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards

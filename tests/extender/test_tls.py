@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from gas.daemon.logs import LIMITED_LINES
-from gas.errors import GasError
 from gas.extender.metrics import Metrics
 from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
 from gas.extender.tls_connection import CheckingContext
+from gas.values.errors import GasError
 from tests.extender.authority import Authority, Pair, encrypted
 
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)

@@ -8,7 +8,7 @@ from typing import Any
 from gas.extender.decider import Decider
 from gas.extender.unknown_memory import NODES_A_TURN
 from gas.extender.verdicts import Turns
-from gas.objects import Node
+from gas.objects.stored import Node
 from tests.builders import container, node, pod
 from tests.extender.decider import OPTIONS
 

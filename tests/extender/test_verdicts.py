@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from gas.amounts import sorted_amounts
-from gas.cards import Card
 from gas.extender.filter import in_turns
 from gas.extender.nodes import Nodes
 from gas.extender.verdicts import (
@@ -24,12 +22,14 @@ from gas.extender.verdicts import (
     Verdict,
     Verdicts,
 )
-from gas.ledger import Ledger, LedgerState
+from gas.ledger.ledger import Ledger, LedgerState
 from gas.placement.choice import Choice, Footprint
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import NoRoom, NoTimeLeft, Refusal, SearchLimitHit, UnknownNode
-from gas.vocabularies import DEFAULT
+from gas.values.amounts import sorted_amounts
+from gas.values.cards import Card
+from gas.vocabularies.known import DEFAULT
 from tests.builders import node
 from tests.extender.at_once import at_once
 from tests.listed import list_all

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from gas.inspection.cluster import Cluster
 from gas.inspection.objects import InspectedPod
-from gas.ledger import NodeSums
+from gas.ledger.ledger import NodeSums
 from gas.placement.choice import Choice, Footprint, footprint
 from gas.placement.place import place
 from tests.inspection.steps import unbound

@@ -10,8 +10,8 @@ import msgspec
 
 from gas.inspection.cluster import Cluster
 from gas.inspection.objects import InspectedNode, InspectedPod
-from gas.sandbox.api.kinds import NAMESPACES, NODES, PODS
-from gas.sandbox.api.server import ApiServer
+from sandbox.api.kinds import NAMESPACES, NODES, PODS
+from sandbox.api.server import ApiServer
 from tests.builders import container, node_json, pod_json
 
 GB = 10**9

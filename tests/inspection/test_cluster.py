@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.cards import Card
 from gas.inspection.cluster import matters, natural, settings_of
 from gas.inspection.node_view import node_data
 from gas.inspection.objects import InspectedPod
 from gas.inspection.report import Gauge
 from gas.inspection.rows import card_report, node_report, pod_report
 from gas.placement.order import LeastUsed
+from gas.values.cards import Card
 from tests.builders import node_json, pod_json
 from tests.inspection.example_cluster import (
     GB,

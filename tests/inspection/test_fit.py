@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gas.inspection.fit import fit_all, more_of
 from gas.inspection.manifests import BadManifest, Wanted, read_manifests
-from gas.sandbox.api.kinds import NODES
+from sandbox.api.kinds import NODES
 from tests.builders import container, node_json, pod_json
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gas.inspection.output import FORMATS
-from gas.sandbox.api.kinds import NODES
+from sandbox.api.kinds import NODES
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import create_pod, gpu_node_json, record, running, waiting
 

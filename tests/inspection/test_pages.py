@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gas.inspection.command_line import kubectl_gas
-from gas.sandbox.api.routes import Access
+from sandbox.api.routes import Access
 from tests.doctor.sandbox_cluster import doctor_server, write_kubeconfig
 from tests.e2e.test_inspection import INSPECTION_RULES
 from tests.inspection.conftest import Kubectl

@@ -7,7 +7,7 @@ import pytest
 from gas.extender.decisions import Decisions
 from gas.inspection.past_decisions import UnreadableDecisions, parse_decisions, past_details
 from gas.inspection.why import explain
-from gas.sandbox.api.kinds import PODS
+from sandbox.api.kinds import PODS
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import example_cluster
 

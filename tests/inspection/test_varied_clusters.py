@@ -11,7 +11,7 @@ from gas.inspection.defrag import plan_moves
 from gas.inspection.fit import more_of
 from gas.inspection.objects import InspectedPod
 from gas.inspection.why import Suggestion, explain
-from gas.vocabulary import BadNeed
+from gas.vocabularies.protocol import BadNeed
 from tests.inspection.brute import Brute
 from tests.inspection.example_cluster import cluster_of, decoded_pod
 from tests.inspection.steps import follow_moves, passing

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.cards import Card
 from gas.inspection.cluster import done
 from gas.inspection.use import CardUse
 from gas.inspection.waste import waste_notes, waste_of
+from gas.values.cards import Card
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import GB, cluster_of, gpu_node_json, record, running, waiting
 

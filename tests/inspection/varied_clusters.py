@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gas.errors import GasError
 from gas.extender.wire import BindingArgs
 from gas.inspection.cluster import Cluster
+from gas.values.errors import GasError
 from tests.builders import container, pod_json
 from tests.inspection.example_cluster import GB, cluster_of, decoded_pod, extender_pod, gpu_node_json, record
 from tests.inspection.steps import passing

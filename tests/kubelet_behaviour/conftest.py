@@ -24,11 +24,11 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.api.client import ApiClient
-from gas.sandbox.api.server import ApiServer
-from gas.sandbox.kubelet.containers import Containers, KubeletPace
-from gas.sandbox.kubelet.device_plugins import NEWEST
-from gas.sandbox.kubelet.kubelet import Kubelet
+from sandbox.api.client import ApiClient
+from sandbox.api.server import ApiServer
+from sandbox.kubelet.containers import Containers, KubeletPace
+from sandbox.kubelet.device_plugins import NEWEST
+from sandbox.kubelet.kubelet import Kubelet
 from tests.kubelet_behaviour.node import PATIENCE, Inside, Node
 from tests.kubelet_behaviour.plugin import Plugin
 from tests.kubelet_behaviour.pods import Object

@@ -15,7 +15,7 @@ from grpc import aio
 
 from gas.plugin.kubelet_api import podresources_v1_pb2 as api
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
-from gas.sandbox.api.client import ApiClient, RefusedByApi
+from sandbox.api.client import ApiClient, RefusedByApi
 from tests.kubelet_behaviour.pods import Object, container, pod
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gas.sandbox.kubelet.containers import RESTART_SECONDS, RUN_SECONDS, STOP_SECONDS
+from sandbox.kubelet.containers import RESTART_SECONDS, RUN_SECONDS, STOP_SECONDS
 
 Object = dict[str, Any]
 

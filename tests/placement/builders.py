@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gas.amounts import sorted_amounts
-from gas.cards import Card, Tile
 from gas.placement.choice import Choice
 from gas.placement.inventory import UNUSED, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
+from gas.values.amounts import sorted_amounts
+from gas.values.cards import Card, Tile
 
 GB = 10**9
 

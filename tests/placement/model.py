@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, permutations
 
-from gas.cards import Card
 from gas.placement.choice import Choice
 from gas.placement.company import Company
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed, Role, Scope
 from gas.placement.order import LeastWaste
+from gas.values.cards import Card
 
 # What one container gets: (card, tile) pairs; the tile is None unless cards are linked.
 Hand = tuple[tuple[Card, int | None], ...]

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from gas.amounts import sorted_amounts
-from gas.cards import Card, Tile
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.inventory import Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, LeastWaste, UsedFirst
 from gas.placement.ratio import Ratio
 from gas.placement.waste import Asked, Mix, Part
+from gas.values.amounts import sorted_amounts
+from gas.values.cards import Card, Tile
 
 MOST_CARDS = 4
 MOST_CONTAINERS = 3

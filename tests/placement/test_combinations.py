@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gas.cards import Card
 from gas.placement.free_capacity import Pick
 from gas.placement.search import StepBudget, combinations
+from gas.values.cards import Card
 
 
 def picks(*each: tuple[int, ...]) -> list[Pick]:

@@ -7,7 +7,6 @@ from itertools import product
 
 import pytest
 
-from gas.cards import Card
 from gas.placement.choice import footprint
 from gas.placement.company import NO_COMPANY, Company
 from gas.placement.detail import card_details
@@ -16,6 +15,7 @@ from gas.placement.need import PodNeed
 from gas.placement.order import FewestContainers
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
+from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, cards, container, given, init, link, node, placed, pod
 
 CARD = amounts(i915=10, millicores=1000)

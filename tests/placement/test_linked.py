@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed, Scope
+from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, container, init, link, node, placed, pod, sidecar
 
 CARD = amounts(i915=4, millicores=1000, tiles=2)

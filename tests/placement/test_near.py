@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Link, Usage
 from gas.placement.need import PodNeed, Scope
 from gas.placement.order import FewestContainers, LeastUsed
 from gas.placement.place import place
+from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, cards, container, init, link, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, millicores=1000)

@@ -11,9 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.amounts import sorted_amounts
-from gas.cards import Card
-from gas.errors import InvalidValue
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.demand import MEMORY, MOST_BETWEEN, MOST_PRESSURE, Demand, pressures
 from gas.placement.inventory import UNUSED, Inventory, Usage
@@ -23,6 +20,9 @@ from gas.placement.node_score import NodeScore, parse_node_score
 from gas.placement.order import LeastWaste
 from gas.placement.place import place
 from gas.placement.waste import LEFT_UNUSED, PRIOR, WHOLE, Asked, Mix, Part, share_left, share_taken, waste_table
+from gas.values.amounts import sorted_amounts
+from gas.values.cards import Card
+from gas.values.errors import InvalidValue
 from tests.placement.builders import GB, amounts, booked, container, init, node, pod
 from tests.placement.strategies import mixes, needs, nodes
 from tests.placement.test_laws import law

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from gas.cards import Card
 from gas.placement.choice import footprint
 from gas.placement.company import Company
 from gas.placement.detail import card_details
@@ -16,6 +15,7 @@ from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.order import BestFit, FewestContainers
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
+from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, cards, container, init, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, millicores=1000)

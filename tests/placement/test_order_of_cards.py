@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from gas.cards import Card
-from gas.errors import InvalidValue
 from gas.placement.choice import Choice
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
@@ -21,6 +19,8 @@ from gas.placement.order import (
     parse_card_order,
 )
 from gas.placement.place import place
+from gas.values.cards import Card
+from gas.values.errors import InvalidValue
 from tests.placement.builders import GB, amounts, booked, cards, container, init, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, millicores=1000, memory=8 * GB)

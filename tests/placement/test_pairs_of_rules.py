@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from gas.amounts import sorted_amounts
-from gas.cards import Card, Tile
 from gas.placement.choice import Choice
 from gas.placement.company import Company
 from gas.placement.inventory import Inventory, Link, Usage
@@ -22,6 +20,8 @@ from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, L
 from gas.placement.place import place
 from gas.placement.ratio import Ratio
 from gas.placement.waste import Asked, Mix, Part
+from gas.values.amounts import sorted_amounts
+from gas.values.cards import Card, Tile
 from tests.placement.test_laws import agrees_with_brute_force
 
 EXAMPLES = int(os.environ.get("PAIR_EXAMPLES", "40"))

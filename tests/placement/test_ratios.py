@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from gas.amounts import sorted_amounts
-from gas.cards import Card
-from gas.errors import InvalidValue
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Usage
@@ -16,6 +13,9 @@ from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import BestFit, LeastUsed
 from gas.placement.place import place
 from gas.placement.ratio import Ratio
+from gas.values.amounts import sorted_amounts
+from gas.values.cards import Card
+from gas.values.errors import InvalidValue
 from tests.placement.builders import GB, amounts, booked, container, link, node, placed, pod
 
 SMALL, LARGE = amounts(i915=10, millicores=1000, memory=8 * GB), amounts(i915=10, millicores=1000, memory=16 * GB)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.place import place
 from gas.placement.refusal import NoTimeLeft, PreferredElsewhere, Refusal, SearchLimitHit, UnknownNode, UnreadableNeed
+from gas.values.cards import Card
 from tests.placement.builders import GB, amounts, booked, cards, container, link, node, pod
 
 CARD = amounts(i915=10, millicores=1000, memory=8 * GB)

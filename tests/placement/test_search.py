@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.refusal import NotTogether, SearchLimitHit
+from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, container, node, placed, pod
 
 

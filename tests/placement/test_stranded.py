@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from gas.amounts import Amounts
-from gas.cards import Card
 from gas.placement.company import Company
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.ratio import Ratio
 from gas.placement.stranded import StrandedCapacity, shapes_of
+from gas.values.amounts import Amounts
+from gas.values.cards import Card
 from tests.placement.builders import GB, amounts, booked, cards, container, node, pod
 
 CARD = amounts(i915=4, memory=8 * GB)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gas.cards import Card
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
+from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, container, init, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, tiles=4)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gas.cards import Card, Tile
-from gas.errors import InvalidValue
 from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
 from gas.placement.inventory import UNUSED, Inventory, Link
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.place import place
 from gas.placement.plan import Plan, plan_of
+from gas.values.cards import Card, Tile
+from gas.values.errors import InvalidValue
 
 TWO_CARDS = {Card(0): {"tiles": 2}, Card(1): {"tiles": 2}}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gas.objects import NodePod
+from gas.objects.stored import NodePod
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.match import Match, Preference
 from gas.plugin.matching.matcher import Matcher
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.known import DEFAULT
 from tests.listed import list_all
 from tests.plugin.pods_for_plugin import I915, ids
 

@@ -13,8 +13,8 @@ from gas.cluster.connection import connect
 from gas.extender.assembly import Extender
 from gas.extender.flags import parse_flags
 from gas.extender.metrics import Metrics
-from gas.sandbox.api.kinds import PODS
-from gas.vocabulary import Vocabulary
+from gas.vocabularies.protocol import Vocabulary
+from sandbox.api.kinds import PODS
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, soon
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gas.card_facts import CardFacts, MemorySource, Scan
-from gas.cards import Card
 from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.sysfs import SysfsCards
+from gas.values.card_facts import CardFacts, MemorySource, Scan
+from gas.values.cards import Card
 
 
 def gpu(card: int, **fields: Any) -> CardFacts:

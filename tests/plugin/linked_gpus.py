@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gas.card_facts import CardFacts
+from gas.values.card_facts import CardFacts
 from tests.plugin.gpus import gpu
 
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gas.objects import NodePod
+from gas.objects.stored import NodePod
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, Ids, PreferredRequest
@@ -15,7 +15,7 @@ from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
 from gas.plugin.matching.match import Match
 from gas.plugin.matching.matcher import Matcher
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.known import DEFAULT
 
 
 @dataclass

@@ -13,20 +13,20 @@ from typing import Any
 
 from gas.cluster.connection import connect
 from gas.cluster.objects import MERGE_PATCH
-from gas.intel.vocabulary import INTEL
 from gas.plugin.assembly import Plugin, card_sources
 from gas.plugin.discovery.card_source import CardSource
 from gas.plugin.environment import Environment
 from gas.plugin.flags import parse_flags
 from gas.plugin.kubelet.registration import State
 from gas.plugin.metrics import Metrics
-from gas.sandbox.api.client import ApiClient
-from gas.sandbox.api.kinds import EVENTS, NODES, PODS
-from gas.sandbox.api.server import ApiServer
-from gas.sandbox.hardware.fake_sysfs import FakeGpu, write_tree
-from gas.sandbox.kubelet.containers import ContainerDevices, Containers, KubeletPace
-from gas.sandbox.kubelet.kubelet import Kubelet
-from gas.vocabulary import Vocabulary
+from gas.vocabularies.intel.vocabulary import INTEL
+from gas.vocabularies.protocol import Vocabulary
+from sandbox.api.client import ApiClient
+from sandbox.api.kinds import EVENTS, NODES, PODS
+from sandbox.api.server import ApiServer
+from sandbox.hardware.fake_sysfs import FakeGpu, write_tree
+from sandbox.kubelet.containers import ContainerDevices, Containers, KubeletPace
+from sandbox.kubelet.kubelet import Kubelet
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.scripted_kubelet import eventually
 

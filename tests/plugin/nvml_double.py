@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gas.plugin.discovery.nvml_interface import Failure, NvmlCard, NvmlFault
+from gas.plugin.nvml.nvml_interface import Failure, NvmlCard, NvmlFault
 
 GIB = 2**30
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from gas.cards import Card
-from gas.objects import NodePod
+from gas.objects.stored import NodePod
 from gas.plugin.devices.device_ids import DeviceId
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import GpuPod, gpu_pod
-from gas.vocabularies import DEFAULT
+from gas.values.cards import Card
+from gas.vocabularies.known import DEFAULT
 from tests.builders import pod_json
 
 I915 = "gpu.intel.com/i915"

@@ -11,7 +11,6 @@ import grpc
 import msgspec
 import pytest
 
-from gas.card_records import parse_card_records
 from gas.cluster.connection import connect
 from gas.cluster.objects import MERGE_PATCH
 from gas.plugin.devices.device_ids import PreferredRequest
@@ -22,10 +21,11 @@ from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerSt
 from gas.plugin.matching.match import Preference
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.node.node_writer import clear_node
-from gas.sandbox.api.kinds import NODES
-from gas.sandbox.api.routes import Access
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
-from gas.vocabularies import DEFAULT
+from gas.values.card_records import parse_card_records
+from gas.vocabularies.known import DEFAULT
+from sandbox.api.kinds import NODES
+from sandbox.api.routes import Access
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
 from tests.builders import container, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon

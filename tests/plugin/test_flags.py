@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from gas.aliyun.vocabulary import aliyun
-from gas.amounts import MemoryUnit
 from gas.daemon.flags import UsageError, help_text
-from gas.intel.vocabulary import INTEL
 from gas.plugin.devices.allocation import ByPath, Cdi
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.card_source import Source
-from gas.plugin.discovery.nvml import Access
 from gas.plugin.flags import Flags, WriteNode, parse_flags
 from gas.plugin.limits.memory_limits import MemoryLimitsOf
+from gas.plugin.nvml.nvml_cards import Access
+from gas.values.amounts import MemoryUnit
+from gas.vocabularies.aliyun.vocabulary import aliyun
+from gas.vocabularies.intel.vocabulary import INTEL
 
 
 def parsed(*argv: str, environ: dict[str, str] | None = None, host_name: str = "Host-1") -> Flags:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.kept_file import KeptFile
-from gas.plugin.node.nfd_file import remove_feature_file, write_feature_file
+from gas.plugin.nfd.nfd_file import remove_feature_file, write_feature_file
 from tests.plugin.scripted_kubelet import eventually
 
 PATIENCE = 20

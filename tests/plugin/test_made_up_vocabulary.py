@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gas.intel.vocabulary import INTEL
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from gas.vocabularies.intel.vocabulary import INTEL
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.builders import container, pod_json
 from tests.made_up import ASSIGNED, CARDS, MADE_UP, SLICE, VARIABLE
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.builders import container, pod_json
 from tests.plugin.limits.kernel import MIB, Kernel, region
 from tests.plugin.node_of_sandbox import NODE, sandbox_node

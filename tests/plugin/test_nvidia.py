@@ -6,14 +6,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from gas.card_records import ANNOTATION
 from gas.plugin.assembly import card_sources
-from gas.plugin.discovery.nvml import FIRST_BESIDE_OTHERS, NvmlCards, NvmlOptions
-from gas.plugin.discovery.nvml_interface import Failure
 from gas.plugin.environment import Environment
 from gas.plugin.flags import parse_flags
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
-from gas.vocabularies import parse_vocabularies
+from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards, NvmlOptions
+from gas.plugin.nvml.nvml_interface import Failure
+from gas.values.card_records import ANNOTATION
+from gas.vocabularies.known import parse_vocabularies
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.builders import container, pod_json
 from tests.other_words import GPU_COUNT, MIB, NVIDIA, asking
 from tests.plugin.extender_of_sandbox import running_extender, schedule

@@ -14,8 +14,8 @@ from urllib.error import HTTPError
 
 import pytest
 
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1100, fake_gpus
-from gas.vocabularies import parse_vocabularies
+from gas.vocabularies.known import parse_vocabularies
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1100, fake_gpus
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
 from tests.plugin.scripted_kubelet import eventually

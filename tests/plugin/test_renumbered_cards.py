@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gas.card_records import ANNOTATION, parse_card_records
-from gas.cards import Card
 from gas.plugin import assembly
-from gas.sandbox.api.failure import ApiFailure
-from gas.sandbox.api.routes import Access
-from gas.sandbox.hardware.fake_sysfs import ARC_A770, FLEX_170, FakeGpu, fake_gpus, write_tree
-from gas.sandbox.kubelet.containers import Containers
+from gas.values.card_records import ANNOTATION, parse_card_records
+from gas.values.cards import Card
+from sandbox.api.failure import ApiFailure
+from sandbox.api.routes import Access
+from sandbox.hardware.fake_sysfs import ARC_A770, FLEX_170, FakeGpu, fake_gpus, write_tree
+from sandbox.kubelet.containers import Containers
 from tests.builders import container, pod_json
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
 from tests.plugin.pods_for_plugin import decided

@@ -12,9 +12,8 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from gas.amounts import parse_quantity
 from gas.extender.decider import Decider, Options
-from gas.objects import DetailedNode, Node, Pod
+from gas.objects.stored import DetailedNode, Node, Pod
 from gas.placement import (
     Card,
     ContainerNeed,
@@ -29,8 +28,9 @@ from gas.placement import (
 from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.render_node import CannotAsk, Query
 from gas.plugin.discovery.sysfs import SysfsCards
-from gas.sandbox.hardware.fake_sysfs import fake_gpus
-from gas.vocabularies import DEFAULT
+from gas.values.amounts import parse_quantity
+from gas.vocabularies.known import DEFAULT
+from sandbox.hardware.fake_sysfs import fake_gpus
 from tests.builders import pod
 from tests.doctor.snapshots import findings
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gas.plugin.kubelet.device_server import DeviceServer
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.plugin.node_of_sandbox import sandbox_node
 
 

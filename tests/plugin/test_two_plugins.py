@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gas.plugin.kubelet.registration import State
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, fake_gpus
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node
 from tests.plugin.scripted_kubelet import eventually
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gas.plugin.usage.usage_report import usage_json
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.builders import container, pod_json
 from tests.plugin.node_of_sandbox import sandbox_node
 from tests.plugin.pods_for_plugin import decided

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gas.sandbox.api.client import ApiClient
-from gas.sandbox.api.server import ApiServer
+from sandbox.api.client import ApiClient
+from sandbox.api.server import ApiServer
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gas.sandbox.api.client import ApiClient
+from sandbox.api.client import ApiClient
 
 I915 = "gpu.intel.com/i915"
 PODS = "/api/v1/namespaces/default/pods"

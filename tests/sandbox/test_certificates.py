@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.sandbox.certificates import Authority, PemFiles
+from sandbox.certificates import Authority, PemFiles
 
 
 def _handshake(server: PemFiles, client: PemFiles | None, trusted: Path, clients: Path, host: str) -> None:

@@ -1,4 +1,4 @@
-"""``python -m gas.sandbox``: exit codes, messages, and that it leaves nothing behind."""
+"""``python -m sandbox``: exit codes, messages, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from gas.sandbox import __main__
+from sandbox import __main__
 from tests.sandbox.demo.manifest_files import node, pod, write
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ _REPOSITORY = Path(__file__).parents[2]
 def _started(arguments: Sequence[str | Path], directory: Path) -> subprocess.Popen[str]:
     """Start the demo, with ``directory`` for its temporary files."""
     return subprocess.Popen(
-        [sys.executable, "-m", "gas.sandbox", *map(str, arguments)],
+        [sys.executable, "-m", "sandbox", *map(str, arguments)],
         cwd=_REPOSITORY,
         env={**os.environ, "TMPDIR": str(directory)},
         stdin=subprocess.DEVNULL,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gas.sandbox import programs
-from gas.sandbox.api.server import ApiServer
-from gas.sandbox.programs import FlagOfTheSandbox, ProcessEnded, running_child, running_extender
+from sandbox import programs
+from sandbox.api.server import ApiServer
+from sandbox.programs import FlagOfTheSandbox, ProcessEnded, running_child, running_extender
 
 
 @pytest.mark.parametrize(

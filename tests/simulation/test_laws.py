@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.sandbox.api.kinds import NODES, PODS
-from gas.sandbox.api.storage import Storage
-from gas.sandbox.api.verbs import Api
+from sandbox.api.kinds import NODES, PODS
+from sandbox.api.storage import Storage
+from sandbox.api.verbs import Api
 from simulation import objects
 from simulation.laws import Laws
 from simulation.observed import LawBroken

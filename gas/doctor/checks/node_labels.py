@@ -11,9 +11,9 @@ from gas.doctor.gpus import LabelWriter, gpu_nodes, is_listed_by_nfd, label_writ
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
 from gas.doctor.spoken import spoken_vocabularies
-from gas.intel import names
-from gas.objects import DetailedNode
-from gas.vocabulary import NodeFacts
+from gas.objects.stored import DetailedNode
+from gas.vocabularies.intel import names
+from gas.vocabularies.protocol import NodeFacts
 
 CHECK = "node-labels"
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from configurator.scheduler_configuration import CARD_RESOURCES
-from gas.amounts import MEMORY_MAX
-from gas.card_facts import MemorySource
-from gas.card_records import ANNOTATION, parse_card_records
-from gas.cards import Card
 from gas.doctor.findings import Finding, kubectl, kubectl_pods_on, ok, problem, warning
 from gas.doctor.gpus import gpu_amounts, gpu_nodes
 from gas.doctor.snapshot import Snapshot
 from gas.doctor.spoken import spoken_vocabularies
-from gas.intel import names
-from gas.intel.card_labels import read_cards
-from gas.objects import DetailedNode
+from gas.objects.stored import DetailedNode
 from gas.placement.inventory import Inventory
+from gas.values.amounts import MEMORY_MAX
+from gas.values.card_facts import MemorySource
+from gas.values.card_records import ANNOTATION, parse_card_records
+from gas.values.cards import Card
+from gas.vocabularies.intel import names
+from gas.vocabularies.intel.card_labels import read_cards
 
 CHECK = "node-resources"
 MILLICORES = "millicores"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.cards import Card
 from gas.doctor.checks.schedulers import INSTALL_WEBHOOKS
 from gas.doctor.findings import Finding, kubectl, kubectl_pod, ok, problem, warning
 from gas.doctor.gpus import resource_writers
@@ -12,12 +11,13 @@ from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program
 from gas.doctor.snapshot import Snapshot
 from gas.doctor.spoken import spoken_vocabularies, vocabulary_flags
-from gas.koordinator.vocabulary import KOORDINATOR
-from gas.kubeshare.names import VGPU
-from gas.kubeshare.vocabulary import KUBESHARE
-from gas.node_parts import allocatable_amount, allocatable_resources, recorded_cards
-from gas.objects import DetailedNode
-from gas.vendor.vocabulary import KINDS, VENDOR
+from gas.objects.stored import DetailedNode
+from gas.values.cards import Card
+from gas.vocabularies.koordinator.vocabulary import KOORDINATOR
+from gas.vocabularies.kubeshare.names import VGPU
+from gas.vocabularies.kubeshare.vocabulary import KUBESHARE
+from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
+from gas.vocabularies.vendor.vocabulary import KINDS, VENDOR
 
 CHECK = "vocabularies"
 COMPLETE_PATH = "/complete"

@@ -12,8 +12,8 @@ from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Call, Snapshot
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import NeedOptions
+from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.protocol import NeedOptions
 
 CHECK = "dry-pod"
 ASK = "sudo gas doctor   # on the control-plane node, which has kube-scheduler's certificate"

@@ -11,7 +11,7 @@ from gas.doctor.gpus import LabelWriter, gpu_nodes, label_writers
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import LAST_WITH_ANNOTATIONS, Program, flag_value, image_version, is_on
 from gas.doctor.snapshot import Snapshot
-from gas.objects import DetailedContainer, DetailedNode, DetailedPod
+from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
 
 CHECK = "device-plugins"
 INSTALL_PLUGIN = "kubectl apply --kustomize deploy/overlays/plugin   # or your own overlay: docs/deploy.md, 3"

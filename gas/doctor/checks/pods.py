@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from itertools import combinations
 
-from gas.combined_vocabularies import Vocabularies
 from gas.doctor.checks.rebuilt_ledger import Fault, RebuiltLedger, rebuild_ledger
 from gas.doctor.checks.schedulers import scoring_extenders
 from gas.doctor.findings import Finding, kubectl_pod, ok, problem, unknown, warning
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
 from gas.doctor.spoken import spoken_vocabularies
-from gas.objects import DetailedPod
+from gas.objects.stored import DetailedPod
 from gas.placement.inventory import NOTHING
-from gas.pod_checks import PodChecks
-from gas.vocabulary import NeedOptions
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.pod_checks import PodChecks
+from gas.vocabularies.protocol import NeedOptions
 
 CHECK = "pods"
 MOST = 20

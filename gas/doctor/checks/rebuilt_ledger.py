@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gas.combined_vocabularies import Vocabularies
 from gas.decision.text import MalformedAnnotation
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
 from gas.doctor.spoken import spoken_vocabularies
 from gas.extender.nodes import Nodes
 from gas.extender.written_cards import written_cards
-from gas.ledger import Ledger
-from gas.objects import DetailedPod
-from gas.vocabulary import BadNeed, NodeFacts
+from gas.ledger.ledger import Ledger
+from gas.objects.stored import DetailedPod
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 
 @dataclass(frozen=True, slots=True)

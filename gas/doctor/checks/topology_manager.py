@@ -10,9 +10,9 @@ from gas.doctor.gpus import LabelWriter, gpu_nodes, label_writers
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, is_on
 from gas.doctor.snapshot import Snapshot
-from gas.objects import DetailedNode
+from gas.objects.stored import DetailedNode
 from gas.plugin.flags import Flags as PluginFlags
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.known import DEFAULT
 
 CHECK = "topology-manager"
 POLICY_NONE = "none"

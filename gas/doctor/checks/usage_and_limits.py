@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from gas.card_records import ANNOTATION, parse_card_records
 from gas.doctor.checks.plugins import NodePlugin, plugins_on
 from gas.doctor.findings import Finding, kubectl_daemonset, ok, problem, warning
 from gas.doctor.gpus import gpu_nodes
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, flag_value, is_on
 from gas.doctor.snapshot import Snapshot
-from gas.objects import DetailedNode
+from gas.objects.stored import DetailedNode
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.limits.memory_limits import MemoryLimitsOf
+from gas.values.card_records import ANNOTATION, parse_card_records
 
 CHECK = "usage-and-limits"
 FIRST_KERNEL = (6, 14)

@@ -14,7 +14,7 @@ from gas.doctor.probe import Unseen, probe
 from gas.doctor.programs import Program, containers_with, flag_value, is_on
 from gas.doctor.snapshot import Account, Permission
 from gas.extender.flags import Flags as ExtenderFlags
-from gas.objects import DetailedContainer, DetailedPod
+from gas.objects.stored import DetailedContainer, DetailedPod
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.flags import WriteNode
 

@@ -21,7 +21,6 @@ from gas.cluster.credentials import Credentials
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.cluster.listing import Lister
 from gas.cluster.objects import get_object
-from gas.combined_vocabularies import Vocabularies
 from gas.doctor.flags import Flags
 from gas.doctor.gather.accounts import find_accounts
 from gas.doctor.gather.calls import call_extenders
@@ -34,8 +33,9 @@ from gas.doctor.objects import AnyObject, Lease, ServerVersion
 from gas.doctor.probe import Unseen, probe
 from gas.doctor.programs import program_of
 from gas.doctor.snapshot import Clock, Snapshot
-from gas.objects import DetailedNode, DetailedPod
-from gas.vocabularies import KNOWN
+from gas.objects.stored import DetailedNode, DetailedPod
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import KNOWN
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from gas.doctor.objects import ConfigMap
 from gas.doctor.probe import Unseen, probe
 from gas.doctor.programs import Program, containers_with
 from gas.doctor.snapshot import Scheduler
-from gas.objects import DetailedContainer, DetailedPod
+from gas.objects.stored import DetailedContainer, DetailedPod
 
 MANIFEST = "manifests/kube-scheduler.yaml"
 NO_CONFIGURATION = "no --config"

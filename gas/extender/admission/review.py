@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
-from gas.errors import GasError
-from gas.json_patch import Patch
-from gas.quoted import quoted
+from gas.objects.json_patch import Patch
+from gas.values.errors import GasError
+from gas.values.quoted import quoted
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"

@@ -25,7 +25,7 @@ from gas.inspection.cluster import Missing
 from gas.inspection.page.board import MOST_IN_PART, MOST_PLAIN_IN_PART, compressed
 from gas.inspection.page.documents import as_text
 from gas.inspection.page.view import NotRead, View
-from gas.quoted import quoted
+from gas.values.quoted import quoted
 
 POLICY = "; ".join(
     (

@@ -16,7 +16,7 @@ from gas.inspection.output import shown
 from gas.inspection.report import Gauge
 from gas.inspection.rows import Reasons, pod_row
 from gas.inspection.why import explain, explanation_data
-from gas.vocabulary import BadNeed
+from gas.vocabularies.protocol import BadNeed
 
 MOST_PODS = 200
 """Pods in one list. A search finds the others."""

@@ -10,11 +10,11 @@ from typing import NoReturn
 
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
-from gas.errors import GasError
 from gas.inspection.cluster import Cluster, Settings
 from gas.inspection.gather import Following, following, read_use
 from gas.inspection.page import documents
 from gas.inspection.page.board import Board, Changes
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from gas.card_facts import CardFacts
-from gas.errors import GasError
 from gas.plugin.devices.device_ids import DeviceId, short_name
+from gas.values.card_facts import CardFacts
+from gas.values.errors import GasError
 
 CDI_KIND = "gpu.intel.com/card"
 """The kind of the CDI devices, which are named after the cards: ``gpu.intel.com/card=card0``."""
@@ -49,7 +49,7 @@ class Cdi(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presentation:
-    """How containers see cards. With CDI, the spec file must exist first (`gas.plugin.devices.cdi_file`).
+    """How containers see cards. With CDI, the spec file must exist first (`gas.plugin.cdi.cdi_file`).
 
     host_root  the prefix of paths on the host, ``/`` outside of tests; paths in the container never have it
     """

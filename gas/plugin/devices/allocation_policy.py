@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from operator import itemgetter
 
-from gas.cards import Card
 from gas.plugin.devices.device_ids import NO_IDS, DeviceId, Ids, PreferredRequest
+from gas.values.cards import Card
 
 
 class AllocationPolicy(StrEnum):

@@ -10,8 +10,8 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
-from gas.cards import Card
-from gas.errors import GasError
+from gas.values.cards import Card
+from gas.values.errors import GasError
 
 ALL_CARDS = "all"
 """The only id of a monitoring resource."""

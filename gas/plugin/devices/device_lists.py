@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gas.card_facts import CardFacts
-from gas.combined_vocabularies import Vocabularies
-from gas.errors import GasError
 from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId
-from gas.vocabulary import DeviceOptions
+from gas.values.card_facts import CardFacts
+from gas.values.errors import GasError
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.protocol import DeviceOptions
 
 MOST_BYTES = 4 * 1024 * 1024
 """The longest list of devices that kubelet accepts: the limit of a gRPC message."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Protocol
 
-from gas.card_facts import CardFacts, Scan
-from gas.cards import Card
-from gas.errors import InvalidEntry
+from gas.values.card_facts import CardFacts, Scan
+from gas.values.cards import Card
+from gas.values.errors import InvalidEntry
 
 
 class Source(StrEnum):

@@ -21,11 +21,11 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gas.card_facts import MOST_MEMORY, MemorySource
 from gas.plugin.discovery.card_models import is_integrated
 from gas.plugin.discovery.render_node import CannotAsk, Query, memory_regions
 from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_number, read_text
-from gas.quoted import quoted
+from gas.values.card_facts import MOST_MEMORY, MemorySource
+from gas.values.quoted import quoted
 
 FULL_WINDOW_MODELS = frozenset({"0x56a0", "0x56a1", "0x56a2", "0x56c0"})
 """PCI device ids of models with 8 or 16 GiB of memory: Arc A770, A750 and A580, and Flex 170.

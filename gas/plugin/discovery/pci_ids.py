@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gas.errors import InvalidEntry
+from gas.values.errors import InvalidEntry
 
 _ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII)
 

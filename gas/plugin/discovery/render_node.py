@@ -17,9 +17,9 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from gas.card_facts import MOST_MEMORY
-from gas.errors import GasError
 from gas.plugin.discovery.sysfs_files import UnreadableFile
+from gas.values.card_facts import MOST_MEMORY
+from gas.values.errors import GasError
 
 Query = Callable[[Path, str], tuple[int, ...]]
 """`memory_regions` or a test double: a render node and its driver to the bytes of each region of the card's memory."""

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gas.card_facts import CardFacts, Scan
-from gas.cards import Card
 from gas.plugin.daemon_thread import in_a_daemon_thread
-from gas.quoted import listed
+from gas.values.card_facts import CardFacts, Scan
+from gas.values.cards import Card
+from gas.values.quoted import listed
 
 logger = logging.getLogger(__name__)
 

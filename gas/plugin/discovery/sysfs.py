@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from uuid import UUID, uuid5
 
-from gas.card_facts import CardFacts, Scan
-from gas.cards import Card, MalformedCard
 from gas.plugin.discovery.card_models import model_of
 from gas.plugin.discovery.local_memory import CardPlace, Memory, MemoryReader
 from gas.plugin.discovery.pci_ids import parse_pci_id
 from gas.plugin.discovery.sysfs_files import UnreadableFile, entries, is_there, link_target, read_number, read_text
-from gas.quoted import listed, quoted
+from gas.values.card_facts import CardFacts, Scan
+from gas.values.cards import Card, MalformedCard
+from gas.values.quoted import listed, quoted
 
 DRIVERS = ("i915", "xe")
 """The kernel drivers of the cards that sysfs describes."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gas.errors import GasError
-from gas.quoted import quoted
+from gas.values.errors import GasError
+from gas.values.quoted import quoted
 
 _LONGEST = 4096
 """Bytes: a page, the largest size of a file in sysfs."""

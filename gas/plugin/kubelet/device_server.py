@@ -13,7 +13,6 @@ from pathlib import Path
 import grpc
 from grpc import aio
 
-from gas.errors import GasError
 from gas.plugin.devices.allocation import Allocation
 from gas.plugin.devices.device_ids import ALL_CARDS, AllocateRequest, DeviceId, PreferredRequest, known_ids
 from gas.plugin.devices.device_lists import Device
@@ -23,6 +22,7 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
     DevicePluginServicer,
     add_DevicePluginServicer_to_server,
 )
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

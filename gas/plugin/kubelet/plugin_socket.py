@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from grpc import aio
 
-from gas.errors import GasError
+from gas.values.errors import GasError
 
 LONGEST_PATH = 107
 """Bytes that the kernel allows for the path of a unix socket."""

@@ -14,11 +14,11 @@ import grpc
 from grpc import aio
 
 from gas.cluster.backoff import Backoff
-from gas.errors import GasError
 from gas.plugin.kubelet.device_server import DeviceServer, options
 from gas.plugin.kubelet.plugin_socket import PluginSocket, SocketIdentity, is_served, socket_identity
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import RegistrationStub
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from gas.errors import GasError
-from gas.quoted import quoted
+from gas.values.errors import GasError
+from gas.values.quoted import quoted
 
 Limits = Mapping[str, int | None]
 """Bytes by region; None for a region without a limit."""

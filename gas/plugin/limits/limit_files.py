@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gas.errors import GasError
 from gas.plugin.limits.dmem import Controller, Limits, MalformedLimits
 from gas.plugin.limits.pod_cgroups import PodCgroups
+from gas.values.errors import GasError
 
 _GONE = {errno.ENOENT, errno.ENODEV}
 _LARGEST = 64 * 1024

@@ -14,15 +14,15 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 
-from gas.amounts import MEMORY_MAX
-from gas.card_facts import CardFacts
-from gas.errors import GasError
 from gas.plugin.daemon_thread import in_a_daemon_thread
 from gas.plugin.devices.device_ids import AllocateRequest, Ids
 from gas.plugin.limits.dmem import Limits, regions_of
 from gas.plugin.limits.limit_files import LimitFiles, Outcome
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.matching.match import Holder
+from gas.values.amounts import MEMORY_MAX
+from gas.values.card_facts import CardFacts
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

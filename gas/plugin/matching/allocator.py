@@ -7,8 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from gas.card_facts import CardFacts
-from gas.combined_vocabularies import Vocabularies
 from gas.daemon.logs import VERBOSE
 from gas.plugin.devices.allocation import Allocation, Presentation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
@@ -18,6 +16,8 @@ from gas.plugin.matching.match import Confidence, Match, why_other_cards
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
+from gas.values.card_facts import CardFacts
+from gas.vocabularies.combined import Vocabularies
 
 logger = logging.getLogger(__name__)
 

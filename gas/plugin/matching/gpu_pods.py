@@ -11,19 +11,19 @@ from functools import cached_property
 
 from cachetools import TTLCache
 
-from gas.amounts import MEMORY_MAX, TILES, MalformedQuantity, parse_quantity
-from gas.card_facts import CardFacts
-from gas.cards import Card
-from gas.combined_vocabularies import Vocabularies
 from gas.decision.annotations import MalformedTiles, read_choice, read_receipt
 from gas.decision.names import TIMESTAMP
 from gas.decision.text import MalformedAnnotation
-from gas.objects import Container, NodePod, ObjectId, Pod
+from gas.objects.stored import Container, NodePod, ObjectId, Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import PodNeed, Role
 from gas.plugin.kubelet.pod_resources import ContainerIds
-from gas.pod_parts import started_containers
-from gas.vocabulary import BadNeed
+from gas.values.amounts import MEMORY_MAX, TILES, MalformedQuantity, parse_quantity
+from gas.values.card_facts import CardFacts
+from gas.values.cards import Card
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.pod_parts import started_containers
+from gas.vocabularies.protocol import BadNeed
 
 GONE_FOR = 60.0
 """Seconds for which the name of a deleted pod is remembered: kubelet may be that far behind with its work."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gas.card_facts import CardFacts
-from gas.combined_vocabularies import Vocabularies
 from gas.decision.text import format_container_tiles
 from gas.placement.choice import ContainerChoice
 from gas.plugin.devices.device_ids import NO_IDS, DeviceId, Ids
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPod
-from gas.quoted import quoted
+from gas.values.card_facts import CardFacts
+from gas.values.quoted import quoted
+from gas.vocabularies.combined import Vocabularies
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from gas.cards import Card
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
 from gas.plugin.devices.device_ids import DeviceId, Ids, PreferredRequest
 from gas.plugin.matching.gpu_pods import Demand, GpuPod
+from gas.values.cards import Card
 
 
 class Confidence(StrEnum):

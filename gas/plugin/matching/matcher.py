@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gas.cards import Card
 from gas.plugin.devices.allocation_policy import ids_for_cards, spared_ids
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Call, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPods
 from gas.plugin.matching.match import Confidence, Holder, Match, Preference, Target
 from gas.plugin.matching.progress import Progress, asks_as_much, can_get
+from gas.values.cards import Card
 
 SETTLED = 1.0
 """Seconds after which an Allocate must be visible in kubelet's list."""

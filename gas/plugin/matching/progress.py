@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gas.cards import Card
 from gas.placement.need import Role
 from gas.plugin.devices.device_ids import NO_IDS, Call, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import Demand, GpuPod
 from gas.plugin.matching.match import Confidence
+from gas.values.cards import Card
 
 
 class Progress:

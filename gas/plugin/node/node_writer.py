@@ -10,17 +10,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from gas.amounts import MalformedQuantity, parse_quantity
-from gas.cards import Card
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import Forbidden
 from gas.cluster.objects import get_node, patch_node_status
-from gas.combined_vocabularies import Vocabularies
-from gas.errors import GasError
-from gas.objects import Node, NodeStatus, ObjectId, Quantity
+from gas.objects.stored import Node, NodeStatus, ObjectId, Quantity
 from gas.placement.inventory import Link
-from gas.vocabulary import NodeDescription
+from gas.values.amounts import MalformedQuantity, parse_quantity
+from gas.values.cards import Card
+from gas.values.errors import GasError
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.protocol import NodeDescription
 
 logger = logging.getLogger(__name__)
 

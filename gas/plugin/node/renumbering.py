@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gas.card_facts import CardFacts
-from gas.card_records import CardRecord
-from gas.cards import Card
+from gas.values.card_facts import CardFacts
+from gas.values.card_records import CardRecord
+from gas.values.cards import Card
 
 
 @dataclass(frozen=True, slots=True)

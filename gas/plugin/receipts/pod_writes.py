@@ -7,8 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 
 from gas.cluster.errors import Forbidden
-from gas.errors import GasError
 from gas.plugin.matching.gpu_pods import GpuPod
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

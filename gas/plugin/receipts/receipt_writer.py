@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from gas.cards import Card
-from gas.combined_vocabularies import Vocabularies
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
 from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.receipts.pod_writes import PodWrites
 from gas.plugin.receipts.receipts import Receipt, given_cards, receipt
+from gas.values.cards import Card
+from gas.vocabularies.combined import Vocabularies
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gas.cards import Card
 from gas.decision.annotations import read_receipt
 from gas.decision.names import ALLOCATED_CARDS, ALLOCATED_INIT_CARDS
 from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
@@ -15,7 +14,8 @@ from gas.placement.need import Role
 from gas.plugin.devices.device_ids import NO_IDS
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import GpuPod
-from gas.quoted import quoted
+from gas.values.cards import Card
+from gas.values.quoted import quoted
 
 _MOST_NAMED = 3
 """Containers that one sentence names at most."""

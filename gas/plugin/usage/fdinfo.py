@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gas.card_facts import MOST_MEMORY
-from gas.errors import GasError
-from gas.quoted import quoted
+from gas.values.card_facts import MOST_MEMORY
+from gas.values.errors import GasError
+from gas.values.quoted import quoted
 
 LARGEST = 16 * 1024
 """Bytes to read of one file. Drivers write 1 to 3 KiB."""

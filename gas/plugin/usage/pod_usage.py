@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gas.cards import Card
 from gas.plugin.usage.fdinfo import Client, EngineTime
 from gas.plugin.usage.process_walk import SeenClient
+from gas.values.cards import Card
 
 FORGET_AFTER = 300.0
 """Seconds for which a client that was not seen is remembered: its process may only have been unreadable."""

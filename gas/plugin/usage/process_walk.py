@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from gas.errors import GasError
 from gas.plugin.usage.fdinfo import LARGEST, Client, MalformedFdinfo, is_drm, parse_fdinfo
 from gas.plugin.usage.process_cgroup import PodProcess, pod_process
+from gas.values.errors import GasError
 
 RECHECK = 6
 """In so many walks after it was found, and then in every so many walks if it has opened or closed files, a process is

@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gas.amounts import MEMORY_MAX
-from gas.card_facts import CardFacts
-from gas.cards import Card
-from gas.errors import GasError
 from gas.plugin.daemon_thread import in_a_daemon_thread
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.usage.pod_usage import CardUse, KnownCard, PodUsages
 from gas.plugin.usage.process_walk import ProcessWalker, Walk
+from gas.values.amounts import MEMORY_MAX
+from gas.values.card_facts import CardFacts
+from gas.values.cards import Card
+from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from gas.doctor.gather.accounts import permissions
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program
 from gas.doctor.snapshot import Account, Permission
-from gas.objects import DetailedContainer
+from gas.objects.stored import DetailedContainer
 from tests.doctor.snapshots import NOT_SEEN, faults
 
 

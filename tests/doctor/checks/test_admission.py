@@ -15,7 +15,7 @@ from gas.doctor.objects import AdmissionRule
 from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program
 from gas.doctor.snapshot import Account, ServiceSeen, Webhook
-from gas.objects import DetailedPod
+from gas.objects.stored import DetailedPod
 from tests.deploy.test_admission import WEBHOOKS
 from tests.doctor.snapshots import (
     NOW,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gas.doctor.findings import Level
-from gas.objects import DetailedNode
+from gas.objects.stored import DetailedNode
 from tests.doctor.snapshots import faults, findings, seen_node
 
 

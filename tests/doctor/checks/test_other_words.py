@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.card_records import ANNOTATION, CardRecord, format_card_records
-from gas.cards import Card
 from gas.doctor.findings import Level
 from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Webhook
-from gas.objects import DetailedNode, DetailedPod, ManagedFields
+from gas.objects.stored import DetailedNode, DetailedPod, ManagedFields
+from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
+from gas.values.cards import Card
 from tests.doctor.snapshots import findings, gpu_pod, plugin_pod, program_pod, seen_node, seen_pod, worst
 
 ALIYUN = "--vocabularies=intel,aliyun"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.doctor.probe import Unseen
-from gas.objects import DetailedPod
+from gas.objects.stored import DetailedPod
 from tests.doctor.snapshots import NOT_SEEN, faults, findings, intel_pod, levels, plugin_pod, seen_node
 
 TWO_SOCKETS = seen_node(labels={"gpu-numbers": "0.1", "numa-gpu-map": "0-0_1-1"})

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gas.doctor.findings import Level
-from gas.objects import DetailedNode, DetailedPod
+from gas.objects.stored import DetailedNode, DetailedPod
 from tests.deploy.manifests import COMPONENTS, read
 from tests.doctor.snapshots import faults, findings, levels, plugin_pod, seen_node, seen_pod
 

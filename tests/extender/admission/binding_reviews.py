@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from gas.extender.admission.review import Review, ReviewResult
-from gas.extender.catching_up import CatchUp
-from gas.objects import Pod
+from gas.extender.leadership.catching_up import CatchUp
+from gas.objects.stored import Pod
 from tests.builders import container, pod_json
 from tests.extender.decider import DrivenDecider
 

@@ -15,7 +15,7 @@ from gas.extender.admission.review import BadReview, Review, ReviewResult
 from gas.extender.endpoint import INTERNAL_ERROR
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
-from gas.json_patch import Operation
+from gas.objects.json_patch import Operation
 from tests.extender.admission.reviews import UID, review_json
 from tests.extender.running import Running, running
 from tests.extender.test_server import read_to_end, wait_until

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.combined_vocabularies import MOST_NEEDS
 from gas.extender.admission.review import ALLOWED, ReviewResult
 from gas.extender.assembly import Extender
-from gas.objects import Pod
-from gas.sandbox.api.failure import ApiFailure
-from gas.sandbox.api.kinds import NODES
-from gas.sandbox.api.routes import Access
-from gas.sandbox.api.server import ApiServer
-from gas.vocabulary import NeedOptions
+from gas.objects.stored import Pod
+from gas.vocabularies.combined import MOST_NEEDS
+from gas.vocabularies.protocol import NeedOptions
+from sandbox.api.failure import ApiFailure
+from sandbox.api.kinds import NODES
+from sandbox.api.routes import Access
+from sandbox.api.server import ApiServer
 from tests.builders import container, pod_json
 from tests.extender.admission.reviews import review
 from tests.extender.assembled import add_node, extender

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gas.cluster.errors import ApiRefused
-from gas.extender.admission.bind import MOST_READS
 from gas.extender.admission.review import ALLOWED
+from gas.extender.binding_reviews.reviews import MOST_READS
 from gas.extender.readiness import NotReady
-from gas.objects import Pod
+from gas.objects.stored import Pod
 from tests.extender.admission.binding_reviews import binding, outcomes, patched, plain_pod, review_of, reviewed
 from tests.extender.binding import following, gpu_pod
 from tests.extender.decider import booked_cards

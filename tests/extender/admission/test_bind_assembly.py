@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from gas.extender.assembly import Extender
-from gas.ledger import State
-from gas.sandbox.api.failure import ApiFailure
-from gas.sandbox.api.kinds import PODS
-from gas.sandbox.api.routes import Access, forbidden
-from gas.sandbox.api.server import ApiServer
+from gas.ledger.ledger import State
+from sandbox.api.failure import ApiFailure
+from sandbox.api.kinds import PODS
+from sandbox.api.routes import Access, forbidden
+from sandbox.api.server import ApiServer
 from tests.builders import container, pod_json
 from tests.extender.admission.binding_reviews import binding, patched, review_of
 from tests.extender.assembled import add_node, add_pod, bind, extender, pod_now, state

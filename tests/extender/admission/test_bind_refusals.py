@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gas.extender.admission.bindings import EXPIRY_WINDOW, MOST_EXPIRED, MOST_EXPIRED_ON_NODE
 from gas.extender.admission.review import ALLOWED, BadReview
+from gas.extender.binding_reviews.bindings import EXPIRY_WINDOW, MOST_EXPIRED, MOST_EXPIRED_ON_NODE
 from gas.extender.readiness import NotReady
-from gas.objects import Pod
+from gas.objects.stored import Pod
 from tests.builders import container, pod_json
 from tests.extender.admission.binding_reviews import binding, outcomes, patched, plain_pod, reviewed
 from tests.extender.binding import following, gpu_pod

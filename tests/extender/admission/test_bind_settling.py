@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
-from gas.extender.admission.bindings import LATEST_WRITE
-from gas.objects import Pod
+from gas.extender.binding_reviews.bindings import LATEST_WRITE
+from gas.objects.stored import Pod
 from tests.extender.admission.binding_reviews import binding, outcomes, patched, plain_pod, reviewed
 from tests.extender.binding import HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome

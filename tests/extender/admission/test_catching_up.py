@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
-from gas.extender.admission.bindings import LATEST_WRITE
-from gas.extender.catching_up import CatchUp
+from gas.extender.binding_reviews.bindings import LATEST_WRITE
+from gas.extender.leadership.catching_up import CatchUp
 from gas.extender.readiness import NotReady
-from gas.objects import Pod
-from gas.sandbox.api.failure import ApiFailure
-from gas.sandbox.api.kinds import PODS
-from gas.sandbox.api.routes import Access
-from gas.sandbox.api.server import ApiServer
+from gas.objects.stored import Pod
+from sandbox.api.failure import ApiFailure
+from sandbox.api.kinds import PODS
+from sandbox.api.routes import Access
+from sandbox.api.server import ApiServer
 from tests.builders import container, node, pod_json
 from tests.extender.admission.binding_reviews import binding, catch_up, kill, patched, reviewed
 from tests.extender.assembled import add_node, add_pod, bind, extender, pod_now, state

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gas.combined_vocabularies import Vocabularies
 from gas.extender.admission.app import LARGEST_REVIEW
-from gas.extender.admission.pods import TEMPLATES, PodReviews
 from gas.extender.admission.review import ALLOWED, BadReview, ReviewResult, decode_review, encode_result
-from gas.intel.vocabulary import INTEL
-from gas.pod_checks import PodChecks
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import NeedOptions, NodeFacts
+from gas.extender.pod_webhooks.reviews import TEMPLATES, PodReviews
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.intel.vocabulary import INTEL
+from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.pod_checks import PodChecks
+from gas.vocabularies.protocol import NeedOptions, NodeFacts
 from tests.builders import container, node, pod_json
 from tests.extender.admission.reviews import patched, review, review_json
 
@@ -198,7 +198,7 @@ async def test_the_largest_pod_that_is_searched_for_takes_a_short_time() -> None
 
 
 async def test_the_search_for_a_node_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gas.extender.admission.pods.CLUSTER_TIMEOUT", 0.0)
+    monkeypatch.setattr("gas.extender.pod_webhooks.reviews.CLUSTER_TIMEOUT", 0.0)
     different = [DEFAULT.facts(node(cards=1)) for _ in range(20)]
     assert await reviews(nodes=different).validate(review(pod_json(container(i915=2)))) == ALLOWED
 

@@ -22,8 +22,8 @@ from gas.daemon.serving import (
 )
 from gas.extender.flags import parse_flags
 from gas.extender.program import run_extender
-from gas.sandbox.api.server import ApiServer
-from gas.sandbox.programs import running_extender
+from sandbox.api.server import ApiServer
+from sandbox.programs import running_extender
 from tests.builders import container, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.extender.admission.reviews import review_json

@@ -18,8 +18,8 @@ from gas.extender.admission.review import (
     decode_review,
     encode_result,
 )
-from gas.json_patch import Operation
-from gas.objects import NewPod
+from gas.objects.json_patch import Operation
+from gas.objects.stored import NewPod
 from tests.builders import pod_json
 from tests.extender.admission.reviews import UID, review, review_json
 

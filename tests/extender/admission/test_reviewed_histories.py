@@ -16,7 +16,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from gas.cluster.errors import ApiRefused
 from gas.extender.readiness import NotReady
-from gas.ledger import State
+from gas.ledger.ledger import State
 from tests.extender.admission.binding_reviews import Object, binding, catch_up, kill, patched, reviewed
 from tests.extender.cluster import Outcome
 from tests.extender.decider import DrivenDecider

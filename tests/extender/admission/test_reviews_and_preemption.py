@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.extender.preempt import Preempt
+from gas.extender.preemption.verb import Preempt
 from gas.extender.verdicts import Turns
 from gas.extender.wire import PreemptArgs, Proposal
-from gas.objects import HostPod, Node, Pod
+from gas.objects.stored import HostPod, Node, Pod
 from tests.builders import node_json
 from tests.extender.admission.binding_reviews import binding, patched, reviewed
 from tests.extender.decider import DrivenDecider
-from tests.extender.preemption import PREEMPTING, priority_pod
+from tests.extender.preemption.setting import PREEMPTING, priority_pod
 
 LOW, HIGH, WAITS = priority_pod("low", priority=1), priority_pod("high", priority=9), priority_pod("waits", priority=1)
 

@@ -7,9 +7,9 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import given
 
-from gas.extender.admission.unbound_pods import UnboundPod, UnboundPods
-from gas.objects import Pod
-from gas.vocabularies import DEFAULT
+from gas.extender.binding_reviews.unbound_pods import UnboundPod, UnboundPods
+from gas.objects.stored import Pod
+from gas.vocabularies.known import DEFAULT
 from tests.builders import container, pod_json
 from tests.extender.decider import as_pod
 from tests.listed import list_all

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gas.cards import Card
 from gas.inspection.cluster import Cluster, settings_of
 from gas.inspection.page import board as boards
 from gas.inspection.page.board import MOST_MODELS, OTHER_MODELS, Board, Changes
 from gas.inspection.use import CardUse
+from gas.values.cards import Card
 from tests.inspection.example_cluster import (
     FLEX,
     GB,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.cards import Card
 from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_for_cards, preferred_ids, spared_ids
 from gas.plugin.devices.device_ids import NO_IDS, DeviceId, PreferredRequest, known_ids
+from gas.values.cards import Card
 
 
 def asked(offered: str, size: int, must_include: str = "") -> PreferredRequest:

@@ -5,8 +5,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from gas.plugin.cdi.cdi_file import UnwritableCdiFile, cdi_text, remove_cdi_file, write_cdi_file
 from gas.plugin.devices.allocation import Cdi, Presentation, card_allocation
-from gas.plugin.devices.cdi_file import UnwritableCdiFile, cdi_text, remove_cdi_file, write_cdi_file
 from tests.plugin.linked_gpus import linked_gpu as gpu
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.cards import Card
 from gas.plugin.devices.device_ids import DeviceId, MalformedDeviceId, known_ids
+from gas.values.cards import Card
 
 ids = st.builds(DeviceId, st.integers(0, 999_999_999).map(Card), st.integers(0, 999_999_999))
 

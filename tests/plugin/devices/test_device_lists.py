@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.card_facts import CardFacts
-from gas.combined_vocabularies import Vocabularies
 from gas.plugin.devices.device_lists import (
     MOST_BYTES,
     Device,
@@ -20,8 +18,10 @@ from gas.plugin.devices.device_lists import (
     monitoring_resources,
 )
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
-from gas.vocabularies import DEFAULT, parse_vocabularies
-from gas.vocabulary import DeviceOptions
+from gas.values.card_facts import CardFacts
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import DEFAULT, parse_vocabularies
+from gas.vocabularies.protocol import DeviceOptions
 from tests.plugin.linked_gpus import linked_gpu as gpu
 from tests.plugin.pods_for_plugin import I915, XE
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gas.card_facts import CardFacts, Scan
-from gas.cards import Card
 from gas.plugin.discovery.scanner import FORGET_AFTER, CardMemory
+from gas.values.card_facts import CardFacts, Scan
+from gas.values.cards import Card
 from tests.plugin.gpus import gpu, scan
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gas.card_records import is_model
 from gas.plugin.discovery.card_models import TABLE, is_integrated, model_of
 from gas.plugin.discovery.pci_ids import parse_pci_id
+from gas.values.card_records import is_model
 from scripts.card_models import table
 
 ROWS = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gas.card_facts import CardFacts, Scan
-from gas.cards import Card
-from gas.errors import InvalidEntry
 from gas.plugin.discovery.card_source import parse_sources, read_all
+from gas.values.card_facts import CardFacts, Scan
+from gas.values.cards import Card
+from gas.values.errors import InvalidEntry
 from tests.plugin.gpus import gpu, scan
 
 

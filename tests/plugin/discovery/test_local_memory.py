@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gas.card_facts import MemorySource, Scan
 from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.render_node import CannotAsk
 from gas.plugin.discovery.sysfs import SysfsCards
 from gas.plugin.discovery.sysfs_files import UnreadableFile
-from gas.sandbox.hardware.fake_sysfs import (
+from gas.values.card_facts import MemorySource, Scan
+from sandbox.hardware.fake_sysfs import (
     ARC_A770,
     ARC_B580,
     FLEX_170,

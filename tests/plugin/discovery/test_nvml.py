@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gas.card_facts import CardFacts, MemorySource, Scan
-from gas.cards import Card
-from gas.plugin.discovery.nvml import Access, NvmlCards, NvmlOptions
-from gas.plugin.discovery.nvml_interface import Failure, NvmlFault
 from gas.plugin.discovery.scanner import CardMemory
+from gas.plugin.nvml.nvml_cards import Access, NvmlCards, NvmlOptions
+from gas.plugin.nvml.nvml_interface import Failure, NvmlFault
+from gas.values.card_facts import CardFacts, MemorySource, Scan
+from gas.values.cards import Card
 from tests.plugin.nvml_double import GIB, LOST, FakeNvml, nvml_card, uuid
 
 WITHIN = 0.2

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gas.errors import InvalidEntry
 from gas.plugin.discovery.pci_ids import parse_pci_ids
+from gas.values.errors import InvalidEntry
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gas.card_facts import Scan
 from gas.plugin.discovery.scanner import INTERVAL, Scanner
-from gas.sandbox.hardware.fake_sysfs import (
+from gas.values.card_facts import Scan
+from sandbox.hardware.fake_sysfs import (
     FLEX_170,
     MAX_1550,
     Model,

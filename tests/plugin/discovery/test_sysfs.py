@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gas.card_facts import CardFacts, MemorySource
-from gas.cards import Card
-from gas.sandbox.hardware.fake_sysfs import (
+from gas.values.card_facts import CardFacts, MemorySource
+from gas.values.cards import Card
+from sandbox.hardware.fake_sysfs import (
     ARC_B580,
     FLEX_140,
     FLEX_170,

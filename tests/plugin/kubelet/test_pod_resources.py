@@ -17,7 +17,7 @@ from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import (
     PodResourcesListerServicer,
     add_PodResourcesListerServicer_to_server,
 )
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.known import DEFAULT
 from tests.plugin.pods_for_plugin import I915
 from tests.plugin.scripted_kubelet import PATIENCE
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from gas.card_facts import CardFacts
-from gas.cards import Card
 from gas.plugin.devices.device_ids import AllocateRequest
 from gas.plugin.limits.dmem import DMEM, Limits
 from gas.plugin.limits.limit_files import LimitFiles, Outcome
@@ -21,6 +19,8 @@ from gas.plugin.limits.memory_limits import MemoryLimits, wanted_limits
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.matching.match import Holder
 from gas.plugin.node.lasting_events import LastingEvents
+from gas.values.card_facts import CardFacts
+from gas.values.cards import Card
 from tests.builders import container
 from tests.plugin.limits.kernel import CARD0, CARD1, MIB, Kernel, region
 from tests.plugin.pods_for_plugin import XE, decided, ids, seen

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gas.objects import NodePod
+from gas.objects.stored import NodePod
 from gas.plugin.devices.allocation import Allocation, NoSuchCards
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
@@ -17,7 +17,7 @@ from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.listed import list_all
 from tests.plugin.gpus import gpu

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from gas.amounts import MEMORY_MAX
-from gas.card_facts import CardFacts
-from gas.cards import Card
-from gas.combined_vocabularies import Vocabularies
-from gas.intel.vocabulary import INTEL
-from gas.objects import NodePod
+from gas.objects.stored import NodePod
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.ratio import Ratio
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
-from gas.vocabularies import DEFAULT
+from gas.values.amounts import MEMORY_MAX
+from gas.values.card_facts import CardFacts
+from gas.values.cards import Card
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.intel.vocabulary import INTEL
+from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.listed import list_all
 from tests.made_up import MADE_UP, SLICE

@@ -9,7 +9,7 @@ import pytest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.plugin.gpus import gpu
 from tests.plugin.pods_for_plugin import I915, decided, ids, seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.objects import NodePod
+from gas.objects.stored import NodePod
 from gas.plugin.matching.match import why_other_cards
 from tests.builders import container
 from tests.plugin.called_by_hand import Node

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import pytest
 
-from gas.cards import Card
-from gas.objects import NodePod
+from gas.objects.stored import NodePod
 from gas.placement.choice import ContainerChoice
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing
 from gas.plugin.matching.match import Confidence
+from gas.values.cards import Card
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
 from tests.plugin.pods_for_plugin import I915, XE, decided, ids, node_pod, slots

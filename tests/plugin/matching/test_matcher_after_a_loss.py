@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gas.cards import Card
 from gas.plugin.kubelet.pod_resources import Listing
+from gas.values.cards import Card
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
 from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.plugin.matching.gpu_pods import GpuPods
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.listed import list_all
 from tests.plugin.model_kubelet import Handed, Kubelet, Plugin

@@ -13,14 +13,14 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from gas.cards import Card
-from gas.objects import NodePod, PodStatus
+from gas.objects.stored import NodePod, PodStatus
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_ids import short_name
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods, gpu_pod
 from gas.plugin.matching.match import Confidence
-from gas.vocabularies import DEFAULT
+from gas.values.cards import Card
+from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.listed import list_all
 from tests.plugin.model_kubelet import Handed, Kubelet, Plugin

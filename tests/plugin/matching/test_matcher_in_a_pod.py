@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.cards import Card
 from gas.placement.choice import ContainerChoice
 from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
 from gas.plugin.matching.match import Confidence
 from gas.plugin.matching.matcher import Matcher
-from gas.vocabularies import DEFAULT
+from gas.values.cards import Card
+from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.listed import list_all
 from tests.plugin.called_by_hand import Node, named

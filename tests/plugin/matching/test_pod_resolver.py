@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gas.objects import NodePod
+from gas.objects.stored import NodePod
 from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.device_server import REPLY_WITHIN, SETTLE_WITHIN
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
@@ -15,7 +15,7 @@ from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.match import Match
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
-from gas.vocabularies import DEFAULT
+from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.listed import list_all
 from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, decided, ids, node_pod, slots

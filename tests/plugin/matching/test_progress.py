@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from gas.cards import Card
 from gas.plugin.devices.device_ids import Ids
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.progress import Progress
+from gas.values.cards import Card
 from tests.builders import container
 from tests.plugin.pods_for_plugin import I915, decided, ids, seen
 

@@ -14,8 +14,8 @@ from gas.plugin.discovery.render_node import CannotAsk
 from gas.plugin.discovery.sysfs import SysfsCards
 from gas.plugin.node import lasting_events
 from gas.plugin.node.lasting_events import LastingEvents
-from gas.sandbox.api.kinds import EVENTS
-from gas.sandbox.hardware.fake_sysfs import ARC_A770, ARC_B580, FLEX_170, fake_gpus, write_tree
+from sandbox.api.kinds import EVENTS
+from sandbox.hardware.fake_sysfs import ARC_A770, ARC_B580, FLEX_170, fake_gpus, write_tree
 from tests.builders import container, pod_json
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node
 from tests.plugin.pods_for_plugin import decided

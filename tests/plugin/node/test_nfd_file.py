@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.node.nfd_file import (
+from gas.plugin.nfd.nfd_file import (
     UnremovableFeatureFile,
     UnwritableFeatureFile,
     feature_text,

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.card_facts import CardFacts, Scan
-from gas.intel.inventory import read_node
-from gas.objects import Node
+from gas.objects.stored import Node
 from gas.plugin.node.node_writer import node_patch
-from gas.sandbox.api.patches import merge_patched
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import DeviceOptions, NodeDescription
+from gas.values.card_facts import CardFacts, Scan
+from gas.vocabularies.intel.inventory import read_node
+from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.protocol import DeviceOptions, NodeDescription
+from sandbox.api.patches import merge_patched
 from tests.plugin.gpus import gpu
 
 GPU = "gpu.intel.com/"

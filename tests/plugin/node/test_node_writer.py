@@ -17,15 +17,15 @@ from gas.cluster.connection import connect
 from gas.cluster.errors import ApiRefused, Forbidden, OutcomeUnknown
 from gas.cluster.objects import patch_node_status
 from gas.cluster.watch import Watch
-from gas.errors import GasError
-from gas.objects import Node
+from gas.objects.stored import Node
 from gas.plugin.node.node_writer import NodeWriter, clear_node
-from gas.sandbox.api.kinds import NODES
-from gas.sandbox.api.patches import MERGE_PATCH
-from gas.sandbox.api.routes import Access
-from gas.sandbox.api.server import ApiServer
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import NodeDescription
+from gas.values.errors import GasError
+from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.protocol import NodeDescription
+from sandbox.api.kinds import NODES
+from sandbox.api.patches import MERGE_PATCH
+from sandbox.api.routes import Access
+from sandbox.api.server import ApiServer
 from tests.cluster.scripted_server import until, write_kubeconfig
 from tests.listed import list_all
 

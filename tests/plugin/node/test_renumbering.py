@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.card_facts import CardFacts
-from gas.card_records import CardRecord
-from gas.cards import Card
 from gas.plugin.node.renumbering import Renumbering
+from gas.values.card_facts import CardFacts
+from gas.values.card_records import CardRecord
+from gas.values.cards import Card
 from tests.plugin.gpus import gpu
 
 HERE, THERE = "0000:10:00.0", "0000:20:00.0"

@@ -11,12 +11,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gas.cards import Card
 from gas.cluster.errors import Forbidden
-from gas.combined_vocabularies import Vocabularies
-from gas.errors import GasError
-from gas.intel.vocabulary import INTEL
-from gas.objects import NodePod
+from gas.objects.stored import NodePod
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, PreferredRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
@@ -26,7 +22,11 @@ from gas.plugin.receipts import receipt_writer
 from gas.plugin.receipts.pod_writes import FORBIDDEN_PAUSE, WRITE_AGAIN, PodWrites
 from gas.plugin.receipts.receipt_writer import Pace, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, receipt
-from gas.vocabularies import DEFAULT
+from gas.values.cards import Card
+from gas.values.errors import GasError
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.intel.vocabulary import INTEL
+from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.listed import list_all
 from tests.made_up import ASSIGNED, MADE_UP, SLICE

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.cards import Card
 from gas.decision.annotations import read_receipt
-from gas.intel.need import read_booked_need
-from gas.objects import NodePod
+from gas.objects.stored import NodePod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import Role
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import GpuPod, gpu_pod
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind, receipt
-from gas.vocabularies import DEFAULT
+from gas.values.cards import Card
+from gas.vocabularies.intel.need import read_booked_need
+from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.plugin.pods_for_plugin import I915, XE, decided, ids, node_pod, seen
 

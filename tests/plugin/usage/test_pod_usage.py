@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gas.cards import Card
 from gas.plugin.usage.fdinfo import Client, EngineTime
 from gas.plugin.usage.pod_usage import FORGET_AFTER, CardUse, EngineUse, KnownCard, PodUsages
 from gas.plugin.usage.process_cgroup import PodProcess
 from gas.plugin.usage.process_walk import SeenClient
+from gas.values.cards import Card
 from tests.plugin.usage.processes import CARD0, CARD1
 
 CARDS = {CARD0: KnownCard(Card(0), 1000), CARD1: KnownCard(Card(1), None)}

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from gas.card_facts import CardFacts
-from gas.cards import Card
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.metrics import Metrics
 from gas.plugin.usage import usage_monitor
 from gas.plugin.usage.process_walk import ProcessWalker, Walk
 from gas.plugin.usage.usage_monitor import OUTDATED, REPORT_AGAIN, UsageMonitor
 from gas.plugin.usage.usage_report import usage_figures, usage_json
+from gas.values.card_facts import CardFacts
+from gas.values.cards import Card
 from tests.builders import container
 from tests.plugin.pods_for_plugin import decided, seen
 from tests.plugin.scripted_kubelet import eventually

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from gas.sandbox.api.server import ApiServer
+from sandbox.api.server import ApiServer
 
 Result = TypeVar("Result")
 

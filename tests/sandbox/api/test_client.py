@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.api.client import ApiClient, EventRecorder, Mirror, Object, event_note
-from gas.sandbox.api.kinds import NODES as KIND
-from gas.sandbox.api.server import ApiServer
+from sandbox.api.client import ApiClient, EventRecorder, Mirror, Object, event_note
+from sandbox.api.kinds import NODES as KIND
+from sandbox.api.server import ApiServer
 from tests.sandbox.objects import PATIENCE, PODS, node, pod
 
 NODES = "/api/v1/nodes"

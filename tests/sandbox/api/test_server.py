@@ -9,11 +9,11 @@ import urllib.request
 import aiohttp
 import pytest
 
-from gas.sandbox.api.client import ApiClient, RefusedByApi
-from gas.sandbox.api.failure import ApiFailure
-from gas.sandbox.api.kinds import NODES
-from gas.sandbox.api.routes import Access
-from gas.sandbox.api.server import ApiServer
+from sandbox.api.client import ApiClient, RefusedByApi
+from sandbox.api.failure import ApiFailure
+from sandbox.api.kinds import NODES
+from sandbox.api.routes import Access
+from sandbox.api.server import ApiServer
 from tests.sandbox.api.api_server_thread import api_server_thread
 from tests.sandbox.objects import PATIENCE, PODS, node, pod
 

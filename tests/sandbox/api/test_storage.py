@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.sandbox.api.storage import Compacted, Storage
+from sandbox.api.storage import Compacted, Storage
 
 
 def _value(text: str) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gas.sandbox.__main__ import EXAMPLES
-from gas.sandbox.demo.examples import NodeNotDescribed, flags_of, show_examples
-from gas.sandbox.demo.manifests import BadManifest
-from gas.sandbox.demo.picture import Run, draw
-from gas.sandbox.hardware.described_node import AmbiguousDriver
+from sandbox.__main__ import EXAMPLES
+from sandbox.demo.examples import NodeNotDescribed, flags_of, show_examples
+from sandbox.demo.manifests import BadManifest
+from sandbox.demo.picture import Run, draw
+from sandbox.hardware.described_node import AmbiguousDriver
 from tests.sandbox.demo.manifest_files import node, pod, write
 
 
@@ -141,7 +141,7 @@ async def test_a_pod_that_bypassed_the_extender_is_reported_with_its_cards(tmp_p
 async def test_the_demo_ends_if_a_plugin_does_not_describe_its_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gas.sandbox.demo.examples.DESCRIBED_WITHIN", 0.01)
+    monkeypatch.setattr("sandbox.demo.examples.DESCRIBED_WITHIN", 0.01)
     (tmp_path / "nodes").mkdir()
     write(tmp_path / "nodes" / "n.yaml", node("n1"))
     write(tmp_path / "one.yaml", pod("a"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.sandbox.demo.manifests import BadManifest, read_manifests
+from sandbox.demo.manifests import BadManifest, read_manifests
 from tests.sandbox.demo.manifest_files import node, pod, write
 
 _DUMPED_POD = """

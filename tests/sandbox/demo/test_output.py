@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gas.sandbox.demo.output import Output, counted
-from gas.sandbox.demo.pod_history import InsidePod
+from sandbox.demo.output import Output, counted
+from sandbox.demo.pod_history import InsidePod
 
 Object = dict[str, Any]
 

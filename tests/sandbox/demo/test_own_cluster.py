@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gas.sandbox.demo.manifests import BadManifest, read_manifests
-from gas.sandbox.demo.own_cluster import show_cluster
+from sandbox.demo.manifests import BadManifest, read_manifests
+from sandbox.demo.own_cluster import show_cluster
 from tests.sandbox.demo.manifest_files import node, pod, write
 
 

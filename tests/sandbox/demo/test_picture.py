@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from gas.sandbox.__main__ import EXAMPLES
-from gas.sandbox.demo.manifests import read_manifests
-from gas.sandbox.demo.picture import Run, draw
-from gas.sandbox.demo.pod_history import InsidePod, PodHistory
-from gas.sandbox.hardware.described_node import Hardware
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, fake_gpus
+from sandbox.__main__ import EXAMPLES
+from sandbox.demo.manifests import read_manifests
+from sandbox.demo.picture import Run, draw
+from sandbox.demo.pod_history import InsidePod, PodHistory
+from sandbox.hardware.described_node import Hardware
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, fake_gpus
 
 NODES = {"n1": Hardware(fake_gpus(FLEX_170, 2)), "tiles": Hardware(fake_gpus(MAX_1550_XE, 4), memory_override=10**9)}
 

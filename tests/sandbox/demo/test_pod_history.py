@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.demo.pod_history import InsidePod, inside_pod
-from gas.sandbox.kubelet.containers import ContainerDevices, Containers
+from sandbox.demo.pod_history import InsidePod, inside_pod
+from sandbox.kubelet.containers import ContainerDevices, Containers
 
 
 def given(*cards: int, mask: str = "") -> ContainerDevices:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.kubelet.plugin_socket import LONGEST_PATH
-from gas.sandbox.demo.sandbox import NoShortDirectory, short_temporary_directory
+from sandbox.demo.sandbox import NoShortDirectory, short_temporary_directory
 
 SOCKET = "n1/device-plugins/gpu.intel.com-i915.sock"
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.__main__ import EXAMPLES
-from gas.sandbox.demo.manifests import read_manifests
-from gas.sandbox.hardware.described_node import AmbiguousDriver, bare_node, hardware_of, missing_fields
-from gas.sandbox.hardware.fake_sysfs import write_tree
-from gas.vocabularies import DEFAULT
-from gas.vocabulary import DeviceOptions
+from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.protocol import DeviceOptions
+from sandbox.__main__ import EXAMPLES
+from sandbox.demo.manifests import read_manifests
+from sandbox.hardware.described_node import AmbiguousDriver, bare_node, hardware_of, missing_fields
+from sandbox.hardware.fake_sysfs import write_tree
 from tests.plugin.gpus import read_gpus
 
 NODES = {node.name: node.as_object() for node in read_manifests(EXAMPLES / "nodes" / "cluster.yaml").nodes}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.discovery.sysfs import fake_tree_warning
-from gas.sandbox.hardware.fake_sysfs import (
+from sandbox.hardware.fake_sysfs import (
     ARC_A770,
     ARC_B580,
     FLEX_140,

@@ -15,7 +15,7 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
     DevicePluginServicer,
     add_DevicePluginServicer_to_server,
 )
-from gas.sandbox.kubelet.device_plugins import DevicePlugins, PluginFailed
+from sandbox.kubelet.device_plugins import DevicePlugins, PluginFailed
 
 RESOURCE = "example.com/card"
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from gas.plugin.kubelet.pod_resources import Listing, PodResources
-from gas.sandbox.api.client import ApiClient
-from gas.sandbox.api.server import ApiServer
-from gas.sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
-from gas.sandbox.kubelet.containers import RUN_SECONDS, Containers, KubeletPace
-from gas.sandbox.kubelet.kubelet import Kubelet
+from sandbox.api.client import ApiClient
+from sandbox.api.server import ApiServer
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from sandbox.kubelet.containers import RUN_SECONDS, Containers, KubeletPace
+from sandbox.kubelet.kubelet import Kubelet
 from tests.builders import container, pod_json
 from tests.kubelet_behaviour.plugin import Plugin
 from tests.plugin.node_of_sandbox import sandbox_node

@@ -11,9 +11,9 @@ from typing import Any
 
 from aiohttp import web
 
-from gas.sandbox.api.client import ApiClient, RefusedByApi
-from gas.sandbox.certificates import Authority
-from gas.sandbox.scheduler.extender_client import ExtenderAddress
+from sandbox.api.client import ApiClient, RefusedByApi
+from sandbox.certificates import Authority
+from sandbox.scheduler.extender_client import ExtenderAddress
 from tests.sandbox.objects import I915
 
 Refuse = Callable[[str, str], str | None]

@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gas.sandbox.api.client import ApiClient
-from gas.sandbox.certificates import Authority
-from gas.sandbox.scheduler.extender_client import ExtenderAddress, ExtenderClient, ExtenderFailed, Filtered
+from sandbox.api.client import ApiClient
+from sandbox.certificates import Authority
+from sandbox.scheduler.extender_client import ExtenderAddress, ExtenderClient, ExtenderFailed, Filtered
 from tests.sandbox.objects import pod
 from tests.sandbox.scheduler.scripted_extender import ScriptedExtender, serving
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gas.sandbox.scheduler.queue import SchedulingQueue
+from sandbox.scheduler.queue import SchedulingQueue
 
 
 def _queue(*pods: str) -> SchedulingQueue:

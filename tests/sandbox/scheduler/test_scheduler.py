@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gas.sandbox.api.client import ApiClient, WatchEvent
-from gas.sandbox.api.server import ApiServer
-from gas.sandbox.scheduler.queue import SchedulingQueue
-from gas.sandbox.scheduler.scheduler import Scheduler, waiting_sentence
+from sandbox.api.client import ApiClient, WatchEvent
+from sandbox.api.server import ApiServer
+from sandbox.scheduler.queue import SchedulingQueue
+from sandbox.scheduler.scheduler import Scheduler, waiting_sentence
 from tests.sandbox.objects import I915, PODS, node, phase, pod, until, until_true
 from tests.sandbox.scheduler.scripted_extender import ScriptedExtender, serving
 

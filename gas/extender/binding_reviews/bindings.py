@@ -1,0 +1,315 @@
+"""Cards for bindings that come from others: what a review is given, and what becomes of it. No I/O; time is passed in.
+
+The API server asks before it writes a Binding, and does not say afterwards whether it did. So cards are reserved for
+the review, and until the pod is seen bound they are in doubt. The API server writes the annotations of a
+Binding on the pod together with the node, and takes UID and resource version of the Binding as preconditions of that
+write. So a Binding that is given cards demands the version in which the pod was read. Once the pod has another version,
+the write can no longer succeed, however late it comes, and the cards can be taken back.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cachetools import LRUCache
+
+from gas.extender.decider import CannotBind, Decider
+from gas.extender.wire import BindingArgs
+from gas.ledger.ledger import State
+from gas.objects.stored import Pod
+from gas.values.quoted import LONGEST_KEY, shown
+
+LATEST_WRITE = 60.0
+"""Seconds after a review in which its Binding may be written: the API server ends a request to create after 34 s."""
+
+MOST_EXPIRED = 3
+EXPIRY_WINDOW = 60.0
+"""So many reviews of one pod may go without a binding in so many seconds. After that its reviews are refused until
+the first of them is older: the sender of the reviews does not bind."""
+
+MOST_EXPIRED_ON_NODE = 10
+"""So many reviews for one node may go without a binding within `EXPIRY_WINDOW`, those of all pods together. After that
+its reviews are refused, so that a sender of many forged ones does not keep the cards from the extender's own binds."""
+
+MOST_REMEMBERED = 10_000
+"""Pods, and nodes, whose expired reviews are remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A Binding as it was sent.
+
+    name, namespace  of the pod
+    uid, version     of the pod, empty if the Binding does not demand them
+    node             the node to bind the pod to
+    """
+
+    name: str
+    namespace: str
+    node: str
+    uid: str = ""
+    version: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The pod's ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def shown(self) -> str:
+        """The key for messages: a forged review may have any text as a name."""
+        return shown(self.key, LONGEST_KEY)
+
+
+class Source(enum.Enum):
+    """Where the cards of a Binding come from.
+
+    CHOSEN    they were chosen and booked now
+    REPEATED  an earlier review of this pod and node got the same
+    CARRIED   the Binding has them already: it says what the extender is writing now
+    DRY_RUN   they were chosen, and nothing was booked
+    NONE      the pod asks for something, but needs no cards
+    """
+
+    CHOSEN = "chosen"
+    REPEATED = "repeated"
+    CARRIED = "carried"
+    DRY_RUN = "dry-run"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The metadata that a Binding must carry.
+
+    source  where the cards come from
+    """
+
+    uid: str
+    version: str
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+    source: Source
+
+
+@dataclass(slots=True)
+class OpenReview:
+    """A review that was given cards and whose binding was not seen yet.
+
+    choice    the annotations of the decision
+    versions  of the pod, which Bindings demand that may still come
+    since     seconds, by the clock that the caller passes
+    doubted   whether the pod was once read unbound in one of these versions
+    """
+
+    binding: Binding
+    choice: Mapping[str, str]
+    since: float
+    versions: set[str]
+    doubted: bool = False
+
+
+class Fate(enum.Enum):
+    """The state of an open review after its pod was read.
+
+    SETTLED  the pod is bound, or gone: nothing is in doubt
+    EXPIRED  the pod is unbound and no Binding of the review can be written any more: its cards were taken back
+    IN_DOUBT a Binding may still be written: change the pod's version, then read it again
+    """
+
+    SETTLED = "settled"
+    EXPIRED = "expired"
+    IN_DOUBT = "in doubt"
+
+
+class _Expiries:
+    """When reviews of a pod, or for a node, went without a binding: so many within `EXPIRY_WINDOW` are borne."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._latest: LRUCache[str, tuple[float, ...]] = LRUCache(MOST_REMEMBERED)
+
+    def add(self, key: str, clock: float) -> None:
+        """Take in that a review has expired now."""
+        self._latest[key] = (*self._latest.get(key, ()), clock)[-self._most :]
+
+    def wait(self, key: str, clock: float) -> float:
+        """Return the seconds until a review is allowed again, 0 if one is now."""
+        latest = self._latest.get(key, ())
+        return max(0.0, latest[0] + EXPIRY_WINDOW - clock) if len(latest) == self._most else 0.0
+
+
+class ReviewedBindings:
+    """Give cards to bindings under review, and remember those that are in doubt.
+
+        unknown --give--> open --settle: the pod is bound or gone--> unknown
+                           |----settle: its version has changed, or too much time has passed: cancel--> unknown
+
+    A Binding that repeats the one that the extender is writing is allowed, because it may be that one. If the
+    extender's own write then fails, the repetition may still come, so it is `reopened` as an open review.
+
+    The ledger has the reservation, as for a bind whose outcome is not known.
+    """
+
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+        self._open: dict[str, OpenReview] = {}
+        self._carried: dict[str, OpenReview] = {}
+        self._expired = _Expiries(MOST_EXPIRED)
+        self._expired_on = _Expiries(MOST_EXPIRED_ON_NODE)
+
+    def opened(self, uid: str) -> OpenReview | None:
+        """Return the open review of a pod, None if there is none or if the pod has been seen bound since."""
+        review = self._open.get(uid)
+        booked = self._decider.ledger.booking(uid)
+        if review is not None and (booked is None or booked.state is State.HELD or booked.node != review.binding.node):
+            del self._open[uid]
+            return None
+        return review
+
+    def give(self, binding: Binding, pod: Pod | None, *, now: float, clock: float, dry_run: bool = False) -> Given:
+        """Reserve cards for a binding and return what it must carry. A repeated review gets the same.
+
+        The annotations of the Binding that a booking depends on are replaced by those of the decision; the others
+        stay. Whatever the Binding demands of the pod is demanded now: its UID and version.
+
+        pod      as it was read just now, None if it does not exist
+        now      seconds since the epoch
+        clock    seconds of a clock that never goes back
+        dry_run  whether to book nothing
+
+        Raises CannotBind, and BadNeed if the pod's need cannot be read.
+        """
+        pod = _demanded(binding, pod)
+        version = pod.metadata.resource_version or ""
+        review = self.opened(pod.uid)
+        if review is None and self._is_being_written(binding, pod):
+            own = self._decider.writing[pod.uid]
+            if not dry_run:
+                carried = OpenReview(binding, own, clock, {version})
+                if (earlier := self._carried.get(pod.uid)) is not None:
+                    carried.versions |= earlier.versions
+                self._carried[pod.uid] = carried
+            return self._given(binding, pod, own, Source.CARRIED)
+        if review is not None and review.binding.node != binding.node:
+            raise CannotBind(
+                f"pod {binding.shown} was given cards on node {review.binding.node} a moment ago, "
+                "and that binding may still come; try again in a moment"
+            )
+        if review is not None:
+            if not dry_run:
+                review.versions.add(version)
+            return self._given(binding, pod, review.choice, Source.REPEATED)
+        if not dry_run:
+            self.check_patience(pod.uid, binding.key, clock=clock)
+            self._check_patience_of_node(binding.node, clock=clock)
+        args = BindingArgs(pod_name=binding.name, pod_namespace=binding.namespace, pod_uid=pod.uid, node=binding.node)
+        choice = self._decider.reserve(args, pod, now=now, dry_run=dry_run)
+        if dry_run:
+            return self._given(binding, pod, choice, Source.DRY_RUN)
+        if self._decider.ledger.booking(pod.uid) is None:
+            return self._given(binding, pod, choice, Source.NONE)
+        self._open[pod.uid] = OpenReview(binding, choice, clock, {version})
+        return self._given(binding, pod, choice, Source.CHOSEN)
+
+    def close_carried(self, uid: str) -> None:
+        """Forget the repetitions of a Binding that the extender has written: they can no longer be written."""
+        self._carried.pop(uid, None)
+
+    def reopened(self, uid: str) -> OpenReview | None:
+        """Return the review of repetitions of a Binding that the extender could not write, None if there are none.
+
+        It is open from now on.
+        """
+        if (carried := self._carried.pop(uid, None)) is not None:
+            self._open[uid] = carried
+        return self.opened(uid)
+
+    def settle(self, uid: str, pod: Pod | None, *, clock: float) -> Fate:
+        """Take in how a pod with an open review is now, and take its cards back if it can no longer be bound with them.
+
+        pod  as it was read just now, None if it does not exist
+        """
+        review = self.opened(uid)
+        if review is None:
+            return Fate.SETTLED
+        if pod is None or pod.uid != uid or pod.is_over:
+            del self._open[uid]
+            self._decider.cancel(uid)
+            return Fate.SETTLED
+        if pod.node_name:
+            self._decider.pods.changed(pod)
+            self._open.pop(uid, None)
+            return Fate.SETTLED
+        if (pod.metadata.resource_version or "") in review.versions and clock - review.since < LATEST_WRITE:
+            review.doubted = True
+            return Fate.IN_DOUBT
+        del self._open[uid]
+        if review.doubted:  # else another client changed the pod, which the sender of the review cannot prevent
+            self._expired.add(uid, clock)
+            self._expired_on.add(review.binding.node, clock)
+        self._decider.cancel(uid)
+        return Fate.EXPIRED
+
+    def check_patience(self, uid: str, key: str, *, clock: float) -> None:
+        """Raise CannotBind if too many reviews of a pod (``namespace/name``) went without a binding lately."""
+        if (wait := self._expired.wait(uid, clock)) > 0:
+            raise CannotBind(
+                f"pod {shown(key, LONGEST_KEY)} was given cards {MOST_EXPIRED} times within {EXPIRY_WINDOW:g} s and was"
+                f" not bound; retry in {wait:.0f} s"
+            )
+
+    def _check_patience_of_node(self, node: str, *, clock: float) -> None:
+        if (wait := self._expired_on.wait(node, clock)) > 0:
+            raise CannotBind(
+                f"cards of node {shown(node, LONGEST_KEY)} were given {MOST_EXPIRED_ON_NODE} times within"
+                f" {EXPIRY_WINDOW:g} s to bindings that did not follow; retry in {wait:.0f} s"
+            )
+
+    def _is_being_written(self, binding: Binding, pod: Pod) -> bool:
+        """Return whether a Binding says what the extender is writing now.
+
+        Cards alone are not enough, because any client can guess them. The time of the decision in nanoseconds is
+        known only to clients that have seen the Binding, such as other webhooks.
+        """
+        own = self._decider.writing.get(pod.uid)
+        booked = self._decider.ledger.booking(pod.uid)
+        if own is None or booked is None or booked.state is State.HELD or booked.node != binding.node:
+            return False
+        names = self._decider.booked_names | own.keys()
+        stated = {name: text for name, text in binding.annotations.items() if name in names}
+        return binding.uid == pod.uid and stated == own and names.isdisjoint(binding.labels)
+
+    def _given(self, binding: Binding, pod: Pod, choice: Mapping[str, str], source: Source) -> Given:
+        names = self._decider.booked_names
+        others = {name: text for name, text in binding.annotations.items() if name not in names}
+        return Given(
+            uid=pod.uid,
+            version=pod.metadata.resource_version or "",
+            annotations=others | dict(choice),
+            labels={name: text for name, text in binding.labels.items() if name not in names},
+            source=source,
+        )
+
+
+def _demanded(binding: Binding, pod: Pod | None) -> Pod:
+    """Return the pod if it is the one that the Binding demands and can be bound. Raises CannotBind."""
+    if pod is None:
+        raise CannotBind(f"pod {binding.shown} does not exist")
+    if binding.uid and binding.uid != pod.uid:
+        raise CannotBind(
+            f"pod {binding.shown} is another pod of that name: its UID is {pod.uid},"
+            f" the Binding demands {shown(binding.uid)}"
+        )
+    if binding.version and binding.version != pod.metadata.resource_version:
+        raise CannotBind(
+            f"pod {binding.shown} has changed: its resource version is {pod.metadata.resource_version}, "
+            f"the Binding demands {shown(binding.version)}"
+        )
+    if pod.metadata.deletion_timestamp:
+        raise CannotBind(f"pod {binding.shown} is being deleted")
+    return pod

@@ -1,0 +1,84 @@
+"""The pods that can be bound, by name: a Binding need not have a UID, and names no resources."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gas.objects.stored import ObjectId, Pod
+
+
+class UnboundPod(NamedTuple):
+    """A pod without a node.
+
+    wants_cards  whether it asks for cards in any vocabulary
+    """
+
+    uid: str
+    wants_cards: bool
+
+
+class UnboundPods:
+    """The pods without a node, those that ask for no cards included. Fed by the watch of the pods.
+
+    A pod that is not here was bound, is gone, or is so new that the watch has not shown it.
+
+    speaks  returns whether a pod asks for cards
+    """
+
+    def __init__(self, speaks: Callable[[Pod], bool]) -> None:
+        self._speaks = speaks
+        self._by_key: dict[str, UnboundPod] = {}
+        self._keys: dict[str, str] = {}
+        self._arrived = asyncio.Event()
+
+    def needs(self, pod: Pod) -> bool:
+        """Return whether a pod must be shown here: while it has no node, and once more afterwards."""
+        return not pod.node_name or pod.uid in self._keys
+
+    def find(self, key: str, uid: str = "") -> UnboundPod | None:
+        """Return the pod of a name (``namespace/name``), None if none is known or if it has another UID."""
+        pod = self._by_key.get(key)
+        return pod if pod is not None and uid in ("", pod.uid) else None
+
+    async def wait_for(self, key: str, uid: str = "", *, patience: float) -> UnboundPod | None:
+        """Return the pod of a name as soon as the watch has shown it, None if it does not within some seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while (pod := self.find(key, uid)) is None:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                return pod
+        return None
+
+    def listed(self, pods: list[Pod], /) -> None:
+        """Take in a part of a complete list."""
+        for pod in pods:
+            self.changed(pod)
+
+    def complete(self, listed: list[ObjectId], /) -> None:
+        """Forget the pods that are not in the complete list."""
+        there = {pod.uid for pod in listed}
+        for uid in self._keys.keys() - there:
+            self._forget(uid)
+
+    def changed(self, pod: Pod, /) -> None:
+        """Take in a pod that is new or was updated."""
+        if pod.node_name or pod.is_over:
+            self._forget(pod.uid)
+        else:
+            if (before := self._by_key.get(pod.key)) is not None and before.uid != pod.uid:
+                self._forget(before.uid)
+            self._keys[pod.uid] = pod.key
+            self._by_key[pod.key] = UnboundPod(pod.uid, self._speaks(pod))
+            self._arrived.set()
+
+    def deleted(self, pod: Pod, /) -> None:
+        """Forget a pod that is gone."""
+        self._forget(pod.uid)
+
+    def _forget(self, uid: str) -> None:
+        if (key := self._keys.pop(uid, None)) is not None and self._by_key[key].uid == uid:
+            del self._by_key[key]

@@ -1,0 +1,110 @@
+"""The choice of the replica that decides: it holds the Lease and knows what the leader before it did."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import uuid
+from collections.abc import Awaitable, Callable
+
+from gas.cluster.connection import ApiServer
+from gas.cluster.lease import LeaderElection
+from gas.values.timing import SYSTEM_TIMING, Timing
+
+
+class Leadership:
+    """Take part in the election of a leader, and catch up when this replica wins it.
+
+        waiting --wins the election--> catching up --has caught up--> leading
+           ^--------------no longer holds the Lease-------'--------------'
+
+    A new leader lists the pods again, since the last binds of the old one may still be on their way to its watch, and
+    the Bindings that the old one allowed in reviews may still be written.
+
+    namespace, name  of the Lease
+    catch_up         awaited before the first decision, see `CatchUp`
+    identity         unique among all replicas that ever run; made of the host's name and chance by default
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        namespace: str,
+        name: str,
+        *,
+        catch_up: Callable[[], Awaitable[None]],
+        identity: str | None = None,
+        timing: Timing = SYSTEM_TIMING,
+    ) -> None:
+        identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
+        self._election = LeaderElection(api, namespace, name, identity=identity, on_change=self.changed, timing=timing)
+        self._catch_up_with_others = catch_up
+        self._has_caught_up = False
+        self._catching_up: asyncio.Task[None] | None = None
+
+    @property
+    def leads(self) -> bool:
+        """True if this replica holds the Lease."""
+        return self._election.leads
+
+    def why_not(self) -> str | None:
+        """Return why this replica does not decide, None if it does."""
+        if not self._election.leads:
+            if self._election.refused is not None:
+                return f"this replica of the extender cannot lead: {self._election.refused}"
+            return "this replica of the extender is not the leader; the client will retry"
+        if not self._has_caught_up:
+            return (
+                "this replica of the extender has just become the leader and still reads the pods that the previous "
+                "leader bound"
+            )
+        return None
+
+    async def run(self) -> None:
+        """Take part in the election, until cancelled or released."""
+        try:
+            await self._election.run()
+        finally:
+            self._stop_catching_up()
+
+    async def release(self) -> None:
+        """Stop leading and hand the Lease over, so that another replica takes it at once."""
+        await self._election.release()
+
+    def changed(self, leads: bool) -> None:  # noqa: FBT001 -- the form of the election's callback
+        """Begin to catch up when the election is won, stop when it is lost."""
+        self._has_caught_up = False
+        self._stop_catching_up()
+        if leads:
+            self._catching_up = asyncio.get_running_loop().create_task(self._catch_up())
+
+    def _stop_catching_up(self) -> None:
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+            self._catching_up = None
+
+    async def _catch_up(self) -> None:
+        await self._catch_up_with_others()
+        self._has_caught_up = True
+
+
+class Alone:
+    """Stand in for `Leadership` where one replica runs without leader election: it catches up once, at its start.
+
+    catch_up  awaited before the first decision, see `CatchUp`
+    """
+
+    def __init__(self, catch_up: Callable[[], Awaitable[None]]) -> None:
+        self._catch_up = catch_up
+        self._has_caught_up = False
+
+    def why_not(self) -> str | None:
+        """Return why this replica does not decide, None if it does."""
+        if self._has_caught_up:
+            return None
+        return "the extender has just started and still ends the reviews of bindings that it allowed before"
+
+    async def run(self) -> None:
+        """Catch up."""
+        await self._catch_up()
+        self._has_caught_up = True

@@ -1,0 +1,144 @@
+"""Reviews of pods and of templates of pods: refused, warned of or completed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from gas.extender.admission.review import ALLOWED, CREATE, UPDATE, Review, ReviewResult, decode_object
+from gas.extender.filter import in_turns
+from gas.objects.stored import NewContainer, NewPod, Workload
+from gas.vocabularies.pod_checks import PodChecks
+from gas.vocabularies.protocol import NodeFacts
+
+PODS = "pods"
+CHANGED = frozenset({PODS, "pods/status"})
+"""Resources by which the annotations of a pod can be changed."""
+TEMPLATES = frozenset(
+    {
+        "apps/deployments",
+        "apps/statefulsets",
+        "apps/daemonsets",
+        "apps/replicasets",
+        "batch/jobs",
+        "batch/cronjobs",
+        "replicationcontrollers",
+        "podtemplates",
+    }
+)
+"""Resources with a template of pods."""
+
+SYSTEM_NAMESPACE = "kube-system"
+"""Every pod can be created here, so that a cluster can start from nothing."""
+
+MOST_SENTENCES = 10
+"""Faults and warnings in one response; the API server keeps 4096 characters of all warnings."""
+
+CLUSTER_TIMEOUT = 0.5
+"""Most seconds to find out whether any node could hold a pod, while other work goes on."""
+
+_RECEIPTS_WRITERS = ("system:serviceaccount:", "system:node:")
+"""Users that may be the device plugin, which writes receipts."""
+
+
+class PodReviews:
+    """The webhooks ``validate`` and ``complete``. A pod that asks for no GPU is never refused or changed.
+
+    nodes  returns the facts of all nodes; None while they are not known
+    """
+
+    def __init__(self, checks: PodChecks, *, nodes: Callable[[], Iterable[NodeFacts] | None]) -> None:
+        self._checks = checks
+        self._nodes = nodes
+
+    async def validate(self, review: Review) -> ReviewResult:
+        """Check an object. Everything that has no rule is allowed. Raises BadReview."""
+        if review.target == PODS and review.operation == CREATE:
+            return await self._new_pod(review)
+        if review.target in CHANGED and review.operation == UPDATE:
+            return self._changed_pod(review)
+        if review.target in TEMPLATES and review.operation in (CREATE, UPDATE):
+            return await self._template(review)
+        return ALLOWED
+
+    async def complete(self, review: Review) -> ReviewResult:
+        """Add to a new pod what it lacks. Raises BadReview."""
+        if (review.target, review.operation) != (PODS, CREATE):
+            return ALLOWED
+        pod = decode_object(review.new, NewPod)
+        if _is_of_the_system(review, pod):
+            return ALLOWED
+        return ReviewResult(patch=self._checks.complete(pod))
+
+    async def _new_pod(self, review: Review) -> ReviewResult:
+        pod = decode_object(review.new, NewPod)
+        findings = self._checks.pod(pod)
+        if findings.refusals and not _is_of_the_system(review, pod) and not pod.node_name:
+            return ReviewResult(refusal="; ".join(_first(findings.refusals)), warnings=_first(findings.warnings))
+        return ReviewResult(warnings=_first((*findings.all, *await self._in_cluster(pod))))
+
+    def _changed_pod(self, review: Review) -> ReviewResult:
+        old = decode_object(review.old, NewPod, where="request.oldObject")
+        new = decode_object(review.new, NewPod)
+        may_write_receipts = review.user.startswith(_RECEIPTS_WRITERS)
+        return ReviewResult(warnings=_first(self._checks.change(old, new, may_write_receipts=may_write_receipts)))
+
+    async def _template(self, review: Review) -> ReviewResult:
+        pod = _pod_of(decode_object(review.new, Workload))
+        if pod is None:
+            return ALLOWED
+        before: Sequence[str] = ()
+        if review.operation == UPDATE:
+            old = _pod_of(decode_object(review.old, Workload, where="request.oldObject"))
+            if old == pod:
+                return ALLOWED
+            if old is not None:
+                before = self._checks.pod(old).all
+        findings = self._checks.pod(pod)
+        what = "" if _is_of_the_system(review, pod) else "pods of this template will be refused: "
+        refused = [f"{what}{each}" for each in findings.refusals if each not in before]
+        warnings = [each for each in findings.warnings if each not in before]
+        return ReviewResult(warnings=_first((*refused, *warnings, *await self._in_cluster(pod))))
+
+    async def _in_cluster(self, pod: NewPod) -> tuple[str, ...]:
+        if (nodes := self._nodes()) is None:
+            return ()
+        try:
+            async with asyncio.timeout(CLUSTER_TIMEOUT):
+                return await in_turns(self._checks.in_cluster(pod, nodes))
+        except TimeoutError:
+            return ()
+
+
+def _is_of_the_system(review: Review, pod: NewPod) -> bool:
+    return review.namespace == SYSTEM_NAMESPACE or pod.is_mirror
+
+
+def _first(sentences: Sequence[str]) -> tuple[str, ...]:
+    if len(sentences) <= MOST_SENTENCES:
+        return tuple(sentences)
+    return (*sentences[: MOST_SENTENCES - 1], f"and {len(sentences) - MOST_SENTENCES + 1} more")
+
+
+def _pod_of(workload: Workload) -> NewPod | None:
+    """Return the pod that a template makes, None if there is no template.
+
+    The API server copies limits to requests when a pod is created, but not in a template.
+    """
+    if (template := workload.template) is None:
+        return None
+    spec = msgspec.structs.replace(
+        template.spec,
+        containers=[_with_requests(each) for each in template.spec.containers or ()],
+        init_containers=[_with_requests(each) for each in template.spec.init_containers or ()],
+    )
+    return NewPod(metadata=template.metadata, spec=spec)
+
+
+def _with_requests(container: NewContainer) -> NewContainer:
+    if (resources := container.resources) is None or not resources.limits:
+        return container
+    requests = {**resources.limits, **(resources.requests or {})}
+    return msgspec.structs.replace(container, resources=msgspec.structs.replace(resources, requests=requests))

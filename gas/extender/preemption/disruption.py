@@ -1,0 +1,161 @@
+"""The cost of evicting pods: their priorities, their ages, and the disruption budgets that cover them. No I/O.
+
+Fed by watches, and only while the extender preempts pods.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cachetools import LRUCache
+
+from gas.objects.stored import DisruptionBudget, HostPod, LabelSelector, ObjectId, Pod, Requirement
+
+Labels = tuple[tuple[str, str], ...]
+
+MOST_SHARED_LABELS = 4096
+"""Pods of one template share their labels, for as many templates as this: half of the memory that a pod takes here."""
+
+
+class AssignedPod(NamedTuple):
+    """A pod with a node that has not ended.
+
+    started  when kubelet admitted it, as text that sorts like the times; empty before that
+    leaving  whether it is being deleted
+    """
+
+    node: str
+    namespace: str
+    name: str
+    priority: int
+    labels: Mapping[str, str]
+    started: str
+    leaving: bool
+
+    @property
+    def importance(self) -> tuple[int, str]:
+        """A key that sorts the most important pod first, as kube-scheduler does: by priority, then the older one."""
+        return -self.priority, self.started or "~"  # a pod that has not started is the youngest
+
+
+def assigned_pod(pod: Pod, node: str) -> AssignedPod:
+    """Return what matters of a pod that is on a node, or about to be bound to it."""
+    return AssignedPod(
+        node=sys.intern(node),
+        namespace=sys.intern(pod.metadata.namespace or "default"),
+        name=pod.metadata.name,
+        priority=pod.priority,
+        labels=pod.metadata.labels or {},
+        started=(pod.status.start_time if pod.status is not None else None) or "",
+        leaving=pod.metadata.deletion_timestamp is not None,
+    )
+
+
+class AssignedPods:
+    """The pods that have a node and have not ended, by UID. Fed by a watch."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, AssignedPod] = {}
+        self._shared: LRUCache[Labels, Mapping[str, str]] = LRUCache(MOST_SHARED_LABELS)
+
+    def listed(self, pods: list[HostPod]) -> None:
+        """Take in a part of a complete list."""
+        for pod in pods:
+            self.changed(pod)
+
+    def complete(self, listed: list[ObjectId]) -> None:
+        """Forget the pods that are not in the complete list."""
+        for uid in self._pods.keys() - {pod.uid for pod in listed}:
+            self._pods.pop(uid, None)
+
+    def changed(self, pod: HostPod) -> None:
+        """Take in a pod that is new or was updated."""
+        self._pods.pop(pod.uid, None)
+        if not pod.node_name or pod.is_over:
+            return
+        labels = pod.metadata.labels or {}
+        shared = self._shared.setdefault(tuple(labels.items()), labels)
+        self._pods[pod.uid] = assigned_pod(pod, pod.node_name)._replace(labels=shared)
+
+    def deleted(self, pod: HostPod) -> None:
+        """Forget a pod."""
+        self._pods.pop(pod.uid, None)
+
+    def get(self, uid: str) -> AssignedPod | None:
+        """Return a pod, None if it is not known."""
+        return self._pods.get(uid)
+
+
+class DisruptionBudgets:
+    """The disruption budgets of the cluster. Fed by a watch."""
+
+    def __init__(self) -> None:
+        self._budgets: dict[str, DisruptionBudget] = {}
+
+    def listed(self, budgets: list[DisruptionBudget]) -> None:
+        """Take in a part of a complete list."""
+        for budget in budgets:
+            self.changed(budget)
+
+    def complete(self, listed: list[ObjectId]) -> None:
+        """Forget the budgets that are not in the complete list."""
+        there = {budget.uid for budget in listed}
+        self._budgets = {uid: budget for uid, budget in self._budgets.items() if uid in there}
+
+    def changed(self, budget: DisruptionBudget) -> None:
+        """Take in a budget that is new or was updated."""
+        self._budgets[budget.metadata.uid or ""] = budget
+
+    def deleted(self, budget: DisruptionBudget) -> None:
+        """Forget a budget."""
+        self._budgets.pop(budget.metadata.uid or "", None)
+
+    def of(self, pod: AssignedPod) -> list[DisruptionBudget]:
+        """Return the budgets that count the eviction of a pod, as kube-scheduler finds them.
+
+        A pod whose eviction the API server has counted already is not counted again. A budget without a selector, or
+        with an empty one, covers no pod, and none covers a pod without labels.
+        """
+        if not pod.labels:
+            return []
+        return [
+            budget
+            for budget in self._budgets.values()
+            if (budget.metadata.namespace or "default") == pod.namespace
+            and pod.name not in ((budget.status.disrupted_pods if budget.status else None) or {})
+            and budget.spec is not None
+            and budget.spec.selector is not None
+            and selects(budget.spec.selector, pod.labels)
+        ]
+
+
+def allowed_disruptions(budget: DisruptionBudget) -> int:
+    """Return how many pods may be evicted now without violating the budget."""
+    return (budget.status.disruptions_allowed if budget.status is not None else None) or 0
+
+
+def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Return whether a selector that is not empty selects these labels; an invalid one selects nothing."""
+    wanted = selector.match_labels or {}
+    expressions = selector.match_expressions or ()
+    if not wanted and not expressions:
+        return False
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _is_met(expression, labels) for expression in expressions
+    )
+
+
+def _is_met(expression: Requirement, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(expression.key), expression.values or ()
+    match expression.operator:
+        case "In":
+            return value is not None and value in values
+        case "NotIn":
+            return bool(values) and value not in values
+        case "Exists":
+            return value is not None and not values
+        case "DoesNotExist":
+            return value is None and not values
+    return False

@@ -1,0 +1,189 @@
+"""Preemption: which pods leave which node, so that a pod of higher priority gets its cards there. No I/O.
+
+kube-scheduler proposes pods by the sums of the node, which say nothing about single cards. Here each proposal becomes
+the smallest set of pods after whose eviction the pod really fits, or the node drops out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from gas.extender.host_resources import HostResources, pod_requests
+from gas.extender.nodes import Nodes
+from gas.extender.pods import Pods
+from gas.extender.preemption.disruption import AssignedPods, DisruptionBudgets, allowed_disruptions, assigned_pod
+from gas.extender.preemption.nominations import Nominations
+from gas.extender.verdicts import PATIENCE, Turns
+from gas.extender.wire import Proposal
+from gas.ledger.eviction_cost import Evictable
+from gas.ledger.ledger import Ledger
+from gas.ledger.victims import Node, Victims, smallest_victims
+from gas.objects.stored import DisruptionBudget, Pod, PreemptorPod
+from gas.placement.choice import Footprint, footprint
+from gas.placement.need import PodNeed
+from gas.values.amounts import SortedAmounts
+
+NODE_PATIENCE = 0.2
+"""Seconds of the search on one node after which the best set found so far is taken."""
+
+LOWEST_PRIORITY = -(2**31)
+"""The priority of a pod that is not known: it is named last."""
+
+
+class Preemption:
+    """Decide which pods leave, from what watches brought in.
+
+    assigned, budgets, nominations  fed by watches
+    clock                           returns seconds
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        ledger: Ledger,
+        pods: Pods,
+        hosts: HostResources,
+        *,
+        read_need: Callable[[Pod], PodNeed],
+        step_limit: int,
+        clock: Callable[[], float],
+        on_given_up: Callable[[str], None] = lambda _node: None,
+    ) -> None:
+        self.assigned = AssignedPods()
+        self.budgets = DisruptionBudgets()
+        self.nominations = Nominations(
+            nodes, ledger, self.assigned, read_need=read_need, step_limit=step_limit, on_given_up=on_given_up
+        )
+        self._nodes = nodes
+        self._ledger = ledger
+        self._pods = pods
+        self._hosts = hosts
+        self._step_limit = step_limit
+        self._clock = clock
+
+    def victims(
+        self, pod: PreemptorPod, need: PodNeed, proposals: Mapping[str, Proposal]
+    ) -> Turns[dict[str, Proposal]]:
+        """Return the pods to evict from each node that remains a candidate, the most important first.
+
+        A node is dropped if it is not known, if the pod fits there as it is, if it does not fit there without all pods
+        of lower priority, or if there was no time left to find out.
+        """
+        requests = pod_requests(pod)
+        until = self._clock() + PATIENCE
+        found: dict[str, Proposal] = {}
+        footprints: dict[str, Footprint] = {}
+        for node, proposal in proposals.items():
+            is_late = partial(self._is_after, min(until, self._clock() + NODE_PATIENCE))
+            victims = self._on_node(pod, need, requests, node, proposal, is_late=is_late)
+            if victims is not None and victims.pods:
+                found[node] = Proposal(tuple(each.uid for each in victims.pods), victims.violations)
+                facts = self._nodes.facts(node)
+                capacity = facts.inventory.capacity if facts is not None else {}
+                footprints[node] = footprint(need, victims.choice, capacity)
+            yield
+        self.nominations.chosen(pod.uid, footprints)
+        return found
+
+    def _is_after(self, moment: float) -> bool:
+        return self._clock() >= moment
+
+    def _on_node(
+        self,
+        pod: PreemptorPod,
+        need: PodNeed,
+        requests: SortedAmounts,
+        name: str,
+        proposal: Proposal,
+        *,
+        is_late: Callable[[], bool],
+    ) -> Victims | None:
+        facts, free = self._nodes.facts(name), self._hosts.free_amounts(name)
+        if facts is None or free is None:
+            return None
+        kept = self.nominations.kept_on(name, pod)
+        for each in kept:
+            for resource, amount in each.nominated.requests:
+                if resource in free:
+                    free[resource] -= amount
+        node = Node(
+            inventory=facts.inventory,
+            sums=self._ledger.sums(name, [each.footprint for each in kept]),
+            free=free,
+        )
+        allowed: list[int] = []
+        in_the_way = self._in_the_way(requests, free, proposal) if pod.avoids_pods else frozenset()
+        return smallest_victims(
+            need,
+            requests,
+            node,
+            self._evictable(pod, name, proposal, in_the_way, allowed),
+            allowed,
+            step_limit=self._step_limit,
+            is_late=is_late,
+        )
+
+    def _in_the_way(self, requests: SortedAmounts, free: Mapping[str, int], proposal: Proposal) -> frozenset[str]:
+        """Return the proposed pods that are in the way of a pod for other reasons than resources.
+
+        kube-scheduler proposes no pod that could stay beside all others that it does not propose. So if the node had
+        enough of everything with such a pod back on it, something else is in its way.
+        """
+        freed = dict(free)
+        for uid in proposal.uids:
+            for name, amount in self._hosts.pods.requested(uid) or ():
+                freed[name] = freed.get(name, 0) + amount
+        return frozenset(
+            uid
+            for uid in proposal.uids
+            if all(
+                freed.get(name, amount) - dict(self._hosts.pods.requested(uid) or ()).get(name, 0) >= amount
+                for name, amount in requests
+            )
+        )
+
+    def _evictable(
+        self, pod: Pod, node: str, proposal: Proposal, in_the_way: frozenset[str], allowed: list[int]
+    ) -> list[Evictable]:
+        """Return the pods that may leave a node, the most important first, and fill ``allowed`` for their budgets.
+
+        Proposed pods without cards, or not known here, leave in any case: what kube-scheduler needs them gone for is
+        not known here. So do those ``in_the_way`` for other reasons than resources. All other pods are GPU pods of
+        lower priority, proposed or not.
+        """
+        bookings = self._ledger.on_node(node)
+        positions: dict[tuple[str | None, str], int] = {}
+        found: list[tuple[tuple[int, str], Evictable]] = []
+        for uid in dict.fromkeys((*proposal.uids, *bookings)):
+            seen = self.assigned.get(uid)
+            if seen is None and uid in proposal.uids and (bound_just_now := self._pods.waiting.get(uid)) is not None:
+                seen = assigned_pod(bound_just_now, node)  # the watch does not show it on its node yet
+            if seen is None or seen.node != node:
+                if uid in proposal.uids:
+                    found.append(((-LOWEST_PRIORITY, "~"), Evictable(uid=uid, priority=LOWEST_PRIORITY, must_go=True)))
+                continue
+            has_cards = uid in bookings or self._pods.bound_pod(uid) is not None
+            if has_cards and seen.priority >= pod.priority:
+                continue
+            budgets = [_position(budget, positions, allowed) for budget in self.budgets.of(seen)]
+            evictable = Evictable(
+                uid=uid,
+                priority=seen.priority,
+                footprint=bookings[uid].footprint if uid in bookings else Footprint(),
+                requests=self._hosts.pods.requested(uid) or (),
+                budgets=tuple(budgets),
+                leaving=seen.leaving,
+                must_go=not has_cards or uid in in_the_way,
+            )
+            found.append((seen.importance, evictable))
+        return [evictable for _, evictable in sorted(found, key=lambda each: (each[0], each[1].uid))]
+
+
+def _position(budget: DisruptionBudget, positions: dict[tuple[str | None, str], int], allowed: list[int]) -> int:
+    """Return the position of a budget in ``allowed``, after adding it if it is new."""
+    key = (budget.metadata.namespace, budget.metadata.name)
+    if key not in positions:
+        positions[key] = len(allowed)
+        allowed.append(allowed_disruptions(budget))
+    return positions[key]

@@ -1,0 +1,123 @@
+"""Requeuing of refused pods: kube-scheduler tries them again once cards became free.
+
+kube-scheduler tries a refused pod again when something in the cluster changes, else after up to five minutes. It may
+ask before the freed cards are in the ledger, so after a release the extender changes something itself: an annotation
+of the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NoReturn
+
+from gas.cluster.errors import ApiUnavailable
+from gas.daemon.logs import VERBOSE
+from gas.decision.names import RELEASED
+from gas.extender.decider import Decider
+from gas.extender.metrics import Metrics
+from gas.extender.reports import NodeQueue
+from gas.values.errors import GasError
+from gas.values.timing import SYSTEM_TIMING, Timing
+
+logger = logging.getLogger(__name__)
+
+PatchNode = Callable[[str, Mapping[str, str]], Awaitable[bool]]
+"""(node name, annotations to set) -> whether the node exists."""
+
+PAUSE = 1.0
+"""Seconds between two patches."""
+
+RETRY_PAUSE = 5.0
+"""Seconds between two tries while the API server is away."""
+
+SCHEDULER_RETRIES = 300.0
+"""Seconds after which kube-scheduler tries a refused pod again by itself."""
+
+
+class Requeuer:
+    """Patch at most one node at a time, then pause: one change makes kube-scheduler try all refused pods.
+
+    freed  nodes on which cards may have become free
+    acts   returns whether this replica decides; while it does not, freed nodes are forgotten
+    """
+
+    def __init__(
+        self,
+        freed: NodeQueue,
+        decider: Decider,
+        metrics: Metrics,
+        *,
+        patch_node: PatchNode,
+        acts: Callable[[], bool],
+        pause: float = PAUSE,
+        retry_pause: float = RETRY_PAUSE,
+        timing: Timing = SYSTEM_TIMING,
+    ) -> None:
+        self._timing = timing
+        self._freed = freed
+        self._decider = decider
+        self._metrics = metrics
+        self._patch_node = patch_node
+        self._acts = acts
+        self._pause = pause
+        self._retry_pause = retry_pause
+        self._found_waiting: frozenset[str] = frozenset()
+        self._is_away = False
+
+    def requeue_all(self) -> None:
+        """Treat every waiting pod as refused and every node as freed: this replica has just begun to decide.
+
+        Another replica may have refused the pods, and cards may have become free while none decided.
+        """
+        self._found_waiting = frozenset(self._decider.pods.waiting)
+        self._freed.add(*(name for name, _ in self._decider.nodes))
+
+    async def run(self) -> NoReturn:
+        """Patch nodes as they are freed, until cancelled."""
+        while True:
+            freed = await self._freed.take()
+            if not self._acts():
+                continue
+            pause = self._pause
+            if self._has_refused_pods():
+                try:
+                    await self._patch_one_of(freed[::-1])
+                except ApiUnavailable as error:
+                    level = logging.DEBUG if self._is_away else logging.WARNING
+                    logger.log(level, "cannot requeue refused pods yet: %s", error)
+                    self._is_away = True
+                    self._freed.put_back(freed)
+                    pause = self._retry_pause
+            await asyncio.sleep(pause)
+
+    def _has_refused_pods(self) -> bool:
+        """Return whether a pod may wait that was refused here, is being refused, or was by a replica that led before.
+
+        kube-scheduler may ask before the watch shows the pod.
+        """
+        waiting, latest = self._decider.pods.waiting, self._timing.seconds() - SCHEDULER_RETRIES
+        refused = any(
+            not refusal.is_final and (uid in waiting or refusal.time > latest)
+            for uid, refusal in self._decider.refusals
+        )
+        return refused or self._decider.filtering > 0 or not self._found_waiting.isdisjoint(waiting)
+
+    async def _patch_one_of(self, nodes: list[str]) -> None:
+        """Patch the first node that can be patched. Raises ApiUnavailable."""
+        for node in nodes:
+            try:
+                if not await self._patch_node(node, {RELEASED: str(self._timing.nanoseconds())}):
+                    continue  # the node is gone with its pods; the next one will do
+            except ApiUnavailable:
+                raise
+            except GasError as error:
+                logger.warning(
+                    "cannot requeue refused pods by an annotation of a node: %s", error, extra={"node": node}
+                )
+                continue
+            self._is_away = False
+            self._metrics.wakes.inc()
+            logger.log(VERBOSE, "requeued refused pods: cards are free", extra={"node": node})
+            return

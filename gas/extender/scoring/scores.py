@@ -1,0 +1,377 @@
+"""Scores of nodes for pods: what placing a pod on each node costs, remembered for nodes in equal states. No I/O.
+
+The policies and their costs are in `gas.placement.node_cost`. What pods ask for is learned here from those that arrive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from cachetools import LRUCache
+
+from gas.extender.host_resources import CPU, MEMORY, PODS, HostFree, HostResources
+from gas.extender.nodes import Nodes
+from gas.extender.verdicts import NOTHING_KEPT, SPARE_STATES, KeptCards, NodeStates, TimeBudget, Turns
+from gas.ledger.ledger import Ledger
+from gas.placement.choice import Footprint, footprint
+from gas.placement.demand import Demand, pressures
+from gas.placement.inventory import Inventory
+from gas.placement.need import PodNeed
+from gas.placement.node_cost import Effect, effect, placement_cost
+from gas.placement.node_score import NodeScore
+from gas.placement.order import DEFAULT_ORDER, LeastWaste
+from gas.placement.place import place
+from gas.placement.refusal import Refusal
+from gas.placement.waste import Mix
+from gas.values.amounts import Amounts, SortedAmounts, sorted_amounts
+from gas.vocabularies.protocol import NodeFacts
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+MOST_NEEDS = 512
+"""Different pods whose costs are remembered; beyond that the one that was asked about longest ago is forgotten."""
+
+MOST_COSTS = 500_000
+"""Costs of all of them together."""
+
+MOST_RESTRICTIONS = 256
+"""Different rules by which pods may use some of the nodes only."""
+
+MOST_POOLS = 1024
+"""Different pools that nodes share."""
+
+MOST_ARRIVALS = 20_000
+"""UIDs of pods that were learned from: a pod that waits is filtered again and again, and counts once."""
+
+MOST_ASSUMED = 1000
+"""Pods whose cards were assumed and that may still be bound."""
+
+IN_TREE = 128
+"""A tenth of the most that kube-scheduler's own plugins add up to with their default weights, rounded up: it multiplies
+the scores of extenders by 10. A difference of one in cost outvotes them."""
+
+SIZES_IN_A_DOUBLING = 4
+"""Nodes whose memory differs by less than a quarter of a doubling are alike."""
+
+
+class Pool(NamedTuple):
+    """Nodes with the same cards and about the same host."""
+
+    cards: tuple[SortedAmounts, ...]
+    cpu: int
+    memory: int
+
+
+class _State(NamedTuple):
+    """Everything that the cost of placing a pod on a node depends on.
+
+    cards  number of the state of its cards, see `NodeStates`
+    """
+
+    cards: int
+    free: HostFree | None
+    pool: Pool
+
+
+class Scores:
+    """The costs of placing pods on named nodes.
+
+    The cost for a state is remembered, not that of a node, as in `gas.extender.verdicts`. It is forgotten when the mix
+    of the pods that are asked for is made anew.
+
+    policy      for pods that choose none
+    states      of the nodes' cards
+    hosts       None if the free resources of hosts are not known
+    step_limit  of one search for cards
+    """
+
+    def __init__(
+        self,
+        policy: NodeScore,
+        nodes: Nodes,
+        ledger: Ledger,
+        states: NodeStates,
+        hosts: HostResources | None,
+        *,
+        step_limit: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._policy = policy
+        self._nodes = nodes
+        self._ledger = ledger
+        self._states = states
+        self._hosts = hosts
+        self._step_limit = step_limit
+        self._clock = clock
+        self.demand = Demand()
+        self._mix = self.demand.mix()
+        self._pressures: Mapping[Pool, float] = {}
+        self._learned: LRUCache[str, None] = LRUCache(MOST_ARRIVALS)
+        self._admitted: LRUCache[Hashable, set[Pool]] = LRUCache(MOST_RESTRICTIONS)
+        self._assumed: LRUCache[str, PodNeed] = LRUCache(MOST_ASSUMED)
+        self._pools: dict[str, Pool] = {}
+        self._of_node: dict[str, int] = {}
+        self._numbers: dict[_State, int] = {}
+        self._by_number: dict[int, _State] = {}
+        self._last = 0
+        self._effects: OrderedDict[PodNeed, dict[int, Effect | None]] = OrderedDict()
+        self._costs: OrderedDict[tuple[PodNeed, SortedAmounts], dict[int, int | None]] = OrderedDict()
+
+    def forget(self, node: str) -> None:
+        """Forget the state of a node that has changed, or whose bookings or free resources have."""
+        self._of_node.pop(node, None)
+
+    def forget_pool(self, node: str) -> None:
+        """Forget what a node has, after a change of its object."""
+        self._pools.pop(node, None)
+        self.forget(node)
+
+    def learn(
+        self, uid: str, need: PodNeed, requests: SortedAmounts, restriction: Hashable = None, names: Iterable[str] = ()
+    ) -> None:
+        """Take in a pod that has arrived, once.
+
+        restriction  names the rule by which it may use some of the nodes only, None if it may use all
+        names        nodes that it may use
+        """
+        if restriction is not None:
+            admitted = self._admitted.setdefault(restriction, set())
+            admitted.update({pool for name in names if (pool := self._pool(name)) is not None})
+        if uid and uid not in self._learned:
+            self._learned[uid] = None
+            self.demand.learn(need, _of_host(requests), restriction)
+
+    def of(
+        self,
+        uid: str,
+        need: PodNeed,
+        requests: SortedAmounts,
+        names: Sequence[str],
+        kept: KeptCards = NOTHING_KEPT,
+    ) -> Turns[list[int | None]]:
+        """Return the cost of placing a pod on each named node, in their order; None where it has no room.
+
+        Its cards will be chosen as this assumes, see `chosen_need`.
+
+        kept  by node, cards that are kept for other pods, so they count as booked
+        """
+        self._refresh()
+        asked = self._scored(need)
+        if uid:
+            self._assumed[uid] = asked
+        known = _latest(self._costs, (asked, requests))
+        # One pass without a line of Python for each name; most costs are known. None is never a key.
+        costs: list[int | None] = list(map(known.get, map(self._of_node.get, names)))  # type: ignore[arg-type]
+        missing = [at for at, cost in enumerate(costs) if cost is None or (kept and names[at] in kept)]
+        budget = TimeBudget(self._step_limit, self._clock)
+        for at in missing:
+            name = names[at]
+            number = self._of_node.get(name) or self._number(name)
+            if number in known and name not in kept:
+                costs[at] = known[number]
+                continue
+            steps = budget.steps()
+            found = None
+            if number and steps:
+                found = self._cost(asked, requests, name, number, steps=steps, kept=kept.get(name, ()))
+            if steps == self._step_limit and name not in kept:
+                known[number] = found
+            costs[at] = found
+            if budget.turn_is_over():
+                yield
+                budget.begin_turn()
+        self._forget_the_oldest()
+        return costs
+
+    def as_sent(
+        self,
+        uid: str,
+        need: PodNeed,
+        requests: SortedAmounts,
+        nodes: Mapping[str, tuple[NodeFacts, HostFree | None]],
+        kept: KeptCards = NOTHING_KEPT,
+    ) -> Turns[list[int | None]]:
+        """Return the same for nodes that a request describes, with what is booked under their names."""
+        self._refresh()
+        asked = self._scored(need)
+        if uid:
+            self._assumed[uid] = asked
+        budget = TimeBudget(self._step_limit, self._clock)
+        costs: list[int | None] = []
+        for name, (facts, free) in nodes.items():
+            steps = budget.steps()
+            change = self._effect(asked, name, facts.inventory, steps, kept.get(name, ())) if steps else None
+            pool = self._pool(name)
+            pressure = self._pressures.get(pool, 0.0) if pool is not None else 0.0
+            costs.append(None if change is None else self._policy_cost(asked, change, free, requests, pressure))
+            if budget.turn_is_over():
+                yield
+                budget.begin_turn()
+        return costs
+
+    def chosen_need(self, uid: str, need: PodNeed, inventory: Inventory | None) -> PodNeed:
+        """Return the need with which the pod's cards are chosen: with the mix by which its nodes were scored."""
+        self._refresh()
+        assumed = self._assumed.pop(uid, None)
+        if assumed is None or replace(assumed, order=need.order) != need:
+            assumed = self._scored(need)
+        return need if inventory is not None and inventory.preferred_card is not None else assumed
+
+    def policy(self, need: PodNeed) -> NodeScore:
+        """Return the policy for a pod."""
+        return self._policy if need.node_score is None else need.node_score
+
+    def mix(self) -> tuple[Mix, Mapping[Pool, float]]:
+        """Return the mix in use, and how much restricted pods ask for each pool."""
+        return self._mix, self._pressures
+
+    def _scored(self, need: PodNeed) -> PodNeed:
+        """Return the need with the order of cards by which waste is least, unless the pod or the cluster has another.
+
+        A card that its node prefers keeps its place: such a node is asked with the need as it is. While nothing is
+        known of what pods ask for, the first card that fits is as good as any.
+        """
+        if not self._mix.asked:
+            return need
+        if self.policy(need) is NodeScore.BALANCE and need.order == DEFAULT_ORDER and need.wants_cards:
+            return replace(need, order=LeastWaste(self._mix))
+        return need
+
+    def _refresh(self) -> None:
+        mix = self.demand.mix()
+        if mix is self._mix:
+            return
+        self._mix = mix
+        self._effects.clear()
+        self._costs.clear()
+        self._pressures = {}
+        if self._admitted:
+            cards: Counter[Pool] = Counter()
+            kinds: Counter[SortedAmounts] = Counter()
+            for name, _ in self._nodes:
+                if (pool := self._pool(name)) is not None and pool.cards:
+                    cards[pool] += len(pool.cards)
+                    kinds.update(pool.cards)
+            if kinds:
+                common = dict(kinds.most_common(1)[0][0])
+                self._pressures = pressures(mix, common, cards, self._admitted)
+
+    def _cost(
+        self,
+        need: PodNeed,
+        requests: SortedAmounts,
+        node: str,
+        number: int,
+        *,
+        steps: int,
+        kept: Sequence[Footprint],
+    ) -> int | None:
+        state = self._by_number[number]
+        effects = _latest(self._effects, need)
+        if state.cards in effects and not kept:
+            change = effects[state.cards]
+        else:
+            facts = self._nodes.facts(node)
+            change = None if facts is None else self._effect(need, node, facts.inventory, steps, kept)
+            if steps == self._step_limit and not kept:
+                effects[state.cards] = change
+        if change is None:
+            return None
+        return self._policy_cost(need, change, state.free, requests, self._pressures.get(state.pool, 0.0))
+
+    def _effect(
+        self, need: PodNeed, node: str, inventory: Inventory, steps: int, kept: Sequence[Footprint]
+    ) -> Effect | None:
+        usage = self._ledger.sums(node, kept).usage() if kept else self._ledger.usage(node)
+        if inventory.preferred_card is not None and isinstance(need.order, LeastWaste):
+            need = replace(need, order=DEFAULT_ORDER)
+        choice = place(need, inventory, usage, step_limit=steps)
+        if isinstance(choice, Refusal):
+            return None
+        return effect(self._mix, inventory, usage, footprint(need, choice, inventory.capacity))
+
+    def _policy_cost(
+        self, need: PodNeed, change: Effect, free: HostFree | None, requests: SortedAmounts, pressure: float
+    ) -> int:
+        host = None if free is None else {CPU: free.cpu, MEMORY: free.memory, PODS: free.pods}
+        return placement_cost(self.policy(need), change, host=host, requests=dict(requests), pressure=pressure)
+
+    def _number(self, node: str) -> int:
+        """Return the number of the state that a node is in now; 0 if it is not known."""
+        cards, pool = self._states.of(node), self._pool(node)
+        if not cards or pool is None:
+            return 0
+        state = _State(cards, None if self._hosts is None else self._hosts.free(node), pool)
+        if (number := self._numbers.get(state)) is None:
+            if len(self._numbers) >= 2 * len(self._nodes) + SPARE_STATES:
+                in_use = set(self._of_node.values())
+                self._by_number = {number: each for number, each in self._by_number.items() if number in in_use}
+                self._numbers = {each: number for number, each in self._by_number.items()}
+                self._costs.clear()
+            self._last = number = self._last + 1
+            self._numbers[state] = number
+            self._by_number[number] = state
+        self._of_node[node] = number
+        return number
+
+    def _pool(self, node: str) -> Pool | None:
+        if (pool := self._pools.get(node)) is None:
+            if (facts := self._nodes.facts(node)) is None:
+                return None
+            host = dict(self._hosts.nodes.allocatable(node) or ()) if self._hosts is not None else {}
+            memory = host.get(MEMORY, 0)
+            pool = self._pools[node] = _shared_pool(
+                tuple(sorted(sorted_amounts(amounts) for amounts in facts.inventory.capacity.values())),
+                host.get(CPU, 0),
+                round(SIZES_IN_A_DOUBLING * math.log2(memory)) if memory > 0 else 0,
+            )
+        return pool
+
+    def _forget_the_oldest(self) -> None:
+        for remembered in (self._costs, self._effects):
+            while len(remembered) > MOST_NEEDS or sum(map(len, remembered.values())) > MOST_COSTS:
+                remembered.popitem(last=False)
+
+
+@lru_cache(MOST_POOLS)
+def _shared_pool(cards: tuple[SortedAmounts, ...], cpu: int, memory: int) -> Pool:
+    """Return a pool, the same object for equal ones: the amounts of all cards of 5,000 nodes take 12 MB."""
+    return Pool(cards, cpu, memory)
+
+
+def as_scores(names: Sequence[str], costs: Sequence[int | None]) -> Iterator[tuple[str, int]]:
+    """Return (name, score) for each node: the lower the cost, the higher the score. No two scores are equal.
+
+    Of nodes with the same cost, the first by name has the highest score: kube-scheduler chooses among equal scores at
+    random, which scatters pods. A difference in cost, however small, is worth more than all of kube-scheduler's own
+    plugins. How large it is does not matter, so scores of n nodes differ by at most (IN_TREE + 1) * (n - 1).
+    A node without room comes last.
+    """
+    no_room = max((cost for cost in costs if cost is not None), default=0) + 1
+    ranked = [no_room if cost is None else cost for cost in costs]
+    worst_first = sorted(range(len(names)), key=names.__getitem__, reverse=True)
+    worst_first.sort(key=ranked.__getitem__, reverse=True)  # stable: equal costs stay in the order of names
+    scores = [0] * len(names)
+    score = 0
+    for worse, better in pairwise(worst_first):
+        score += 1 if ranked[worse] == ranked[better] else IN_TREE + 1
+        scores[better] = score
+    yield from zip(names, scores, strict=True)
+
+
+def _latest(remembered: OrderedDict[Key, dict[int, Value]], key: Key) -> dict[int, Value]:
+    """Return what is remembered under a key, which becomes the one that was asked about last."""
+    found = remembered.pop(key, {})
+    remembered[key] = found
+    return found
+
+
+def _of_host(requests: SortedAmounts) -> Amounts:
+    return {name: amount for name, amount in requests if name in (CPU, MEMORY, PODS)}

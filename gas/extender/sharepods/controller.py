@@ -1,0 +1,206 @@
+"""Make a pod for each SharePod, and copy the pod's status and metadata back.
+
+Watches keep what exists in memory; a single task compares it with what should be, one SharePod at a time, while this
+replica decides. Deleting a SharePod needs no work here: its pod belongs to it, so the garbage collector deletes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Generic, NoReturn, Protocol, TypeVar
+
+import msgspec
+
+from gas.cluster import paths
+from gas.cluster.connection import ApiServer
+from gas.cluster.errors import ApiRefused
+from gas.cluster.objects import MERGE_PATCH, get_object
+from gas.cluster.watch import Watch
+from gas.objects.stored import ObjectId, ObjectMeta
+from gas.values.errors import GasError
+from gas.vocabularies.kubeshare.sharepod import (
+    MADE,
+    MADE_LABEL,
+    MadePod,
+    MalformedSharePod,
+    SharePod,
+    choice_patch,
+    deleted_sentence,
+    merge_patch,
+    pod_of,
+    status_of,
+    taken_sentence,
+)
+
+logger = logging.getLogger(__name__)
+
+RETRY_PAUSE = 10.0
+"""Seconds after which a SharePod whose pod could not be made is tried again."""
+
+_MADE_POD = msgspec.json.Decoder(MadePod)
+
+
+class _Keyed(Protocol):
+    @property
+    def key(self) -> str: ...
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=_Keyed)
+
+
+class _Mirror(Generic[T]):
+    """The objects of one kind by ``namespace/name``, as a watch shows them."""
+
+    def __init__(self, on_change: Callable[[str], None]) -> None:
+        self.by_key: dict[str, T] = {}
+        self._on_change = on_change
+
+    def listed(self, objects: list[T], /) -> None:
+        for each in objects:
+            self.changed(each)
+
+    def complete(self, listed: list[ObjectId], /) -> None:
+        there = {each.uid for each in listed}
+        for each in [each for each in self.by_key.values() if each.metadata.uid not in there]:
+            self.deleted(each)
+
+    def changed(self, obj: T, /) -> None:
+        self.by_key[obj.key] = obj
+        self._on_change(obj.key)
+
+    def deleted(self, obj: T, /) -> None:
+        self.by_key.pop(obj.key, None)
+        self._on_change(obj.key)
+
+
+class SharePods:
+    """The controller of SharePods.
+
+    share_watch, pod_watch  of all SharePods, and of the pods that were made for them
+    acts                    returns whether this replica decides
+    """
+
+    def __init__(self, api: ApiServer, *, acts: Callable[[], bool], retry_pause: float = RETRY_PAUSE) -> None:
+        self._api = api
+        self._acts = acts
+        self._retry_pause = retry_pause
+        self._due: dict[str, None] = {}
+        self._paused: set[str] = set()
+        self._woken = asyncio.Event()
+        self._shares: _Mirror[SharePod] = _Mirror(self._add)
+        self._pods: _Mirror[MadePod] = _Mirror(self._add)
+        self.share_watch: Watch[SharePod] = Watch(api, paths.sharepods(), SharePod, self._shares)
+        self.pod_watch: Watch[MadePod] = Watch(
+            api, paths.pods(), MadePod, self._pods, label_selector=f"{MADE_LABEL}={MADE}"
+        )
+
+    def look_at_all(self) -> None:
+        """Compare every SharePod with its pod: this replica has just begun to decide."""
+        for key in self._shares.by_key:
+            self._add(key)
+
+    async def run(self) -> None:
+        """Watch and act until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.share_watch.run())
+            tasks.create_task(self.pod_watch.run())
+            tasks.create_task(self._act())
+
+    async def _act(self) -> NoReturn:
+        await self.share_watch.synced.wait()
+        await self.pod_watch.synced.wait()
+        while True:
+            while not self._due:
+                self._woken.clear()
+                await self._woken.wait()
+            key = next(iter(self._due))
+            del self._due[key]
+            if not self._acts():
+                continue
+            try:
+                await self._reconcile(key)
+            except GasError as error:
+                logger.warning("a SharePod is tried again later: %s", error, extra={"sharepod": key})
+                self._add_later(key)
+            except Exception:
+                logger.exception("a SharePod is tried again later", extra={"sharepod": key})
+                self._add_later(key)
+
+    def _add(self, key: str) -> None:
+        self._due[key] = None
+        self._woken.set()
+
+    def _add_later(self, key: str) -> None:
+        """Try a SharePod again after a pause; at most one pause for each is under way, however often it changes."""
+        if key not in self._paused:
+            self._paused.add(key)
+            asyncio.get_running_loop().call_later(self._retry_pause, self._resume, key)
+
+    def _resume(self, key: str) -> None:
+        self._paused.discard(key)
+        self._add(key)
+
+    async def _reconcile(self, key: str) -> None:
+        share, pod = self._shares.by_key.get(key), self._pods.by_key.get(key)
+        if share is None or share.is_deleted:
+            return
+        if pod is None:
+            # Read again: what the watch has shown may be older than the pod that another replica made.
+            now = await get_object(self._api, paths.sharepod(*key.split("/")), SharePod)
+            if now is None or now.metadata.uid != share.metadata.uid or now.is_deleted:
+                return
+            if now.had_pod:
+                pod = await get_object(self._api, paths.pod(*key.split("/")), MadePod)
+                if pod is None or not pod.belongs_to(now):
+                    await self._say(now, deleted_sentence(now))
+                    return
+                self._add_later(key)  # the pod has lost the label by which it is watched
+            elif (pod := await self._make(now)) is None:
+                return
+            share = now
+        if not pod.belongs_to(share):
+            await self._say(share, taken_sentence(share))
+            self._add_later(key)
+            return
+        if (patch := choice_patch(share, pod)) is not None:
+            await self._patch(share, "", patch)
+        await self._show(share, status_of(pod))
+
+    async def _make(self, share: SharePod) -> MadePod | None:
+        """Make the pod of a SharePod and return it, or the one that has its name; None if it was refused."""
+        namespace, _, name = share.key.partition("/")
+        try:
+            body = msgspec.json.encode(pod_of(share))
+            made = _MADE_POD.decode(await self._api.request("POST", paths.pods_of(namespace), body=body))
+        except (ApiRefused, MalformedSharePod) as refused:
+            if isinstance(refused, ApiRefused) and refused.status == 409 and refused.reason == "AlreadyExists":
+                return await get_object(self._api, paths.pod(namespace, name), MadePod)
+            why = refused.message if isinstance(refused, ApiRefused) else str(refused)
+            await self._say(share, f"the pod cannot be made: {why}")
+            self._add_later(share.key)
+            return None
+        logger.info("made the pod of a SharePod", extra={"pod": share.key})
+        return made
+
+    async def _say(self, share: SharePod, sentence: str) -> None:
+        """Write a sentence in the status, beside what it shows of a pod."""
+        await self._show(share, {**(share.status or {}), "message": sentence})
+
+    async def _show(self, share: SharePod, status: dict[str, object]) -> None:
+        if patch := merge_patch(share.status or {}, status):
+            await self._patch(share, "/status", {"status": patch})
+
+    async def _patch(self, share: SharePod, subresource: str, patch: dict[str, object]) -> None:
+        metadata = patch.get("metadata")
+        guarded = patch | {"metadata": {**(metadata if isinstance(metadata, dict) else {}), "uid": share.metadata.uid}}
+        path = paths.sharepod(*share.key.split("/")) + subresource
+        try:
+            await self._api.request("PATCH", path, body=msgspec.json.encode(guarded), content_type=MERGE_PATCH)
+        except ApiRefused as refused:
+            if refused.status not in (404, 409) and not (refused.status == 422 and "metadata.uid" in refused.message):
+                raise
+            logger.info("a SharePod is gone or was replaced: %s", refused, extra={"sharepod": share.key})

@@ -1,0 +1,142 @@
+"""Sets the deschedule label on pods that hold cards or tiles that a telemetry label closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import NoReturn, Protocol
+
+from cachetools import LRUCache
+
+from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
+from gas.extender.decider import Decider
+from gas.extender.metrics import Metrics
+from gas.extender.pods import BoundPod
+from gas.extender.reports import NodeQueue
+from gas.values.errors import GasError
+
+logger = logging.getLogger(__name__)
+
+
+class PatchPod(Protocol):
+    """Set labels and annotations of a pod, remove those that are None, and return whether that pod exists."""
+
+    def __call__(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+    ) -> Awaitable[bool]: ...
+
+
+RETRY_PAUSE = 5.0
+"""Seconds after a label could not be changed."""
+
+IDLE_PAUSE = 1.0
+"""Seconds between two checks whether this replica decides by now."""
+
+MOST_PATCHED = 10_000
+"""Pods that are remembered as they were when they were patched: more than wait for the watch to show the change."""
+
+
+class Descheduler:
+    """Label the pods that should leave, and only those, whenever their node, its bookings or they change.
+
+    A pod that the extender labels gets an annotation beside the label, so that only such labels are removed: one that a
+    user or another program set stays, whatever its value.
+
+    changed  nodes to compare
+    acts     returns whether this replica decides
+    """
+
+    def __init__(
+        self,
+        changed: NodeQueue,
+        decider: Decider,
+        metrics: Metrics,
+        *,
+        patch_pod: PatchPod,
+        acts: Callable[[], bool],
+        retry_pause: float = RETRY_PAUSE,
+        idle_pause: float = IDLE_PAUSE,
+    ) -> None:
+        self._changed = changed
+        self._decider = decider
+        self._metrics = metrics
+        self._patch_pod = patch_pod
+        self._acts = acts
+        self._retry_pause = retry_pause
+        self._idle_pause = idle_pause
+        self._patched: LRUCache[str, BoundPod] = LRUCache(MOST_PATCHED)
+
+    async def run(self) -> NoReturn:
+        """Compare nodes as they change, until cancelled."""
+        while True:
+            nodes = await self._changed.take()
+            if not self._acts():
+                await asyncio.sleep(self._idle_pause)
+                self._changed.put_back(nodes)
+                continue
+            failed: dict[str, None] = {}
+            for node in nodes:
+                for uid, bound, wanted in list(self._differences(node)):
+                    if not await self._patch(uid, bound, wanted=wanted):
+                        failed[node] = None
+            if failed:
+                await asyncio.sleep(self._retry_pause)
+                self._changed.put_back(failed)
+
+    def wanted(self, node: str) -> set[str]:
+        """Return the UIDs of the pods on a node that should carry the label."""
+        facts = self._decider.nodes.facts(node)
+        if facts is None or not (facts.deschedule_cards or facts.deschedule_tiles):
+            return set()
+        return {
+            uid
+            for uid, booking in self._decider.ledger.on_node(node).items()
+            if any(card in facts.deschedule_cards for card in booking.footprint.amounts)
+            or any(tile.index in booking.footprint.tiles.get(tile.card, ()) for tile in facts.deschedule_tiles)
+        }
+
+    def _differences(self, node: str) -> Iterator[tuple[str, BoundPod, bool]]:
+        wanted = self.wanted(node)
+        pods = self._decider.pods
+        if not wanted and not pods.descheduled:
+            return  # nearly always: no pod has the label, and none should
+        for uid in self._decider.ledger.on_node(node):
+            bound = pods.bound_pod(uid)
+            if bound is None:
+                continue
+            if self._patched.get(uid) is bound:
+                continue  # the watch has not shown the patch yet
+            if uid in wanted and not bound.descheduled and not bound.labelled_by_others:
+                yield uid, bound, True
+            elif uid not in wanted and bound.descheduled_by_us:
+                yield uid, bound, False
+
+    async def _patch(self, uid: str, bound: BoundPod, *, wanted: bool) -> bool:
+        pod = bound.object
+        mark = DESCHEDULE_POD_VALUE if wanted else None
+        try:
+            if not await self._patch_pod(
+                pod.metadata.namespace or "default",
+                pod.metadata.name,
+                uid,
+                labels={DESCHEDULE_POD_LABEL: mark},
+                annotations={DESCHEDULED_BY_US: mark},
+            ):
+                return True
+            self._patched[uid] = bound
+        except GasError as error:
+            logger.warning("cannot change the deschedule label: %s", error, extra={"pod": pod.key})
+            return False
+        self._metrics.deschedule_patches.labels("put-on" if wanted else "taken-off").inc()
+        logger.info(
+            "added the deschedule label" if wanted else "removed the deschedule label",
+            extra={"pod": pod.key, "node": pod.node_name},
+        )
+        return True

@@ -1,0 +1,481 @@
+"""The fields of Kubernetes objects that gas reads, as typed structs decoded straight from JSON.
+
+A pod is modelled once, in several views: msgspec decodes only the fields that a struct names, so a program chooses the
+smallest view that has what it reads.
+
+Pod          for the extender, which watches every pod of the cluster
+HostPod      for the extender while it also counts the CPU, memory and pod slots of nodes
+AskedPod     for the extender, when a filter asks about one pod
+NewPod       for the extender, when the API server asks whether a pod may be created
+NodePod      for the device plugin, which watches the pods of its node
+DetailedPod  for the doctor and kubectl gas, which also read how a pod is started and how it fares
+
+Field names are Kubernetes' own, in snake case. A map or list is None where it is absent or ``null``, as Go's clients
+write it. Amounts stay as they were written; `gas.values.amounts` parses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+Quantity = str | int | float
+"""An amount as an object holds it: the API server writes texts, people often write numbers."""
+
+
+class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+    """A part of a Kubernetes object."""
+
+
+class ObjectMeta(_Object, frozen=True):
+    name: str = ""
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class ObjectId(NamedTuple):
+    """The part of an object's metadata that says which object it is."""
+
+    name: str
+    uid: str
+
+
+class ResourceRequirements(_Object, frozen=True):
+    requests: dict[str, Quantity] | None = None
+
+
+class Container(_Object, frozen=True):
+    """A container. ``restart_policy`` matters only where it is ``Always`` on an init container: a sidecar."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    restart_policy: str | None = None
+
+
+class PodSpec(_Object, frozen=True):
+    node_name: str | None = None
+    priority: int | None = None
+    containers: Sequence[Container] | None = None
+    init_containers: Sequence[Container] | None = None
+
+
+class PodStatus(_Object, frozen=True):
+    """A pod's status. Kubelet writes ``start_time`` once it has admitted or refused the pod.
+
+    nominated_node_name  the node on which kube-scheduler makes room for the pod
+    """
+
+    phase: str | None = None
+    start_time: str | None = None
+    nominated_node_name: str | None = None
+
+
+class Pod(_Object, frozen=True):
+    """The fields of a pod that placement and bookings depend on."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus | None = None
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.metadata.annotations or {}
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid or ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, for messages; the ledger is keyed by UID."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+    @property
+    def node_name(self) -> str:
+        """The node that the pod is bound to, or an empty text."""
+        return self.spec.node_name or ""
+
+    @property
+    def priority(self) -> int:
+        """The priority, 0 where it is absent: the API server writes it into every new pod."""
+        return self.spec.priority or 0
+
+    @property
+    def nominated_node(self) -> str:
+        """The node on which kube-scheduler makes room for the pod, or an empty text."""
+        return (self.status.nominated_node_name if self.status is not None else None) or ""
+
+    @property
+    def is_over(self) -> bool:
+        """True if all containers have ended for good, so that the pod's cards are free."""
+        return self.status is not None and self.status.phase in ("Succeeded", "Failed")
+
+
+class Condition(_Object, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerStatus(_Object, frozen=True):
+    """The requests of a container that its node has allotted and set, which differ from its spec during a resize."""
+
+    name: str = ""
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
+
+
+class HostPodSpec(PodSpec, frozen=True):
+    overhead: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
+
+
+class HostPodStatus(PodStatus, frozen=True):
+    conditions: Sequence[Condition] | None = None
+    container_statuses: Sequence[ContainerStatus] | None = None
+    init_container_statuses: Sequence[ContainerStatus] | None = None
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
+
+
+class HostPod(Pod, frozen=True):
+    """A pod with everything that its requests for CPU, memory and other resources of its node depend on."""
+
+    spec: HostPodSpec = HostPodSpec()
+    status: HostPodStatus | None = None
+
+
+class NodeAffinity(_Object, frozen=True):
+    required: msgspec.Raw = msgspec.field(
+        default_factory=msgspec.Raw, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(_Object, frozen=True):
+    node_affinity: NodeAffinity | None = None
+
+
+class AskedPodSpec(HostPodSpec, frozen=True):
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+
+
+class AskedPod(HostPod, frozen=True):
+    """A pod as a filter asks about it, with the rules that limit it to some of the nodes."""
+
+    spec: AskedPodSpec = AskedPodSpec()
+
+    @property
+    def node_restriction(self) -> Hashable:
+        """A value that is equal for pods that are limited to nodes in the same words; None if the pod is not limited.
+
+        Only equality matters, so required affinity stays as it is written.
+        """
+        selector, affinity = self.spec.node_selector, self.spec.affinity
+        nodes = affinity.node_affinity if affinity is not None else None
+        required = bytes(nodes.required) if nodes is not None else b""
+        return (frozenset((selector or {}).items()), required) if selector or required not in (b"", b"null") else None
+
+
+class NewResources(ResourceRequirements, frozen=True):
+    limits: dict[str, Quantity] | None = None
+
+
+class NewContainer(Container, frozen=True):
+    resources: NewResources | None = None
+
+
+class NewPodSpec(PodSpec, frozen=True):
+    containers: Sequence[NewContainer] | None = None
+    init_containers: Sequence[NewContainer] | None = None
+    scheduler_name: str | None = None
+    affinity: dict[str, Any] | None = None
+
+
+class NewPod(Pod, frozen=True):
+    """A pod that is to be created, or the template of one, which may lack anything."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NewPodSpec = NewPodSpec()
+
+    @property
+    def is_mirror(self) -> bool:
+        """True if kubelet shows a static pod by it, which runs whether it can be created or not."""
+        return "kubernetes.io/config.mirror" in self.annotations
+
+
+class PodTemplate(_Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NewPodSpec = NewPodSpec()
+
+
+class JobSpec(_Object, frozen=True):
+    template: PodTemplate | None = None
+
+
+class JobTemplate(_Object, frozen=True):
+    spec: JobSpec = JobSpec()
+
+
+class WorkloadSpec(JobSpec, frozen=True):
+    job_template: JobTemplate | None = None
+
+
+class Workload(_Object, frozen=True):
+    """An object with a template of pods: a Deployment or the like, a Job, a CronJob or a PodTemplate.
+
+    own_template  of a PodTemplate, which has no spec
+    """
+
+    spec: WorkloadSpec = WorkloadSpec()
+    own_template: PodTemplate | None = msgspec.field(default=None, name="template")
+
+    @property
+    def template(self) -> PodTemplate | None:
+        if self.own_template is not None:
+            return self.own_template
+        jobs = self.spec.job_template
+        return self.spec.template if jobs is None else jobs.spec.template
+
+
+class ContainerPort(_Object, frozen=True):
+    host_port: int | None = None
+
+
+class PreemptorContainer(Container, frozen=True):
+    ports: Sequence[ContainerPort] | None = None
+
+
+class PodAntiAffinity(_Object, frozen=True):
+    required: Sequence[Any] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class PreemptorAffinity(_Object, frozen=True):
+    pod_anti_affinity: PodAntiAffinity | None = None
+
+
+class SpreadConstraint(_Object, frozen=True):
+    when_unsatisfiable: str = ""
+
+
+class PreemptorPodSpec(HostPodSpec, frozen=True):
+    containers: Sequence[PreemptorContainer] | None = None
+    init_containers: Sequence[PreemptorContainer] | None = None
+    affinity: PreemptorAffinity | None = None
+    topology_spread_constraints: Sequence[SpreadConstraint] | None = None
+
+
+class PreemptorPod(HostPod, frozen=True):
+    """A pod that others may be evicted for, with the rules that keep it off a node because of the pods there."""
+
+    spec: PreemptorPodSpec = PreemptorPodSpec()
+
+    @property
+    def avoids_pods(self) -> bool:
+        """True if pods can be in its way for other reasons than resources: host ports, anti-affinity or spreading."""
+        containers = (*(self.spec.containers or ()), *(self.spec.init_containers or ()))
+        affinity = self.spec.affinity.pod_anti_affinity if self.spec.affinity is not None else None
+        return (
+            any(port.host_port for container in containers for port in container.ports or ())
+            or bool(affinity is not None and affinity.required)
+            or any(rule.when_unsatisfiable == "DoNotSchedule" for rule in self.spec.topology_spread_constraints or ())
+        )
+
+
+class EnvVar(_Object, frozen=True):
+    """An environment variable. ``value`` is also None where the value comes from elsewhere (``valueFrom``)."""
+
+    name: str = ""
+    value: str | None = None
+
+
+class NodeContainer(Container, frozen=True):
+    env: Sequence[EnvVar] | None = None
+
+
+class NodePodSpec(PodSpec, frozen=True):
+    containers: Sequence[NodeContainer] | None = None
+    init_containers: Sequence[NodeContainer] | None = None
+
+
+class NodePod(Pod, frozen=True):
+    """A pod with its containers' environment."""
+
+    spec: NodePodSpec = NodePodSpec()
+
+
+class VolumeMount(_Object, frozen=True):
+    name: str = ""
+    mount_path: str = ""
+    sub_path: str | None = None
+    sub_path_expr: str | None = None
+    read_only: bool | None = None
+
+
+class Capabilities(_Object, frozen=True):
+    add: Sequence[str] | None = None
+
+
+class SecurityContext(_Object, frozen=True):
+    privileged: bool | None = None
+    capabilities: Capabilities | None = None
+
+
+class DetailedContainer(Container, frozen=True):
+    image: str | None = None
+    command: Sequence[str] | None = None
+    args: Sequence[str] | None = None
+    volume_mounts: Sequence[VolumeMount] | None = None
+    security_context: SecurityContext | None = None
+
+
+class HostPath(_Object, frozen=True):
+    path: str = ""
+
+
+class KeyToPath(_Object, frozen=True):
+    key: str = ""
+    path: str = ""
+
+
+class ConfigMapVolume(_Object, frozen=True):
+    name: str = ""
+    items: Sequence[KeyToPath] | None = None
+
+
+class Volume(_Object, frozen=True):
+    name: str = ""
+    host_path: HostPath | None = None
+    config_map: ConfigMapVolume | None = None
+
+
+class DetailedPodSpec(HostPodSpec, frozen=True):
+    containers: Sequence[DetailedContainer] | None = None
+    init_containers: Sequence[DetailedContainer] | None = None
+    service_account_name: str | None = None
+    scheduler_name: str | None = None
+    volumes: Sequence[Volume] | None = None
+    host_pid: bool | None = msgspec.field(default=None, name="hostPID")
+
+
+class DetailedPod(HostPod, frozen=True):
+    """A pod with its commands, mounts and conditions; also a static pod's manifest, which may lack anything."""
+
+    kind: str | None = None
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DetailedPodSpec = DetailedPodSpec()
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the condition ``Ready`` is ``True``."""
+        ready = self.condition("Ready")
+        return ready is not None and ready.status == "True"
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of this type, or None if the pod has none."""
+        conditions = (self.status.conditions if self.status is not None else None) or ()
+        return next((condition for condition in conditions if condition.type == kind), None)
+
+
+class NodeStatus(_Object, frozen=True):
+    capacity: dict[str, Quantity] | None = None
+    allocatable: dict[str, Quantity] | None = None
+
+
+class Node(_Object, frozen=True):
+    """The fields of a node that its cards are read from."""
+
+    metadata: ObjectMeta
+    status: NodeStatus | None = None
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.metadata.labels or {}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.metadata.annotations or {}
+
+
+class Requirement(_Object, frozen=True):
+    """One expression of a label selector; ``operator`` is In, NotIn, Exists or DoesNotExist."""
+
+    key: str = ""
+    operator: str = ""
+    values: Sequence[str] | None = None
+
+
+class LabelSelector(_Object, frozen=True):
+    match_labels: dict[str, str] | None = None
+    match_expressions: Sequence[Requirement] | None = None
+
+
+class DisruptionBudgetSpec(_Object, frozen=True):
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(_Object, frozen=True):
+    """The state of a budget; ``disrupted_pods`` has the names of the pods whose eviction was counted already."""
+
+    disruptions_allowed: int | None = None
+    disrupted_pods: dict[str, str | None] | None = None
+
+
+class DisruptionBudget(_Object, frozen=True):
+    """A PodDisruptionBudget."""
+
+    metadata: ObjectMeta
+    spec: DisruptionBudgetSpec | None = None
+    status: DisruptionBudgetStatus | None = None
+
+
+class ManagedFields(_Object, frozen=True):
+    """The fields of an object that one client wrote; ``fields`` is the API server's nested map."""
+
+    manager: str = ""
+    operation: str = ""
+    fields: dict[str, Any] | None = msgspec.field(default=None, name="fieldsV1")
+
+
+class DetailedObjectMeta(ObjectMeta, frozen=True):
+    managed_fields: Sequence[ManagedFields] | None = None
+
+
+class NodeInfo(_Object, frozen=True):
+    kernel_version: str = ""
+
+
+class DetailedNodeStatus(NodeStatus, frozen=True):
+    conditions: Sequence[Condition] | None = None
+    node_info: NodeInfo | None = None
+
+
+class DetailedNode(Node, frozen=True):
+    """A node with its conditions, its kernel and the clients that wrote its labels."""
+
+    metadata: DetailedObjectMeta
+    status: DetailedNodeStatus | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the condition ``Ready`` is ``True``."""
+        conditions = (self.status.conditions if self.status is not None else None) or ()
+        return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+
+    @property
+    def kernel_version(self) -> str:
+        """The release of the kernel, ``6.12.0-amd64``; empty if it is unknown."""
+        info = self.status.node_info if self.status is not None else None
+        return info.kernel_version if info is not None else ""

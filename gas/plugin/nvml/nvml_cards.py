@@ -1,0 +1,374 @@
+"""Find NVIDIA's cards through their driver's library: a `CardSource` beside sysfs.
+
+A card is ``cardN`` for N of ``/dev/nvidiaN``. Beside Intel's cards, which have the kernel's numbers, NVIDIA's begin at
+`FIRST_BESIDE_OTHERS`, so that no number depends on which cards of the other kind are there.
+
+A call of the library may never return when a card fails. So each card is read in a thread of its own, which is waited
+for only so long, and which no further call joins until it returns.
+
+A card that cannot be given to containers reliably is unhealthy or left out, with a sentence: one that is lost, does not
+reply, has reported a failure of its hardware, is divided (MIG), or has the UUID of another.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_number
+from gas.plugin.nvml.nvml_interface import NvmlCard, NvmlFault, NvmlLibrary
+from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource, Scan
+from gas.values.card_records import is_model
+from gas.values.cards import Card
+from gas.values.errors import GasError, InvalidValue
+from gas.values.quoted import quoted
+
+DRIVER = "nvidia"
+
+FIRST_BESIDE_OTHERS = 1000
+"""Number of NVIDIA's first card on a node whose other cards are offered as well. The kernel's numbers are smaller."""
+
+REPLY_WITHIN = 2.0
+"""Seconds to wait for all cards of a scan together."""
+
+VARIABLE = "NVIDIA_VISIBLE_DEVICES"
+"""The variable by which NVIDIA's container runtime chooses cards. An image may set it to ``all``."""
+
+NO_CARD = "void"
+"""The value of the variable that makes the runtime leave the container alone."""
+
+CDI_KIND = "nvidia.com/gpu"
+"""The kind of the CDI devices that NVIDIA's container toolkit describes, by UUID."""
+
+APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
+"""Numbers of the driver's messages (Xid) that an application causes: its card is as good as before."""
+
+_CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+_UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_LAST_MINOR = 254
+_MOST_CARDS = 255
+_MOST_NUMA_NODES = 1024
+_NVIDIA = 0x10DE
+_MEMORY = ("memory", "memory_size", "memory_source", "memory_fault")
+
+
+class Access(StrEnum):
+    """How containers get NVIDIA's cards."""
+
+    VARIABLE = "variable"  # by NVIDIA_VISIBLE_DEVICES, for NVIDIA's container runtime
+    NODES = "nodes"  # by the variable and the device nodes, as some programs need that check them
+    CDI = "cdi"  # by the CDI names of NVIDIA's container toolkit
+
+
+class NoReply(GasError):
+    """A call has not returned in time."""
+
+
+_Key = TypeVar("_Key", str, int)
+_Result = TypeVar("_Result")
+
+
+class _Questions(Generic[_Key, _Result]):
+    """A set of calls in threads of their own, by key. While one has not returned, its key is not asked again."""
+
+    def __init__(self) -> None:
+        self._asked: dict[_Key, Future[_Result]] = {}
+
+    def ask(self, key: _Key, call: Callable[[], _Result]) -> None:
+        """Begin a call, unless an earlier one of this key has not returned."""
+        if key not in self._asked:
+            reply: Future[_Result] = Future()
+            self._asked[key] = reply
+            threading.Thread(target=_settle, args=(reply, call), name=f"nvml-{key}", daemon=True).start()
+
+    def reply(self, key: _Key, deadline: float) -> _Result:
+        """Return the result of the call, also of an earlier one. Raises its error, or NoReply at the deadline."""
+        try:
+            result = self._asked[key].result(max(0.0, deadline - time.monotonic()))
+        except NotYet:
+            if not self._asked[key].done():
+                raise NoReply("the driver does not reply") from None
+            del self._asked[key]
+            raise
+        except BaseException:
+            del self._asked[key]
+            raise
+        del self._asked[key]
+        return result
+
+
+def _settle(reply: Future[_Result], call: Callable[[], _Result]) -> None:
+    try:
+        reply.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - raised again where the reply is read
+        reply.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlOptions:
+    """The administrator's choices about NVIDIA's cards.
+
+    first_number       number of the card with the minor number 0
+    allow_ids          PCI device ids: only these cards; if empty, all
+    deny_ids           PCI device ids of cards to leave out
+    memory_override    bytes of a card that states no memory
+    memory_reserved    bytes of a card that pods do not get; not subtracted from the override
+    """
+
+    access: Access = Access.VARIABLE
+    first_number: int = 0
+    allow_ids: frozenset[str] = frozenset()
+    deny_ids: frozenset[str] = frozenset()
+    memory_override: int | None = None
+    memory_reserved: int = 0
+
+
+class NvmlCards:
+    """NVIDIA's cards of this node: a `CardSource`.
+
+    root     the directory of ``/sys`` and ``/dev``; it does not appear in the result
+    library  is called in other threads only
+    within   seconds to wait for the cards
+    """
+
+    drivers = (DRIVER,)
+
+    def __init__(self, root: Path, library: NvmlLibrary, options: NvmlOptions, *, within: float = REPLY_WITHIN) -> None:
+        self._root = root
+        self._library = library
+        self._options = options
+        self._within = within
+        self._counts: _Questions[str, int] = _Questions()
+        self._cards: _Questions[int, NvmlCard] = _Questions()
+        self._pairs: _Questions[str, dict[tuple[str, str], bool]] = _Questions()
+        self._failures: _Questions[str, dict[str, str]] = _Questions()
+        self._must_reopen = False
+        self._failed: dict[str, str] = {}
+        self._at_index: dict[int, Card] = {}
+        self._least_memory: dict[str, int] = {}
+        self._near: dict[tuple[str, str], bool] = {}
+
+    def read(self) -> Scan:
+        """Scan once. Never raises, whatever the library returns, and returns soon, whatever it waits for."""
+        deadline = time.monotonic() + self._within
+        self._counts.ask("count", self._opened_count)
+        try:
+            count = self._counts.reply("count", deadline)
+        except NoReply as error:
+            return Scan(problems=(f"NVML: {error}; NVIDIA's cards are unhealthy",), broken=self._known)
+        except NvmlFault as fault:
+            self._must_reopen = True
+            return Scan(problems=(f"NVML: {fault}; NVIDIA's cards are not offered",))
+        problems: list[str] = []
+        if count > _MOST_CARDS:
+            problems.append(f"NVML: expected at most {_MOST_CARDS} cards, found {count}; the others are ignored")
+        self._failures.ask("failures", self._new_failures)
+        found, broken = self._read_cards(range(min(count, _MOST_CARDS)), deadline, problems)
+        self._note_failures(deadline, problems)
+        boards = self._boards(found, max(deadline, time.monotonic() + self._within / 4))
+        gpus = [self._facts(card, found, boards, problems) for card in sorted(found)]
+        return Scan(gpus=tuple(gpus), problems=tuple(problems), broken=frozenset(broken - found.keys()))
+
+    @property
+    def _known(self) -> frozenset[Card]:
+        return frozenset(self._at_index.values())
+
+    def _opened_count(self) -> int:
+        if self._must_reopen:
+            self._library.close()
+            self._must_reopen = False
+        self._library.open()
+        return self._library.count()
+
+    def _read_cards(
+        self, indexes: Sequence[int], deadline: float, problems: list[str]
+    ) -> tuple[dict[Card, NvmlCard], set[Card]]:
+        """Return the cards that can be described, and the known ones that are there but cannot."""
+        for index in indexes:
+            self._cards.ask(index, lambda index=index: self._library.card(index))  # type: ignore[misc]
+        found: dict[Card, NvmlCard] = {}
+        broken: set[Card] = set()
+        for index in indexes:
+            name = str(self._at_index.get(index, f"NVML's card {index}"))
+            try:
+                described = self._cards.reply(index, deadline)
+                card = self._number(described)
+            except (NoReply, NvmlFault, InvalidValue) as error:
+                problems.append(f"{name}: {_cause(error)}; it is unhealthy")
+                broken.update({self._at_index[index]} if index in self._at_index else ())
+                if isinstance(error, NvmlFault) and error.is_closed:
+                    self._must_reopen = True
+                continue
+            if not self._is_wanted(described):
+                continue
+            if card in found:
+                problems.append(f"{card}: two cards are /dev/nvidia{described.minor}; only the first one counts")
+                continue
+            self._at_index[index] = card
+            if described.has_mig:
+                problems.append(
+                    f"{card}: it is divided into MIG instances, which are not supported; switch MIG off with nvidia-smi"
+                    f" -i {described.uuid} -mig 0, or leave the card to NVIDIA's own plugin; it is not offered"
+                )
+                broken.add(card)
+                continue
+            found[card] = described
+        return found, broken
+
+    def _number(self, card: NvmlCard) -> Card:
+        """Return the number of a card. Raises InvalidValue for a card that cannot be."""
+        if _UUID.fullmatch(card.uuid) is None:
+            raise InvalidValue(f"UUID: expected GPU- and 32 hexadecimal digits in groups, found {quoted(card.uuid)}")
+        if not 0 <= card.minor <= _LAST_MINOR:
+            raise InvalidValue(f"minor number: expected 0 to {_LAST_MINOR}, found {card.minor}")
+        return Card(self._options.first_number + card.minor)
+
+    def _is_wanted(self, card: NvmlCard) -> bool:
+        device_id = _device_id(card)
+        allowed = self._options.allow_ids
+        return device_id not in self._options.deny_ids and (not allowed or device_id in allowed)
+
+    def _note_failures(self, deadline: float, problems: list[str]) -> None:
+        """Take up what cards have reported since the last scan; a card that has failed stays so."""
+        try:
+            self._failed |= self._failures.reply("failures", deadline)
+        except (NoReply, NvmlFault) as error:
+            problems.append(f"NVML: {error}; failures that cards report are noticed later")
+
+    def _new_failures(self) -> dict[str, str]:
+        return {
+            failure.uuid: failure.sentence
+            for failure in self._library.failures()
+            if failure.xid not in APPLICATION_XIDS
+        }
+
+    def _boards(self, found: Mapping[Card, NvmlCard], deadline: float) -> Mapping[Card, int]:
+        """Return by card the lowest number among the cards that share PCIe switches with it; none for a card alone."""
+        cards = sorted(found, key=lambda card: found[card].uuid)
+        pairs = [(one, other) for at, one in enumerate(cards) for other in cards[at + 1 :]]
+        uuids = {(one, other): (found[one].uuid, found[other].uuid) for one, other in pairs}
+        if unknown := [pair for pair in uuids.values() if pair not in self._near]:
+            self._pairs.ask("switches", lambda: self._compared(unknown))
+            with suppress(NoReply):  # its reply counts in a later scan
+                self._near |= self._pairs.reply("switches", deadline)
+        boards: dict[Card, int] = {}
+        for one, other in sorted((min(pair), max(pair)) for pair in pairs if self._near.get(uuids[pair])):
+            boards.setdefault(other, boards.setdefault(one, int(one)))
+        return boards
+
+    def _compared(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], bool]:
+        """Return which of the pairs of cards share switches; none that cannot be compared now."""
+        near: dict[tuple[str, str], bool] = {}
+        for pair in pairs:
+            try:
+                near[pair] = self._library.share_a_switch(*pair)
+            except NvmlFault:
+                continue
+        return near
+
+    def _facts(
+        self, card: Card, found: Mapping[Card, NvmlCard], boards: Mapping[Card, int], problems: list[str]
+    ) -> CardFacts:
+        described = found[card]
+        faults: list[str] = []
+        if same := [other for other in found if other != card and found[other].uuid == described.uuid]:
+            faults.append(f"it has the UUID {described.uuid} of {', '.join(map(str, same))}, so neither can be chosen")
+        if (failure := self._failed.get(described.uuid)) is not None:
+            faults.append(f"{failure}; reset it, then restart the plugin")
+        nodes: tuple[str, ...] = ()
+        if self._options.access is Access.NODES:
+            nodes = tuple(
+                name for name in (f"nvidia{described.minor}", *_CONTROL_NODES) if is_there(self._root / "dev" / name)
+            )
+            if f"nvidia{described.minor}" not in nodes:
+                faults.append(f"/dev/nvidia{described.minor} is missing")
+        problems += [f"{card}: {fault}; it is unhealthy" for fault in faults]
+        peers = {other for other, each in found.items() if other != card and each.pci in described.peers}
+        if described.on_switch:
+            peers |= {other for other, each in found.items() if other != card and each.on_switch}
+        is_by_name = self._options.access is Access.CDI
+        facts = CardFacts(
+            card=card,
+            driver=DRIVER,
+            device_id=_device_id(described),
+            model=described.model if is_model(described.model) else "",
+            pci_address=_pci_address(described),
+            uuid=described.uuid,
+            links=tuple(sorted(peers)),
+            board=boards.get(card),
+            other_nodes=nodes,
+            variables=((VARIABLE, NO_CARD if is_by_name else described.uuid),),
+            cdi_name=f"{CDI_KIND}={described.uuid}" if is_by_name else "",
+            healthy=not faults,
+        )
+        return self._with_numa_node(self._with_memory(facts, described, problems), problems)
+
+    def _with_memory(self, facts: CardFacts, described: NvmlCard, problems: list[str]) -> CardFacts:
+        """Return the card with its memory. It never grows: an amount that has changed is wrong once at least."""
+        total, reserved = described.total, described.reserved
+        if not (0 < total <= MOST_MEMORY and 0 <= reserved < total):
+            fault = (
+                f"its memory is unknown: NVML states {total} bytes, of which {reserved} are reserved; pods that request"
+                " memory do not get this card; restart the node, or set GPU_MEMORY_OVERRIDE"
+            )
+            problems.append(f"{facts.card}: {fault}")
+            override = self._options.memory_override
+            return replace(
+                facts,
+                memory=override,
+                memory_source=MemorySource.UNKNOWN if override is None else MemorySource.OVERRIDE,
+                memory_fault=fault if override is None else "",
+                unread=facts.unread.union(_MEMORY),
+            )
+        usable = total - reserved
+        least = self._least_memory[described.uuid] = min(usable, self._least_memory.get(described.uuid, usable))
+        if least < usable:
+            problems.append(
+                f"{facts.card}: NVML states {usable} bytes of memory, and stated {least} before; the smaller amount"
+                " counts until the plugin restarts"
+            )
+        left = least - self._options.memory_reserved
+        if left < 0:
+            problems.append(
+                f"{facts.card}: {self._options.memory_reserved} bytes are reserved of the {least} it has; pods cannot"
+                " request its memory"
+            )
+        return replace(facts, memory=left if left > 0 else None, memory_size=total, memory_source=MemorySource.QUERY)
+
+    def _with_numa_node(self, facts: CardFacts, problems: list[str]) -> CardFacts:
+        """Return the card with its NUMA node, which sysfs states for every PCI device."""
+        place = f"/sys/bus/pci/devices/{facts.pci_address}/numa_node"
+        try:
+            number = read_number(self._root / place.removeprefix("/"), place)
+            if number is not None and number >= _MOST_NUMA_NODES:
+                raise UnreadableFile(f"{place}: expected less than {_MOST_NUMA_NODES}, found {number}")
+        except UnreadableFile as error:
+            problems.append(f"{facts.card}: {error}; unless it was read before, the card has no NUMA node")
+            return replace(facts, unread=facts.unread | {"numa_node"})
+        return replace(facts, numa_node=number if number is not None and number >= 0 else None)
+
+
+def _device_id(card: NvmlCard) -> str:
+    """Return the PCI device id; those of other vendors, which NVML does not show, would not be NVIDIA's."""
+    return f"0x{card.pci_ids >> 16 & 0xFFFF:04x}" if card.pci_ids & 0xFFFF == _NVIDIA else ""
+
+
+def _pci_address(card: NvmlCard) -> str:
+    domain, bus, device = card.pci
+    return f"{domain:04x}:{bus & 0xFF:02x}:{device & 0x1F:02x}.0"
+
+
+def _cause(error: Exception) -> str:
+    """Return why a card cannot be described, as a clause."""
+    if isinstance(error, NvmlFault) and error.is_lost:
+        return "the card is lost, its driver no longer reaches it; reset it, or restart the node"
+    return str(error)

@@ -1,0 +1,166 @@
+"""NVIDIA's management library (NVML): its calls and errors as those of `gas.plugin.nvml.nvml_interface`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pynvml
+
+from gas.plugin.nvml.nvml_interface import Failure, NvmlCard, NvmlFault
+
+_MOST_EVENTS = 64
+"""Events that are read at a time. More would come from a card that fails without end."""
+
+_SUPPLIES_NOTHING = (
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+)
+"""Errors of optional calls: the card, or the release of the driver, does not have what they are about."""
+
+_ADVICE = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
+        "libnvidia-ml.so.1 was not found; install NVIDIA's driver on the node, and start the plugin where it sees the"
+        " library, in a pod with NVIDIA's container runtime"
+    ),
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the kernel has not loaded NVIDIA's driver; load the module nvidia",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+        "the library and the loaded driver are of different versions, as after an upgrade; reboot the node"
+    ),
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "the library does not have it; install driver 450 or later",
+    pynvml.NVML_ERROR_NO_PERMISSION: "the plugin may not use the driver; let it open /dev/nvidiactl",
+}
+"""Error code -> a sentence about its cause and what to do, where NVML's own words do not say it."""
+
+
+class Nvml:
+    """The library ``libnvidia-ml.so.1`` of the driver: an `NvmlLibrary`."""
+
+    def __init__(self) -> None:
+        self._events: Any = None
+        self._is_open = False
+
+    def open(self) -> None:
+        if self._is_open:
+            return
+        _call(pynvml.nvmlInitWithFlags, 0)
+        self._is_open = True
+        self._events = _optional(pynvml.nvmlEventSetCreate)
+        for index in range(self.count()):
+            self._register(index)
+
+    def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        events, self._events = self._events, None
+        for end in (lambda: pynvml.nvmlEventSetFree(events) if events is not None else None, pynvml.nvmlShutdown):
+            try:
+                end()
+            except pynvml.NVMLError:
+                continue
+
+    def count(self) -> int:
+        return int(_call(pynvml.nvmlDeviceGetCount))
+
+    def card(self, index: int) -> NvmlCard:
+        device = _call(pynvml.nvmlDeviceGetHandleByIndex, index)
+        pci = _call(pynvml.nvmlDeviceGetPciInfo, device)
+        total, reserved = _memory(device)
+        mig = _optional(pynvml.nvmlDeviceGetMigMode, device)
+        peers, on_switch = _links(device)
+        return NvmlCard(
+            index=index,
+            uuid=_call(pynvml.nvmlDeviceGetUUID, device),
+            minor=_call(pynvml.nvmlDeviceGetMinorNumber, device),
+            pci=(pci.domain, pci.bus, pci.device),
+            pci_ids=pci.pciDeviceId,
+            model=_call(pynvml.nvmlDeviceGetName, device),
+            total=total,
+            reserved=reserved,
+            has_mig=mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
+            peers=peers,
+            on_switch=on_switch,
+        )
+
+    def share_a_switch(self, one: str, other: str) -> bool:
+        devices = [_call(pynvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in (one, other)]
+        level = _optional(pynvml.nvmlDeviceGetTopologyCommonAncestor, *devices)
+        return level is not None and level <= pynvml.NVML_TOPOLOGY_MULTIPLE
+
+    def failures(self) -> Sequence[Failure]:
+        found: list[Failure] = []
+        while self._events is not None and len(found) < _MOST_EVENTS:
+            try:
+                event = _call(pynvml.nvmlEventSetWait_v2, self._events, 0)
+            except NvmlFault as fault:
+                if fault.code == pynvml.NVML_ERROR_TIMEOUT:
+                    break
+                raise
+            uuid = _call(pynvml.nvmlDeviceGetUUID, event.device)
+            is_xid = event.eventType == pynvml.nvmlEventTypeXidCriticalError
+            found.append(Failure(uuid, int(event.eventData) if is_xid else None))
+        return found
+
+    def _register(self, index: int) -> None:
+        """Subscribe to the failures of a card, as far as it can report them. A lost card is found when it is read."""
+        if self._events is None:
+            return
+        wanted = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTypeDoubleBitEccError
+        try:
+            device = _call(pynvml.nvmlDeviceGetHandleByIndex, index)
+            if known := wanted & (_optional(pynvml.nvmlDeviceGetSupportedEventTypes, device) or 0):
+                _call(pynvml.nvmlDeviceRegisterEvents, device, known, self._events)
+        except NvmlFault:
+            return
+
+
+def _memory(device: Any) -> tuple[int, int]:
+    """Return total and reserved bytes. The first version of the call leaves out what is reserved."""
+    if (memory := _optional(pynvml.nvmlDeviceGetMemoryInfo, device, pynvml.nvmlMemory_v2)) is not None:
+        return int(memory.total), int(memory.reserved)
+    return int(_call(pynvml.nvmlDeviceGetMemoryInfo, device).total), 0
+
+
+def _links(device: Any) -> tuple[tuple[tuple[int, int, int], ...], bool]:
+    """Return the other ends of the active NVLinks: cards by PCI address, and whether there is a switch."""
+    peers: set[tuple[int, int, int]] = set()
+    on_switch = False
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        if (state := _optional(pynvml.nvmlDeviceGetNvLinkState, device, link)) is None:
+            break
+        if state != pynvml.NVML_FEATURE_ENABLED:
+            continue
+        if _optional(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, device, link) == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            on_switch = True
+        elif (remote := _optional(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, device, link)) is not None:
+            peers.add((remote.domain, remote.bus, remote.device))
+    return tuple(sorted(peers)), on_switch
+
+
+def _optional(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a call, None if card or driver do not support it. Raises NvmlFault for other errors."""
+    try:
+        return _call(function, *arguments)
+    except NvmlFault as fault:
+        if fault.code in _SUPPLIES_NOTHING:
+            return None
+        raise
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a function of NVML. Raises NvmlFault."""
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError as error:
+        code = error.value
+        raise NvmlFault(
+            f"{function.__name__}: {_ADVICE.get(code) or error}",
+            code=code,
+            is_lost=code in (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED),
+            is_closed=code == pynvml.NVML_ERROR_UNINITIALIZED,
+        ) from error
+    except UnicodeError as error:
+        raise NvmlFault(f"{function.__name__}: expected text, found bytes that are not UTF-8") from error

@@ -1,0 +1,89 @@
+"""The GPUs of this node, as their drivers describe them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gas.values.cards import Card
+
+MOST_MEMORY = 2**50
+"""Bytes. A larger amount is a mistake, and the sum of a few such cards would exceed a Kubernetes quantity."""
+
+
+class MemorySource(StrEnum):
+    """Where the amount of a card's memory comes from, best first."""
+
+    SYSFS = "sysfs"
+    QUERY = "query"  # the driver, asked through the card's render node
+    BAR = "bar"  # the size of the PCI memory window through which the processor sees all of the card's memory
+    OVERRIDE = "override"  # the administrator
+    SHARED = "shared"  # none: an integrated GPU uses the memory of the node
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFacts:
+    """The facts about one card. Paths and names are those of the node itself, without any prefix.
+
+    driver         ``i915``, ``xe`` or ``nvidia``; it picks the resource
+    device_id      PCI device id, ``0x56c0``
+    model          name of the model; empty if it is unknown
+    pci_address    ``0000:4d:00.0``; empty if it is unknown
+    uuid           the same wherever the card is plugged in; empty if it is unknown
+    numa_node      None if the card belongs to none
+    tiles          at least 1
+    memory         bytes of the whole card that pods may use; None if it is unknown, shared or if none is left
+    memory_size    bytes of the whole card, with what is reserved; None if neither sysfs nor the driver states it
+    memory_source  where ``memory`` comes from
+    memory_fault   why the memory is unknown and what to do, a sentence without the card's name; empty if it is known
+    device_nodes   names under ``/dev/dri``: ``card0``, ``renderD128``
+    by_path        names under ``/dev/dri/by-path``: ``pci-0000:4d:00.0-card``
+    other_nodes    names under ``/dev`` that containers get as well: ``nvidia0``, ``nvidiactl``
+    variables      names and values of variables by which a container runtime gives the card to a container
+    cdi_name       full name of the CDI device, if another program than this plugin describes the card; else empty
+    links          cards that a direct link joins to it, in natural order
+    board          the same number for cards that are behind the same PCIe switches; None if that is unknown
+    mei            names under ``/dev`` of its management engine: ``mei0``; known from sysfs only
+    pci_path       folders of its sysfs path, from the one that starts with ``pci`` to the PCI device
+    healthy        whether it may be given to containers now
+    unread         names of the fields above whose source exists but is unreadable or invalid
+    """
+
+    card: Card
+    driver: str
+    device_id: str
+    model: str = ""
+    pci_address: str = ""
+    uuid: str = ""
+    numa_node: int | None = None
+    tiles: int = 1
+    memory: int | None = None
+    memory_size: int | None = None
+    memory_source: MemorySource = MemorySource.UNKNOWN
+    memory_fault: str = ""
+    device_nodes: tuple[str, ...] = ()
+    by_path: tuple[str, ...] = ()
+    other_nodes: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    cdi_name: str = ""
+    links: tuple[Card, ...] = ()
+    board: int | None = None
+    mei: tuple[str, ...] = ()
+    pci_path: tuple[str, ...] = ()
+    healthy: bool = True
+    unread: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """The result of one scan of the whole node.
+
+    gpus      in natural order of the cards
+    problems  unreadable or invalid parts, one sentence each, the same for equal trees
+    broken    cards that exist but could not be identified; none of them is among ``gpus``
+    """
+
+    gpus: tuple[CardFacts, ...] = ()
+    problems: tuple[str, ...] = ()
+    broken: frozenset[Card] = frozenset()

@@ -1,0 +1,75 @@
+"""Cards and tiles, the GPUs that containers get."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+from gas.values.errors import GasError, InvalidValue
+
+_CARD = re.compile(r"card(0|[1-9][0-9]{0,8})", re.ASCII)
+
+
+class MalformedCard(GasError):
+    """The text is not a card name. ``text`` is what was found."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"expected a card name such as card0, found {text[:80]!r}")
+        self.text = text
+
+
+class Card(int):
+    """One GPU of a node; the kernel calls it ``card<number>``. Raises InvalidValue for a number such as -1 or 1.5.
+
+    It is an int, so that cards sort in natural order (card2 before card10) and hash at the speed of C: every filter
+    looks up thousands of them.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, number: int) -> Card:
+        if not isinstance(number, int) or number < 0:
+            raise InvalidValue(f"expected a card number 0, 1 and so on, found {number!r}")
+        return super().__new__(cls, number)
+
+    @classmethod
+    def parse(cls, text: str) -> Card:
+        """Parse ``"card10"`` into ``Card(10)``.
+
+        Raises MalformedCard, also for leading zeros, which the kernel never writes.
+        """
+        if (match := _CARD.fullmatch(text)) is None:
+            raise MalformedCard(text)
+        return cls(int(match[1]))
+
+    def __str__(self) -> str:
+        return f"card{int(self)}"
+
+    def __repr__(self) -> str:
+        return f"Card({int(self)})"
+
+
+class _Tile(NamedTuple):
+    card: Card
+    index: int  # type: ignore[assignment]  # shadows the method of tuple, which no caller needs
+
+
+class Tile(_Tile):
+    """One tile of a card; the kernel calls it ``gt<index>``. Raises InvalidValue for a negative or fractional index."""
+
+    __slots__ = ()
+
+    def __new__(cls, card: Card, index: int) -> Tile:
+        if not isinstance(index, int) or index < 0:
+            raise InvalidValue(f"{card}: expected a tile 0, 1 and so on, found {index!r}")
+        return super().__new__(cls, card, index)
+
+
+def check_tiles(card: Card, indexes: Collection[int]) -> None:
+    """Raise InvalidValue for a tile that is negative, fractional or repeated."""
+    if len(set(indexes)) < len(indexes):
+        raise InvalidValue(f"{card}: expected different tiles, found {', '.join(map(str, indexes))}")
+    for index in indexes:
+        if not isinstance(index, int) or index < 0:
+            raise InvalidValue(f"{card}: expected a tile 0, 1 and so on, found {index}")

@@ -1,0 +1,256 @@
+"""Aliyun's vocabulary: ``aliyun.com/gpu-mem``, memory of one card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gas.decision.text import MalformedAnnotation
+from gas.objects.stored import Container, Node, Pod
+from gas.placement.choice import Choice, ContainerChoice
+from gas.placement.inventory import Inventory
+from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
+from gas.placement.order import BestFit
+from gas.placement.ratio import Ratio
+from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, MemoryUnit, sorted_amounts
+from gas.values.card_facts import MOST_MEMORY, CardFacts
+from gas.values.card_records import MOST_RECORDS
+from gas.values.cards import Card
+from gas.values.quoted import quoted
+from gas.vocabularies.aliyun import names
+from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
+from gas.vocabularies.pod_parts import (
+    CARD_ORDER,
+    NODE_SCORE,
+    check_sum,
+    chosen_card_order,
+    chosen_node_score,
+    requested,
+    requests_any,
+    started_containers,
+)
+from gas.vocabularies.protocol import (
+    BadNeed,
+    DeviceOptions,
+    DeviceWords,
+    NeedOptions,
+    NodeDescription,
+    NodeFacts,
+    Vocabulary,
+)
+
+MILLICORES = "millicores"
+MILLICORES_OF_A_CARD = 1000
+
+BEST_FIT = BestFit(MEMORY_MAX)
+"""The card with the least memory left first; of equal ones the lowest index."""
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class AliyunPods:
+    """Pods that request ``aliyun.com/gpu-mem``; all their containers get the same card."""
+
+    unit: MemoryUnit
+    metadata: frozenset[str] = frozenset()
+    resources: tuple[str, ...] = (names.GPU_MEM,)
+
+    def speaks(self, pod: Pod) -> bool:
+        return requests_any(pod, names.GPU_MEM)
+
+    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        need = self.booked_need(pod)
+        annotations = pod.annotations
+        return replace(need, order=chosen_card_order(annotations, BEST_FIT), node_score=chosen_node_score(annotations))
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        if not pod.spec.containers:
+            raise BadNeed("the pod has no containers")
+        started = [(each, role, requested(each, names.GPU_MEM)) for each, role in started_containers(pod)]
+        units = sum(amount for _, _, amount in started)
+        check_sum(names.GPU_MEM, units)
+        if units * self.unit.bytes > MAX_AMOUNT:
+            raise BadNeed(
+                f"{names.GPU_MEM}: expected at most {MAX_AMOUNT // self.unit.bytes} {self.unit}, found {units};"
+                " lower the requests"
+            )
+        containers = tuple(self._container(each, role, amount) for each, role, amount in started)
+        return PodNeed(containers=containers, scope=Scope.CARD, count_resources=frozenset({names.UNITS}))
+
+    def _container(self, container: Container, role: Role, units: int) -> ContainerNeed:
+        """Return the need of a container: memory, and the same part of the card's millicores."""
+        if not units:
+            return ContainerNeed(container.name, role=role)
+        memory = units * self.unit.bytes
+        amounts = sorted_amounts({names.UNITS: units, MEMORY_MAX: memory})
+        return ContainerNeed(container.name, 1, amounts, role, (Ratio(MILLICORES, memory, of=MEMORY_MAX),))
+
+
+@dataclass(frozen=True, slots=True)
+class AliyunChoices:
+    """The annotations that Aliyun's extender writes on a pod, and its device plugin and its users read."""
+
+    annotations: frozenset[str] = names.WRITTEN_ANNOTATIONS
+
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+        card = next(card for each in choice.containers for card in each.cards)
+        written = {
+            names.INDEX: str(int(card)),
+            names.ID: str(int(card)),
+            names.POD: str(_units_of_pod(need)),
+            names.ASSUME_TIME: str(moment),
+            names.ASSIGNED: "false",
+        }
+        amounts = node.inventory.capacity.get(card, {}) if node is not None else {}
+        if names.UNITS in amounts:
+            written[names.CARD] = str(amounts[names.UNITS])
+        return written
+
+    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        for name in (names.INDEX, names.ID):
+            if not (text := pod.annotations.get(name)):
+                continue
+            if _INDEX.fullmatch(text) is None:
+                raise MalformedAnnotation(name, f"expected the number of a card, found {quoted(text)}")
+            card = Card(int(text))
+            return Choice(tuple(ContainerChoice((card,) if each.count else ()) for each in need.containers))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class AliyunNodes:
+    """Nodes that offer ``aliyun.com/gpu-mem``.
+
+    Our plugin records each card with its memory. Of a node without these records only the number of cards is known, and
+    each has an equal part of the memory.
+    """
+
+    unit: MemoryUnit
+
+    def source(self, node: Node) -> Hashable:
+        allocatable = allocatable_resources(node)
+        if names.GPU_MEM not in allocatable:
+            return ()
+        return allocatable[names.GPU_MEM], allocatable.get(names.GPU_COUNT), _recorded(node)
+
+    def facts(self, node: Node) -> NodeFacts | None:
+        allocatable = allocatable_resources(node)
+        if names.GPU_MEM not in allocatable:
+            return None
+        problems: list[str] = []
+        total = allocatable_amount(allocatable, names.GPU_MEM, problems)
+        if (recorded := _recorded(node)) is not None:
+            capacity = self._recorded_capacity(recorded, total, problems)
+        else:
+            capacity = self._counted_capacity(
+                allocatable_amount(allocatable, names.GPU_COUNT, problems), total, problems
+            )
+        return NodeFacts(inventory=Inventory(capacity=capacity), counted=recorded is None, problems=tuple(problems))
+
+    def _recorded_capacity(
+        self, recorded: Sequence[tuple[Card, int]], total: int, problems: list[str]
+    ) -> dict[Card, Mapping[str, int]]:
+        """Return what each card has by its own record. The node's total shows whether it counts in the same unit."""
+        for other in MemoryUnit:
+            if total and total == _units(recorded, other) != _units(recorded, self.unit):
+                problems.append(
+                    f"allocatable {names.GPU_MEM}: the device plugin counts in {other} and the extender in {self.unit},"
+                    " so pods get no memory of this node; set the same --aliyun-unit for both"
+                )
+                return {card: {} for card, _ in recorded}
+        return {card: self._amounts(memory // self.unit.bytes, memory) if total else {} for card, memory in recorded}
+
+    def _counted_capacity(self, count: int, total: int, problems: list[str]) -> dict[Card, Mapping[str, int]]:
+        """Return an equal part of the memory for each card."""
+        if not total:
+            return {}
+        if not 1 <= count <= MOST_RECORDS:
+            problems.append(
+                f"allocatable {names.GPU_COUNT}: expected 1 to {MOST_RECORDS} cards, found {count}; pods get no card of"
+                " this node"
+            )
+            return {}
+        units = total // count
+        if units * self.unit.bytes > MOST_MEMORY:
+            problems.append(
+                f"allocatable {names.GPU_MEM}: expected at most {MOST_MEMORY // self.unit.bytes} {self.unit} on a card,"
+                f" found {units}; pods get no card of this node; check --aliyun-unit"
+            )
+            return {}
+        return {Card(number): self._amounts(units, units * self.unit.bytes) for number in range(count)}
+
+    def _amounts(self, units: int, memory: int) -> Mapping[str, int]:
+        if not units:
+            return {}
+        return {names.UNITS: units, MEMORY_MAX: memory, MILLICORES: MILLICORES_OF_A_CARD}
+
+
+@dataclass(frozen=True, slots=True)
+class AliyunDevices(DeviceWords):
+    """Cards as ``aliyun.com/gpu-mem``, with one device id for each unit of memory."""
+
+    unit: MemoryUnit
+    resources: tuple[str, ...] = (names.GPU_MEM,)
+
+    def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
+        units = (card.memory or 0) // self.unit.bytes
+        return {names.GPU_MEM: units} if units else {}
+
+    def fewer_ids(self, resource: str) -> str:
+        return "" if self.unit is MemoryUnit.GIB else f"set --aliyun-unit={MemoryUnit.GIB} for plugin and extender"
+
+    def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
+        count = sum(card.healthy and bool(self.ids_per_card(card, options)) for card in cards)
+        return NodeDescription(resources={names.GPU_COUNT: count} if count else {})
+
+    def owns_resource(self, name: str) -> bool:
+        return name == names.GPU_COUNT
+
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+        if len(cards) != 1:
+            return {}
+        units = {each.name: requested(each, names.GPU_MEM) for each, _ in started_containers(pod)}
+        return {
+            names.INDEX: str(int(cards[0].card)),
+            names.CARD: str((cards[0].memory or 0) // self.unit.bytes),
+            names.POD: pod.annotations.get(names.POD) or str(sum(units.values())),
+            names.CONTAINER: str(units.get(container, 0)),
+        }
+
+    def after_allocate(self, pod: Pod) -> Mapping[str, str]:
+        return {names.ASSIGNED: "true"} if pod.annotations.get(names.INDEX) else {}
+
+
+def aliyun(unit: MemoryUnit) -> Vocabulary:
+    """Return the vocabulary for a cluster that counts memory in this unit."""
+    return Vocabulary(
+        name="aliyun",
+        pods=AliyunPods(unit),
+        choices=AliyunChoices(),
+        nodes=AliyunNodes(unit),
+        devices=AliyunDevices(unit),
+        wishes=frozenset({CARD_ORDER, NODE_SCORE}),
+    )
+
+
+def _units_of_pod(need: PodNeed) -> int:
+    """Return the most units that the pod holds at a time."""
+    kept, most = 0, 0
+    for container in need.containers:
+        units = dict(container.per_card).get(names.UNITS, 0)
+        most = max(most, kept + units)
+        if container.role is not Role.INIT:
+            kept += units
+    return max(kept, most)
+
+
+def _recorded(node: Node) -> tuple[tuple[Card, int], ...] | None:
+    """Return the healthy cards of the node's own records with their bytes of memory, None without records."""
+    records = recorded_cards(node)
+    return tuple((each.card, each.memory or 0) for each in records if each.healthy) if records else None
+
+
+def _units(recorded: Iterable[tuple[Card, int]], unit: MemoryUnit) -> int:
+    return sum(memory // unit.bytes for _, memory in recorded)

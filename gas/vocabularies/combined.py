@@ -1,0 +1,442 @@
+"""The vocabularies that are switched on, combined into one.
+
+Needs are remembered by the content that they were read from, and pods that are larger than any real one are refused
+before they are read. What several vocabularies say of one node is merged into one set of facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import msgspec
+from cachetools import LRUCache
+
+from gas.decision.annotations import choice_annotations
+from gas.decision.names import WRITTEN_ANNOTATIONS
+from gas.objects.stored import Node, Pod
+from gas.placement.choice import Choice
+from gas.placement.inventory import Inventory, Link
+from gas.placement.need import PodNeed
+from gas.values import card_records
+from gas.values.amounts import TILES, Amounts
+from gas.values.card_facts import CardFacts, MemorySource
+from gas.values.cards import Card, Tile
+from gas.values.quoted import quoted
+from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions, NodeDescription, NodeFacts, Vocabulary
+
+MOST_NEEDS = 4096
+"""Needs that are remembered by the content that they were read from: about 2 kB each."""
+
+LARGEST_REMEMBERED = 32 * 1024
+"""Bytes of the largest content whose need is remembered. Larger ones are rare, and are read again each time."""
+
+MOST_RESOURCES = 32
+"""Resources that a container of a GPU pod may request. Real ones request a dozen; each costs time on every node."""
+
+MOST_CARD_CONTAINERS = 64
+"""Containers of a pod that may ask for cards. Each is placed on every node, beside those that run at the same time."""
+
+LONGEST_WISH = 32 * 1024
+"""Characters of an annotation that a need is read from: over 2,000 PCI addresses of cards."""
+
+MOST_RECORDS = 64
+"""Records of nodes that are remembered by their text, up to 128 kB each: nodes of one model have the same."""
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+class TooLarge(BadNeed):
+    """The pod has more of something than any real pod, so the rest of it was not read."""
+
+
+class Vocabularies:
+    """The vocabularies that are switched on, asked as one.
+
+    A pod speaks one of them: a need in the words of two is refused, since no card could be booked for both.
+
+    most_needs  needs that are remembered
+    """
+
+    def __init__(self, vocabularies: Iterable[Vocabulary], *, most_needs: int = MOST_NEEDS) -> None:
+        self._all = tuple(vocabularies)
+        self._needs: LRUCache[Hashable, PodNeed] = LRUCache(most_needs)
+        self.annotations = frozenset(WRITTEN_ANNOTATIONS).union(*(each.choices.annotations for each in self._all))
+        """Every annotation that a choice or a receipt is written in."""
+        self.metadata = self.annotations.union(*(each.pods.metadata for each in self._all))
+        """Every annotation and label of a bound pod that its booking depends on."""
+
+    def __iter__(self) -> Iterator[Vocabulary]:
+        return iter(self._all)
+
+    def speaks(self, pod: Pod) -> bool:
+        """Return whether the pod asks for anything in any vocabulary."""
+        return self.spoken_by(pod) is not None
+
+    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        """Return the need of a pod that is not bound yet; a need without containers if it speaks no vocabulary.
+
+        Raises BadNeed, also for a pod in the words of two vocabularies.
+        """
+        content = _content(pod, pod.metadata.annotations, pod.metadata.labels)
+        return self._remembered(content, options, lambda: self._read_need(pod, options))
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        """Return what a bound pod takes, in the first vocabulary that it speaks. Raises BadNeed."""
+        vocabulary = self.spoken_by(pod)
+        if vocabulary is None:
+            return PodNeed(())
+        names = vocabulary.pods.metadata
+        content = _content(pod, _only(names, pod.metadata.annotations), _only(names, pod.metadata.labels))
+        return self._remembered(content, vocabulary.name, lambda: vocabulary.pods.booked_need(pod))
+
+    def _remembered(self, content: bytes | None, purpose: Hashable, read: Callable[[], PodNeed]) -> PodNeed:
+        """Return the need that was read from this content for this purpose before, else read it."""
+        if content is None:
+            return read()
+        key = (content, purpose)
+        if (need := self._needs.get(key)) is None:
+            need = self._needs[key] = read()
+        return need
+
+    def _read_need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        if not pod.spec.containers:
+            raise BadNeed("the pod has no containers")
+        spoken = [each for each in self._all if each.pods.speaks(pod)]
+        if len(spoken) > 1:
+            first, second = (each.name for each in spoken[:2])
+            raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; use only one of them")
+        if not spoken:
+            return PodNeed(())
+        _check_size(pod, spoken[0].wishes or ())
+        need = spoken[0].pods.need(pod, options)
+        _check_containers(need)
+        return need
+
+    def write_choice(
+        self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None
+    ) -> dict[str, str]:
+        """Return the annotations that a Binding carries for a choice, the empty text for outdated ones.
+
+        moment  nanoseconds since the epoch
+        node    the node that was chosen
+
+        An annotation of these that is already on the pending pod and that the choice does not set is outdated: it comes
+        from a template made of another pod, or from a forger.
+        """
+        fresh = choice_annotations(need, choice, timestamp_ns=moment)
+        if need.wants_cards and (vocabulary := self.spoken_by(pod)) is not None:
+            fresh |= vocabulary.choices.write(pod, need, choice, moment, node)
+        outdated = {name: "" for name in self.annotations if pod.annotations.get(name) and name not in fresh}
+        return outdated | fresh
+
+    def source(self, node: Node) -> Hashable:
+        """Return every part of a node's object that `facts` depends on, by value."""
+        said = _recorded(node)
+        named = tuple(said.other_names.items())
+        sources = (each.nodes.source(node) for each in self._all)
+        return (*sources, named, said.unknown_memory, said.closeness, said.problems)
+
+    def facts(self, node: Node) -> NodeFacts:
+        """Return what a node says about its cards in all vocabularies together."""
+        facts = self._stated(node)
+        said = _recorded(node)
+        if said == _NOT_RECORDED:
+            return facts
+        cards = facts.inventory.capacity.keys()
+        known = {name: of_name for name, of in said.other_names.items() if (of_name := of & cards)}
+        return replace(
+            facts,
+            inventory=replace(with_recorded_closeness(facts.inventory, said.closeness), other_names=known),
+            unknown_memory=said.unknown_memory & cards,
+            problems=(*facts.problems, *said.problems),
+        )
+
+    def links(self, node: Node) -> tuple[Link, ...]:
+        """Return the links that a node states in the words of its vocabularies, without those in its records."""
+        return self._stated(node).inventory.links
+
+    def _stated(self, node: Node) -> NodeFacts:
+        return merged_facts([facts for each in self._all if (facts := each.nodes.facts(node)) is not None])
+
+    @cached_property
+    def resources(self) -> tuple[str, ...]:
+        """All resources that give cards to a container, by full name."""
+        return tuple(dict.fromkeys(resource for each in self._all for resource in each.devices.resources))
+
+    @cached_property
+    def managed_resources(self) -> tuple[str, ...]:
+        """All resources whose pods kube-scheduler asks the extender about, by full name."""
+        return tuple(dict.fromkeys(resource for each in self._all for resource in each.pods.resources))
+
+    def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
+        """Return how many device ids of which of `resources` a card is offered with."""
+        return {name: ids for each in self._all for name, ids in each.devices.ids_per_card(card, options).items()}
+
+    def fewer_ids(self, resource: str) -> str:
+        """Return what to do so that cards are offered with fewer ids of a resource; empty if nothing helps."""
+        advice = (each.devices.fewer_ids(resource) for each in self._all if resource in each.devices.resources)
+        return next(filter(None, advice), "")
+
+    def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
+        """Return all resources that give a container access to every card of the node."""
+        return tuple(
+            dict.fromkeys(name for each in self._all for name in each.devices.monitoring_resources(split=split))
+        )
+
+    def monitoring_of(self, card: CardFacts, *, split: bool) -> tuple[str, ...]:
+        """Return which of `monitoring_resources` give access to a card."""
+        found = (each.devices.monitoring_resource(card, split=split) for each in self._all)
+        return tuple(dict.fromkeys(name for name in found if name is not None))
+
+    def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
+        """Return what a node with these cards says of them in all vocabularies together."""
+        described = [each.devices.describe(cards, options) for each in self._all]
+        return NodeDescription(
+            labels={name: text for each in described for name, text in each.labels.items()},
+            annotations={
+                **_identities(cards),
+                **{name: text for each in described for name, text in each.annotations.items()},
+            },
+            resources={name: amount for each in described for name, amount in each.resources.items()},
+        )
+
+    def owns_label(self, name: str) -> bool:
+        """Return whether a node label is one that `describe` writes."""
+        return any(each.devices.owns_label(name) for each in self._all)
+
+    def owns_annotation(self, name: str) -> bool:
+        """Return the same for a node annotation."""
+        return name == card_records.ANNOTATION or any(each.devices.owns_annotation(name) for each in self._all)
+
+    def owns_resource(self, name: str) -> bool:
+        """Return the same for a resource in the node's status."""
+        return any(each.devices.owns_resource(name) for each in self._all)
+
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+        """Return the variables that a container with these cards gets in the vocabulary that its pod speaks."""
+        vocabulary = self.spoken_by(pod)
+        return vocabulary.devices.environment(pod, container, cards) if vocabulary else {}
+
+    def after_allocate(self, pod: Pod) -> Mapping[str, str]:
+        """Return the annotations to write on a pod once its containers have got their cards."""
+        vocabulary = self.spoken_by(pod)
+        return vocabulary.devices.after_allocate(pod) if vocabulary else {}
+
+    def spoken_by(self, pod: Pod) -> Vocabulary | None:
+        """Return the first vocabulary that a pod is written in, None if it asks for no cards in any."""
+        for vocabulary in self._all:
+            if vocabulary.pods.speaks(pod):
+                return vocabulary
+        return None
+
+
+class Closeness(NamedTuple):
+    """The place of a card among the others, as its record states it."""
+
+    card: Card
+    numa_node: int | None
+    board: int | None
+    links: tuple[Card, ...]
+
+
+_NOWHERE = (None, None, ())
+"""The place of a card that is near to no other card, as far as its record states it."""
+
+
+class _Recorded(NamedTuple):
+    """The parts of a node's records of its cards that count, beside what vocabularies say."""
+
+    other_names: Mapping[str, frozenset[Card]]
+    unknown_memory: frozenset[Card]
+    closeness: tuple[Closeness, ...]
+    problems: tuple[str, ...]
+
+
+_NOT_RECORDED = _Recorded({}, frozenset(), (), ())
+
+
+def _recorded(node: Node) -> _Recorded:
+    """Return what the records of a node's cards say, and what is invalid about them."""
+    text = node.annotations.get(card_records.ANNOTATION)
+    return _NOT_RECORDED if text is None else _recorded_in(text)
+
+
+@lru_cache(maxsize=MOST_RECORDS)
+def _recorded_in(text: str) -> _Recorded:
+    records, problems = card_records.parse_card_records(text)
+    unknown = frozenset(record.card for record in records if record.memory_source == MemorySource.UNKNOWN)
+    places = (Closeness(each.card, each.numa_node, each.board, each.links) for each in records)
+    closeness = tuple(place for place in places if place[1:] != _NOWHERE)
+    return _Recorded(card_records.cards_by_name(records), unknown, closeness, problems)
+
+
+def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:
+    """Return the annotation with the records of cards; none without cards, or if it would be too long."""
+    text = card_records.format_card_records(card_records.card_records(cards))
+    return {card_records.ANNOTATION: text} if cards and len(text) <= card_records.MOST_BYTES else {}
+
+
+def _content(pod: Pod, annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> bytes | None:
+    """Return the parts of a pod that its need is read from, as one value: pods of one template share it.
+
+    None if it is too large to be remembered. That of a pod larger than any real one is not even made.
+    """
+    if _text_length(annotations) + _text_length(labels) > LARGEST_REMEMBERED or _too_many_resources(pod) is not None:
+        return None
+    content = _encoder.encode((pod.spec.containers, pod.spec.init_containers, annotations, labels))
+    return content if len(content) <= LARGEST_REMEMBERED else None
+
+
+def _text_length(texts: Mapping[str, str] | None) -> int:
+    """Return the number of characters of all names and values of annotations or labels together."""
+    return sum(map(len, texts)) + sum(map(len, texts.values())) if texts else 0
+
+
+def _too_many_resources(pod: Pod) -> str | None:
+    """Return a sentence about a container that requests more resources than any real one, None if there is none."""
+    for containers in (pod.spec.init_containers, pod.spec.containers):
+        for container in containers or ():
+            requests = (container.resources.requests if container.resources else None) or ()
+            if len(requests) > MOST_RESOURCES:
+                return (
+                    f"container {quoted(container.name)}: expected requests of at most {MOST_RESOURCES} resources,"
+                    f" found {len(requests)}; remove some"
+                )
+    return None
+
+
+def _check_size(pod: Pod, wishes: Iterable[str]) -> None:
+    """Raise TooLarge for a pod with more resources or longer wishes than any real one has: reading them takes time."""
+    if (sentence := _too_many_resources(pod)) is not None:
+        raise TooLarge(sentence)
+    for name in sorted(wishes):
+        if len(text := pod.annotations.get(name, "")) > LONGEST_WISH:
+            raise TooLarge(f"{name}: expected at most {LONGEST_WISH} characters, found {len(text)}; shorten it")
+
+
+def _check_containers(need: PodNeed) -> None:
+    """Raise BadNeed for a pod with more containers with cards than any real one has: placing them takes time."""
+    if (count := sum(container.count > 0 for container in need.containers)) > MOST_CARD_CONTAINERS:
+        raise BadNeed(
+            f"the pod has {count} containers that ask for cards, expected at most {MOST_CARD_CONTAINERS};"
+            " use several pods"
+        )
+
+
+def _only(names: frozenset[str], texts: Mapping[str, str] | None) -> dict[str, str]:
+    return {name: texts[name] for name in names & texts.keys()} if texts else {}
+
+
+def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
+    """Merge what several vocabularies read from one node into one set of facts.
+
+    A card has what any of them says. Where two state different amounts of one resource, the smaller counts and a
+    problem says so.
+    """
+    if len(facts) == 1:
+        return facts[0]
+    problems = list(dict.fromkeys(problem for each in facts for problem in each.problems))
+    facts = _on_named_cards(facts, problems)
+    inventories = [each.inventory for each in facts]
+    capacity: dict[Card, Amounts] = {}
+    for card in sorted({card for inventory in inventories for card in inventory.capacity}):
+        amounts: dict[str, int] = {}
+        for inventory in inventories:
+            for name, amount in inventory.capacity.get(card, {}).items():
+                if amounts.setdefault(name, amount) != amount:
+                    smaller = min(amounts[name], amount)
+                    problems.append(
+                        f"{card}: one vocabulary says {max(amounts[name], amount)} of {name}, another {smaller};"
+                        " the smaller amount counts"
+                    )
+                    amounts[name] = smaller
+        capacity[card] = amounts
+    closed: dict[Card, frozenset[int]] = {}
+    preferred_tiles: dict[Card, tuple[int, ...]] = {}
+    for inventory in inventories:  # the smaller amount of tiles counts, so some that a vocabulary names may not exist
+        for card, tiles in inventory.closed_tiles.items():
+            count = capacity[card].get(TILES, 0)
+            closed[card] = closed.get(card, frozenset()) | {tile for tile in tiles if tile < count}
+        for card, order in inventory.preferred_tiles.items():
+            count = capacity[card].get(TILES, 0)
+            preferred_tiles.setdefault(card, tuple(tile for tile in order if tile < count))
+    return NodeFacts(
+        inventory=Inventory(
+            capacity=capacity,
+            disabled=frozenset().union(*(inventory.disabled for inventory in inventories)),
+            closed_tiles=closed,
+            preferred_card=next((each.preferred_card for each in inventories if each.preferred_card is not None), None),
+            preferred_tiles=preferred_tiles,
+            numa_groups=next((each.numa_groups for each in inventories if each.numa_groups is not None), None),
+            links=tuple(dict.fromkeys(link for inventory in inventories for link in inventory.links)),
+            boards=next((each.boards for each in inventories if each.boards), ()),
+        ),
+        deschedule_cards=frozenset().union(*(each.deschedule_cards for each in facts)),
+        deschedule_tiles=frozenset().union(*(each.deschedule_tiles for each in facts)),
+        problems=tuple(problems),
+    )
+
+
+def with_recorded_closeness(inventory: Inventory, recorded: Sequence[Closeness]) -> Inventory:
+    """Return the cards with the NUMA nodes, boards and links in their records.
+
+    Whatever a vocabulary says of a card counts before its record.
+    """
+    recorded = [each for each in recorded if each.card in inventory.capacity]
+    numa_nodes = {each.card: each.numa_node for each in recorded if each.numa_node is not None}
+    boards = {each.card: each.board for each in recorded if each.board is not None}
+    linked = {card for link in inventory.links for card in (link.one.card, link.other.card)}
+    pairs = sorted(
+        {
+            (min(each.card, other), max(each.card, other))
+            for each in recorded
+            for other in each.links
+            if other in inventory.capacity and linked.isdisjoint((each.card, other))
+        }
+    )
+    numa_groups = _with_groups(inventory.numa_groups or (), numa_nodes)
+    return replace(
+        inventory,
+        numa_groups=numa_groups or inventory.numa_groups,
+        boards=_with_groups(inventory.boards, boards),
+        links=(*inventory.links, *(Link(Tile(one, 0), Tile(other, 0)) for one, other in pairs)),
+    )
+
+
+def _with_groups(groups: Sequence[tuple[Card, ...]], recorded: Mapping[Card, int]) -> tuple[tuple[Card, ...], ...]:
+    """Return the groups with the cards that none of them has, by the numbers in their records."""
+    of_card = {card: at for at, group in enumerate(groups) for card in group}
+    placed = [list(group) for group in groups]
+    of_number = {recorded[card]: at for card, at in of_card.items() if card in recorded}
+    for card, number in recorded.items():
+        if card in of_card:
+            continue
+        if number not in of_number:
+            of_number[number] = len(placed)
+            placed.append([])
+        placed[of_number[number]].append(card)
+    return tuple(map(tuple, placed))
+
+
+def _on_named_cards(facts: Sequence[NodeFacts], problems: list[str]) -> list[NodeFacts]:
+    """Return the facts with those cards that are only counted as cards that are named, in their order.
+
+    A counted card beyond the named ones does not exist; a named card beyond the counted ones has nothing of theirs.
+    """
+    named = sorted({card for each in facts if not each.counted for card in each.inventory.capacity})
+    placed: list[NodeFacts] = []
+    for each in facts:
+        if each.counted and named:
+            amounts = list(each.inventory.capacity.values())
+            if len(amounts) != len(named):
+                problems.append(
+                    f"one vocabulary names {len(named)} card(s), another counts {len(amounts)}; the first"
+                    f" {min(len(amounts), len(named))} of them count for both"
+                )
+            capacity = dict(zip(named, amounts, strict=False))
+            each = replace(each, inventory=Inventory(capacity=capacity), counted=False)  # noqa: PLW2901
+        placed.append(each)
+    return placed

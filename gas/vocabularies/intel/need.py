@@ -1,0 +1,303 @@
+"""A pod's need, from its containers' requests and its annotations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gas.objects.stored import Container, Pod, Quantity
+from gas.placement.company import Company
+from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
+from gas.values.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
+from gas.values.card_records import card_name
+from gas.values.cards import Card
+from gas.values.quoted import listed, quoted
+from gas.vocabularies.intel import names
+from gas.vocabularies.pod_parts import (
+    chosen_card_order,
+    chosen_node_score,
+    parse_request,
+    started_containers,
+    wants_near_cards,
+)
+from gas.vocabularies.protocol import LONGEST_SENTENCE, BadNeed, NeedOptions
+
+_COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
+_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+"""The form of a label's value in Kubernetes."""
+_CARD_ITSELF = re.compile(r"card[0-9]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
+"""A card's number or PCI address."""
+_DEVICE_ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The requests of one container, not yet divided by its cards.
+
+    count       number of cards
+    amounts     by resource, without monitoring and without amounts of 0
+    monitoring  whether it asks for access to all cards of the node
+    """
+
+    name: str
+    role: Role
+    count: int
+    amounts: dict[str, int]
+    monitoring: bool
+
+
+def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
+    """Return the need of a pod that is not bound yet. Raises BadNeed with a sentence for its owner."""
+    requests = _requests(pod)
+    _check_sums(requests)
+    _check_kinds(requests)
+    containers = tuple(map(_container_need, requests))
+    if not any(request.count for request in requests):
+        return PodNeed(containers=containers, count_resources=_COUNT_RESOURCES)
+
+    annotations = pod.annotations
+    chosen = _chosen_card(annotations, options)
+    named = _label(annotations, names.CARD_NAME) if chosen is None else ""
+    if named or chosen is not None:
+        _check_one_card(requests)
+    linked = names.ALLOCATE_XELINK in annotations
+    if linked:
+        _check_linked(requests)
+    return PodNeed(
+        containers=containers,
+        allowed=_allowed(annotations, options) if chosen is None else frozenset((chosen,)),
+        denied=_named_cards(annotations.get(names.DENY, "")) if options.denylist else frozenset(),
+        same_card=_same_card(requests, annotations),
+        linked=linked,
+        scope=_scope(annotations),
+        order=chosen_card_order(annotations, options.card_order),
+        near=wants_near_cards(annotations),
+        node_score=chosen_node_score(annotations),
+        company=_company(annotations),
+        named=named,
+        count_resources=_COUNT_RESOURCES,
+    )
+
+
+def read_booked_need(pod: Pod) -> PodNeed:
+    """Return what the containers of a bound pod take. Raises BadNeed.
+
+    The rules in its annotations are ignored: they were met or not, and a user may have edited them since. Only its
+    company labels and the name of its card count, because other pods depend on them; invalid ones are left out. If a
+    container asks for both
+    ``i915`` and ``xe``, the original placed it, and ``xe`` is the number of its cards as it was there. An amount that
+    no card can have is left out, unless it is a number of cards: kubelet ignores resources that its node does not have,
+    so a pod that names its node itself has its cards in spite of that amount.
+    """
+    requests = _requests(pod, is_booked=True)
+    for name in _too_large_sums(requests) - set(names.COUNT_RESOURCES):
+        for request in requests:
+            request.amounts.pop(name, None)
+    _check_sums(requests)
+    labels = {name: text for name, text in pod.annotations.items() if _LABEL.fullmatch(text)}
+    has_one_card = max(request.count for request in requests) <= 1
+    named = labels.get(names.CARD_NAME, "") if has_one_card else ""
+    if _CARD_ITSELF.fullmatch(named):
+        named = ""  # chosen, not named
+    return PodNeed(
+        containers=tuple(map(_container_need, requests)),
+        scope=Scope.CARD if named else Scope.ANYWHERE,
+        company=_company(labels),
+        named=named,
+        count_resources=_COUNT_RESOURCES,
+    )
+
+
+def _requests(pod: Pod, *, is_booked: bool = False) -> list[_Request]:
+    """Return the requests of each container in the order in which kubelet starts them."""
+    if not pod.spec.containers:
+        raise BadNeed("the pod has no containers")
+    return [_request(container, role, is_booked=is_booked) for container, role in started_containers(pod)]
+
+
+def _request(container: Container, role: Role, *, is_booked: bool) -> _Request:
+    requests = (container.resources.requests if container.resources else None) or {}
+    monitoring = False
+    amounts: dict[str, int] = {}
+    for full_name in sorted(requests):
+        name = full_name.removeprefix(names.PREFIX)
+        if name == full_name:
+            continue
+        if not name:
+            if not is_booked:
+                where = f"container {quoted(container.name)}"
+                raise BadNeed(f"{where}: expected the name of a resource after {quoted(names.PREFIX)}, found none")
+        elif name in names.MONITORING_RESOURCES:
+            monitoring = monitoring or _is_positive(requests[full_name])
+        else:
+            try:
+                amount = parse_request(container, full_name, requests[full_name])
+            except BadNeed:
+                if not is_booked or name in names.COUNT_RESOURCES:
+                    raise
+                continue
+            if amount:
+                amounts[name] = amount
+    count = next((amounts[name] for name in reversed(names.COUNT_RESOURCES) if name in amounts), 0)
+    return _Request(container.name, role, count, amounts, monitoring)
+
+
+def _is_positive(quantity: Quantity) -> bool:
+    """Return whether a quantity of monitoring is positive. It is never counted, so an unreadable one is positive."""
+    try:
+        return parse_quantity(quantity) > 0
+    except MalformedQuantity:
+        return True
+
+
+def _check_kinds(requests: Iterable[_Request]) -> None:
+    asking = {name: request.name for request in requests for name in names.COUNT_RESOURCES if name in request.amounts}
+    if len(asking) > 1:
+        (one, first), (other, second) = sorted(asking.items())
+        both = [f"{names.PREFIX}{one}", f"{names.PREFIX}{other}"]
+        who = (
+            f"container {quoted(first)} asks for both {both[0]} and {both[1]}"
+            if first == second
+            else f"container {quoted(first)} asks for {both[0]} and container {quoted(second)} for {both[1]}"
+        )
+        raise BadNeed(f"{who}; use only one of them in the whole pod")
+
+
+def _check_sums(requests: Iterable[_Request]) -> None:
+    for name in sorted(_too_large_sums(requests)):
+        resource = quoted(names.PREFIX + name)
+        raise BadNeed(f"the pod's containers ask for more than 2^63-1 of {resource} in total; lower the requests")
+
+
+def _too_large_sums(requests: Iterable[_Request]) -> set[str]:
+    """Return the resources of which the containers together ask for more than MAX_AMOUNT."""
+    sums: dict[str, int] = {}
+    for request in requests:
+        for name, amount in request.amounts.items():
+            sums[name] = sums.get(name, 0) + amount
+    return {name for name, amount in sums.items() if amount > MAX_AMOUNT}
+
+
+def _container_need(request: _Request) -> ContainerNeed:
+    """Divide the requests by the number of cards, rounded up so that no card gets more load than is booked on it."""
+    if not request.count:
+        return ContainerNeed(request.name, role=request.role)
+    shares = sorted((name, -(-amount // request.count)) for name, amount in request.amounts.items())
+    return ContainerNeed(request.name, request.count, tuple(shares), request.role)
+
+
+def _named_cards(text: str) -> frozenset[Card | str]:
+    """Return the cards, and other names of cards, that a list has. A name that no card has matches nothing."""
+    return frozenset(map(card_name, filter(str.strip, text.split(","))))
+
+
+def _allowed(annotations: Mapping[str, str], options: NeedOptions) -> frozenset[Card | str] | None:
+    return _named_cards(annotations[names.ALLOW]) if options.allowlist and names.ALLOW in annotations else None
+
+
+def _scope(annotations: Mapping[str, str]) -> Scope:
+    single_numa = names.ALLOCATE_SINGLE_NUMA in annotations
+    if annotations.get(names.CARD_NAME):
+        return Scope.NUMA_CARD if single_numa else Scope.CARD
+    return Scope.NUMA if single_numa else Scope.ANYWHERE
+
+
+def _check_one_card(requests: Iterable[_Request]) -> None:
+    for request in requests:
+        if request.count > 1:
+            raise BadNeed(
+                f"{names.CARD_NAME}: container {quoted(request.name)} asks for {request.count} cards, expected at most"
+                " 1, because all containers of the pod get the named card"
+            )
+
+
+def _company(annotations: Mapping[str, str]) -> Company:
+    return Company(
+        affinity=_label(annotations, names.CARD_AFFINITY),
+        anti_affinity=_label(annotations, names.CARD_ANTI_AFFINITY),
+        exclusion=_label(annotations, names.CARD_EXCLUSION),
+    )
+
+
+def _chosen_card(annotations: Mapping[str, str], options: NeedOptions) -> Card | str | None:
+    """Return the card that the annotation for names chooses by its number or PCI address; None if it chooses none.
+
+    Raises BadNeed if pods may not choose cards, and for what means a model, of which there may be many cards.
+    """
+    text = annotations.get(names.CARD_NAME, "")
+    found = f"{names.CARD_NAME}: {quoted(text)}"
+    if _DEVICE_ID.fullmatch(text):
+        raise BadNeed(f"{found} is a model, not one card; expected a name of your own or one card; use {names.ALLOW}")
+    if _CARD_ITSELF.fullmatch(text) is None:
+        return None
+    if not options.allowlist:
+        raise BadNeed(f"{found} chooses a card, which pods may do only if the extender runs with --enableAllowlist")
+    if names.ALLOW in annotations:
+        raise BadNeed(f"{found} chooses a card, and {names.ALLOW} chooses cards as well; remove one of them")
+    card = card_name(text)
+    if not isinstance(card, Card) and ":" not in card:
+        raise BadNeed(f"{found} is not the number of a card; expected a form such as card1")
+    return card
+
+
+def _label(annotations: Mapping[str, str], name: str) -> str:
+    """Return a label from an annotation; an empty text means the same as no annotation."""
+    text = annotations.get(name, "")
+    if text and not _LABEL.fullmatch(text):
+        raise BadNeed(
+            f"{name}: expected at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends,"
+            f" found {quoted(text)}"
+        )
+    return text
+
+
+def _check_linked(requests: Iterable[_Request]) -> None:
+    for request in requests:
+        if not request.count:
+            continue
+        who = f"{names.ALLOCATE_XELINK}: container {quoted(request.name)}"
+        if request.count % 2:
+            raise BadNeed(f"{who} asks for {request.count} card(s), expected an even number")
+        if (tiles := request.amounts.get(names.TILES, 0)) != request.count:
+            raise BadNeed(f"{who} asks for {tiles} tile(s), expected as many as cards, {request.count}")
+        if request.monitoring:
+            raise BadNeed(f"{who} asks for monitoring, which cannot be combined with linked cards")
+
+
+def _same_card(requests: list[_Request], annotations: Mapping[str, str]) -> frozenset[int]:
+    """Return the positions of the containers that ``gas-same-gpu`` names."""
+    if (text := annotations.get(names.SAME_GPU)) is None:
+        return frozenset()
+    if names.ALLOCATE_XELINK in annotations:
+        raise BadNeed(f"{names.SAME_GPU} cannot be combined with {names.ALLOCATE_XELINK}; use only one of them")
+    wanted = [name.strip() for name in text.split(",")]
+    if len(wanted) < 2:
+        raise BadNeed(f"{names.SAME_GPU}: expected at least two containers of the pod, found {quoted(text)}")
+    if len(set(wanted)) < len(wanted):
+        raise BadNeed(f"{names.SAME_GPU}: expected every container once, found {quoted(text)}")
+    apps = {request.name: at for at, request in enumerate(requests) if request.role is Role.APP}
+    if unknown := [name for name in wanted if name not in apps]:
+        are_not = "is not an app container" if len(unknown) == 1 else "are not app containers"
+        sentence = f"{names.SAME_GPU}: {listed(unknown)} {are_not} of the pod"
+        with_apps = f"{sentence}; it has {listed(apps)}"
+        raise BadNeed(with_apps if len(with_apps) <= LONGEST_SENTENCE else sentence)
+    for name in wanted:
+        _check_same(requests[apps[name]])
+    return frozenset(apps[name] for name in wanted)
+
+
+def _check_same(request: _Request) -> None:
+    who = f"{names.SAME_GPU}: container {quoted(request.name)}"
+    if request.count != 1:
+        raise BadNeed(f"{who} asks for {request.count} cards, expected exactly 1")
+    if tiles := request.amounts.get(names.TILES, 0):
+        raise BadNeed(
+            f"{who} asks for {tiles} tile(s), which cannot be combined with a shared card; "
+            "remove the tiles request or take the container out of gas-same-gpu"
+        )
+    if request.monitoring:
+        raise BadNeed(
+            f"{who} asks for monitoring, which cannot be combined with a shared card; "
+            "remove the monitoring request or take the container out of gas-same-gpu"
+        )

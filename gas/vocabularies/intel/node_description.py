@@ -1,0 +1,131 @@
+"""The labels, annotation and sums of resources that the device plugin writes on its node (contract P5.1 to P5.5).
+
+Kubelet knows the count resources ``i915`` and ``xe`` from the plugin's device lists alone, so they have no sums here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from gas.values.amounts import MEMORY_MAX
+from gas.values.card_facts import CardFacts
+from gas.vocabularies.intel import names
+from gas.vocabularies.intel.card_capacity import format_card_capacity
+from gas.vocabularies.intel.split_label import split_value
+
+MILLICORES = "millicores"
+SUMMED_RESOURCES = tuple(names.PREFIX + name for name in (MILLICORES, MEMORY_MAX, names.TILES))
+"""Full names of all resources that `node_resources` writes."""
+
+MILLICORES_PER_CARD = 1000
+
+_LONGEST_VALUE = 63
+_CONTINUED = (names.GPU_NUMBERS, names.NUMA_GPU_MAP, names.PCI_GROUPS)
+_LABEL = re.compile(
+    f"{re.escape(names.CARDS)}|(?:{'|'.join(map(re.escape, _CONTINUED))})(?:[2-9]|[1-9][0-9]{{1,8}})?", re.ASCII
+)
+
+
+def node_labels(cards: Sequence[CardFacts], *, pci_grouping_level: int) -> dict[str, str]:
+    """Return all labels that describe the node's cards, continuations included; none if it has no cards.
+
+    Unhealthy cards are named too: links identify a card by its position in ``gpu-numbers``.
+
+    pci_grouping_level  how many folders of their sysfs paths the cards of one group share; 0: no groups are written
+    """
+    if not cards:
+        return {}
+    labels = {names.CARDS: _card_names(cards)}
+    labels |= split_value(names.GPU_NUMBERS, _numbers(cards))
+    if numa := _numa_gpu_map(cards):
+        labels |= split_value(names.NUMA_GPU_MAP, numa)
+    if groups := _pci_groups(cards, pci_grouping_level):
+        labels |= split_value(names.PCI_GROUPS, groups)
+    return labels
+
+
+def is_node_label(name: str) -> bool:
+    """Return whether `node_labels` writes a label of this name, so that an outdated one is removed.
+
+    Only exact names and their numbered continuations match. Labels that other programs write under the same prefix,
+    such as the links that telemetry finds, stay.
+    """
+    return _LABEL.fullmatch(name) is not None
+
+
+def _card_names(gpus: Iterable[CardFacts]) -> str:
+    """Return as many whole names as fit; this old label has no continuation, and half a name is another card's."""
+    text = ""
+    for gpu in gpus:
+        longer = f"{text}.{gpu.card}" if text else str(gpu.card)
+        if len(longer) > _LONGEST_VALUE:
+            break
+        text = longer
+    return text
+
+
+def _numbers(gpus: Iterable[CardFacts]) -> str:
+    return ".".join(str(int(gpu.card)) for gpu in gpus)
+
+
+def _numa_gpu_map(gpus: Iterable[CardFacts]) -> str:
+    """Return ``0-0.1_1-2.3``, or an empty text if no card belongs to a NUMA node."""
+    groups: dict[int, list[CardFacts]] = {}
+    for gpu in gpus:
+        if gpu.numa_node is not None:
+            groups.setdefault(gpu.numa_node, []).append(gpu)
+    return "_".join(f"{node}-{_numbers(group)}" for node, group in sorted(groups.items()))
+
+
+def _pci_groups(gpus: Iterable[CardFacts], level: int) -> str:
+    """Return ``0.1_2.3.4``; a card that shares its folders with no other card is a group of one."""
+    groups: dict[tuple[str, ...], list[CardFacts]] = {}
+    for gpu in gpus:
+        if level > 0 and gpu.pci_path:
+            groups.setdefault(gpu.pci_path[:level], []).append(gpu)
+    return "_".join(map(_numbers, groups.values()))
+
+
+def node_resources(cards: Sequence[CardFacts]) -> dict[str, int]:
+    """Return the node's sums by full resource name, without sums of 0; ``memory.max`` is in bytes.
+
+    Unhealthy cards do not count.
+    """
+    sums = dict.fromkeys(SUMMED_RESOURCES, 0)
+    for gpu in cards:
+        for name, amount in _card_amounts(gpu, shared_dev_num=0).items():
+            sums[names.PREFIX + name] += amount
+    return {name: amount for name, amount in sums.items() if amount}
+
+
+def card_capacity(cards: Sequence[CardFacts], *, shared_dev_num: int) -> str | None:
+    """Return the text of the annotation ``gas-card-capacity``, or None if all cards are alike.
+
+    Without the annotation, each card has an even share of each sum. It lists every card with every resource of which
+    cards have different amounts; the amount is 0 for a card that has none, such as an unhealthy one or one of the other
+    driver.
+
+    shared_dev_num  how many containers may share one card
+    """
+    amounts = {gpu.card: _card_amounts(gpu, shared_dev_num=shared_dev_num) for gpu in cards}
+    resources = sorted({name for of_card in amounts.values() for name in of_card})
+    unlike = [name for name in resources if len({of_card.get(name, 0) for of_card in amounts.values()}) > 1]
+    if not unlike:
+        return None
+    return format_card_capacity(
+        {card: {name: of_card.get(name, 0) for name in unlike} for card, of_card in amounts.items()}
+    )
+
+
+def _card_amounts(gpu: CardFacts, *, shared_dev_num: int) -> dict[str, int]:
+    """Return what one card has, by resource name without prefix; nothing while it is unhealthy."""
+    if not gpu.healthy:
+        return {}
+    amounts = {
+        gpu.driver: shared_dev_num,
+        MILLICORES: MILLICORES_PER_CARD,
+        MEMORY_MAX: gpu.memory or 0,
+        names.TILES: gpu.tiles,
+    }
+    return {name: amount for name, amount in amounts.items() if amount}

@@ -1,0 +1,88 @@
+"""Texts that are too long for one node label and continue in further labels (contract E2.3).
+
+A label value has at most 63 characters. The text of ``name`` continues in ``name2``, ``name3`` and so on. Each
+continuation begins with the control character ``Z``, which does not belong to the text. A piece may end after any
+letter or digit, even inside a number, so join the pieces before you split the text into entries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import count
+
+from gas.values.errors import GasError
+from gas.values.quoted import listed, quoted
+
+_LONGEST_VALUE = 63
+_CONTINUED = "Z"
+_TEXT = re.compile(r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]*[A-Za-z0-9])?)?", re.ASCII)
+_CONTINUATION = re.compile(r"[2-9]|[1-9][0-9]{1,8}", re.ASCII)
+
+
+class UnsplittableText(GasError):
+    """The text cannot be written into labels."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(
+            f"label {name}: expected letters, digits, '.', '_' and '-', a letter or digit at both ends and at"
+            f" least in every 62 characters, found {quoted(text)}"
+        )
+
+
+def joined_label(labels: Mapping[str, str], name: str, problems: list[str] | None = None) -> str | None:
+    """Return the text of a label with all its continuations, or None if there is no label of that name.
+
+    A missing continuation, or one that does not begin with ``Z``, ends the text. An empty piece is skipped. Each
+    problem adds a sentence to ``problems``.
+    """
+    found = [] if problems is None else problems
+    pieces: list[str] = []
+    for number in count(1):
+        label, prefix = (name, "") if number == 1 else (f"{name}{number}", _CONTINUED)
+        value = labels.get(label)
+        if value is None:
+            if left_out := _continuations_after(number, labels, name):
+                found.append(f"label {label} is missing, so {listed(left_out)} is ignored")
+            break
+        if value and not value.startswith(prefix):
+            found.append(
+                f"label {label}: expected a value that begins with Z, found {quoted(value)};"
+                " it and the labels after it are ignored"
+            )
+            break
+        if len(value) <= len(prefix):
+            found.append(f"label {label}: expected a text, found an empty value")
+        pieces.append(value[len(prefix) :])
+    return "".join(pieces) if pieces else None
+
+
+def _continuations_after(number: int, labels: Mapping[str, str], name: str) -> list[str]:
+    """Return the labels that continue ``name`` with a higher number than the missing one."""
+    behind = []
+    for label in labels:
+        match = _CONTINUATION.fullmatch(label, len(name)) if label.startswith(name) else None
+        if match is not None and int(match[0]) > number:
+            behind.append((int(match[0]), label))
+    return [label for _, label in sorted(behind)]
+
+
+def split_value(name: str, text: str) -> dict[str, str]:
+    """Split a text into labels, the inverse of `joined_label`. Raises UnsplittableText."""
+    if _TEXT.fullmatch(text) is None:
+        raise UnsplittableText(name, text)
+    labels: dict[str, str] = {}
+    rest, label, prefix = text, name, ""
+    for number in count(2):
+        room = _LONGEST_VALUE - len(prefix)
+        piece = rest[:room]
+        if len(rest) > room:
+            piece = piece.rstrip("-_.")
+        if rest and not piece:
+            raise UnsplittableText(name, text)
+        labels[label] = prefix + piece
+        rest = rest[len(piece) :]
+        if not rest:
+            break
+        label, prefix = f"{name}{number}", _CONTINUED
+    return labels

@@ -1,0 +1,151 @@
+"""Intel's vocabulary: ``gpu.intel.com/*`` resources, labels, annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from gas.objects.stored import Node, Pod, Quantity
+from gas.placement.choice import Choice
+from gas.placement.need import PodNeed
+from gas.values.amounts import MalformedQuantity, parse_quantity
+from gas.values.card_facts import CardFacts
+from gas.vocabularies.intel import names
+from gas.vocabularies.intel.admission import IntelAdmission
+from gas.vocabularies.intel.affinity_mask import AFFINITY_MASK, container_mask
+from gas.vocabularies.intel.inventory import read_node
+from gas.vocabularies.intel.need import read_booked_need, read_need
+from gas.vocabularies.intel.node_description import (
+    SUMMED_RESOURCES,
+    card_capacity,
+    is_node_label,
+    node_labels,
+    node_resources,
+)
+from gas.vocabularies.protocol import DeviceOptions, DeviceWords, NeedOptions, NodeDescription, NodeFacts, Vocabulary
+
+_RELEVANT_LABELS = (names.PREFIX, names.TELEMETRY_PREFIX)
+_MONITORING = names.PREFIX + "monitoring"
+
+
+class IntelPods:
+    """Pods that request a resource under ``gpu.intel.com/``."""
+
+    metadata: frozenset[str] = frozenset(names.BOOKED_ANNOTATIONS)
+    resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
+
+    def speaks(self, pod: Pod) -> bool:
+        for containers in (pod.spec.containers, pod.spec.init_containers):
+            for container in containers or ():
+                if container.resources is not None and any(
+                    name.startswith(names.PREFIX) for name in container.resources.requests or ()
+                ):
+                    return True
+        return False
+
+    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        return read_need(pod, options)
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        return read_booked_need(pod)
+
+
+class IntelChoices:
+    """Nothing beside the decision that every vocabulary shares: it is written in Intel's annotations."""
+
+    annotations: frozenset[str] = frozenset()
+
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+        return {}
+
+    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        return None
+
+
+class IntelNodes:
+    """Nodes with labels and resources under ``gpu.intel.com/`` and labels of telemetry."""
+
+    def source(self, node: Node) -> Hashable:
+        status = node.status
+        return (
+            frozenset(item for item in node.labels.items() if item[0].startswith(_RELEVANT_LABELS)),
+            node.annotations.get(names.CARD_CAPACITY),
+            _prefixed(status.allocatable if status else None),
+            _prefixed(status.capacity if status else None),
+        )
+
+    def facts(self, node: Node) -> NodeFacts:
+        facts = read_node(node)
+        if _has_gpu_capacity(node):
+            return facts
+        # Labels that deschedule pods count only where ``status.capacity`` has GPUs too.
+        return replace(facts, deschedule_cards=frozenset(), deschedule_tiles=frozenset())
+
+
+class IntelDevices(DeviceWords):
+    """Cards as ``gpu.intel.com/i915`` or ``gpu.intel.com/xe``, by their driver."""
+
+    resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
+
+    def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
+        return {names.PREFIX + card.driver: options.shared_dev_num} if card.driver in names.COUNT_RESOURCES else {}
+
+    def fewer_ids(self, resource: str) -> str:
+        return "lower --shared-dev-num"
+
+    def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
+        return tuple(f"{resource}_monitoring" for resource in self.resources) if split else (_MONITORING,)
+
+    def monitoring_resource(self, card: CardFacts, *, split: bool) -> str | None:
+        if card.driver not in names.COUNT_RESOURCES:
+            return None
+        return f"{names.PREFIX}{card.driver}_monitoring" if split else _MONITORING
+
+    def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
+        cards = [card for card in cards if card.driver in names.COUNT_RESOURCES]
+        capacity = card_capacity(cards, shared_dev_num=options.shared_dev_num)
+        return NodeDescription(
+            labels=node_labels(cards, pci_grouping_level=options.pci_grouping_level),
+            annotations={names.CARD_CAPACITY: capacity} if capacity is not None else {},
+            resources=node_resources(cards),
+        )
+
+    def owns_label(self, name: str) -> bool:
+        return is_node_label(name)
+
+    def owns_annotation(self, name: str) -> bool:
+        return name == names.CARD_CAPACITY
+
+    def owns_resource(self, name: str) -> bool:
+        return name in SUMMED_RESOURCES
+
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+        mask = container_mask(pod, container, cards)
+        return {} if mask is None else {AFFINITY_MASK: mask}
+
+
+INTEL = Vocabulary(
+    name="intel",
+    pods=IntelPods(),
+    choices=IntelChoices(),
+    nodes=IntelNodes(),
+    devices=IntelDevices(),
+    wishes=frozenset(names.USERS_ANNOTATIONS),
+    admission=IntelAdmission(),
+)
+
+
+def _prefixed(resources: Mapping[str, Quantity] | None) -> frozenset[tuple[str, Quantity]]:
+    return frozenset(item for item in (resources or {}).items() if item[0].startswith(names.PREFIX))
+
+
+def _has_gpu_capacity(node: Node) -> bool:
+    capacity = (node.status.capacity if node.status else None) or {}
+    return any(_is_positive(capacity.get(names.PREFIX + resource)) for resource in names.COUNT_RESOURCES)
+
+
+def _is_positive(quantity: Quantity | None) -> bool:
+    try:
+        return quantity is not None and parse_quantity(quantity) > 0
+    except MalformedQuantity:
+        return False

@@ -1,0 +1,259 @@
+"""Koordinator's vocabulary: shares of the memory and compute of cards."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from gas.objects.stored import Container, Node, Pod, Quantity
+from gas.placement.choice import Choice, ContainerChoice, footprint
+from gas.placement.inventory import Inventory
+from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.order import DEFAULT_ORDER
+from gas.placement.ratio import Ratio
+from gas.values.amounts import MEMORY_MAX, sorted_amounts
+from gas.values.card_facts import MOST_MEMORY, CardFacts
+from gas.values.card_records import MOST_RECORDS
+from gas.values.cards import Card
+from gas.values.quoted import quoted
+from gas.vocabularies.koordinator import names, rules
+from gas.vocabularies.koordinator.admission import KoordinatorAdmission
+from gas.vocabularies.koordinator.allocated import MILLICORES, MILLICORES_OF_CORE, format_allocated, parse_allocated
+from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
+from gas.vocabularies.pod_parts import (
+    CARD_NEAR,
+    CARD_ORDER,
+    NODE_SCORE,
+    check_sum,
+    chosen_card_order,
+    chosen_node_score,
+    parse_request,
+    started_containers,
+    wants_near_cards,
+)
+from gas.vocabularies.protocol import (
+    BadNeed,
+    DeviceOptions,
+    DeviceWords,
+    NeedOptions,
+    NodeDescription,
+    NodeFacts,
+    Vocabulary,
+)
+
+RESOURCES = tuple(map(names.full_name, names.RESOURCES))
+_SHARED = names.full_name(names.SHARED)
+_MEMORY = names.full_name(names.MEMORY)
+_COUNTING = tuple(map(names.full_name, (names.SHARED, names.MEMORY_RATIO, names.CORE, names.GPU)))
+"""Resources of which a node has 100 for each card; nodes of earlier releases of Koordinator lack the first."""
+
+MILLICORES_OF_A_CARD = MILLICORES_OF_CORE * rules.OF_A_CARD
+
+
+class KoordinatorPods:
+    """Pods that request shares of cards under ``koordinator.sh/gpu``; misspelt names are reported with the webhooks."""
+
+    metadata: frozenset[str] = frozenset()
+    resources = RESOURCES
+
+    def speaks(self, pod: Pod) -> bool:
+        for containers in (pod.spec.containers, pod.spec.init_containers):
+            for container in containers or ():
+                if container.resources is not None and any(
+                    name.startswith(names.BEGINNING) for name in container.resources.requests or ()
+                ):
+                    return True
+        return False
+
+    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        asked = _asked(pod)
+        _check_vendors(pod)
+        for container, _, amounts in asked:
+            if amounts and (fault := rules.fault(amounts)):
+                raise BadNeed(f"container {quoted(container.name)}: {fault}")
+        for name in names.RESOURCES:
+            check_sum(names.full_name(name), sum(amounts.get(name, 0) for _, _, amounts in asked))
+        annotations = pod.annotations
+        return replace(
+            _need(asked),
+            order=chosen_card_order(annotations, DEFAULT_ORDER),
+            near=wants_near_cards(annotations),
+            node_score=chosen_node_score(annotations),
+        )
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        return _need(_asked(pod))
+
+
+class KoordinatorChoices:
+    """The annotation that Koordinator's scheduler writes on a pod, and its node agent and its users read."""
+
+    annotations: frozenset[str] = frozenset({names.ALLOCATED})
+
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+        capacity = node.inventory.capacity if node is not None else {}
+        taken = {card: dict(amounts) for card, amounts in footprint(need, choice, capacity).amounts.items()}
+        return {names.ALLOCATED: format_allocated(taken, capacity)}
+
+    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        """Return the cards that Koordinator allocated.
+
+        It allocates the sum of all containers, and shows all these cards to each of them. The containers are taken to
+        have them one after the other if there are as many as they request, and otherwise all.
+        """
+        if not (text := pod.annotations.get(names.ALLOCATED)) or not (cards := parse_allocated(text)):
+            return None
+        staying = sum(each.count for each in need.containers if each.role is not Role.INIT)
+        following = iter(cards) if staying == len(cards) else None
+        chosen: list[ContainerChoice] = []
+        for each in need.containers:
+            if not each.count:
+                chosen.append(ContainerChoice())
+            elif each.role is Role.INIT:
+                chosen.append(ContainerChoice(cards[: each.count]))
+            elif following is None:
+                chosen.append(ContainerChoice(cards))
+            else:
+                chosen.append(ContainerChoice(tuple(next(following) for _ in range(each.count))))
+        return Choice(tuple(chosen))
+
+
+class KoordinatorNodes:
+    """Nodes that offer shares of cards.
+
+    Our plugin records each card with its memory. Of a node without these records only the number of cards is known, and
+    each has an equal part of the memory.
+    """
+
+    def source(self, node: Node) -> Hashable:
+        allocatable = allocatable_resources(node)
+        stated = tuple(allocatable.get(name) for name in RESOURCES)
+        return (stated, recorded_cards(node)) if any(each is not None for each in stated) else ()
+
+    def facts(self, node: Node) -> NodeFacts | None:
+        allocatable = allocatable_resources(node)
+        if not any(name in allocatable for name in _COUNTING):
+            return None
+        problems: list[str] = []
+        recorded = recorded_cards(node)
+        if recorded:
+            shared = allocatable_amount(allocatable, _SHARED, problems)
+            capacity = {each.card: _amounts(each.memory or 0) if shared else {} for each in recorded if each.healthy}
+        else:
+            capacity = _counted_capacity(allocatable, problems)
+        return NodeFacts(inventory=Inventory(capacity=capacity), counted=not recorded, problems=tuple(problems))
+
+
+class KoordinatorDevices(DeviceWords):
+    """Cards as ``koordinator.sh/gpu.shared``, with 100 device ids each; the other resources are sums of the node."""
+
+    resources: tuple[str, ...] = (_SHARED,)
+
+    def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
+        # Kubelet counts unhealthy devices in the node's capacity, and Koordinator does not.
+        return {_SHARED: rules.OF_A_CARD} if card.healthy else {}
+
+    def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
+        healthy = [card for card in cards if card.healthy]
+        if not healthy:
+            return NodeDescription()
+        whole = rules.OF_A_CARD * len(healthy)
+        amounts = {
+            names.GPU: whole,
+            names.CORE: whole,
+            names.MEMORY_RATIO: rules.OF_A_CARD * sum(bool(card.memory) for card in healthy),
+            names.MEMORY: sum(card.memory or 0 for card in healthy),
+        }
+        return NodeDescription(resources={names.full_name(name): amount for name, amount in amounts.items() if amount})
+
+    def owns_resource(self, name: str) -> bool:
+        return name in RESOURCES and name != _SHARED
+
+
+KOORDINATOR = Vocabulary(
+    name="koordinator",
+    pods=KoordinatorPods(),
+    choices=KoordinatorChoices(),
+    nodes=KoordinatorNodes(),
+    devices=KoordinatorDevices(),
+    wishes=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
+    admission=KoordinatorAdmission(),
+)
+
+_Asked = tuple[Container, Role, Mapping[str, int]]
+"""A container, its role, and what it requests by the names of Koordinator's resources without their prefix."""
+
+
+def _asked(pod: Pod) -> list[_Asked]:
+    """Return what each container requests, in the order in which kubelet starts them. Raises BadNeed."""
+    if not pod.spec.containers:
+        raise BadNeed("the pod has no containers")
+    return [(container, role, _amounts_of(container)) for container, role in started_containers(pod)]
+
+
+def _amounts_of(container: Container) -> dict[str, int]:
+    requests = (container.resources.requests if container.resources else None) or {}
+    return {
+        name: parse_request(container, full_name, requests[full_name])
+        for name, full_name in zip(names.RESOURCES, RESOURCES, strict=True)
+        if full_name in requests
+    }
+
+
+def _check_vendors(pod: Pod) -> None:
+    """Raise BadNeed for a pod that also asks for whole cards of a vendor's plugin."""
+    for container, _ in started_containers(pod):
+        requests = (container.resources.requests if container.resources else None) or {}
+        for name in names.VENDORS:
+            if name in requests:
+                raise BadNeed(
+                    f"container {quoted(container.name)}: {name} cannot be combined with resources under"
+                    f" {names.PREFIX}; use only one of them in the whole pod"
+                )
+
+
+def _need(asked: Sequence[_Asked]) -> PodNeed:
+    containers = tuple(_container_need(container, role, amounts) for container, role, amounts in asked)
+    return PodNeed(containers=containers, count_resources=frozenset({names.SHARED}))
+
+
+def _container_need(container: Container, role: Role, amounts: Mapping[str, int]) -> ContainerNeed:
+    """Return the need of a container; of the memory, a part of the card is resolved when the card is chosen."""
+    share = rules.share(amounts)
+    if share is None:
+        return ContainerNeed(container.name, role=role)
+    per_card = {names.SHARED: 1}
+    if share.core:
+        per_card[MILLICORES] = share.core * MILLICORES_OF_CORE
+    if share.memory:
+        per_card[MEMORY_MAX] = share.memory
+    ratios = (Ratio(MEMORY_MAX, share.memory_ratio),) if share.memory_ratio else ()
+    return ContainerNeed(container.name, share.cards, sorted_amounts(per_card), role, ratios)
+
+
+def _amounts(memory: int) -> Mapping[str, int]:
+    """Return what a card has."""
+    amounts = {names.SHARED: rules.OF_A_CARD, MILLICORES: MILLICORES_OF_A_CARD}
+    return {**amounts, MEMORY_MAX: memory} if memory else amounts
+
+
+def _counted_capacity(allocatable: Mapping[str, Quantity], problems: list[str]) -> dict[Card, Mapping[str, int]]:
+    """Return an equal part of the memory for each card that a node without records counts."""
+    counting = next(name for name in _COUNTING if name in allocatable)
+    if not (whole := allocatable_amount(allocatable, counting, problems)):
+        return {}
+    count, rest = divmod(whole, rules.OF_A_CARD)
+    if rest or count > MOST_RECORDS:
+        problems.append(
+            f"allocatable {counting}: expected {rules.OF_A_CARD} for each of at most {MOST_RECORDS} cards, found"
+            f" {whole}; pods get no card of this node"
+        )
+        return {}
+    memory = allocatable_amount(allocatable, _MEMORY, problems) // count
+    if memory > MOST_MEMORY:
+        problems.append(
+            f"allocatable {_MEMORY}: expected at most {MOST_MEMORY} bytes on a card, found {memory}; pods get no card"
+            " of this node"
+        )
+        return {}
+    return {Card(number): _amounts(memory) for number in range(count)}

@@ -1,0 +1,196 @@
+"""SharePods (``kubeshare.nthu/v1``) and their pods, as values: what a pod is made of, and what its SharePod shows.
+
+A SharePod's spec is that of a pod, and its annotations ask for a share of a card. Its pod has the same name and
+namespace and belongs to it, so the API server's garbage collector deletes the pod with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gas.decision.names import ALLOCATED_CARDS, CONTAINER_CARDS
+from gas.objects.json_patch import applied
+from gas.objects.stored import NewPod, ObjectMeta
+from gas.values.errors import GasError
+from gas.vocabularies.kubeshare import names
+from gas.vocabularies.kubeshare.admission import KubeShareAdmission
+from gas.vocabularies.kubeshare.vocabulary import KubeSharePods
+from gas.vocabularies.protocol import BadNeed, NeedOptions
+
+API_VERSION = "kubeshare.nthu/v1"
+KIND = "SharePod"
+
+MADE_LABEL = names.PREFIX + "sharepod"
+"""Label of the pods that were made for a SharePod."""
+MADE = "true"
+
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class MalformedSharePod(GasError):
+    """The spec of a SharePod is not that of a pod, or its pod would be refused."""
+
+
+class SharePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A SharePod. Nothing checks its spec before its pod is made."""
+
+    metadata: ObjectMeta
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, which is also that of its pod."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+    @property
+    def is_deleted(self) -> bool:
+        """True if it is being deleted."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def had_pod(self) -> bool:
+        """True if it shows the pod that was made for it, which may be gone."""
+        return bool((self.status or {}).get("PodObjectMeta"))
+
+
+class OwnerReference(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class MadeMeta(ObjectMeta, frozen=True, omit_defaults=True):
+    owner_references: Sequence[OwnerReference] | None = None
+    finalizers: Sequence[str] | None = None
+
+
+class MadeSpec(msgspec.Struct, rename="camel", frozen=True):
+    node_name: str | None = None
+
+
+class MadePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The pod of a SharePod, with everything that is copied."""
+
+    metadata: MadeMeta
+    spec: MadeSpec = MadeSpec()
+    status: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+    def belongs_to(self, share: SharePod) -> bool:
+        """Return whether the pod was made for this SharePod, and not for an earlier one of its name."""
+        return any(each.uid == share.metadata.uid for each in self.metadata.owner_references or ())
+
+
+def pod_of(share: SharePod) -> dict[str, Any]:
+    """Return the pod to make for a SharePod. Raises MalformedSharePod.
+
+    Without the webhooks nothing else would refuse a share that cannot be read: kube-scheduler does not ask about it.
+    """
+    annotations = {name: text for name, text in (share.metadata.annotations or {}).items() if name != _APPLIED}
+    owner = OwnerReference(
+        api_version=API_VERSION,
+        kind=KIND,
+        name=share.metadata.name,
+        uid=share.metadata.uid or "",
+        controller=True,
+        block_owner_deletion=True,
+    )
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": share.metadata.name,
+            "namespace": share.metadata.namespace or "default",
+            "labels": {**(share.metadata.labels or {}), MADE_LABEL: MADE},
+            "annotations": annotations,
+            "ownerReferences": [msgspec.to_builtins(owner)],
+        },
+        "spec": share.spec or {},
+    }
+    try:
+        msgspec.convert(pod, NewPod)
+        pod["spec"] = _with_requests(share.spec or {})
+        written = msgspec.convert(pod, NewPod)
+    except msgspec.ValidationError as invalid:
+        raise MalformedSharePod(f"spec: expected that of a pod: {invalid}; correct it") from None
+    try:
+        completed = applied(KubeShareAdmission().complete(written), pod)
+        if written.spec.containers and (pods := KubeSharePods()).speaks(written):
+            pods.need(msgspec.convert(completed, NewPod), NeedOptions())
+        return completed
+    except BadNeed as bad:
+        raise MalformedSharePod(str(bad)) from None
+    except (TypeError, ValueError):
+        raise MalformedSharePod("spec.affinity: expected that of a pod; correct it") from None
+
+
+def status_of(pod: MadePod) -> dict[str, Any]:
+    """Return the status of a SharePod with this pod, in the original's names."""
+    metadata = msgspec.structs.replace(pod.metadata, resource_version=None)
+    annotations = pod.metadata.annotations or {}
+    cards = annotations.get(ALLOCATED_CARDS) or annotations.get(CONTAINER_CARDS) or ""
+    card = next((each for place in cards.split("|") for each in place.split(",") if each), "")
+    return {
+        "PodStatus": pod.status or {},
+        "PodObjectMeta": msgspec.to_builtins(metadata),
+        **({"BoundDeviceID": card} if card else {}),
+    }
+
+
+def choice_patch(share: SharePod, pod: MadePod) -> dict[str, Any] | None:
+    """Return the merge patch that gives a SharePod the node and the GPU id of its pod; None if it has them."""
+    gpuid = (pod.metadata.annotations or {}).get(names.GPUID, "")
+    patch: dict[str, Any] = {}
+    if pod.spec.node_name and (share.spec or {}).get("nodeName") != pod.spec.node_name:
+        patch["spec"] = {"nodeName": pod.spec.node_name}
+    if gpuid and (share.metadata.annotations or {}).get(names.GPUID) != gpuid:
+        patch["metadata"] = {"annotations": {names.GPUID: gpuid}}
+    return patch or None
+
+
+def deleted_sentence(share: SharePod) -> str:
+    """Return the sentence about a pod that was deleted by another than its SharePod."""
+    return (
+        f"pod {share.key} was deleted, and is not made again; to run it again, delete this SharePod and create it again"
+    )
+
+
+def taken_sentence(share: SharePod) -> str:
+    """Return the sentence about a pod of the same name that was not made for this SharePod."""
+    return f"pod {share.key} exists and does not belong to this SharePod; delete the pod, or choose another name"
+
+
+def _with_requests(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec of a pod with limits as requests as well. The API server adds them to pods, not to SharePods."""
+
+    def container(written: dict[str, Any]) -> dict[str, Any]:
+        resources = written.get("resources") or {}
+        if not (limits := resources.get("limits")):
+            return written
+        return {**written, "resources": {**resources, "requests": {**limits, **(resources.get("requests") or {})}}}
+
+    containers = {field: spec[field] for field in ("initContainers", "containers") if spec.get(field)}
+    return {**spec, **{field: [container(each) for each in listed] for field, listed in containers.items()}}
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch (RFC 7396) that turns one object into another; empty if they are equal."""
+    patch: dict[str, Any] = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            if inner := merge_patch(before, value):
+                patch[name] = inner
+        elif value != before or name not in old:
+            patch[name] = value
+    return patch

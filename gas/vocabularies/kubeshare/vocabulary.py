@@ -1,0 +1,256 @@
+"""KubeShare's vocabulary: annotations that ask for a fraction of a card."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gas.objects.stored import Node, Pod
+from gas.placement.choice import Choice
+from gas.placement.inventory import Inventory
+from gas.placement.need import ContainerNeed, PodNeed, Scope
+from gas.placement.node_score import NodeScore
+from gas.placement.order import CardOrder, CardUse
+from gas.values.amounts import MEMORY_MAX
+from gas.values.card_facts import CardFacts
+from gas.values.card_records import ANNOTATION
+from gas.values.cards import Card
+from gas.values.quoted import quoted
+from gas.vocabularies.kubeshare import names
+from gas.vocabularies.kubeshare.admission import KubeShareAdmission
+from gas.vocabularies.kubeshare.request import (
+    MILLICORES,
+    MILLICORES_OF_A_CARD,
+    Asking,
+    Share,
+    asking_containers,
+    bearer,
+    company_of,
+    label_of,
+    readable_labels,
+    readable_share,
+    share_of,
+    stated_share,
+)
+from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
+from gas.vocabularies.pod_parts import (
+    CARD_NEAR,
+    CARD_ORDER,
+    NODE_SCORE,
+    check_sum,
+    chosen_card_order,
+    chosen_node_score,
+    requested,
+    requests_any,
+    wants_near_cards,
+)
+from gas.vocabularies.protocol import (
+    BadNeed,
+    DeviceOptions,
+    DeviceWords,
+    NeedOptions,
+    NodeDescription,
+    NodeFacts,
+    Vocabulary,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedThenBestFit(CardOrder):
+    """Used cards before idle ones; of these the one of which least is left, then the one with the lowest index."""
+
+    name = "used-then-best-fit"
+
+    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+        return (0 if use.containers(card) else 1, use.left(card, MILLICORES))
+
+
+USED_THEN_BEST_FIT = UsedThenBestFit()
+
+
+class KubeSharePods:
+    """Pods with KubeShare's annotations or with ``kubeshare/vgpu``; all their containers get the same card.
+
+    A container may ask for several cards by ``kubeshare/vgpu``. It then takes the pod's share of each of them.
+    """
+
+    metadata: frozenset[str] = frozenset(names.ANNOTATIONS)
+    resources: tuple[str, ...] = (names.VGPU,)
+
+    def speaks(self, pod: Pod) -> bool:
+        annotations = pod.metadata.annotations
+        if annotations and any(name in annotations for name in names.AMOUNTS):
+            return True
+        return requests_any(pod, names.VGPU)
+
+    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        annotations = pod.annotations
+        share = share_of(annotations)
+        asking = asking_containers(pod)
+        if requests_any(pod, names.VGPU) and not any(requested(each.container, names.VGPU) for each in asking):
+            raise BadNeed(f"{names.VGPU}: expected 1 or more in a container, found 0; raise it or remove it")
+        check_sum(names.VGPU, sum(each.cards for each in asking))
+        _check_cards(asking)
+        _check_stated(asking, share)
+        need = _need(asking, share)
+        named = label_of(annotations, names.GPUID)
+        if named and not need.scope.is_one_card:
+            raise BadNeed(
+                f"{names.GPUID}: expected a pod of one card, found a container with {asking[bearer(asking)].cards};"
+                f" remove the annotation or lower {names.VGPU}"
+            )
+        return replace(
+            need,
+            order=chosen_card_order(annotations, USED_THEN_BEST_FIT),
+            near=wants_near_cards(annotations),
+            node_score=chosen_node_score(annotations) or NodeScore.BEST_FIT_CARD,
+            company=company_of(annotations),
+            named=named,
+        )
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        """Return what the pod takes. Amounts that containers request as resources count, since these cannot change."""
+        asking = asking_containers(pod)
+        need = _need(asking, stated_share(asking) or readable_share(pod.annotations))
+        labels = readable_labels(pod.annotations)
+        named = labels.get(names.GPUID, "") if need.scope.is_one_card else ""
+        return replace(need, company=company_of(labels), named=named)
+
+
+class KubeShareChoices:
+    """The name of the pod's card."""
+
+    annotations: frozenset[str] = frozenset({names.GPUID})
+
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+        return {names.GPUID: need.named} if need.named else {}
+
+    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        return None  # a name alone does not say which card has it
+
+
+class KubeShareNodes:
+    """Nodes on which our plugin offers ``kubeshare/vgpu``; its records state the memory of each card."""
+
+    def source(self, node: Node) -> Hashable:
+        allocatable = allocatable_resources(node)
+        return (allocatable[names.VGPU], _recorded(node)) if names.VGPU in allocatable else ()
+
+    def facts(self, node: Node) -> NodeFacts | None:
+        allocatable = allocatable_resources(node)
+        if names.VGPU not in allocatable:
+            return None
+        problems: list[str] = []
+        offered = allocatable_amount(allocatable, names.VGPU, problems)
+        recorded = _recorded(node)
+        if offered and not recorded:
+            problems.append(
+                f"allocatable {names.VGPU}: expected a card in annotation {ANNOTATION}, found none; pods get no card of"
+                " this node in the words of kubeshare"
+            )
+        capacity: dict[Card, Mapping[str, int]] = {
+            card: {
+                names.UNITS: names.IDS_OF_A_CARD,
+                MILLICORES: MILLICORES_OF_A_CARD,
+                **({MEMORY_MAX: memory} if memory else {}),
+            }
+            for card, memory in recorded
+            if offered
+        }
+        return NodeFacts(inventory=Inventory(capacity=capacity), problems=tuple(problems))
+
+
+class KubeShareDevices(DeviceWords):
+    """Cards as ``kubeshare/vgpu``, and the sums of what they have."""
+
+    resources: tuple[str, ...] = (names.VGPU,)
+
+    def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
+        return {names.VGPU: names.IDS_OF_A_CARD}
+
+    def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
+        healthy = [card for card in cards if card.healthy]
+        if not healthy:
+            return NodeDescription()
+        return NodeDescription(
+            resources={
+                names.MILLICORES: MILLICORES_OF_A_CARD * len(healthy),
+                names.MEMORY: sum(card.memory or 0 for card in healthy),
+            }
+        )
+
+    def owns_resource(self, name: str) -> bool:
+        return name in (names.MILLICORES, names.MEMORY)
+
+
+def contradiction(pod: Pod) -> str:
+    """Return how the annotations of a bound pod contradict the amounts that its containers request; empty if not."""
+    try:
+        stated = stated_share(asking_containers(pod))
+    except BadNeed:
+        return ""
+    if stated is None or stated == readable_share(pod.annotations):
+        return ""
+    return (
+        f"its annotations {names.GPU_REQUEST} and {names.GPU_MEM} say other amounts than its containers request; those"
+        " of the containers are booked"
+    )
+
+
+KUBESHARE = Vocabulary(
+    name="kubeshare",
+    pods=KubeSharePods(),
+    choices=KubeShareChoices(),
+    nodes=KubeShareNodes(),
+    devices=KubeShareDevices(),
+    wishes=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
+    admission=KubeShareAdmission(),
+    names_cards=True,
+    contradiction=contradiction,
+)
+
+
+def _need(asking: Sequence[Asking], share: Share) -> PodNeed:
+    """Return the need of containers with a share of each card."""
+    bears = bearer(asking)
+    return PodNeed(
+        containers=tuple(
+            ContainerNeed(each.container.name, each.cards, each.per_card(share if at == bears else None), each.role)
+            for at, each in enumerate(asking)
+        ),
+        scope=Scope.ANYWHERE if any(each.cards > 1 for each in asking) else Scope.CARD,
+        count_resources=frozenset({names.UNITS}),
+    )
+
+
+def _check_cards(asking: Sequence[Asking]) -> None:
+    """Raise BadNeed if a container has several cards beside another one with cards, since they could not share one."""
+    with_cards = [each for each in asking if each.cards]
+    several = next((each for each in with_cards if each.cards > 1), None)
+    if several is not None and len(with_cards) > 1:
+        raise BadNeed(
+            f"container {quoted(several.container.name)}: expected {names.VGPU} 1, because other containers have a card"
+            f" as well, found {several.cards}; lower it, or leave the others without a card"
+        )
+
+
+def _check_stated(asking: Sequence[Asking], share: Share) -> None:
+    """Raise BadNeed if the amounts that containers request are not those of the annotations."""
+    stated = [each.stated for each in asking if each.stated is not None]
+    if not stated:
+        return
+    cards = asking[bearer(asking)].cards
+    for resource, annotation, found, expected in (
+        (names.MILLICORES, names.GPU_REQUEST, sum(each.millicores for each in stated), share.millicores * cards),
+        (names.MEMORY, names.GPU_MEM, sum(each.memory for each in stated), share.memory * cards),
+    ):
+        if found != expected:
+            raise BadNeed(
+                f"{resource}: expected {expected} in total, as annotation {annotation} says, found {found}; remove the"
+                " requests from the template, or correct one of the two"
+            )
+
+
+def _recorded(node: Node) -> tuple[tuple[Card, int], ...]:
+    """Return the healthy cards of the node's own records with their bytes of memory."""
+    return tuple((each.card, each.memory or 0) for each in recorded_cards(node) if each.healthy)

@@ -1,0 +1,33 @@
+"""The parts of a node that several vocabularies read in the same way.
+
+These are the resources that pods may take of it, and the records of its cards that the device plugin writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gas.objects.stored import Node, Quantity
+from gas.values.amounts import MalformedQuantity, parse_quantity
+from gas.values.card_records import ANNOTATION, CardRecord, parse_card_records
+from gas.values.quoted import quoted
+
+
+def allocatable_resources(node: Node) -> Mapping[str, Quantity]:
+    """Return the resources that pods may take of a node, by full name."""
+    return (node.status.allocatable if node.status else None) or {}
+
+
+def allocatable_amount(allocatable: Mapping[str, Quantity], resource: str, problems: list[str]) -> int:
+    """Return how much of a resource is allocatable, 0 if none. An invalid amount counts as 0 and becomes a problem."""
+    try:
+        return parse_quantity(allocatable.get(resource, 0))
+    except MalformedQuantity as malformed:
+        found = quoted(allocatable[resource])
+        problems.append(f"allocatable {resource}: {malformed.reason}, found {found}; it is ignored")
+        return 0
+
+
+def recorded_cards(node: Node) -> tuple[CardRecord, ...]:
+    """Return the cards that the node's own records name; nothing without records, or if none can be read."""
+    return parse_card_records(node.annotations[ANNOTATION])[0] if ANNOTATION in node.annotations else ()

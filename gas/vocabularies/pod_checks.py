@@ -1,0 +1,278 @@
+"""The rules for a pod when it is created: what makes the API server refuse it, and what its owner is warned of.
+
+They are the same wherever they are asked: the admission webhooks refuse what a filter would refuse on every node, in
+the same words, and ``gas doctor`` reports them for pods that were created without the webhooks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, replace
+from heapq import nsmallest
+
+from gas.decision.names import (
+    ALLOCATED_CARDS,
+    ALLOCATED_INIT_CARDS,
+    DESCHEDULED_BY_US,
+    EXPIRED_BINDING,
+    WRITTEN_ANNOTATIONS,
+)
+from gas.objects.json_patch import Operation, Patch
+from gas.objects.stored import NewPod, Pod
+from gas.placement.inventory import UNUSED, Inventory
+from gas.placement.need import PodNeed
+from gas.placement.order import resource_of
+from gas.placement.place import place
+from gas.placement.refusal import Refusal, SearchLimitHit
+from gas.values.quoted import did_you_mean, listed, quoted
+from gas.vocabularies.combined import TooLarge, Vocabularies
+from gas.vocabularies.pod_parts import NODE_SCORE
+from gas.vocabularies.protocol import BadNeed, NeedOptions, NodeFacts, Vocabulary
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+MOST_KINDS = 1000
+"""Different nodes that are searched for room for one pod; beyond that, one of the others may have it."""
+
+MOST_CONTAINERS = 500
+"""Containers of a pod that is checked; more would keep other work waiting."""
+
+MOST_ANNOTATIONS = 10_000
+"""Annotations of a pod that is checked. The API server refuses a pod with more than 256 KiB of them."""
+
+MOST_SEARCHED_CONTAINERS = 30
+"""Containers with cards of a pod for which nodes are searched; larger pods are taken to fit."""
+
+STEPS = 500
+"""Of the search on an empty node. A pod that needs more is taken to fit."""
+
+LONGEST_WARNING = 256
+"""Characters of the longest sentence. The API server may cut longer warnings."""
+
+_MOST_REASONS = 2
+_MOST_UNKNOWN = 20
+"""Unknown annotations that are reported; each is compared with all known ones."""
+_PREFIX = "gas-"
+_WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
+_OWN = _WRITTEN | {EXPIRED_BINDING}
+_RECEIPTS = frozenset({ALLOCATED_CARDS, ALLOCATED_INIT_CARDS})
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The faults of a pod, and warnings, one sentence each.
+
+    bad_need  the reason why no node could ever run it; empty if there is none
+    faults    other reasons to refuse it when it is created; a pod that exists all the same is scheduled
+    warnings  what its owner probably did not mean
+    """
+
+    bad_need: str = ""
+    faults: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """All reasons to refuse the pod."""
+        return (self.bad_need, *self.faults) if self.bad_need else self.faults
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All sentences, the worst first."""
+        return (*self.refusals, *self.warnings)
+
+
+NOTHING = Findings()
+
+
+@dataclass(frozen=True, slots=True)
+class PodChecks:
+    """The rules, for the vocabularies and the options of one extender.
+
+    scheduler_name  of GPU pods that have the default one; None if it stays
+    scores_nodes    whether the extender scores nodes
+    """
+
+    vocabularies: Vocabularies
+    options: NeedOptions
+    scheduler_name: str | None = None
+    scores_nodes: bool = True
+
+    def pod(self, pod: Pod) -> Findings:
+        """Check a pod that is to be created, or one that waits; nothing if it asks for no GPU."""
+        if (vocabulary := self.vocabularies.spoken_by(pod)) is None:
+            return NOTHING
+        if too_large := _too_large(pod):
+            return Findings(faults=(too_large,))
+        try:
+            need = self.vocabularies.need(pod, self.options)
+            bad_need = ""
+        except TooLarge as large:
+            return Findings(str(large))
+        except BadNeed as bad:
+            need, bad_need = None, str(bad)
+        words = vocabulary.admission
+        faults = tuple(words.faults(pod)) if words is not None else ()
+        warnings = (*self._annotation_warnings(pod, vocabulary), *_written_annotations(pod))
+        if not self.scores_nodes and NODE_SCORE in (vocabulary.wishes or ()) and pod.annotations.get(NODE_SCORE):
+            warnings += (f"annotation {NODE_SCORE} has no effect, because the extender runs without --node-score",)
+        warnings += tuple(words.warnings(pod, self.options)) if words is not None else ()
+        if need is not None and need.wants_cards and pod.node_name:
+            where = f"the pod names its node itself, {quoted(pod.node_name)}"
+            warnings = (*warnings, f"{where}, so no cards are chosen for it; use a nodeSelector instead")
+        return Findings(bad_need, faults, warnings)
+
+    def _annotation_warnings(self, pod: Pod, vocabulary: Vocabulary) -> tuple[str, ...]:
+        """Return warnings of annotations with gas's prefix that mean nothing in the pod's vocabulary."""
+        if (wishes := vocabulary.wishes) is None:
+            return ()
+        of_others = frozenset[str]().union(*(each.wishes or () for each in self.vocabularies))
+        known = wishes | _OWN
+        found = (name for name in pod.annotations if name.startswith(_PREFIX) and "/" not in name and name not in known)
+        return tuple(
+            f"annotation {name} has no effect on a pod in the words of {vocabulary.name}"
+            if name in of_others
+            else _unknown_annotation(name, wishes)
+            for name in nsmallest(_MOST_UNKNOWN, found)
+        )
+
+    def in_cluster(self, pod: Pod, nodes: Iterable[NodeFacts]) -> Generator[None, None, tuple[str, ...]]:
+        """Return warnings of a pod that depend on the nodes, which may change later.
+
+        Yields whenever other work should get its turn.
+
+        nodes  of all nodes; equal nodes should share one object
+        """
+        if _too_large(pod):
+            return ()
+        try:
+            need = self.vocabularies.need(pod, self.options)
+        except BadNeed:
+            return ()
+        if not 0 < sum(container.count > 0 for container in need.containers) <= MOST_SEARCHED_CONTAINERS:
+            return ()
+        every = list(nodes)
+        alike = Counter(map(id, every))
+        counted = [(facts.inventory, alike[key]) for key, facts in {id(facts): facts for facts in every}.items()]
+        is_chosen = need.order != self.options.card_order
+        warnings = _unknown_resource(need, [inventory for inventory, _ in counted]) if is_chosen else ()
+        never = yield from _why_never(need, counted)
+        return (*warnings, never) if never else warnings
+
+    def change(self, old: Pod, new: Pod, *, may_write_receipts: bool = False) -> tuple[str, ...]:
+        """Return warnings of a change of a pod: those that the old one did not have.
+
+        Of a bound pod these are changes of annotations and labels that say what it holds.
+
+        may_write_receipts  whether the change may be the device plugin's
+        """
+        if not new.node_name:
+            before = self.pod(old).all
+            return tuple(each for each in self.pod(new).all if each not in before)
+        if not self.vocabularies.speaks(new):
+            return ()
+        return tuple(
+            f"{quoted(name)} {_BOUND_RECEIPT if name in _RECEIPTS else _BOUND}"
+            for name in sorted(self.vocabularies.metadata - (_RECEIPTS if may_write_receipts else frozenset()))
+            if _text(old, name) != _text(new, name)
+        )
+
+    def complete(self, pod: NewPod) -> Patch:
+        """Return what a new GPU pod lacks. A pod that was completed is complete.
+
+        A pod that names its node itself is not scheduled, so it stays as it is, unless the vocabulary has it
+        scheduled after all.
+        """
+        if (vocabulary := self.vocabularies.spoken_by(pod)) is None or pod.is_mirror:
+            return ()
+        patch = vocabulary.admission.complete(pod) if vocabulary.admission is not None else ()
+        if pod.node_name and not any(each.path == "/spec/nodeName" for each in patch):
+            return ()
+        name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+        if self.scheduler_name and name == DEFAULT_SCHEDULER != self.scheduler_name:
+            patch = (*patch, Operation("add", "/spec/schedulerName", self.scheduler_name))
+        return patch
+
+
+_BOUND = (
+    "says what the bound pod holds; undo the change: the extender keeps what it decided, but reads the new text when it"
+    " starts again, and the containers keep their cards in any case"
+)
+_BOUND_RECEIPT = (
+    "says what kubelet gave the bound pod, and the extender follows it; only the device plugin should write it"
+)
+
+
+def _too_large(pod: Pod) -> str:
+    """Return what a pod has more of than any real one, empty if nothing. The rest of such a pod is not checked."""
+    count = len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
+    if count > MOST_CONTAINERS:
+        return f"the pod has {count} containers, expected at most {MOST_CONTAINERS}; use several pods"
+    if (count := len(pod.annotations)) > MOST_ANNOTATIONS:
+        return f"the pod has {count} annotations, expected at most {MOST_ANNOTATIONS}; remove some"
+    return ""
+
+
+def _unknown_annotation(name: str, known: Iterable[str]) -> str:
+    hint = did_you_mean(name, known, "docs/pods.md lists those that have one")
+    return f"annotation {quoted(name)} is not known and has no effect; {hint}"
+
+
+def _written_annotations(pod: Pod) -> tuple[str, ...]:
+    """Return warnings of annotations of a decision on a pod for which none was made."""
+    return tuple(
+        f"annotation {name} is written when the pod is bound; remove it, it seems to be another pod's"
+        for name in sorted(pod.annotations.keys() & _WRITTEN)
+        if pod.annotations[name]
+    )
+
+
+def _text(pod: Pod, name: str) -> str:
+    """Return an annotation and a label of this name; an empty text means the same as none."""
+    return (pod.annotations.get(name) or "") + "\0" + ((pod.metadata.labels or {}).get(name) or "")
+
+
+def _unknown_resource(need: PodNeed, inventories: list[Inventory]) -> tuple[str, ...]:
+    """Return a warning of an order of cards by a resource that no card has, if there are cards."""
+    if (resource := resource_of(need.order)) is None:
+        return ()
+    known = {name for inventory in inventories for amounts in inventory.capacity.values() for name in amounts}
+    if not known or resource in known:
+        return ()
+    hint = did_you_mean(resource, known, f"they have {listed(sorted(known))}")
+    return (_cut(f"order of cards {quoted(str(need.order))} has no effect: no card has {quoted(resource)}; {hint}"),)
+
+
+def _why_never(need: PodNeed, inventories: list[tuple[Inventory, int]]) -> Generator[None, None, str]:
+    """Return why no node could run the pod even if it were empty and nothing were disabled; empty if one could.
+
+    inventories  different ones, and how many nodes have each
+    """
+    with_cards = [(inventory, count) for inventory, count in inventories if inventory.capacity]
+    if not inventories or len(with_cards) > MOST_KINDS:
+        return ""
+    if not with_cards:
+        return "no node of the cluster has known GPU cards now, so the pod will wait for one"
+    reasons: Counter[str] = Counter()
+    for inventory, count in with_cards:
+        open_inventory = replace(inventory, disabled=frozenset(), closed_tiles={})
+        result = place(need, open_inventory, UNUSED, step_limit=STEPS)
+        if not isinstance(result, Refusal) or isinstance(result, SearchLimitHit):
+            return ""
+        reasons[str(result)] += count
+        yield
+    first, *others = (f"{reason} ({_nodes(count)})" for reason, count in reasons.most_common(_MOST_REASONS))
+    sentence = f"no node of the cluster could run the pod now, even without other pods: {first}"
+    for other in others:
+        if len(longer := f"{sentence}; {other}") <= LONGEST_WARNING:
+            sentence = longer
+    return _cut(sentence)
+
+
+def _cut(sentence: str) -> str:
+    return sentence if len(sentence) <= LONGEST_WARNING else f"{sentence[: LONGEST_WARNING - 1]}…"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

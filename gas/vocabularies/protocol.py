@@ -1,0 +1,251 @@
+"""The seam between gas and the vocabularies that its users write their needs in.
+
+A vocabulary is the set of names that one GPU scheduling system uses: how pods ask for cards, how nodes say which cards
+they have, and what kubelet is offered for a card. Extender and plugin know only the interfaces of this module, and
+`gas.vocabularies.combined`, which combines the vocabularies that are switched on. Placement and the ledger do not even
+know these: a vocabulary turns Kubernetes objects into needs and inventories in canonical amounts (``memory.max`` in
+bytes, ``millicores`` with 1000 a card, ``tiles``) plus a count resource of its own, so that pods of several
+vocabularies share a card safely.
+
+The interfaces are split by question, and a `Vocabulary` is a frozen record of them. What gas itself writes on a pod,
+the decision and the receipt, is the same for every vocabulary: see `gas.decision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gas.decision.annotations import read_choice
+from gas.objects.json_patch import Patch
+from gas.objects.stored import NewPod, Node, Pod
+from gas.placement.choice import Choice
+from gas.placement.inventory import Inventory
+from gas.placement.need import PodNeed
+from gas.placement.order import DEFAULT_ORDER, CardOrder
+from gas.values.card_facts import CardFacts
+from gas.values.cards import Card, Tile
+from gas.values.errors import GasError
+
+LONGEST_SENTENCE = 200
+"""Characters of the longest sentence of a `BadNeed`."""
+
+
+class BadNeed(GasError):
+    """No node could give what the pod asks for. The sentence has at most LONGEST_SENTENCE characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedOptions:
+    """The needs that the administrator lets pods state.
+
+    allowlist, denylist  whether annotations that allow or deny single cards count
+    card_order           the order in which cards are tried for a pod that does not choose one
+    """
+
+    allowlist: bool = False
+    denylist: bool = False
+    card_order: CardOrder = DEFAULT_ORDER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """The facts about cards that a node's object states.
+
+    counted           the node states only how many cards it has, so that card0, card1 and so on stand for the first
+                      card, the second and so on; where another vocabulary names the cards, these are meant
+    deschedule_cards  pods that hold one of these should leave; the cards are not disabled by it
+    deschedule_tiles  likewise; these tiles are closed as well
+    unknown_memory    cards of which the plugin does not know how much memory they have
+    problems          what is invalid on the node, one sentence each, the same for equal nodes
+    """
+
+    inventory: Inventory
+    counted: bool = False
+    deschedule_cards: frozenset[Card] = frozenset()
+    deschedule_tiles: frozenset[Tile] = frozenset()
+    unknown_memory: frozenset[Card] = frozenset()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDescription:
+    """The texts and amounts that the plugin writes on its node.
+
+    resources  amounts by full name; those of memory are in bytes
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOptions:
+    """How the administrator wants cards to be offered.
+
+    shared_dev_num      how many containers may share one card
+    pci_grouping_level  how many folders of their sysfs paths the cards of one board share; 0: boards are not described
+    """
+
+    shared_dev_num: int = 1
+    pci_grouping_level: int = 0
+
+
+class PodWords(Protocol):
+    """Turn a pod into its need."""
+
+    @property
+    def metadata(self) -> frozenset[str]:
+        """Names of the annotations and labels of a bound pod that `booked_need` depends on, beside its containers."""
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Full names of the resources of which every pod with cards requests one: kube-scheduler asks about these."""
+
+    def speaks(self, pod: Pod) -> bool:
+        """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
+
+    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        """Return what a pod needs that is not bound yet. Raises BadNeed with a sentence for its owner.
+
+        It depends on the pod's containers, annotations and labels, and on nothing else of the pod.
+        """
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        """Return what the containers of a bound pod take, as far as it can be read. Raises BadNeed.
+
+        Rules and wishes in its annotations no longer count: they were met or not, and may have been edited since. What
+        other pods depend on counts, such as company labels.
+        """
+
+
+class ChoiceWords(Protocol):
+    """Turn a choice into the vocabulary's own annotations, beside those of `gas.decision`, and back."""
+
+    @property
+    def annotations(self) -> frozenset[str]:
+        """Names of the pod annotations that `write` may set and `read` looks at."""
+
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+        """Return the vocabulary's own annotations for a choice.
+
+        moment  nanoseconds since the epoch, the same as in ``gas-ts``
+        node    the node that was chosen
+        """
+
+    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        """Return the choice written on a pod that the vocabulary's old system bound, None if none is written.
+
+        Raises MalformedAnnotation when its annotations cannot be a choice for this need.
+        """
+
+
+class NodeWords(Protocol):
+    """Turn a node into facts about its cards."""
+
+    def source(self, node: Node) -> Hashable:
+        """Return every part of the node's object that `facts` depends on, by value: equal sources have equal facts."""
+
+    def facts(self, node: Node) -> NodeFacts | None:
+        """Return what the node says in this vocabulary, None if it says nothing. Invalid parts become problems."""
+
+
+class DeviceWords(Protocol):
+    """Turn cards into what kubelet is offered, and into what the plugin writes on the node.
+
+    Resources are full names, such as ``gpu.intel.com/i915``. A vocabulary that inherits from this class states only
+    what it has: without its own methods it offers no monitoring, writes nothing and gives no variables.
+    """
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """All resources that give cards to a container."""
+
+    def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
+        """Return how many device ids of which of `resources` a card is offered with."""
+
+    def fewer_ids(self, resource: str) -> str:
+        """Return what to do so that cards are offered with fewer ids of one of `resources`; empty if nothing helps."""
+        return ""
+
+    def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
+        """Return all resources that give a container access to every card of the node.
+
+        split  one for each driver instead of one for all
+        """
+        return ()
+
+    def monitoring_resource(self, card: CardFacts, *, split: bool) -> str | None:
+        """Return which of `monitoring_resources` gives access to a card, None if none does."""
+        return None
+
+    def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
+        """Return what a node with these cards says of them; nothing when it has none."""
+        return NodeDescription()
+
+    def owns_label(self, name: str) -> bool:
+        """Return whether a node label is one that `describe` writes, so that an outdated one is removed."""
+        return False
+
+    def owns_annotation(self, name: str) -> bool:
+        """Return the same for a node annotation."""
+        return False
+
+    def owns_resource(self, name: str) -> bool:
+        """Return the same for a resource in the node's status."""
+        return False
+
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+        """Return the variables that a container with these cards gets in this vocabulary."""
+        return {}
+
+    def after_allocate(self, pod: Pod) -> Mapping[str, str]:
+        """Return the annotations to write on a pod once its container has got its cards."""
+        return {}
+
+
+class AdmissionWords(Protocol):
+    """Check and complete a pod when it is created, beyond what `PodWords.need` refuses at any time."""
+
+    def faults(self, pod: Pod) -> Sequence[str]:
+        """Return reasons to refuse a new pod that has a need all the same, such as requests that count for nothing."""
+
+    def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
+        """Return what the owner of a new pod probably did not mean, one sentence each."""
+
+    def complete(self, pod: NewPod) -> Patch:
+        """Return the vocabulary's defaults for a new pod; nothing if it has them already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """One vocabulary: a record with one object for each interface.
+
+    name           as ``--vocabularies`` has it
+    wishes         the annotations with gas's prefix that users write and needs obey; None if others are not reported
+    admission      None if there is nothing else to check or complete when a pod is created
+    names_cards    whether the card of a pod that has one card, and no name for it, gets a name when it is chosen: the
+                   name that it has, or else a new one
+    contradiction  returns how the annotations of a bound pod contradict what is booked for it, a sentence that is empty
+                   if they do not; None if they cannot
+    """
+
+    name: str
+    pods: PodWords
+    choices: ChoiceWords
+    nodes: NodeWords
+    devices: DeviceWords
+    wishes: frozenset[str] | None = None
+    admission: AdmissionWords | None = None
+    names_cards: bool = False
+    contradiction: Callable[[Pod], str] | None = None
+
+    def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        """Return the choice written on a pod, by us or by the system that the vocabulary comes from; None if none is.
+
+        Raises MalformedAnnotation if what is written cannot be a choice for this need.
+        """
+        choice = read_choice(pod, need)
+        return self.choices.read(pod, need, node) if choice is None else choice

@@ -1,0 +1,194 @@
+"""The vocabulary of plain device plugins: ``nvidia.com/gpu: 2`` is two whole cards.
+
+Where a vendor's own plugin offers these resources it hands out the cards, and gas only keeps other pods away from as
+many. Where the plugin of gas finds the cards itself, it offers them in the vendor's place. Nothing is written beside
+gas's own annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+
+from gas.objects.stored import Container, Node, Pod, Quantity
+from gas.placement.choice import Choice
+from gas.placement.company import Company
+from gas.placement.inventory import Inventory
+from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.ratio import PERCENT, Ratio
+from gas.values.card_facts import CardFacts
+from gas.values.card_records import ANNOTATION, MOST_RECORDS
+from gas.values.cards import Card
+from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
+from gas.vocabularies.pod_parts import (
+    CARD_NEAR,
+    CARD_ORDER,
+    NODE_SCORE,
+    check_sum,
+    chosen_card_order,
+    chosen_node_score,
+    requested,
+    requests_any,
+    started_containers,
+    wants_near_cards,
+)
+from gas.vocabularies.protocol import BadNeed, DeviceOptions, DeviceWords, NeedOptions, NodeFacts, Vocabulary
+
+MILLICORES = "millicores"
+MILLICORES_OF_A_CARD = 1000
+
+ALONE = Company(exclusion="whole cards")
+"""Labels by which a whole card has no other pods. No user can write them: labels have no spaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One vendor's cards.
+
+    resource  full name
+    counted   the resource that counts its cards in ledgers: names are without prefix there, and must differ
+    driver    the kernel driver of its cards; empty if records of cards do not tell
+    """
+
+    resource: str
+    counted: str
+    driver: str = ""
+
+
+KINDS = (
+    Kind("nvidia.com/gpu", "nvidia-gpu", driver="nvidia"),
+    Kind("dcu.com/gpu", "dcu-gpu"),
+)
+
+_COUNTS = frozenset(kind.counted for kind in KINDS)
+
+
+class VendorPods:
+    """Pods that request whole cards."""
+
+    metadata: frozenset[str] = frozenset()
+    resources = tuple(kind.resource for kind in KINDS)
+
+    def speaks(self, pod: Pod) -> bool:
+        return any(requests_any(pod, kind.resource) for kind in KINDS)
+
+    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
+        asked = [kind.resource for kind in KINDS if any(requested(each, kind.resource) for each, _ in _started(pod))]
+        if len(asked) > 1:
+            raise BadNeed(f"the pod asks for both {' and '.join(asked)}; use only one of them in all its containers")
+        for resource in asked:
+            check_sum(resource, sum(requested(each, resource) for each, _ in _started(pod)))
+        annotations = pod.annotations
+        return replace(
+            self.booked_need(pod),
+            order=chosen_card_order(annotations, options.card_order),
+            near=wants_near_cards(annotations),
+            node_score=chosen_node_score(annotations),
+        )
+
+    def booked_need(self, pod: Pod) -> PodNeed:
+        containers = tuple(_container_need(container, role) for container, role in _started(pod))
+        wants_cards = any(container.count for container in containers)
+        return PodNeed(
+            containers=containers,
+            company=ALONE if wants_cards else Company(),
+            count_resources=_COUNTS,
+        )
+
+
+class VendorChoices:
+    """Nothing beside the decision that every vocabulary shares: the vendors' plugins read no annotation."""
+
+    annotations: frozenset[str] = frozenset()
+
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+        return {}
+
+    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        return None
+
+
+class VendorNodes:
+    """Nodes of which a vendor's plugin says how many cards they have."""
+
+    def source(self, node: Node) -> Hashable:
+        allocatable = allocatable_resources(node)
+        stated = tuple((kind.resource, allocatable[kind.resource]) for kind in KINDS if kind.resource in allocatable)
+        return (
+            (stated, tuple((each.card, each.driver, each.healthy) for each in recorded_cards(node))) if stated else ()
+        )
+
+    def facts(self, node: Node) -> NodeFacts | None:
+        allocatable = allocatable_resources(node)
+        problems: list[str] = []
+        recorded = recorded_cards(node)
+        capacity: dict[Card, Mapping[str, int]] = {}
+        following = max((record.card for record in recorded), default=-1) + 1
+        for kind in KINDS:
+            if (count := _count(kind, allocatable, problems)) == 0:
+                continue
+            own = [each.card for each in recorded if each.healthy and kind.driver and each.driver == kind.driver][
+                :count
+            ]
+            if own and len(own) < count:
+                problems.append(
+                    f"allocatable {kind.resource}: expected at most {len(own)}, the healthy cards of driver"
+                    f" {kind.driver} in annotation {ANNOTATION}, found {count}; the smaller number counts"
+                )
+            if not own:
+                own = [Card(following + number) for number in range(count)]
+                following += count
+            amounts = {kind.counted: 1, MILLICORES: MILLICORES_OF_A_CARD}
+            capacity.update(dict.fromkeys(own, amounts))
+        if not capacity and not problems:
+            return None
+        return NodeFacts(
+            inventory=Inventory(capacity={card: capacity[card] for card in sorted(capacity)}),
+            counted=not recorded,
+            problems=tuple(problems),
+        )
+
+
+class VendorDevices(DeviceWords):
+    """Cards whose driver is a vendor's, each as one device. All others the vendors' plugins offer."""
+
+    resources = tuple(kind.resource for kind in KINDS if kind.driver)
+
+    def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
+        return {kind.resource: 1 for kind in KINDS if kind.driver and kind.driver == card.driver}
+
+
+VENDOR = Vocabulary(
+    name="vendor",
+    pods=VendorPods(),
+    choices=VendorChoices(),
+    nodes=VendorNodes(),
+    devices=VendorDevices(),
+    wishes=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
+)
+
+
+def _started(pod: Pod) -> list[tuple[Container, Role]]:
+    if not pod.spec.containers:
+        raise BadNeed("the pod has no containers")
+    return started_containers(pod)
+
+
+def _container_need(container: Container, role: Role) -> ContainerNeed:
+    """Return the need of a container; of one that asks for two vendors' cards, the first counts."""
+    for kind in KINDS:
+        if count := requested(container, kind.resource):
+            whole = (Ratio(MILLICORES, PERCENT),)
+            return ContainerNeed(container.name, count, ((kind.counted, 1),), role, whole)
+    return ContainerNeed(container.name, role=role)
+
+
+def _count(kind: Kind, allocatable: Mapping[str, Quantity], problems: list[str]) -> int:
+    """Return how many cards of one kind a node offers."""
+    count = allocatable_amount(allocatable, kind.resource, problems)
+    if count > MOST_RECORDS:
+        problems.append(
+            f"allocatable {kind.resource}: expected at most {MOST_RECORDS} cards, found {count}; it is ignored"
+        )
+        return 0
+    return count

@@ -1,0 +1,135 @@
+"""``python -m sandbox``: the demo on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gas.daemon.command import INTERRUPTED, quiet_end_on_signals, run_until_interrupted
+from gas.values.errors import GasError
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+_PIPE_WIDTH = 200
+
+
+class NoExamples(GasError):
+    """The package is installed without the examples."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(
+            f"the demo runs the pods of examples/, which only a checkout of gas has; {directory} does not exist. Run"
+            " make demo in a checkout, or give a FILE with your own cluster"
+        )
+
+
+_DESCRIPTION = """\
+Run the real extender and the real device plugins against a Kubernetes cluster that is simulated in this process.
+
+Without FILE, the pods of examples/ are scheduled to nodes with fake GPUs, run for a few seconds, and end. With the name
+of a directory, those of another directory of examples, such as examples/aliyun, are.
+With FILE, the demo shows where each waiting pod of your own cluster would go. Nothing runs then."""
+
+_EPILOG = """\
+examples:
+  python -m sandbox
+  kubectl get nodes,pods -A -o yaml > cluster.yaml && python -m sandbox cluster.yaml
+  python -m sandbox cluster.yaml -- --balancedResource=millicores   # with a flag of the extender
+  make demo ARGS=cluster.yaml
+  make demo ARGS=examples/aliyun
+  make demo ARGS=--page                 # keep the examples running, and show them in a browser"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo and return its exit code.
+
+    0: done. 1: the sandbox cannot run. 2: wrong usage, or a file or an object in it that cannot be used.
+    130: interrupted. If the extender does not start: its exit code.
+    """
+    arguments, flags = _parsed(sys.argv[1:] if argv is None else argv)
+    try:
+        return 0 if _show(arguments.file, arguments.svg, flags, page=arguments.page) else 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (GasError, ExceptionGroup) as error:
+        known = _gas_error(error)
+        if known is None:
+            raise
+        sys.stderr.write(f"gas-sandbox: {known}\n")
+        return known.exit_code
+
+
+def _show(file: Path | None, svg: Path | None, flags: Sequence[str], *, page: bool = False) -> bool:
+    """Run the demo. Return whether every object of the file could be used."""
+    with quiet_end_on_signals():
+        from rich.console import Console
+
+        from sandbox.demo.examples import flags_of, show_examples, show_page
+        from sandbox.demo.manifests import read_manifests
+        from sandbox.demo.own_cluster import show_cluster
+        from sandbox.demo.picture import draw
+
+    console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    if file is not None and not file.is_dir():
+        manifests = read_manifests(file)
+        console.print("API server and scheduler are simulated in this process. The extender is the real program.")
+        return run_until_interrupted(show_cluster(console, file, manifests, flags))
+    directory = file or EXAMPLES
+    if not directory.is_dir():
+        raise NoExamples(directory)
+    console.print(
+        "API server, scheduler and kubelets are simulated in this process. "
+        "The extender and the device plugins are the real programs."
+    )
+    flags = [*flags_of(directory), *flags]
+    if page:
+        run_until_interrupted(show_page(console, directory, flags))
+        return True
+    run = run_until_interrupted(show_examples(console, directory, flags))
+    if svg is not None:
+        svg.write_text(draw(run), encoding="utf-8")
+    return True
+
+
+def _gas_error(error: BaseException) -> GasError | None:
+    """Find the error with a sentence for the user, also inside the groups that tasks raise. None if there is none."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((known for each in error.exceptions if (known := _gas_error(each)) is not None), None)
+    return error if isinstance(error, GasError) else None
+
+
+def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the arguments of the demo, and the extender's flags that follow ``--``."""
+    argv = list(argv)
+    flags = argv[argv.index("--") + 1 :] if "--" in argv else []
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    parser = argparse.ArgumentParser(
+        prog="gas-sandbox",
+        usage="python -m sandbox [--svg PICTURE | --page] [FILE] [-- FLAG ...]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        help="nodes and pods as YAML or JSON, as kubectl writes them, or a directory of examples",
+    )
+    parser.add_argument("--svg", metavar="PICTURE", type=Path, help="draw the run of the examples into this SVG file")
+    parser.add_argument(
+        "--page", action="store_true", help="serve the page that shows the examples in a browser, until Ctrl-C"
+    )
+    arguments = parser.parse_args(own)
+    if arguments.page and (arguments.svg is not None or (arguments.file is not None and not arguments.file.is_dir())):
+        parser.error("--page shows examples only; leave out FILE and --svg")
+    if arguments.svg is not None and arguments.file is not None:
+        parser.error("--svg draws the examples only; leave out FILE")
+    return arguments, flags
+
+
+if __name__ == "__main__":
+    sys.exit(main())

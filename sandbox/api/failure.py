@@ -1,0 +1,149 @@
+"""Refused requests: the ``Status`` object with code, reason and message that the API server returns.
+
+The sentences are kube-apiserver's own, because clients show them to people and some clients parse them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gas.values.errors import GasError
+from sandbox.api.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One invalid field. ``reason`` is FieldValueInvalid, FieldValueRequired, FieldValueForbidden or the like."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+
+class ApiFailure(GasError):
+    """A refused request. ``code`` is the HTTP status, ``status`` the response body."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, details: dict[str, Any] | None = None, token: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": token} if token else {},
+            "status": "Failure",
+            "message": message,
+        }
+        if reason:
+            self.status["reason"] = reason
+        if details is not None:
+            self.status["details"] = details
+        self.status["code"] = code
+
+
+def _details(kind: Kind, name: str, subresource: str = "") -> dict[str, Any]:
+    plural = f"{kind.plural}/{subresource}" if subresource else kind.plural
+    return {"name": name, **({"group": kind.group} if kind.group else {}), "kind": plural}
+
+
+def not_found(kind: Kind, name: str) -> ApiFailure:
+    """Return the 404 for a missing object."""
+    return ApiFailure(404, "NotFound", f'{kind.qualified} "{name}" not found', _details(kind, name))
+
+
+def already_exists(kind: Kind, name: str) -> ApiFailure:
+    """Return the 409 for an object whose name is taken."""
+    message = f'{kind.qualified} "{name}" already exists'
+    return ApiFailure(409, "AlreadyExists", message, _details(kind, name))
+
+
+def conflict(kind: Kind, name: str, why: str, subresource: str = "") -> ApiFailure:
+    """Return the 409 for an object that a request cannot change now."""
+    what = f"{kind.qualified}/{subresource}" if subresource else kind.qualified
+    message = f'Operation cannot be fulfilled on {what} "{name}": {why}'
+    return ApiFailure(409, "Conflict", message, _details(kind, name, subresource))
+
+
+def modified(kind: Kind, name: str) -> ApiFailure:
+    """Return the 409 for an object that has changed since the client read it."""
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(kind, name, why)
+
+
+def bad_request(message: str) -> ApiFailure:
+    """Return the 400 for a request that cannot be decoded."""
+    return ApiFailure(400, "BadRequest", message)
+
+
+def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiFailure:
+    """Return a 422 with every cause. ``causes`` must not be empty."""
+    sentences = [f"{cause.field}: {cause.message}" for cause in causes]
+    joined = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
+    what = f"{kind.name}.{kind.group}" if kind.group else kind.name
+    details: dict[str, Any] = {
+        **({"name": name} if name else {}),
+        **({"group": kind.group} if kind.group else {}),
+        "kind": kind.name,
+        "causes": [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes],
+    }
+    return ApiFailure(422, "Invalid", f'{what} "{name}" is invalid: {joined}', details)
+
+
+def rejected_patch() -> ApiFailure:
+    """Return the 422 for a JSON patch that does not apply. kube-apiserver gives no detail here either."""
+    return ApiFailure(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
+def unsupported_media_type() -> ApiFailure:
+    """Return the 415 for an unknown patch format."""
+    return ApiFailure(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
+def no_such_path() -> ApiFailure:
+    """Return the 404 for an unknown path."""
+    return ApiFailure(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def method_not_allowed() -> ApiFailure:
+    """Return the 405 for a method that the path does not have."""
+    message = "the server does not allow this method on the requested resource"
+    return ApiFailure(405, "MethodNotAllowed", message, {})
+
+
+def unauthorized() -> ApiFailure:
+    """Return the 401 for an unknown token."""
+    return ApiFailure(401, "Unauthorized", "Unauthorized")
+
+
+def throttled() -> ApiFailure:
+    """Return the 429 of a server that processes too many requests at the same time."""
+    return ApiFailure(429, "TooManyRequests", "Too many requests, please try again later.")
+
+
+def too_large_version(asked: int, current: int) -> ApiFailure:
+    """Return the 504 for a version that does not exist yet."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    return ApiFailure(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
+
+
+def expired_list() -> ApiFailure:
+    """Return the 410 for a list of a version whose history is gone."""
+    return ApiFailure(410, "Expired", "The resourceVersion for the provided list is too old.")
+
+
+def expired_page(token: str) -> ApiFailure:
+    """Return the 410 whose ``token`` lets the client go on from the current state, without consistency."""
+    message = (
+        "The provided continue parameter is too old to display a consistent list result. "
+        "You can start a new list without the continue parameter, or use the continue token in this response."
+    )
+    return ApiFailure(410, "Expired", message, token=token)
+
+
+def expired_watch(asked: int, oldest: int) -> ApiFailure:
+    """Return the 410 for a watch from a version whose history is gone."""
+    return ApiFailure(410, "Expired", f"too old resource version: {asked} ({oldest})")

@@ -1,0 +1,312 @@
+"""Lists and watches: selectors, pages of a list, and the stream of changes after a version."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from sandbox.api.failure import (
+    ApiFailure,
+    bad_request,
+    expired_list,
+    expired_page,
+    expired_watch,
+    too_large_version,
+)
+from sandbox.api.kinds import Kind
+from sandbox.api.storage import Change, Compacted, Storage, Stored, Value
+
+Requirement = Callable[[Value], bool]
+
+_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+_SET = re.compile(r"(?P<key>[^\s!=(),]+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)")
+_EQUALITY = re.compile(r"(?P<key>[^\s!=(),]+)\s*(?P<op>==?|!=)\s*(?P<value>[^\s!=(),]*)")
+_EXISTENCE = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s!=(),]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The objects that a list or watch is about. Without a namespace: those of all namespaces."""
+
+    namespace: str | None = None
+    requirements: tuple[Requirement, ...] = ()
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, dict):
+            return False
+        if self.namespace is not None and value["metadata"].get("namespace") != self.namespace:
+            return False
+        return all(requirement(value) for requirement in self.requirements)
+
+
+def parse_selection(kind: Kind, namespace: str | None, labels: str, fields: str) -> Selection:
+    """Parse the query's ``labelSelector`` and ``fieldSelector``. Raises ApiFailure (400)."""
+    requirements = [_label_requirement(part.strip()) for part in _parts(_OUTSIDE_PARENTHESES, labels)]
+    requirements += [_field_requirement(kind, part.strip()) for part in _parts(re.compile(","), fields)]
+    return Selection(namespace, tuple(requirements))
+
+
+def _parts(separator: re.Pattern[str], text: str) -> list[str]:
+    return separator.split(text) if text else []
+
+
+def _labels(value: Value) -> dict[str, str]:
+    return value["metadata"].get("labels") or {}
+
+
+def _label_requirement(text: str) -> Requirement:
+    if match := _SET.fullmatch(text):
+        key, wanted = match["key"], {word.strip() for word in match["values"].split(",")}
+        if match["op"] == "in":
+            return lambda value: _labels(value).get(key) in wanted
+        return lambda value: _labels(value).get(key) not in wanted
+    if match := _EQUALITY.fullmatch(text):
+        key, word = match["key"], match["value"]
+        if match["op"] == "!=":
+            return lambda value: _labels(value).get(key) != word
+        return lambda value: _labels(value).get(key) == word
+    if match := _EXISTENCE.fullmatch(text):
+        key = match["key"]
+        if match["absent"]:
+            return lambda value: key not in _labels(value)
+        return lambda value: key in _labels(value)
+    raise bad_request(f"unable to parse requirement: {text}")
+
+
+def _field_requirement(kind: Kind, text: str) -> Requirement:
+    match = re.fullmatch(r"(?P<field>[^=!]+)(?P<op>==?|!=)(?P<value>.*)", text)
+    if match is None:
+        raise bad_request(f"invalid selector: '{text}'; can't understand '{text}'")
+    field, word, negated = match["field"], match["value"], match["op"] == "!="
+    if field not in kind.fields:
+        raise bad_request(f"field label not supported: {field}")
+    path = field.split(".")
+    return lambda value: (_field(value, path) == word) is not negated
+
+
+def _field(value: Value, path: list[str]) -> str:
+    found: Any = value
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    if isinstance(found, bool):
+        return str(found).lower()
+    return str(found) if found is not None else ""
+
+
+_PRESENT = -1
+"""The version in a token that continues from the current state, whatever it is by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """The parameters of a list request.
+
+    limit    maximum number of items on a page; 0 means no limit
+    token    the ``continue`` token of the previous page
+    version  ``resourceVersion``: "" is the newest state, "0" any state, else that version or a newer one
+    exact    whether exactly ``version`` is wanted
+    """
+
+    limit: int = 0
+    token: str = ""
+    version: str = ""
+    exact: bool = False
+
+
+def list_page(storage: Storage, kind: Kind, selection: Selection, options: ListOptions) -> bytes:
+    """Return the JSON of one page, which shows the state at the version of the first page.
+
+    Raises ApiFailure: 400 for a bad token, 410 if the history it needs is gone.
+    """
+    version, after_key = storage.version, ""
+    limit = 0 if options.version == "0" and not options.token else options.limit
+    if options.token:
+        version, after_key = _read_token(options.token)
+        if version == _PRESENT:
+            version = storage.version
+    elif options.version not in ("", "0"):
+        wanted = _read_version(options.version)
+        if wanted > storage.version:
+            raise too_large_version(wanted, storage.version)
+        if options.exact:
+            version = wanted
+    try:
+        state = storage.objects(kind.plural, version)
+    except Compacted as gone:
+        raise expired_page(_token(_PRESENT, after_key)) if options.token else expired_list() from gone
+    found = [stored for stored in state if stored.key > after_key and stored.value in selection]
+    page = found[:limit] if limit else found
+    metadata: dict[str, Any] = {"resourceVersion": str(version)}
+    if len(page) < len(found):
+        metadata["continue"] = _token(version, page[-1].key)
+        if not selection.requirements:
+            metadata["remainingItemCount"] = len(found) - len(page)
+    return _encoded(kind, metadata, page)
+
+
+def _encoded(kind: Kind, metadata: dict[str, Any], page: list[Stored]) -> bytes:
+    head = {"kind": f"{kind.name}List", "apiVersion": kind.api_version, "metadata": metadata}
+    items = b",".join(stored.encoded for stored in page)
+    return msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}"
+
+
+def _token(version: int, last_key: str) -> str:
+    fields = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{last_key}\0"}
+    return base64.urlsafe_b64encode(msgspec.json.encode(fields)).decode().rstrip("=")
+
+
+def _read_token(token: str) -> tuple[int, str]:
+    try:
+        fields = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=_TokenFields)
+    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+    return fields.rv, fields.start.removesuffix("\0")
+
+
+class _TokenFields(msgspec.Struct):
+    rv: int
+    start: str
+
+
+def _read_version(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """The parameters of a watch request.
+
+    version    the watch starts after this version; with "" or "0" it first sends an ADDED for every existing object
+    bookmarks  whether the client wants bookmarks
+    seconds    length of the watch; kube-apiserver chooses 30 to 60 minutes if the client does not say
+    """
+
+    version: str = ""
+    bookmarks: bool = False
+    seconds: float = 2700
+
+
+class _Wakeup:
+    """Wake one watch after any write, and when the server stops."""
+
+    def __init__(self, storage: Storage, stopping: asyncio.Event) -> None:
+        self._woken = asyncio.Event()
+        self._unlisten = storage.listen(self._woken.set)
+        self._stopping = stopping
+        self._stop = asyncio.ensure_future(self._wake_at_stop())
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for a write, at most ``seconds``. Return False if the server stops."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0)):
+                await self._woken.wait()
+        self._woken.clear()
+        return not self._stopping.is_set()
+
+    def close(self) -> None:
+        self._unlisten()
+        self._stop.cancel()
+
+    async def _wake_at_stop(self) -> None:
+        await self._stopping.wait()
+        self._woken.set()
+
+
+async def watch_lines(
+    storage: Storage,
+    kind: Kind,
+    selection: Selection,
+    options: WatchOptions,
+    *,
+    stopping: asyncio.Event,
+    bookmark_seconds: float,
+) -> AsyncIterator[bytes]:
+    """Yield the JSON lines of one watch until its time is over, the server stops, or its history is gone (410).
+
+    The first piece is empty: it makes the server send the response headers at once.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + options.seconds
+    wakeup = _Wakeup(storage, stopping)
+    try:
+        yield b""
+        sent = int(options.version or 0)
+        if sent == 0:
+            sent = storage.version
+            for stored in storage.objects(kind.plural):
+                if stored.value in selection:
+                    yield _line("ADDED", kind, stored)
+        seen = sent
+        bookmark_at = _next_bookmark(clock(), deadline, bookmark_seconds)
+        while True:
+            try:
+                changes = storage.changes(seen)
+            except Compacted as gone:
+                yield _failure_line(expired_watch(gone.asked, gone.oldest))
+                return
+            for change in changes:
+                for word, stored in _event(change, kind, selection):
+                    sent = stored.version
+                    yield _line(word, kind, stored)
+            seen = max(seen, storage.version)
+            if options.bookmarks and clock() >= bookmark_at:
+                bookmark_at = clock() + bookmark_seconds
+                if seen > sent:
+                    sent = seen
+                    yield _bookmark_line(kind, seen)
+            if clock() >= deadline:
+                return
+            if not await wakeup.wait(min(deadline, bookmark_at) - clock()):
+                return
+    finally:
+        wakeup.close()
+
+
+def _next_bookmark(now: float, deadline: float, every: float) -> float:
+    """Return when the next bookmark is due: one before the watch ends, to resume from, and others at intervals."""
+    before_end = deadline - 2
+    return min(now + every, before_end) if before_end > now else now + every
+
+
+def _event(change: Change, kind: Kind, selection: Selection) -> Iterator[tuple[str, Stored]]:
+    """Yield the event that a change is within a selection: an object may enter the selection and leave it."""
+    if change.after.plural != kind.plural:
+        return
+    was_in = change.before is not None and change.before.value in selection
+    is_in = not change.gone and change.after.value in selection
+    if was_in and is_in:
+        yield "MODIFIED", change.after
+    elif is_in:
+        yield "ADDED", change.after
+    elif was_in and change.gone:
+        yield "DELETED", change.after
+    elif was_in and change.before is not None:
+        yield "DELETED", change.before.at_version(change.after.version)
+
+
+def typed_json(kind: Kind, stored: Stored) -> bytes:
+    """Return the JSON of one object with ``kind`` and ``apiVersion``, as single objects and events carry it."""
+    return b'{"kind":"%b","apiVersion":"%b",%b' % (kind.name.encode(), kind.api_version.encode(), stored.encoded[1:])
+
+
+def _line(word: str, kind: Kind, stored: Stored) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (word.encode(), typed_json(kind, stored))
+
+
+def _bookmark_line(kind: Kind, version: int) -> bytes:
+    mark = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": {"resourceVersion": str(version)}}
+    return b'{"type":"BOOKMARK","object":%b}\n' % msgspec.json.encode(mark)
+
+
+def _failure_line(failure: ApiFailure) -> bytes:
+    return b'{"type":"ERROR","object":%b}\n' % msgspec.json.encode(failure.status)

@@ -1,0 +1,101 @@
+"""The sandbox's API server: the API over HTTP on a loopback port. It can be paused and resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self, cast
+
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+from hypercorn.typing import ASGIFramework
+
+from sandbox.api.routes import (
+    Authorize,
+    Intercept,
+    Settings,
+    api_app,
+    everything_allowed,
+    no_interception,
+)
+from sandbox.api.storage import Storage
+from sandbox.api.verbs import Api
+
+
+class ApiServer:
+    """A kube-apiserver without etcd, as far as the clients of this project can see.
+
+        async with ApiServer() as server:
+            server.api.create(NODES, None, {...})     # or anything over HTTP at server.url
+
+    The state is in ``server.api``, also while the server is paused. Everything runs on the event loop that started it;
+    other threads use HTTP.
+
+    port              0 chooses a free port
+    history           number of writes that watches and pages can look back
+    tokens            bearer token -> user; None means no authentication
+    authorize         decides which requests are allowed; the others get a 403
+    intercept         see `sandbox.api.routes.Intercept`
+    bookmark_seconds  seconds between the bookmarks of a watch that asked for them
+
+    ``server.settings.authorize`` and ``server.settings.intercept`` may be replaced while it runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        history: int = 10_000,
+        tokens: Mapping[str, str] | None = None,
+        authorize: Authorize = everything_allowed,
+        intercept: Intercept = no_interception,
+        bookmark_seconds: float = 60,
+    ) -> None:
+        self.api = Api(Storage(history))
+        self.settings = Settings(
+            tokens=tokens, authorize=authorize, intercept=intercept, bookmark_seconds=bookmark_seconds
+        )
+        self._port = port
+        self._serving: asyncio.Task[None] | None = None
+        self._app = api_app(self.api, self.settings)
+
+    @property
+    def url(self) -> str:
+        """Return ``http://127.0.0.1:PORT``. The port is known once the server has run."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def compact(self) -> None:
+        """Drop the history, as etcd does every five minutes: older versions get a 410 from now on."""
+        self.api.storage.compact()
+
+    async def resume(self) -> None:
+        """Start to serve, on the same port as before. Raises OSError if the port is taken."""
+        listening = socket.create_server(("127.0.0.1", self._port), backlog=256)
+        self._port = listening.getsockname()[1]
+        config = Config()
+        config.bind = [f"fd://{listening.detach()}"]
+        config.graceful_timeout = 0.2
+        config.keep_alive_timeout = 3600
+        config.accesslog = config.errorlog = None
+        self.settings.stopping = asyncio.Event()
+        self._serving = asyncio.create_task(
+            serve(cast(ASGIFramework, self._app), config, shutdown_trigger=self.settings.stopping.wait)
+        )
+
+    async def pause(self) -> None:
+        """Stop serving: connections are refused and open watches end. The state stays."""
+        if self._serving is not None:
+            self.settings.stopping.set()
+            serving, self._serving = self._serving, None
+            await serving
+
+    async def __aenter__(self) -> Self:
+        await self.resume()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.pause()

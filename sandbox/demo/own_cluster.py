@@ -1,0 +1,128 @@
+"""The demo of a user's own cluster: nodes and bound pods are created as they are, waiting pods are scheduled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+
+from sandbox.api.failure import ApiFailure
+from sandbox.api.verbs import Api
+from sandbox.demo.manifests import BadManifest, Manifests, NodeManifest, PodManifest
+from sandbox.demo.output import Output, counted
+from sandbox.demo.sandbox import create_node, create_pod, running_sandbox
+from sandbox.scheduler.scheduler import NAME as SCHEDULER
+
+QUIET_SECONDS = 1.0
+"""The demo ends when nothing has changed for this many seconds after every pod was tried."""
+
+PATIENCE = 300.0
+"""Seconds after which the demo ends in any case."""
+
+Manifest = TypeVar("Manifest", NodeManifest, PodManifest)
+
+
+async def show_cluster(console: Console, file: Path, manifests: Manifests, flags: Sequence[str]) -> bool:
+    """Print where the waiting pods would go. They are tried in kube-scheduler's order: by priority, then by age.
+
+    Returns whether every object of the file could be used; a warning is printed for each of the others.
+    Raises BadManifest if there is no node, and ProcessEnded, also in an ExceptionGroup.
+    """
+    if not manifests.nodes:
+        wanted = "write the file with `kubectl get nodes,pods -A -o yaml`"
+        raise BadManifest("\n".join([f"{file}: no usable node in this file; {wanted}", *manifests.unusable]))
+    bound = [pod for pod in manifests.pods if pod.spec.node_name and not pod.is_over]
+    waiting = sorted((pod for pod in manifests.pods if not pod.spec.node_name and not _kind_if_ignored(pod)), key=_turn)
+    output = Output(console)
+    output.print_line(
+        f"{file}: {counted(len(manifests.nodes), 'node')}, {counted(len(bound), 'pod')} with a node, "
+        f"{counted(len(waiting), 'waiting pod')}{_ignored(manifests)}"
+    )
+    output.print_line("Nothing runs: pods are only bound to the nodes of the file and get cards written on them.")
+    for fault in manifests.unusable:
+        output.print_warning(f"ignored: {fault}")
+    refused: list[NodeManifest | PodManifest] = []
+
+    def attempt(create: Callable[[Manifest], None], given: Manifest) -> bool:
+        try:
+            create(given)
+        except ApiFailure as failure:
+            refused.append(given)
+            kind = "Node" if isinstance(given, NodeManifest) else "Pod"
+            output.print_warning(f"ignored: {file}, {kind} {given.name}: {failure}")
+            return False
+        return True
+
+    def set_up(api: Api) -> None:
+        for node in manifests.nodes:
+            attempt(partial(create_node, api), node)
+        for pod in bound:
+            attempt(partial(create_pod, api), pod)
+
+    async with running_sandbox(output, set_up, flags) as sandbox:
+        await sandbox.print_problems()
+        for sentence in _limitations(manifests.nodes, bound, waiting):
+            output.print_warning(sentence)
+        submitted, all_tried = 0, True
+        for pod in waiting:
+            if attempt(sandbox.submit, pod) and all_tried:
+                submitted += 1
+                # One after another: a scheduler that lists the pods would get them sorted by name.
+                all_tried = await sandbox.until(partial(_are_tried, output, submitted), patience=PATIENCE)
+        await sandbox.until(partial(_are_tried, output, submitted), quiet=QUIET_SECONDS, patience=PATIENCE)
+    if not all_tried:
+        output.print_warning(f"some pods were not tried within {PATIENCE:g} seconds")
+    output.print_summary("Where the waiting pods would go", show_times=False)
+    return not (manifests.unusable or refused)
+
+
+def _are_tried(output: Output, count: int) -> bool:
+    return sum(history.is_printed for history in output.submitted) >= count
+
+
+def _ignored(manifests: Manifests) -> str:
+    counts = Counter({f"{kind} object": count for kind, count in manifests.ignored.items()})
+    counts.update(why for pod in manifests.pods if (why := _kind_if_ignored(pod)))
+    named = [counted(count, noun) for noun, count in counts.items()]
+    return f"; ignored: {', '.join(named)}" if named else ""
+
+
+def _kind_if_ignored(pod: PodManifest) -> str:
+    """Return a noun for a pod that needs no node or has another scheduler, "" for other pods."""
+    if pod.is_over:
+        return "ended pod"
+    if pod.spec.node_name:
+        return ""
+    if pod.metadata.deletion_timestamp is not None:
+        return "deleted pod"
+    other = pod.spec.scheduler_name
+    return f"{other} pod" if other and other != SCHEDULER else ""
+
+
+def _turn(pod: PodManifest) -> tuple[int, str]:
+    return -(pod.spec.priority or 0), pod.metadata.creation_timestamp or ""
+
+
+def _limitations(
+    nodes: Sequence[NodeManifest], bound: Sequence[PodManifest], waiting: Sequence[PodManifest]
+) -> list[str]:
+    """Return what the result does not take into account, as sentences."""
+    names = {node.name for node in nodes}
+    sentences = []
+    for name, count in Counter(pod.spec.node_name for pod in bound if pod.spec.node_name not in names).items():
+        sentences.append(f"{counted(count, 'pod')} on node {name}, which is not in the file")
+    ignored = [
+        (sum(node.keeps_pods_away for node in nodes), "node", "taints"),
+        (sum(pod.spec.affinity is not None for pod in waiting), "waiting pod", "affinity"),
+        (sum(bool(pod.spec.topology_spread_constraints) for pod in waiting), "waiting pod", "topology spread"),
+    ]
+    counts = [f"{what} of {counted(count, noun)}" for count, noun, what in ignored if count]
+    if counts:
+        sentences.append(
+            f"the sandbox's scheduler checks resources, node selectors and cordons only; ignored: {', '.join(counts)}"
+        )
+    return sentences

@@ -1,0 +1,291 @@
+"""The sandbox that a demo runs in: API server, scheduler, real extender, and nodes with or without a plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import aiohttp
+
+from gas.extender.flags import parse_flags
+from gas.plugin.kubelet.plugin_socket import LONGEST_PATH
+from gas.values.errors import GasError
+from sandbox.api.client import ApiClient, Mirror, Object
+from sandbox.api.failure import ApiFailure
+from sandbox.api.kinds import NAMESPACES, NODES, PODS
+from sandbox.api.server import ApiServer
+from sandbox.api.verbs import Api
+from sandbox.demo.manifests import NodeManifest, PodManifest
+from sandbox.demo.output import Output
+from sandbox.demo.pod_history import InsidePod, inside_pod
+from sandbox.hardware.described_node import Hardware, bare_node
+from sandbox.hardware.fake_sysfs import write_tree
+from sandbox.kubelet.containers import Containers, KubeletPace
+from sandbox.kubelet.kubelet import Kubelet
+from sandbox.programs import RunningExtender, running_child, running_extender, write_kubeconfig
+from sandbox.scheduler.scheduler import Scheduler
+
+_PREFIX = "gas-sandbox-"
+_RANDOM = 8
+"""Number of characters that ``tempfile`` adds to the prefix."""
+
+
+class NoShortDirectory(GasError):
+    """There is no writable directory with a path short enough for unix sockets."""
+
+    def __init__(self, tried: list[Path], longest: int) -> None:
+        super().__init__(
+            f"the sandbox needs a writable directory for unix sockets with a path of at most {longest} bytes; "
+            f"tried {', '.join(map(str, tried))}. Set TMPDIR to one"
+        )
+
+
+def short_temporary_directory(longest_inside: str) -> TemporaryDirectory[str]:
+    """Create a temporary directory with a path short enough for unix sockets. Use it in a ``with`` statement.
+
+    It is in the usual place for temporary files, or elsewhere if that path is too long.
+
+    longest_inside  the longest relative path of a socket in it
+
+    Raises NoShortDirectory.
+    """
+    longest = LONGEST_PATH - len(longest_inside) - len(_PREFIX) - _RANDOM - 2
+    tried = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp"), Path("/dev/shm")]  # noqa: S108 -- where short
+    for parent in tried:
+        if len(os.fsencode(parent)) <= longest and os.access(parent, os.W_OK | os.X_OK):
+            return TemporaryDirectory(prefix=_PREFIX, dir=parent)
+    raise NoShortDirectory(tried, longest)
+
+
+LONGEST_SOCKET = "n999/device-plugins/gpu.intel.com-i915.sock"
+"""The longest path of a socket of a `PluginNode`, relative to the directory of the sandbox."""
+
+
+class PluginNode:
+    """A node with fake cards, a kubelet in this process, and the real device plugin as a process of its own.
+
+    directory   for its cards, sockets and logs; its path must be short
+    kubeconfig  file by which its plugin finds the API server
+    flags       more flags of its plugin
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        name: str,
+        hardware: Hardware,
+        pace: KubeletPace,
+        *,
+        directory: Path,
+        kubeconfig: Path,
+        flags: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self._flags = flags
+        self._hardware = hardware
+        self._directory = directory
+        self._kubeconfig = kubeconfig
+        self._containers = Containers()
+        self._kubelet = Kubelet(client, name, directory, containers=self._containers, pace=pace)
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises ProcessEnded in an ExceptionGroup when its plugin ends."""
+        tree = self._directory / "tree"
+        write_tree(tree, self._hardware.gpus)
+        options = {
+            "prefix": tree,
+            "kubelet-dir": self._directory,
+            "node-name": self.name,
+            "shared-dev-num": self._hardware.shared_dev_num,
+            "kubeConfig": self._kubeconfig,
+            "metrics-address": "127.0.0.1",
+            "metrics-port": 0,
+        }
+        arguments = [*(f"--{name}={value}" for name, value in options.items()), *self._flags]
+        environment = {"GPU_MEMORY_OVERRIDE": str(self._hardware.memory_override or ""), "GPU_MEMORY_RESERVED": ""}
+        program = f"the plugin of node {self.name}"
+        async with (
+            asyncio.TaskGroup() as tasks,
+            running_child(
+                program, "gas.plugin", arguments, self._directory / "plugin.log", environment=environment
+            ) as plugin,
+        ):
+            kubelet = tasks.create_task(self._kubelet.run())
+            try:
+                await plugin.until_it_ends()
+            finally:
+                kubelet.cancel()
+
+    def inside(self, pod: dict[str, Any]) -> InsidePod:
+        """Return the devices in the containers of a pod of this node."""
+        return inside_pod(pod, self._containers)
+
+
+class Sandbox:
+    """A running sandbox, with what a demo needs of it.
+
+    nodes         by name, as they are in the API
+    plugin_nodes  by name
+    """
+
+    def __init__(self, api: Api, extender: RunningExtender, output: Output) -> None:
+        self.output = output
+        self.nodes: dict[str, Object] = {}
+        self.plugin_nodes: dict[str, PluginNode] = {}
+        self._api = api
+        self._extender = extender
+        self._changed = asyncio.Event()
+
+    def submit(self, pod: PodManifest) -> None:
+        """Create a pod. Raises ApiFailure."""
+        create_pod(self._api, pod)
+
+    async def print_problems(self) -> None:
+        """Print what the extender finds invalid on the nodes and on the bound pods."""
+        books = await self._debug("books")
+        for node, problems in books.get("problems", {}).items():
+            for problem in problems:
+                self.output.print_warning(f"node {node}: {problem}")
+        for trouble in books.get("trouble", {}).values():
+            self.output.print_warning(f"pod {trouble['pod']} on {trouble['node']}: {trouble['trouble']}")
+
+    def pod_changed(self, before: Object | None, after: Object | None) -> str | None:
+        """Pass a change to the output. Return the pod's UID if it waits for a new reason, else None."""
+        self._changed.set()
+        return self.output.pod_changed(before, after, self._inside if self.plugin_nodes else None)
+
+    def node_changed(self, before: Object | None, after: Object | None) -> None:
+        """Record a change of a node."""
+        self._changed.set()
+        if after is not None:
+            self.nodes[after["metadata"]["name"]] = after
+
+    def _inside(self, pod: Object) -> InsidePod:
+        """Return the devices in the containers of a pod on a node with a plugin."""
+        return self.plugin_nodes[pod["spec"]["nodeName"]].inside(pod)
+
+    async def print_waiting(self, uid: str) -> None:
+        """Print why a pod waits, with what the extender says about single cards."""
+        refusals = await self._debug("refusals")
+        self.output.print_waiting(uid, refusals.get(uid, {}).get("details", {}))
+        self._changed.set()
+
+    async def until(self, done: Callable[[], bool], *, quiet: float = 0.0, patience: float) -> bool:
+        """Wait until ``done`` returns true and then nothing changes for ``quiet`` seconds.
+
+        Returns False if this takes longer than ``patience`` seconds.
+        """
+        try:
+            async with asyncio.timeout(patience):
+                while True:
+                    self._changed.clear()
+                    try:
+                        await asyncio.wait_for(self._changed.wait(), quiet if done() else None)
+                    except TimeoutError:
+                        return True
+        except TimeoutError:
+            return False
+
+    async def _debug(self, page: str) -> dict[str, Any]:
+        """Return a debug page of the extender, empty if it does not respond. Its end is reported elsewhere."""
+        patience = aiohttp.ClientTimeout(total=10)
+        try:
+            async with (
+                aiohttp.ClientSession(self._extender.plain_url, timeout=patience) as session,
+                session.get(f"/debug/{page}") as answer,
+            ):
+                answer.raise_for_status()
+                found: dict[str, Any] = await answer.json()
+                return found
+        except (aiohttp.ClientError, TimeoutError):
+            return {}
+
+
+@asynccontextmanager
+async def running_sandbox(
+    output: Output,
+    set_up: Callable[[Api], None],
+    flags: Sequence[str],
+    *,
+    hardware: Mapping[str, Hardware] | None = None,
+    pace: KubeletPace | None = None,
+) -> AsyncIterator[Sandbox]:
+    """Run a sandbox as long as the block. Its extender is ready when the block begins.
+
+    set_up    creates the first nodes and pods
+    flags     flags of the extender
+    hardware  node -> its cards: these nodes get a kubelet and a device plugin, which run pods; on other nodes pods are
+              only bound
+    pace      of those kubelets
+
+    Raises NoShortDirectory, and ProcessEnded, in an ExceptionGroup once the block has begun.
+    """
+    with short_temporary_directory(LONGEST_SOCKET) as name:
+        directory = Path(name)
+        async with ApiServer() as server, ApiClient(server.url) as client:
+            set_up(server.api)
+            async with running_extender(directory, server.url, flags) as extender, asyncio.TaskGroup() as tasks:
+                sandbox = Sandbox(server.api, extender, output)
+                kubeconfig = write_kubeconfig(directory, server.url)
+                running: list[asyncio.Task[None]] = [tasks.create_task(extender.child.until_it_ends())]
+                for number, (node, cards) in enumerate((hardware or {}).items()):
+                    home = directory / f"n{number}"
+                    home.mkdir()
+                    plugin_node = PluginNode(
+                        client,
+                        node,
+                        cards,
+                        pace or KubeletPace(),
+                        directory=home,
+                        kubeconfig=kubeconfig,
+                        flags=_vocabulary_flags(flags),
+                    )
+                    sandbox.plugin_nodes[node] = plugin_node
+                    running.append(tasks.create_task(plugin_node.run()))
+
+                def pod_changed(before: Object | None, after: Object | None) -> None:
+                    if (uid := sandbox.pod_changed(before, after)) is not None:
+                        tasks.create_task(sandbox.print_waiting(uid))
+
+                running += [
+                    tasks.create_task(Mirror(client, "/api/v1/pods", pod_changed).run()),
+                    tasks.create_task(Mirror(client, "/api/v1/nodes", sandbox.node_changed).run()),
+                    tasks.create_task(Scheduler(client, extender.address).run()),
+                ]
+                yield sandbox
+                for task in running:
+                    task.cancel()
+
+
+def _vocabulary_flags(flags: Sequence[str]) -> list[str]:
+    """Return the flags of plugins that speak the same vocabularies as an extender with these flags."""
+    parsed = parse_flags(flags)
+    names = ",".join(each.name for each in parsed.vocabularies)
+    return [f"--vocabularies={names}", *([f"--aliyun-unit={parsed.aliyun_unit}"] if "aliyun" in names else ())]
+
+
+def create_node(api: Api, node: NodeManifest) -> None:
+    """Create a node as its manifest describes it. Raises ApiFailure."""
+    api.create(NODES, None, node.as_object())
+
+
+def create_bare_node(api: Api, node: NodeManifest) -> None:
+    """Create a node without what its plugin and its kubelet will write on it. Raises ApiFailure."""
+    api.create(NODES, None, bare_node(node.as_object()))
+
+
+def create_pod(api: Api, pod: PodManifest) -> None:
+    """Create a pod and, if necessary, its namespace. Raises ApiFailure."""
+    try:
+        api.create(PODS, pod.namespace, pod.as_object())
+    except ApiFailure as failure:
+        if failure.code != 404:
+            raise
+        api.create(NAMESPACES, None, {"metadata": {"name": pod.namespace}})
+        api.create(PODS, pod.namespace, pod.as_object())

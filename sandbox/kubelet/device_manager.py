@@ -1,0 +1,268 @@
+"""Kubelet's device manager: which devices exist, which container has which, and how they are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from random import SystemRandom
+from typing import Any, Protocol
+
+import msgspec
+
+from gas.values.errors import GasError
+from sandbox.api.quantities import exact_amount
+
+NodeAmounts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The devices of one container of one resource.
+
+    response  the plugin's encoded ContainerAllocateResponse, applied at each start of the container
+    """
+
+    ids: frozenset[str]
+    response: bytes
+
+
+class DeviceState:
+    """The devices that plugins have reported, and the allocations by pod UID, container and resource."""
+
+    def __init__(self) -> None:
+        self.allocations: dict[str, dict[str, dict[str, Allocation]]] = {}
+        self._healthy: dict[str, frozenset[str]] = {}
+        self._unhealthy: dict[str, frozenset[str]] = {}
+        self._numa: dict[str, dict[str, frozenset[int]]] = {}
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """Return all resources that a plugin has ever reported."""
+        return frozenset(self._healthy)
+
+    def is_device_resource(self, resource: str) -> bool:
+        """Return whether kubelet allocates devices for this resource. For any other it starts containers without."""
+        return resource in self._healthy or resource in self._in_use()
+
+    def set_devices(self, resource: str, devices: Mapping[str, bool], numa: Mapping[str, frozenset[int]]) -> None:
+        """Store what a plugin reports: all of its ids, whether each is healthy, and the NUMA nodes if there are any."""
+        self._healthy[resource] = frozenset(id_ for id_, healthy in devices.items() if healthy)
+        self._unhealthy[resource] = frozenset(devices) - self._healthy[resource]
+        self._numa[resource] = dict(numa)
+
+    def mark_plugin_gone(self, resource: str) -> None:
+        """Mark every id of a resource unhealthy. After a restart of kubelet they are unknown."""
+        healthy = self._healthy.get(resource, frozenset())
+        self._healthy[resource] = frozenset()
+        self._unhealthy[resource] = self._unhealthy.get(resource, frozenset()) | healthy
+
+    def healthy(self, resource: str) -> frozenset[str] | None:
+        """Return the healthy ids, None for a resource that no plugin has reported."""
+        return self._healthy.get(resource)
+
+    def numa_nodes(self, resource: str, id_: str) -> frozenset[int]:
+        """Return the NUMA nodes of a device; empty if its plugin reports none."""
+        return self._numa.get(resource, {}).get(id_, frozenset())
+
+    def free(self, resource: str) -> frozenset[str]:
+        """Return the healthy ids that no container has."""
+        return self._healthy.get(resource, frozenset()) - self._in_use().get(resource, frozenset())
+
+    def ids_of(self, uid: str, container: str, resource: str) -> frozenset[str] | None:
+        """Return the ids of a container, None if none were allocated to it."""
+        allocation = self.allocations.get(uid, {}).get(container, {}).get(resource)
+        return allocation.ids if allocation is not None else None
+
+    def add_allocation(self, uid: str, container: str, resource: str, allocation: Allocation) -> None:
+        """Store what a container gets of a resource."""
+        self.allocations.setdefault(uid, {}).setdefault(container, {})[resource] = allocation
+
+    def keep_only(self, uids: Collection[str]) -> None:
+        """Release the devices of all other pods."""
+        self.allocations = {uid: containers for uid, containers in self.allocations.items() if uid in uids}
+
+    def capacity(self) -> NodeAmounts:
+        """Return the number of ids by resource."""
+        return {name: len(self._healthy[name]) + len(self._unhealthy[name]) for name in self._healthy}
+
+    def allocatable(self) -> NodeAmounts:
+        """Return the number of healthy ids by resource, allocated or not."""
+        return {name: len(ids) for name, ids in self._healthy.items()}
+
+    def _in_use(self) -> dict[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for resource, allocation in self._all():
+            found[resource] = found.get(resource, frozenset()) | allocation.ids
+        return found
+
+    def _all(self) -> Iterable[tuple[str, Allocation]]:
+        for containers in self.allocations.values():
+            for allocations in containers.values():
+                yield from allocations.items()
+
+
+CHECKPOINT_FILE = "kubelet_internal_checkpoint"
+
+
+class _Entry(msgspec.Struct):
+    uid: str
+    container: str
+    resource: str
+    ids: list[str]
+    response: bytes
+
+
+class _Checkpoint(msgspec.Struct):
+    entries: list[_Entry]
+    resources: list[str]
+
+
+def write_checkpoint(file: Path, state: DeviceState) -> None:
+    """Write the file by which kubelet knows its allocations after a restart. Atomic."""
+    entries = [
+        _Entry(uid, container, resource, sorted(allocation.ids), allocation.response)
+        for uid, containers in state.allocations.items()
+        for container, allocations in containers.items()
+        for resource, allocation in allocations.items()
+    ]
+    unfinished = file.with_suffix(".new")
+    unfinished.write_bytes(msgspec.json.encode(_Checkpoint(entries, sorted(state.resources))))
+    unfinished.replace(file)
+
+
+def read_checkpoint(file: Path) -> DeviceState:
+    """Read the state of devices; empty if there is no file. None is healthy until its plugin has reported it again."""
+    state = DeviceState()
+    if not file.exists():
+        return state
+    checkpoint = msgspec.json.decode(file.read_bytes(), type=_Checkpoint)
+    for resource in checkpoint.resources:
+        state.set_devices(resource, {}, {})
+    for entry in checkpoint.entries:
+        state.add_allocation(
+            entry.uid, entry.container, entry.resource, Allocation(frozenset(entry.ids), entry.response)
+        )
+    return state
+
+
+Object = dict[str, Any]
+
+_chance = SystemRandom()
+
+
+class NoDevices(GasError):
+    """A container cannot get its devices; its pod is rejected for good. The sentence is kubelet's."""
+
+
+class Plugins(Protocol):
+    """The calls to device plugins. Each may raise PluginFailed."""
+
+    async def prefer(
+        self, resource: str, available: frozenset[str], must_include: frozenset[str], size: int
+    ) -> frozenset[str]: ...
+
+    async def allocate(self, resource: str, ids: frozenset[str]) -> bytes: ...
+
+
+async def allocate_pod(
+    pod: Object,
+    state: DeviceState,
+    plugins: Plugins,
+    *,
+    runs_already: Callable[[str], bool] = lambda container: False,
+) -> None:
+    """Allocate devices to the containers of a pod: to init containers in order, then to the others.
+
+    runs_already  returns whether a container, by name, has run since before kubelet's start; these are skipped
+
+    Raises NoDevices and PluginFailed. What earlier containers got then stays allocated until the pod is removed.
+    """
+    uid = pod["metadata"]["uid"]
+    reusable: dict[str, frozenset[str]] = {}
+    for container in pod["spec"].get("initContainers") or ():
+        if not runs_already(container["name"]):
+            await _allocate(uid, container, reusable, state, plugins)
+        for resource, ids in _ids_of(uid, container, state):
+            before = reusable.get(resource, frozenset())
+            keeps = container.get("restartPolicy") == "Always"
+            reusable[resource] = before - ids if keeps else before | ids
+    for container in pod["spec"]["containers"]:
+        if not runs_already(container["name"]):
+            await _allocate(uid, container, reusable, state, plugins)
+        for resource, ids in _ids_of(uid, container, state):
+            reusable[resource] = reusable.get(resource, frozenset()) - ids
+
+
+def requested_devices(container: Object) -> dict[str, int]:
+    """Return what a container requests, by full resource name, in whole units."""
+    limits: Mapping[str, Any] = container.get("resources", {}).get("limits") or {}
+    return {name: _whole(exact_amount(str(amount))) for name, amount in limits.items()}
+
+
+async def _allocate(
+    uid: str, container: Object, reusable: Mapping[str, frozenset[str]], state: DeviceState, plugins: Plugins
+) -> None:
+    asked = requested_devices(container)
+    # Kubelet iterates over a Go map here, so the order is random.
+    for resource in _chance.sample(list(asked), len(asked)):
+        if not state.is_device_resource(resource):
+            continue
+        has = state.ids_of(uid, container["name"], resource)
+        if has is not None and len(has) != asked[resource]:
+            raise NoDevices(
+                f'pod "{uid}" container "{container["name"]}" changed request for resource "{resource}" '
+                f"from {len(has)} to {asked[resource]}"
+            )
+        _check_health(resource, has or frozenset(), state)
+        if has is None and asked[resource] > 0:
+            ids = await _chosen(resource, asked[resource], reusable.get(resource, frozenset()), state, plugins)
+            response = await plugins.allocate(resource, ids)
+            state.add_allocation(uid, container["name"], resource, Allocation(ids, response))
+
+
+def _check_health(resource: str, has: frozenset[str], state: DeviceState) -> None:
+    healthy = state.healthy(resource)
+    if healthy is None:
+        raise NoDevices(f"cannot allocate unregistered device {resource}")
+    if not healthy:
+        raise NoDevices(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+    if not has <= healthy:
+        raise NoDevices(
+            f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
+        )
+
+
+async def _chosen(
+    resource: str, count: int, reusable: frozenset[str], state: DeviceState, plugins: Plugins
+) -> frozenset[str]:
+    """Choose ids: first those of ended init containers, then those that the plugin prefers, then any.
+
+    If the ids of init containers suffice, the plugin is not asked.
+    """
+    taken = _some(reusable, count)
+    if len(taken) == count:
+        return taken
+    free = state.free(resource)
+    if len(free) < count - len(taken):
+        raise NoDevices(
+            f"requested number of devices unavailable for {resource}. "
+            f"Requested: {count - len(taken)}, Available: {len(free)}"
+        )
+    preferred = await plugins.prefer(resource, free | taken, taken, count)
+    taken |= _some(preferred & free, count - len(taken))
+    return taken | _some(free - taken, count - len(taken))
+
+
+def _some(ids: frozenset[str], count: int) -> frozenset[str]:
+    return frozenset(_chance.sample(sorted(ids), min(count, len(ids))))
+
+
+def _ids_of(uid: str, container: Object, state: DeviceState) -> Iterator[tuple[str, frozenset[str]]]:
+    for resource, allocation in state.allocations.get(uid, {}).get(container["name"], {}).items():
+        yield resource, allocation.ids
+
+
+def _whole(amount: Decimal) -> int:
+    return int(amount.to_integral_value(rounding="ROUND_CEILING"))

@@ -1,0 +1,169 @@
+"""Kubelet's PodResources API: which containers have which devices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+from grpc import aio
+
+from gas.plugin.kubelet.plugin_socket import PluginSocket
+from gas.plugin.kubelet_api import podresources_v1_pb2 as api
+from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import (
+    PodResourcesListerServicer,
+    add_PodResourcesListerServicer_to_server,
+)
+from sandbox.kubelet.device_manager import DeviceState
+
+Object = dict[str, Any]
+
+AT_ONCE = 10
+PER_SECOND = 100
+"""Kubelet's rate limit for requests of all clients; requests above it are refused."""
+
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+
+
+def pod_resources(pods: Iterable[Object], state: DeviceState) -> api.ListPodResourcesResponse:
+    """List the sidecars and app containers of each pod, with or without devices, but no ordinary init containers."""
+    return api.ListPodResourcesResponse(
+        pod_resources=[
+            api.PodResources(
+                name=pod["metadata"]["name"],
+                namespace=pod["metadata"]["namespace"],
+                containers=[_container(pod, container, state) for container in _shown(pod)],
+            )
+            for pod in pods
+        ]
+    )
+
+
+def allocatable_resources(state: DeviceState) -> api.AllocatableResourcesResponse:
+    """List all healthy ids, allocated or not."""
+    return api.AllocatableResourcesResponse(
+        devices=[
+            part
+            for resource in sorted(state.resources)
+            for part in _devices(resource, state.healthy(resource) or (), state)
+        ]
+    )
+
+
+class PodResourcesServer:
+    """Serve the API at one socket.
+
+    list_pods    returns the response to ``List``
+    allocatable  returns the response to ``GetAllocatableResources``
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        list_pods: Callable[[], api.ListPodResourcesResponse],
+        allocatable: Callable[[], api.AllocatableResourcesResponse],
+    ) -> None:
+        self._socket = socket
+        self._list_pods = list_pods
+        self._allocatable = allocatable
+
+    async def serve(self) -> None:
+        """Serve until cancelled. The socket stays at the end."""
+        self._socket.parent.mkdir(parents=True, exist_ok=True)
+        server = aio.server()
+        add_PodResourcesListerServicer_to_server(_Lister(self._list_pods, self._allocatable), server)
+        await PluginSocket.listen(server, self._socket)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await server.stop(None)
+
+
+class _Lister(PodResourcesListerServicer):
+    """The gRPC service."""
+
+    def __init__(
+        self,
+        list_pods: Callable[[], api.ListPodResourcesResponse],
+        allocatable: Callable[[], api.AllocatableResourcesResponse],
+    ) -> None:
+        self._list_pods = list_pods
+        self._allocatable = allocatable
+        self._limit = _Limit(asyncio.get_running_loop().time)
+
+    async def List(  # noqa: N802 -- kubelet's name
+        self,
+        request: api.ListPodResourcesRequest,
+        context: aio.ServicerContext[api.ListPodResourcesRequest, api.ListPodResourcesResponse],
+    ) -> api.ListPodResourcesResponse:
+        await self._limit.take(context)
+        return self._list_pods()
+
+    async def Get(  # noqa: N802 -- kubelet's name
+        self,
+        request: api.GetPodResourcesRequest,
+        context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
+    ) -> api.GetPodResourcesResponse:
+        await self._limit.take(context)
+        for pod in self._list_pods().pod_resources:
+            if (pod.namespace, pod.name) == (request.pod_namespace, request.pod_name):
+                return api.GetPodResourcesResponse(pod_resources=pod)
+        sentence = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
+        await context.abort(grpc.StatusCode.UNKNOWN, sentence)
+        raise AssertionError(sentence)  # never reached: abort raises
+
+    async def GetAllocatableResources(  # noqa: N802 -- kubelet's name
+        self,
+        request: api.AllocatableResourcesRequest,
+        context: aio.ServicerContext[api.AllocatableResourcesRequest, api.AllocatableResourcesResponse],
+    ) -> api.AllocatableResourcesResponse:
+        await self._limit.take(context)
+        return self._allocatable()
+
+
+class _Limit:
+    """Kubelet's rate limit for all clients together: bursts of `AT_ONCE`, then `PER_SECOND`."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._left = float(AT_ONCE)
+        self._at = clock()
+
+    async def take(self, context: aio.ServicerContext[_Request, _Response]) -> None:
+        """Let a request pass, or abort it."""
+        now = self._clock()
+        self._left = min(self._left + (now - self._at) * PER_SECOND, AT_ONCE)
+        self._at = now
+        if self._left < 1:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        self._left -= 1
+
+
+def _shown(pod: Object) -> list[Object]:
+    init = pod["spec"].get("initContainers") or []
+    sidecars = [container for container in init if container.get("restartPolicy") == "Always"]
+    return [*sidecars, *pod["spec"]["containers"]]
+
+
+def _container(pod: Object, container: Object, state: DeviceState) -> api.ContainerResources:
+    allocations = state.allocations.get(pod["metadata"]["uid"], {}).get(container["name"], {})
+    devices = [
+        part for resource, allocation in allocations.items() for part in _devices(resource, allocation.ids, state)
+    ]
+    return api.ContainerResources(name=container["name"], devices=devices)
+
+
+def _devices(resource: str, ids: Iterable[str], state: DeviceState) -> list[api.ContainerDevices]:
+    """Return one entry per id, or one per NUMA node of an id, in no particular order, as kubelet does."""
+    return [
+        api.ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)
+        for id_ in ids
+        for topology in _topologies(state.numa_nodes(resource, id_))
+    ]
+
+
+def _topologies(nodes: frozenset[int]) -> list[api.TopologyInfo | None]:
+    return [api.TopologyInfo(nodes=[api.NUMANode(ID=node)]) for node in nodes] or [None]

@@ -1,0 +1,209 @@
+"""The real extender and device plugins as child processes, which end when the sandbox ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import aiohttp
+
+from configurator.certificates import CLIENT_NAME
+from gas.extender.flags import parse_flags
+from gas.placement.node_score import NodeScore
+from gas.values.errors import GasError
+from gas.vocabularies.combined import Vocabularies
+from sandbox.certificates import Authority
+from sandbox.scheduler.extender_client import ExtenderAddress
+
+STOP_SECONDS = 5.0
+"""Seconds that a program has to end before it is killed."""
+
+START_SECONDS = 30.0
+"""Seconds that the extender has to get ready."""
+
+_LAST_LINES = 5
+
+
+class ProcessEnded(GasError):
+    """A program did not get ready, or ended by itself. The sentence ends with its last lines of output."""
+
+    def __init__(self, sentence: str, exit_code: int = 1) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class ChildProcess:
+    """A running program. ``name`` is what messages call it, such as ``the extender``."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    log: Path
+
+    async def until_it_ends(self) -> NoReturn:
+        """Wait for the end of the program and raise ProcessEnded."""
+        code = await self.process.wait()
+        raise self.ended(f"{self.name} ended with exit code {code}")
+
+    def ended(self, event: str, exit_code: int = 1) -> ProcessEnded:
+        """Return the error for an unexpected end, with the last lines of the program's output."""
+        return ProcessEnded(
+            "\n".join([f"{event}. Its last output:", *self.written().splitlines()[-_LAST_LINES:]]), exit_code
+        )
+
+    def written(self) -> str:
+        """Return the program's output so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace").strip()
+
+
+@asynccontextmanager
+async def running_child(
+    name: str, module: str, arguments: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[ChildProcess]:
+    """Run ``python -m module`` as long as the block. Its output goes to the file ``log``.
+
+    environment  variables to add to those of this process
+    """
+    with log.open("wb") as output:
+        # Its own session: Ctrl-C must not reach it, because the sandbox ends its programs in order.
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", module, *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+        )
+    try:
+        yield ChildProcess(name, process, log)
+    finally:
+        await _stop(process)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+class FlagOfTheSandbox(GasError):
+    """A given flag is one that the sandbox sets itself."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RunningExtender:
+    """A ready extender: its address for the scheduler, and the URL of its plain port with metrics and debug pages."""
+
+    address: ExtenderAddress
+    plain_url: str
+    child: ChildProcess
+
+
+@asynccontextmanager
+async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) -> AsyncIterator[RunningExtender]:
+    """Run ``python -m gas.extender`` against an API server as long as the block. It is ready when the block begins.
+
+    directory  for its certificates, its kubeconfig and its log
+    flags      flags to add to those that the sandbox sets itself
+
+    Raises FlagOfTheSandbox, and ProcessEnded with the extender's own exit code if it does not start.
+    """
+    authority = Authority()
+    ca = authority.write(directory)
+    server = authority.write_server(directory)
+    client = authority.write_client(directory)
+    port, plain_port = free_ports(2)
+    own = {
+        "kubeConfig": write_kubeconfig(directory, api_url),
+        "cert": server.certificate,
+        "key": server.key,
+        "cacert": ca,
+        "allowed-names": CLIENT_NAME,
+        "bind-address": "127.0.0.1",
+        "port": port,
+        "metrics-address": "127.0.0.1",
+        "metrics-port": plain_port,
+    }
+    for flag in flags:
+        if (name := flag.lstrip("-").partition("=")[0]) in own and flag.startswith("-"):
+            raise FlagOfTheSandbox(f"--{name}: the sandbox sets this flag itself; remove it")
+    arguments = [*(f"--{name}={value}" for name, value in own.items()), *flags]
+    async with running_child("the extender", "gas.extender", arguments, directory / "extender.log") as child:
+        plain_url = f"http://127.0.0.1:{plain_port}"
+        await _wait_until_ready(child, plain_url)
+        address = ExtenderAddress(
+            url=f"https://127.0.0.1:{port}",
+            authority=ca,
+            certificate=client.certificate,
+            key=client.key,
+            managed_resources=Vocabularies(parse_flags(flags).vocabularies).managed_resources,
+            ignorable=False,
+            weight=int(_scores_nodes(flags)),
+        )
+        yield RunningExtender(address, plain_url, child)
+
+
+def _scores_nodes(flags: Sequence[str]) -> bool:
+    """Return whether flags that the extender has accepted make it score nodes."""
+    return parse_flags(flags).node_score is not NodeScore.NONE
+
+
+async def _wait_until_ready(child: ChildProcess, plain_url: str) -> None:
+    patience = aiohttp.ClientTimeout(total=2)
+    try:
+        async with asyncio.timeout(START_SECONDS), aiohttp.ClientSession(timeout=patience) as session:
+            while child.process.returncode is None:
+                try:
+                    async with session.get(f"{plain_url}/readyz") as answer:
+                        if answer.status == 200:
+                            return
+                except (aiohttp.ClientError, TimeoutError):
+                    pass
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise child.ended(f"the extender was not ready after {START_SECONDS:g} s") from None
+    code = child.process.returncode
+    if code in (0, 2):  # it has printed its help, or what is wrong with its flags
+        raise ProcessEnded(child.written(), code)
+    raise child.ended(f"the extender did not start: exit code {code}", code or 1)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback address that are free now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def write_kubeconfig(directory: Path, api_url: str) -> Path:
+    """Write a kubeconfig without credentials, which the sandbox does not ask for."""
+    file = directory / "kubeconfig"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "sandbox",
+        "clusters": [{"name": "sandbox", "cluster": {"server": api_url}}],
+        "users": [{"name": "sandbox", "user": {}}],
+        "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox"}}],
+    }
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file

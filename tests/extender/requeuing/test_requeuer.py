@@ -1,0 +1,243 @@
+"""Refused pods are requeued when cards become free: one patch for many releases, and none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from itertools import count
+
+import pytest
+
+from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
+from gas.extender.decider import Decider
+from gas.extender.metrics import Metrics
+from gas.extender.refusals import PodRefusal
+from gas.extender.reports import NodeQueue
+from gas.extender.requeuing.requeuer import Requeuer
+from gas.extender.wire import FilterArgs
+from gas.values.errors import GasError
+from gas.values.timing import Timing
+from tests.builders import container, node, pod
+from tests.extender.decider import OPTIONS
+from tests.extender.eventually import beside, eventually, turns
+
+NEVER = 3600.0
+
+
+class Requeuing:
+    """A requeuer, a pod that was refused, and node patches whose outcome a test chooses.
+
+    patched   the nodes of the patches, in order
+    outcomes  of a node's patch, True if not named
+    acts      whether this replica decides
+    """
+
+    def __init__(self, *, pause: float = 0.0, retry_pause: float = 0.0, now: float = 0.0) -> None:
+        self.patched: list[str] = []
+        self.annotations: list[Mapping[str, str]] = []
+        self.outcomes: dict[str, bool | GasError] = {}
+        self.acts = True
+        self.go = asyncio.Event()
+        self.go.set()
+        self.metrics = Metrics("1")
+        self.freed = NodeQueue()
+        ticks = count(step=0.011)  # so long takes each node of a filter, which gives others their turn in between
+        self.decider = Decider(OPTIONS, clock=lambda: next(ticks))
+        self.refuse_a_pod()
+        self.requeuer = Requeuer(
+            self.freed,
+            self.decider,
+            self.metrics,
+            patch_node=self._patch,
+            acts=lambda: self.acts,
+            pause=pause,
+            retry_pause=retry_pause,
+            timing=Timing(nanoseconds=lambda: int(now * 1e9)),
+        )
+
+    def refuse_a_pod(self, *, is_final: bool = False) -> None:
+        self.decider.pods.changed(pod(container(i915=1), uid="u1"))
+        self.decider.refusals.keep("u1", PodRefusal("default/pod", 0.0, "no-room", {}, {}, is_final=is_final))
+
+    async def _patch(self, node: str, annotations: Mapping[str, str]) -> bool:
+        self.patched.append(node)
+        self.annotations.append(annotations)
+        await self.go.wait()
+        outcome = self.outcomes.get(node, True)
+        if isinstance(outcome, GasError):
+            raise outcome
+        return outcome
+
+    def patches(self) -> float | None:
+        return self.metrics.registry.get_sample_value("gas_extender_wakes_total")
+
+
+async def test_a_release_patches_its_node() -> None:
+    requeuing = Requeuing()
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await eventually(lambda: requeuing.patches() == 1)
+        await turns()
+    assert requeuing.patched == ["n1"]
+    (annotations,) = requeuing.annotations
+    assert annotations["gas-released"].isdigit()
+
+
+async def test_without_a_release_nothing_is_patched() -> None:
+    requeuing = Requeuing()
+    async with beside(requeuing.requeuer.run()):
+        await turns()
+    assert not requeuing.patched
+
+
+async def test_when_no_refused_pod_waits_nothing_is_patched() -> None:
+    requeuing = Requeuing()
+    requeuing.decider.refusals.drop("u1")
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await turns()
+        requeuing.refuse_a_pod()
+        requeuing.freed.add("n2")
+        await eventually(lambda: requeuing.patched)
+    assert requeuing.patched == ["n2"]
+
+
+@pytest.mark.parametrize(("now", "patched"), [(1.0, ["n1"]), (299.0, ["n1"]), (301.0, [])])
+async def test_a_refused_pod_that_the_watch_has_not_shown_is_requeued(now: float, patched: list[str]) -> None:
+    """kube-scheduler may ask first. After five minutes it tries again by itself."""
+    requeuing = Requeuing(now=now)
+    requeuing.decider.pods.waiting.clear()
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await turns()
+    assert requeuing.patched == patched
+
+
+async def test_a_pod_that_is_first_seen_bound_is_not_requeued() -> None:
+    requeuing = Requeuing()
+    requeuing.decider.pods.waiting.clear()
+    requeuing.decider.pods.changed(pod(container(i915=1), uid="u1", node="n1"))
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await turns()
+    assert not requeuing.patched
+
+
+async def test_cards_that_become_free_during_a_filter_requeue_its_pod() -> None:
+    requeuing = Requeuing()
+    requeuing.decider.refusals.drop("u1")
+    names = [f"n{count}" for count in range(1, 4)]
+    for cards, name in enumerate(names, 1):  # all different, so that each is looked at
+        requeuing.decider.nodes.changed(node(name, cards=cards, i915=cards))
+    args = FilterArgs(pod=pod(container(i915=9), uid="u1"), node_names=names, nodes=None)
+    asked = requeuing.decider.filter(args, now=0.0)
+    async with beside(requeuing.requeuer.run()):
+        next(asked)
+        requeuing.freed.add("n1")
+        await eventually(lambda: requeuing.patched)
+        for _ in asked:
+            pass
+        requeuing.decider.refusals.drop("u1")
+        requeuing.freed.add("n2")
+        await turns()
+    assert requeuing.patched == ["n1"]
+
+
+async def test_a_pod_that_no_change_of_the_cluster_can_help_is_not_requeued() -> None:
+    requeuing = Requeuing()
+    requeuing.refuse_a_pod(is_final=True)
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await turns()
+    assert not requeuing.patched
+
+
+async def test_a_replica_that_does_not_decide_patches_nothing_and_requeues_all_pods_once_it_does() -> None:
+    """Pods that wait at that moment may have been refused by the replica that led before."""
+    requeuing = Requeuing(pause=NEVER)
+    requeuing.decider.refusals.drop("u1")
+    requeuing.decider.nodes.changed(node("n1"))
+    requeuing.acts = False
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await turns()
+        assert not requeuing.patched
+        requeuing.acts = True
+        requeuing.requeuer.requeue_all()
+        await eventually(lambda: requeuing.patched == ["n1"])
+
+
+async def test_many_releases_are_one_patch() -> None:
+    requeuing = Requeuing(pause=NEVER)
+    async with beside(requeuing.requeuer.run()):
+        for number in range(100):
+            requeuing.freed.add(f"n{number}")
+        await eventually(lambda: requeuing.patches() == 1)
+        requeuing.freed.add("n1")
+        await turns()
+    assert requeuing.patched == ["n99"]
+
+
+async def test_a_release_during_a_patch_is_not_lost() -> None:
+    requeuing = Requeuing()
+    requeuing.go.clear()
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await eventually(lambda: requeuing.patched == ["n1"])
+        requeuing.freed.add("n1")
+        requeuing.go.set()
+        await eventually(lambda: requeuing.patches() == 2)
+    assert requeuing.patched == ["n1", "n1"]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        pytest.param(False, id="gone"),
+        pytest.param(ApiRefused(422, "Invalid", "no"), id="refused"),
+        pytest.param(Forbidden("Forbidden", "no"), id="forbidden"),
+    ],
+)
+async def test_when_one_node_cannot_be_patched_the_next_one_is(outcome: bool | GasError) -> None:
+    requeuing = Requeuing()
+    requeuing.outcomes = {"n2": outcome}
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        requeuing.freed.add("n2")
+        await eventually(lambda: requeuing.patches() == 1)
+    assert requeuing.patched == ["n2", "n1"]
+
+
+async def test_when_all_nodes_are_gone_the_patch_is_given_up() -> None:
+    requeuing = Requeuing()
+    requeuing.outcomes = {"n1": False}
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await eventually(lambda: requeuing.patched)
+        await turns()
+        assert requeuing.patched == ["n1"]
+        requeuing.freed.add("n2")
+        await eventually(lambda: requeuing.patches() == 1)
+
+
+async def test_while_the_api_server_is_away_the_patch_is_tried_again() -> None:
+    requeuing = Requeuing(pause=NEVER)
+    requeuing.outcomes = {"n1": ApiUnavailable("away"), "n2": ApiUnavailable("away")}
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        requeuing.freed.add("n2")
+        await eventually(lambda: len(requeuing.patched) > 3)
+        assert set(requeuing.patched) == {"n2"}, "one try is enough to know"
+        requeuing.outcomes.clear()
+        await eventually(lambda: requeuing.patches() == 1)
+
+
+async def test_while_the_api_server_is_away_there_is_a_pause_between_tries() -> None:
+    requeuing = Requeuing(retry_pause=NEVER)
+    requeuing.outcomes = {"n1": ApiUnavailable("away")}
+    async with beside(requeuing.requeuer.run()):
+        requeuing.freed.add("n1")
+        await eventually(lambda: requeuing.patched)
+        requeuing.freed.add("n1")
+        await turns()
+    assert requeuing.patched == ["n1"]

@@ -1,0 +1,351 @@
+"""Aliyun's pods in the extender: each clause of the contract with their users that the extender keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gas.extender.decider import Options
+from gas.placement.order import LeastUsed
+from gas.values.amounts import MEMORY_MAX, MemoryUnit
+from gas.values.cards import Card
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import Settings, known, parse_vocabularies, with_settings
+from gas.vocabularies.protocol import BadNeed, NeedOptions
+from tests.builders import container, pod, pod_json
+from tests.extender.decider import DrivenDecider, booked_cards
+from tests.other_words import GPU_COUNT, GPU_MEM, MIB, aliyun_node, asking, decoded, stating
+
+VOCABULARIES = Vocabularies(parse_vocabularies("intel,aliyun,vendor"))
+OPTIONS = Options(vocabularies=VOCABULARIES)
+CARD = 16276
+
+
+def wanting(units: int | str, name: str = "pod", **fields: Any) -> dict[str, Any]:
+    return pod_json(asking(gpu_mem=units), name=name, uid=name, **fields)
+
+
+def bound(units: int, card: int, name: str, node: str = "n1", **fields: Any) -> dict[str, Any]:
+    """Return a pod as the original's extender has bound it."""
+    annotations = {"ALIYUN_COM_GPU_MEM_IDX": str(card), "ALIYUN_COM_GPU_MEM_POD": str(units)}
+    return wanting(units, name, node=node, annotations=annotations, **fields)
+
+
+def following(nodes: list[dict[str, Any]], *pods: Mapping[str, Any], options: Options = OPTIONS) -> DrivenDecider:
+    decider = DrivenDecider(options=options)
+    for each in pods:
+        decider.cluster.add(each)
+    decider.follow([decoded(each) for each in nodes])
+    return decider
+
+
+def booked_memory(decider: DrivenDecider, node: str = "n1") -> dict[int, int]:
+    """Return the MiB that are booked on each card."""
+    total: dict[int, int] = {}
+    for booking in decider.booked().values():
+        if booking.node == node:
+            for card, amounts in booking.footprint.amounts.items():
+                total[int(card)] = total.get(int(card), 0) + dict(amounts).get(MEMORY_MAX, 0) // MIB
+    return total
+
+
+def annotations_of(decider: DrivenDecider, name: str) -> dict[str, str]:
+    return dict(decider.cluster.pods[f"default/{name}"]["metadata"]["annotations"])
+
+
+# contract A1.1, A1.2
+def test_a_node_of_two_resources_has_equal_cards() -> None:
+    facts = VOCABULARIES.facts(decoded(aliyun_node()))
+    assert facts.problems == ()
+    card = {"gpu-mem": CARD, MEMORY_MAX: CARD * MIB, "millicores": 1000}
+    assert facts.inventory.capacity == {Card(0): card, Card(1): card}
+
+
+# contract A1.3
+def test_a_request_is_a_number_of_units_of_memory() -> None:
+    for unit in MemoryUnit:
+        spoken = Vocabularies(known(Settings(aliyun_unit=unit)))
+        (need,) = spoken.need(pod(asking(gpu_mem=8)), NeedOptions()).containers
+        assert dict(need.per_card) == {"gpu-mem": 8, MEMORY_MAX: 8 * unit.bytes}
+
+
+# contract A1.3
+@pytest.mark.parametrize(
+    ("units", "sentence"),
+    [
+        ("0.5", r"^container 'main', 'aliyun.com/gpu-mem': expected a whole number, found '0.5'"),
+        ("many", r"^container 'main', 'aliyun.com/gpu-mem': expected a quantity such as 5, 500k or 5Gi, found 'many'"),
+        (str(2**44), r"^aliyun.com/gpu-mem: expected at most 8796093022207 MiB, found 17592186044416; lower the"),
+    ],
+)
+def test_another_request_is_refused_with_container_and_resource(units: str, sentence: str) -> None:
+    with pytest.raises(BadNeed, match=sentence):
+        VOCABULARIES.need(pod(asking(gpu_mem=units)), NeedOptions())
+
+
+# contract A1.4
+async def test_a_request_larger_than_one_card_never_fits() -> None:
+    decider = following([aliyun_node()], wanting(CARD + 1, "large"), wanting(CARD, "whole"))
+    refused = (await decider.ask(wanting(CARD + 1, "large"), "n1"))["FailedNodes"]
+    assert refused == {"n1": "no card has 17.1 GB of memory.max free"}
+    assert (await decider.ask(wanting(CARD, "whole"), "n1"))["NodeNames"] == ["n1"]
+
+
+# contract A1.5, A1.6
+async def test_the_filter_passes_exactly_the_node_of_which_one_card_has_room() -> None:
+    pods = [
+        bound(CARD, 0, "p1", "n1"),
+        bound(12207, 1, "p2", "n1"),
+        bound(12207, 0, "p3", "n2"),
+        bound(12207, 1, "p4", "n2"),
+        bound(8138, 0, "p5", "n3"),
+        bound(CARD, 1, "p6", "n3"),
+    ]
+    asked = wanting(8138)
+    decider = following([aliyun_node(name) for name in ("n1", "n2", "n3")], *pods, asked)
+    found = await decider.ask(asked, "n1", "n2", "n3")
+    assert found["NodeNames"] == ["n3"]
+    assert found["FailedNodes"] == dict.fromkeys(("n1", "n2"), "no card has 8.5 GB of memory.max free")
+
+
+# contract A1.7
+async def test_the_card_with_the_least_memory_left_is_chosen() -> None:
+    used = {0: CARD - 12207, 1: CARD - 8138, 2: CARD - 4069}
+    pods = [bound(units, card, f"p{card}") for card, units in used.items()]
+    decider = following([aliyun_node(cards=4)], *pods, asked := wanting(8138))
+    assert await decider.bind(asked, "n1") == ""
+    assert booked_cards(decider, "pod") == "card1 on n1, held"
+    assert booked_memory(decider)[1] == CARD
+
+
+# contract A1.8
+async def test_of_equal_cards_the_lowest_index_is_chosen() -> None:
+    decider = following(
+        [aliyun_node(cards=3)], bound(100, 0, "p0"), *(each := [wanting(CARD, "a"), wanting(CARD, "b")])
+    )
+    assert [await decider.bind(asked, "n1") for asked in each] == ["", ""]
+    assert [booked_cards(decider, name) for name in ("a", "b")] == ["card1 on n1, held", "card2 on n1, held"]
+
+
+async def test_the_order_of_the_extender_is_for_other_pods_and_that_of_the_pod_counts() -> None:
+    options = Options(vocabularies=VOCABULARIES, need=NeedOptions(card_order=LeastUsed(MEMORY_MAX)))
+    spread = wanting(100, "spread", annotations={"gas-card-order": "least-used=memory.max"})
+    decider = following([aliyun_node()], bound(100, 0, "p"), spread, fit := wanting(100, "fit"), options=options)
+    assert [await decider.bind(each, "n1") for each in (fit, spread)] == ["", ""]
+    assert [booked_cards(decider, name)[:5] for name in ("fit", "spread")] == ["card0", "card1"]
+
+
+# contract A1.9, A1.10
+async def test_one_write_binds_the_pod_and_carries_every_annotation() -> None:
+    decider = following([aliyun_node()], asked := wanting(8138))
+    assert await decider.bind(asked, "n1") == ""
+    (binding,) = decider.cluster.bindings
+    time = binding["annotations"]["gas-ts"]
+    assert binding["annotations"] == {
+        "gas-ts": time,
+        "gas-container-cards": "card0",
+        "ALIYUN_COM_GPU_MEM_IDX": "0",
+        "ALIYUN_GPU_ID": "0",
+        "ALIYUN_COM_GPU_MEM_POD": "8138",
+        "ALIYUN_COM_GPU_MEM_DEV": str(CARD),
+        "ALIYUN_COM_GPU_MEM_ASSUME_TIME": time,
+        "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
+    }
+    assert time.isdigit()
+    assert len(time) == 19
+
+
+# contract A1.11
+async def test_a_pod_that_no_card_has_room_for_is_neither_bound_nor_annotated() -> None:
+    decider = following([aliyun_node()], bound(CARD, 0, "a"), bound(CARD, 1, "b"), asked := wanting(1))
+    assert "no card has 0.001 GB of memory.max free" in await decider.bind(asked, "n1")
+    assert decider.cluster.bindings == []
+    assert "annotations" not in decider.cluster.pods["default/pod"]["metadata"]
+
+
+# contract A1.17, A1.18, A1.21
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "deleted"])
+async def test_a_pod_that_has_ended_frees_its_memory_at_once(phase: str) -> None:
+    first, second = (wanting(CARD, name) for name in ("first", "second"))
+    decider = following([aliyun_node(cards=1)], first, second)
+    assert await decider.bind(first, "n1") == ""
+    assert (await decider.ask(second, "n1"))["FailedNodes"].keys() == {"n1"}
+    if phase == "deleted":
+        decider.cluster.remove("default/first")
+    else:
+        decider.cluster.end("default/first", phase)
+    assert decider.reports.freed == ["n1"]
+    assert (await decider.ask(second, "n1"))["NodeNames"] == ["n1"]
+    assert await decider.bind(second, "n1") == ""
+    assert booked_memory(decider) == {0: CARD}
+
+
+# contract A1.18
+async def test_several_pods_share_a_card_until_it_is_full() -> None:
+    pods = [wanting(5425, f"p{number}") for number in range(4)]
+    decider = following([aliyun_node(cards=1)], *pods)
+    assert [await decider.bind(each, "n1") for each in pods[:3]] == ["", "", ""]
+    assert (await decider.ask(pods[3], "n1"))["FailedNodes"].keys() == {"n1"}
+
+
+# contract A1.21
+async def test_containers_of_one_pod_share_its_card_and_their_sum_counts() -> None:
+    two = pod_json(asking("a", gpu_mem=9000), asking("b", gpu_mem=7000), asking("c"), name="two", uid="two")
+    decider = following([aliyun_node()], bound(1000, 0, "p"), two)
+    assert await decider.bind(two, "n1") == ""
+    written = annotations_of(decider, "two")
+    assert written["gas-container-cards"] == "card1|card1|"
+    assert written["ALIYUN_COM_GPU_MEM_IDX"] == "1"
+    assert written["ALIYUN_COM_GPU_MEM_POD"] == "16000"
+    assert booked_memory(decider) == {0: 1000, 1: 16000}
+
+
+async def test_the_memory_of_an_init_container_is_free_for_later_containers() -> None:
+    init = (asking("prepare", gpu_mem=CARD), asking("side", always=True, gpu_mem=1000))
+    asked = pod_json(asking("main", gpu_mem=2000), init=init, name="pod", uid="pod")
+    decider = following([aliyun_node(cards=1)], asked)
+    assert await decider.bind(asked, "n1") == ""
+    assert annotations_of(decider, "pod")["ALIYUN_COM_GPU_MEM_POD"] == str(CARD)
+    assert booked_memory(decider) == {0: CARD}
+
+
+# contract A1.21
+async def test_unlike_cards_have_the_memory_that_is_recorded_for_each() -> None:
+    node = stating(memory=[8000 * MIB, 0, 24000 * MIB + 5], gpu_mem=32000, gpu_count=2)
+    facts = VOCABULARIES.facts(decoded(node))
+    assert facts.problems == ()
+    amounts = {card: dict(each) for card, each in facts.inventory.capacity.items()}
+    assert amounts[Card(1)] == {}
+    assert amounts[Card(2)] == {"gpu-mem": 24000, MEMORY_MAX: 24000 * MIB + 5, "millicores": 1000}
+    decider = following([node], asked := wanting(16000))
+    assert await decider.bind(asked, "n1") == ""
+    assert booked_cards(decider, "pod") == "card2 on n1, held"
+    assert annotations_of(decider, "pod")["ALIYUN_COM_GPU_MEM_DEV"] == "24000"
+
+
+# contract A1.21
+async def test_a_pod_that_is_deleted_and_created_again_gets_a_card_each_time() -> None:
+    decider = following([aliyun_node(cards=1)])
+    for number in range(20):
+        asked = pod_json(asking(gpu_mem=CARD), name="same", uid=f"u{number}")
+        decider.cluster.add(asked)
+        assert await decider.bind(asked, "n1") == ""
+        decider.cluster.remove("default/same")
+    assert booked_memory(decider) == {}
+
+
+# contract A1.21, V1.2
+async def test_pods_with_whole_cards_and_pods_with_memory_run_on_one_node() -> None:
+    node = stating(gpu_mem=2 * CARD, gpu_count=2, nvidia=2)
+    whole = pod_json(asking(nvidia=1), name="whole", uid="whole")
+    late = pod_json(asking(nvidia=1), name="late", uid="late")
+    decider = following([node], small := wanting(1, "small"), whole, late)
+    assert [await decider.bind(each, "n1") for each in (small, whole)] == ["", ""]
+    assert [booked_cards(decider, name)[:5] for name in ("small", "whole")] == ["card0", "card1"]
+    assert (await decider.ask(late, "n1"))["FailedNodes"].keys() == {"n1"}
+    large = wanting(CARD, "large")
+    assert (await decider.ask(large, "n1"))["FailedNodes"].keys() == {"n1"}
+
+
+# contract A1.22
+async def test_pods_of_the_original_are_booked_by_its_annotations() -> None:
+    only_id = wanting(300, "document", node="n1", annotations={"ALIYUN_GPU_ID": "1"})
+    decider = following([aliyun_node()], bound(100, 0, "a"), bound(200, 1, "b"), only_id)
+    assert booked_memory(decider) == {0: 100, 1: 500}
+    assert decider.reports.mismatches == []
+
+
+# contract A1.22
+@pytest.mark.parametrize("text", ["-1", "card0", "00", "1.5"])
+async def test_an_annotation_that_names_no_card_is_reported_and_not_booked(text: str) -> None:
+    wrong = wanting(100, "wrong", node="n1", annotations={"ALIYUN_COM_GPU_MEM_IDX": text})
+    decider = following([aliyun_node()], wrong)
+    assert booked_memory(decider) == {}
+    assert decider.reports.mismatches == [
+        (
+            "default/wrong",
+            "its cards are not booked: annotation ALIYUN_COM_GPU_MEM_IDX: expected the number of a card, found"
+            f" {text!r}",
+        )
+    ]
+
+
+# contract A1.22
+def test_counted_cards_are_those_that_another_vocabulary_names() -> None:
+    labels = {"gpu.intel.com/gpu-numbers": "0.2"}
+    node = stating(labels=labels, gpu_mem=2 * CARD, gpu_count=2, i915=2, millicores=2000, memory_max=2 * CARD * MIB)
+    facts = VOCABULARIES.facts(decoded(node))
+    assert facts.problems == ()
+    card = {"i915": 1, "gpu-mem": CARD, MEMORY_MAX: CARD * MIB, "millicores": 1000}
+    assert facts.inventory.capacity == {Card(0): card, Card(2): card}
+
+
+# contract A1.22
+def test_where_two_vocabularies_disagree_the_smaller_amount_counts_with_a_sentence() -> None:
+    labels = {"gpu.intel.com/gpu-numbers": "0.1"}
+    node = stating(labels=labels, gpu_mem=CARD * 3, gpu_count=3, i915=2, memory_max=2 * 1000 * MIB)
+    facts = VOCABULARIES.facts(decoded(node))
+    assert {dict(each)[MEMORY_MAX] for each in facts.inventory.capacity.values()} == {1000 * MIB}
+    assert list(facts.inventory.capacity) == [Card(0), Card(1)]
+    assert "one vocabulary names 2 card(s), another counts 3; the first 2 of them count for both" in facts.problems
+    assert any("the smaller amount counts" in each for each in facts.problems)
+
+
+# contract A1.23
+async def test_millicores_are_booked_in_proportion_and_rounded_down_for_the_whole_pod() -> None:
+    three = pod_json(*(asking(f"c{n}", gpu_mem=1) for n in range(3)), name="three", uid="three")
+    decider = following([aliyun_node(cards=1, units=2000)], three)
+    assert await decider.bind(three, "n1") == ""
+    (booking,) = decider.booked().values()
+    assert dict(booking.footprint.amounts[Card(0)])["millicores"] == 1  # 3 / 2000 of 1000
+
+
+# contract A1.23
+async def test_a_card_whose_millicores_are_taken_has_no_room() -> None:
+    labels = {"gpu.intel.com/gpu-numbers": "0"}
+    node = stating(labels=labels, memory=[1000 * MIB], gpu_mem=1000, i915=9, millicores=1000, memory_max=1000 * MIB)
+    busy = pod_json(container(i915=1, millicores=600), name="busy", uid="busy")
+    decider = following([node], busy, half := wanting(500, "half"), less := wanting(400, "less"))
+    assert await decider.bind(busy, "n1") == ""
+    assert (await decider.ask(half, "n1"))["FailedNodes"].keys() == {"n1"}
+    assert await decider.bind(less, "n1") == ""
+
+
+def test_a_plugin_that_counts_in_another_unit_is_reported_and_offers_no_memory() -> None:
+    node = stating(memory=[16 * 1024 * MIB, 16 * 1024 * MIB], gpu_mem=32, gpu_count=2)
+    facts = VOCABULARIES.facts(decoded(node))
+    assert facts.problems == (
+        "allocatable aliyun.com/gpu-mem: the device plugin counts in GiB and the extender in MiB, so pods get no memory"
+        " of this node; set the same --aliyun-unit for both",
+    )
+    assert not any(facts.inventory.capacity.values())
+    other = Vocabularies(with_settings(parse_vocabularies("aliyun"), Settings(aliyun_unit=MemoryUnit.GIB)))
+    assert other.facts(decoded(node)).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "sentence"),
+    [
+        (
+            {"gpu_mem": 100},
+            f"allocatable {GPU_COUNT}: expected 1 to 1024 cards, found 0; pods get no card of this node",
+        ),
+        ({"gpu_mem": 100, "gpu_count": "x"}, f"allocatable {GPU_COUNT}: expected a quantity"),
+        ({"gpu_mem": "x", "gpu_count": 1}, f"allocatable {GPU_MEM}: expected a quantity"),
+        ({"gpu_mem": 2**40, "gpu_count": 1}, f"allocatable {GPU_MEM}: expected at most 1073741824 MiB on a card"),
+        ({"gpu_mem": 100, "gpu_count": 4000}, f"allocatable {GPU_COUNT}: expected 1 to 1024 cards, found 4000"),
+    ],
+)
+def test_an_invalid_amount_of_a_node_is_a_sentence(allocatable: dict[str, Any], sentence: str) -> None:
+    facts = VOCABULARIES.facts(decoded(stating(**allocatable)))
+    assert not any(facts.inventory.capacity.values())
+    assert any(each.startswith(sentence) for each in facts.problems), facts.problems
+
+
+async def test_a_pod_in_the_words_of_two_systems_is_refused_with_both_names() -> None:
+    both = pod_json(asking(gpu_mem=1), container("second", i915=1), name="both", uid="both")
+    decider = following([aliyun_node()], both)
+    (reason,) = (await decider.ask(both, "n1"))["FailedNodes"].values()
+    assert "in the words of intel and of aliyun; use only one of them" in reason

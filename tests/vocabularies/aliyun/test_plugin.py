@@ -1,0 +1,130 @@
+"""Aliyun's pods on a node: each clause of the contract with their users that the device plugin keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gas.values.amounts import MemoryUnit
+from gas.vocabularies.known import Settings, parse_vocabularies, with_settings
+from sandbox.hardware.fake_sysfs import FLEX_170, FakeGpu, fake_gpus
+from tests.builders import container, pod_json
+from tests.other_words import GPU_COUNT, GPU_MEM, MIB, asking
+from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
+from tests.plugin.pods_for_plugin import decided
+
+BOTH = parse_vocabularies("intel,aliyun")
+SIZE = 300
+"""MiB of a card: few, so that kubelet's lists are short."""
+
+ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+
+
+def cards(count: int, size: int = SIZE, **fields: Any) -> tuple[FakeGpu, ...]:
+    return fake_gpus(replace(FLEX_170, memory=size * MIB), count, **fields)
+
+
+def bound(name: str, card: int, *units: int, ts: int = 1) -> dict[str, Any]:
+    """Return a pod with a container for each amount, bound as the extender binds it."""
+    annotations = decided("|".join(f"card{card}" for _ in units), ts=ts) | {
+        "ALIYUN_COM_GPU_MEM_IDX": str(card),
+        "ALIYUN_COM_GPU_MEM_POD": str(sum(units)),
+        ASSIGNED: "false",
+    }
+    containers = [asking("main" if not number else f"c{number}", gpu_mem=each) for number, each in enumerate(units)]
+    return pod_json(*containers, name=name, annotations=annotations)
+
+
+def stated(node: SandboxNode, resource: str, field: str = "allocatable") -> str:
+    return str(node.node()["status"].get(field, {}).get(resource, ""))
+
+
+async def offered(node: SandboxNode, units: int) -> None:
+    """Wait until kubelet counts this memory."""
+    await soon(lambda: stated(node, GPU_MEM) == str(units))
+
+
+# contract A1.1, A1.2
+async def test_the_node_states_its_memory_and_its_number_of_cards() -> None:
+    async with sandbox_node(*cards(2)) as node, node.running_plugin(vocabularies=BOTH) as plugin:
+        await offered(node, 2 * SIZE)
+        await soon(lambda: [stated(node, GPU_COUNT, field) for field in ("allocatable", "capacity")] == ["2", "2"])
+        assert stated(node, "gpu.intel.com/memory.max") != ""
+        assert {server.resource for server in plugin.registrations} >= {GPU_MEM}
+
+
+# contract A1.3
+async def test_the_unit_is_a_setting() -> None:
+    spoken = with_settings(parse_vocabularies("intel,aliyun"), Settings(aliyun_unit=MemoryUnit.GIB))
+    async with sandbox_node(*cards(2, 2 * 1024 + 500)) as node, node.running_plugin(vocabularies=spoken):
+        await offered(node, 4)
+
+
+# contract A1.12, A1.13, A1.14
+async def test_of_equal_pods_each_gets_the_card_of_its_own_annotation() -> None:
+    async with sandbox_node(*cards(3)) as node, node.running_plugin(vocabularies=BOTH):
+        await offered(node, 3 * SIZE)
+        chosen = {"c": 2, "a": 0, "b": 1, "d": 2}
+        pods = {
+            name: node.create(bound(name, card, 100, ts=9 - number))
+            for number, (name, card) in enumerate(chosen.items())
+        }
+        for name, card in chosen.items():
+            assert await node.got(pods[name]) == [f"card{card}"]
+        await soon(lambda: all(node.annotations(name)[ASSIGNED] == "true" for name in chosen))
+        for name in chosen:
+            assert "gas-allocated-cards" not in node.annotations(name)
+        assert node.count("allocations_total", resource="gpu-mem", outcome="as-decided") == 4
+
+
+# contract A1.15
+async def test_a_container_gets_its_card_and_the_variables_about_it() -> None:
+    async with sandbox_node(*cards(2)) as node, node.running_plugin(vocabularies=BOTH):
+        await offered(node, 2 * SIZE)
+        pod = node.create(bound("pod", 1, 100, 50))
+        for name, units in (("main", "100"), ("c1", "50")):
+            assert await node.got(pod, name) == ["card1"]
+            given = node.given(pod, name)
+            assert given is not None
+            assert given.env == {
+                "ALIYUN_COM_GPU_MEM_IDX": "1",
+                "ALIYUN_COM_GPU_MEM_POD": "150",
+                "ALIYUN_COM_GPU_MEM_CONTAINER": units,
+                "ALIYUN_COM_GPU_MEM_DEV": str(SIZE),
+            }
+
+
+# contract A1.16
+async def test_a_call_without_a_decision_is_counted_and_an_event_reports_the_cards() -> None:
+    async with sandbox_node(*cards(2)) as node, node.running_plugin(vocabularies=BOTH):
+        await offered(node, 2 * SIZE)
+        pod = node.create(pod_json(asking(gpu_mem=SIZE), name="stray"))
+        got = await node.got(pod)
+        await soon(lambda: "GPUCardsAdopted" in [reason for reason, _ in node.events("stray")])
+        assert node.annotations("stray")["gas-allocated-cards"] == ",".join(got)
+        assert node.count("allocations_total", resource="gpu-mem", outcome="undecided") == 1
+        assert ASSIGNED not in node.annotations("stray")
+
+
+# contract A1.21
+async def test_containers_of_one_pod_get_their_units_of_its_card() -> None:
+    async with sandbox_node(*cards(3)) as node, node.running_plugin(vocabularies=BOTH):
+        await offered(node, 3 * SIZE)
+        pod = node.create(bound("two", 2, 200, 100))
+        assert [await node.got(pod, name) for name in ("main", "c1")] == [["card2"], ["card2"]]
+        filling = node.create(bound("filling", 1, SIZE, ts=2))
+        assert await node.got(filling) == ["card1"]
+        await soon(lambda: node.annotations("two")[ASSIGNED] == "true")
+        assert not [reason for reason, _ in node.events("two") if reason == "GPUAllocationMismatch"]
+
+
+# contract A1.21
+async def test_pods_with_cards_and_pods_with_memory_get_their_cards_on_one_node() -> None:
+    async with sandbox_node(*cards(2)) as node, node.running_plugin("--shared-dev-num=2", vocabularies=BOTH):
+        await offered(node, 2 * SIZE)
+        intel = node.create(pod_json(container(i915=1), name="intel", annotations=decided("card1")))
+        memory = node.create(bound("memory", 1, SIZE))
+        assert [await node.got(pod) for pod in (intel, memory)] == [["card1"], ["card1"]]
+        given = node.given(intel)
+        assert given is not None
+        assert given.env == {}
