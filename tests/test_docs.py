@@ -25,6 +25,7 @@ from tests.e2e.plugin import PLUGIN_RULES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+DEPLOY = ROOT / "deploy" / "base"
 PATHS = {
     **{name: ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")},
     **{page.relative_to(DOCS).as_posix(): page for page in sorted(DOCS.rglob("*.md"))},
@@ -32,7 +33,7 @@ PATHS = {
 PAGES = {name: path.read_text(encoding="utf-8") for name, path in PATHS.items()}
 """The text of every page by its path below docs/, or by its name if it is at the top."""
 EXTENDER, PODS, NODES = PAGES["extender.md"], PAGES["pods.md"], PAGES["nodes.md"]
-TROUBLESHOOTING, PLUGIN = PAGES["troubleshooting.md"], PAGES["plugin.md"]
+TROUBLESHOOTING = PAGES["troubleshooting.md"]
 
 OWN_FLAGS = {program.program: {flag.name for flag in flags_of(program)} for program in PROGRAMS} | {
     f"kubectl gas {command.name}": {name.lstrip("-") for option in command.params for name in option.opts}
@@ -132,14 +133,6 @@ def test_every_listed_flag_of_another_program_is_named_by_a_page() -> None:
     assert set().union(*OTHERS_FLAGS.values()) <= spans
 
 
-@pytest.mark.parametrize(("page", "program"), [("install-by-hand.md", "gas-extender"), ("plugin.md", "gas-plugin")])
-def test_the_systemd_service_uses_only_flags_that_exist(page: str, program: str) -> None:
-    (command,) = re.findall(r"^ExecStart=(.*?)[^\\]$", PAGES[page], re.DOTALL | re.MULTILINE)
-    used = set(re.findall(r"--([A-Za-z-]+)", command))
-    assert used
-    assert used <= OWN_FLAGS[program]
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_names_only_metrics_that_exist(page: str) -> None:
     named = set(re.findall(r"gas_(?:extender|plugin)_\w+[a-z]", PAGES[page]))
@@ -233,14 +226,14 @@ def test_the_troubleshooting_page_has_the_exact_sentence(refused: refusal.Refusa
     assert f"`{refused}`" in TROUBLESHOOTING
 
 
-def test_the_roles_of_the_pages_are_those_that_the_end_to_end_tests_and_the_manifests_use() -> None:
-    (manifest,) = re.findall(
-        r"kubectl apply -f - <<'END'\n(.*?)^END$", PAGES["install-by-hand.md"], re.DOTALL | re.MULTILINE
-    )
-    (by_hand,) = (each["rules"] for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
-    deployed = (ROOT / "deploy" / "base" / "extender" / "role.yaml").read_text(encoding="utf-8")
-    assert by_hand == next(yaml.safe_load_all(deployed))["rules"]
-    for_flags = [rule for block in blocks(EXTENDER, "yaml") for rule in yaml.safe_load(_as_rules(block))["rules"]]
+def test_the_roles_of_the_pages_and_manifests_are_those_that_the_end_to_end_tests_use() -> None:
+    deployed = next(yaml.safe_load_all((DEPLOY / "extender" / "role.yaml").read_text(encoding="utf-8")))["rules"]
+    for_flags = [
+        rule
+        for block in blocks(EXTENDER, "yaml")
+        if "apiGroups" in block
+        for rule in yaml.safe_load(_as_rules(block))["rules"]
+    ]
     assert [rule["resources"] for rule in for_flags] == [
         ["poddisruptionbudgets"],
         ["pods"],
@@ -253,14 +246,13 @@ def test_the_roles_of_the_pages_are_those_that_the_end_to_end_tests_and_the_mani
     for rule in FULL_RULES:
         for resource in rule["resources"]:
             allowed.setdefault((*rule["apiGroups"], resource), set()).update(rule["verbs"])
-    for rule in (*by_hand, *for_flags):
+    for rule in (*deployed, *for_flags):
         for resource in rule["resources"]:
             assert set(rule["verbs"]) <= allowed[(*rule["apiGroups"], resource)]
 
 
 def test_the_plugins_role_is_the_one_that_the_end_to_end_tests_use() -> None:
-    (manifest,) = re.findall(r"kubectl apply -f - <<'END'\n(.*?)^END$", PLUGIN, re.DOTALL | re.MULTILINE)
-    (role,) = (each for each in yaml.safe_load_all(manifest) if each["kind"] == "ClusterRole")
+    role = next(yaml.safe_load_all((DEPLOY / "plugin" / "role.yaml").read_text(encoding="utf-8")))
     assert role["rules"] == list(PLUGIN_RULES)
 
 
