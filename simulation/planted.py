@@ -611,7 +611,7 @@ PLANTED: tuple[PlantedFault, ...] = (
     PlantedFault(
         "deleted pods go on waiting",
         "gas.extender.pods",
-        "        if self._vocabularies.speaks(pod) or self.knows(pod.uid):\n            self._forget(pod.uid)",
+        "        if self._vocabularies.is_gpu_pod(pod) or self.knows(pod.uid):\n            self._forget(pod.uid)",
         "        if pod.node_name:\n            self._forget(pod.uid)",
         30,
     ),

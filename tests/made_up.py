@@ -18,8 +18,8 @@ from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 from gas.vocabularies.protocol import (
     BadNeed,
+    DeviceOffer,
     DeviceOptions,
-    DeviceWords,
     NeedOptions,
     NodeDescription,
     NodeFacts,
@@ -39,7 +39,7 @@ class MadeUpPods:
     metadata: frozenset[str] = frozenset()
     resources = (SLICE,)
 
-    def speaks(self, pod: Pod) -> bool:
+    def matches(self, pod: Pod) -> bool:
         containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
         return any(_slices(container) for container in containers)
 
@@ -88,7 +88,7 @@ class MadeUpNodes:
         return NodeFacts(inventory=Inventory(capacity=dict.fromkeys(cards, whole)))
 
 
-class MadeUpDevices(DeviceWords):
+class MadeUpDevices(DeviceOffer):
     resources = (SLICE,)
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:

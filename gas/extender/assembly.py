@@ -94,16 +94,16 @@ class Extender:
             node_score=flags.node_score,
         )
         self._order = options.need.card_order
-        speaks = options.vocabularies.speaks
+        is_gpu_pod = options.vocabularies.is_gpu_pod
         reports = Reports(metrics)
         self.decider = decider = Decider(options, reports, new_name=partial(random_name, timing.spread), clock=clock)
-        unbound = UnboundPods(speaks) if flags.admission_port else None
+        unbound = UnboundPods(is_gpu_pod) if flags.admission_port else None
         self.pod_watch = watch_pods(api, decider, unbound, timing)
         self.node_watch = watch_nodes(api, decider, timing)
         self.budget_watch = watch_disruption_budgets(api, decider, timing)
         catch_up = CatchUp(
-            list_pods=_list_pods(api, speaks),
-            list_waiting=_list_pods(api, speaks, "spec.nodeName="),
+            list_pods=_list_pods(api, is_gpu_pod),
+            list_waiting=_list_pods(api, is_gpu_pod, "spec.nodeName="),
             learn=self._learn,
             synced=self.pod_watch.synced,
             change_version=partial(_change_version, api, timing) if flags.admission_port else None,
@@ -330,8 +330,8 @@ def watch_pods(
     return Watch(api, paths.pods(), kind, handlers, keep=keep, timing=timing)
 
 
-def _list_pods(api: ApiServer, speaks: Callable[[Pod], bool], field_selector: str | None = None) -> ListPods:
-    lister = Lister(api, paths.pods(), Pod, keep=speaks, field_selector=field_selector)
+def _list_pods(api: ApiServer, is_gpu_pod: Callable[[Pod], bool], field_selector: str | None = None) -> ListPods:
+    lister = Lister(api, paths.pods(), Pod, keep=is_gpu_pod, field_selector=field_selector)
 
     async def fetch() -> list[Pod]:
         return (await lister.fetch()).objects

@@ -341,11 +341,11 @@ class Decider:
 
     def asks_for_cards(self, pod: Pod) -> bool:
         """Return whether a pod asks for anything in any vocabulary."""
-        return self._vocabularies.speaks(pod)
+        return self._vocabularies.is_gpu_pod(pod)
 
     def follows(self, pod: Pod) -> bool:
         """Return whether a pod asks for cards, or did when it was last seen: some words of it may have been removed."""
-        return self._vocabularies.speaks(pod) or self.pods.knows(pod.uid)
+        return self._vocabularies.is_gpu_pod(pod) or self.pods.knows(pod.uid)
 
     def cancel(self, uid: str) -> None:
         """Take a reservation back: the pod was not bound. A pod that is held keeps its cards."""
@@ -393,7 +393,7 @@ class Decider:
 
         The name is booked with the card at once, so that the next pod on it gets the same.
         """
-        vocabulary = self._vocabularies.spoken_by(pod)
+        vocabulary = self._vocabularies.vocabulary_of(pod)
         if vocabulary is None or not vocabulary.names_cards or need.named or not need.scope.is_one_card:
             return need
         card = next((card for each in choice.containers for card in each.cards), None)

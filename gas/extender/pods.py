@@ -173,7 +173,7 @@ class Pods:
         """Take in a pod that is new or was updated."""
         if pod.uid in self._gone:
             return
-        if (vocabulary := self._vocabularies.spoken_by(pod)) is None:
+        if (vocabulary := self._vocabularies.vocabulary_of(pod)) is None:
             self._without_words(pod)
         elif pod.is_over:
             self._forget(pod.uid)
@@ -206,7 +206,7 @@ class Pods:
 
     def deleted(self, pod: Pod) -> None:
         """Forget a pod and release its cards."""
-        if self._vocabularies.speaks(pod) or self.knows(pod.uid):
+        if self._vocabularies.is_gpu_pod(pod) or self.knows(pod.uid):
             self._forget(pod.uid)
 
     def bound(self) -> Iterator[tuple[str, BoundPod]]:

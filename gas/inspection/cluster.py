@@ -174,8 +174,8 @@ class Cluster:
     @property
     def gpu_pods(self) -> list[InspectedPod]:
         """The pods that ask for cards and have not ended."""
-        speaks = self.decider.asks_for_cards
-        return [pod for pod in self.pods.by_key.values() if not pod.is_over and speaks(pod)]
+        is_gpu_pod = self.decider.asks_for_cards
+        return [pod for pod in self.pods.by_key.values() if not pod.is_over and is_gpu_pod(pod)]
 
     @property
     def node_names(self) -> list[str]:
@@ -316,7 +316,7 @@ def _records(text: str) -> Mapping[Card, CardRecord]:
 
 def matters(pod: InspectedPod) -> bool:
     """Return whether a pod asks for GPUs or runs the extender or the plugin."""
-    return _ALL_VOCABULARIES.speaks(pod) or any(
+    return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(
         containers_with(pod, each) for each in (Program.EXTENDER, Program.PLUGIN)
     )
 

@@ -39,7 +39,7 @@ MOST_RESOURCES = 32
 MOST_CARD_CONTAINERS = 64
 """Containers of a pod that may ask for cards. Each is placed on every node, beside those that run at the same time."""
 
-LONGEST_WISH = 32 * 1024
+LONGEST_ANNOTATION = 32 * 1024
 """Characters of an annotation that a need is read from: over 2,000 PCI addresses of cards."""
 
 MOST_RECORDS = 64
@@ -55,7 +55,7 @@ class TooLarge(BadNeed):
 class Vocabularies:
     """The vocabularies that are switched on, asked as one.
 
-    A pod speaks one of them: a need in the words of two is refused, since no card could be booked for both.
+    A pod uses one of them: a need in the names of two is refused, since no card could be booked for both.
 
     most_needs  needs that are remembered
     """
@@ -71,12 +71,12 @@ class Vocabularies:
     def __iter__(self) -> Iterator[Vocabulary]:
         return iter(self._all)
 
-    def speaks(self, pod: Pod) -> bool:
+    def is_gpu_pod(self, pod: Pod) -> bool:
         """Return whether the pod asks for anything in any vocabulary."""
-        return self.spoken_by(pod) is not None
+        return self.vocabulary_of(pod) is not None
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        """Return the need of a pod that is not bound yet; a need without containers if it speaks no vocabulary.
+        """Return the need of a pod that is not bound yet; a need without containers if it uses no vocabulary.
 
         Raises BadNeed, also for a pod in the words of two vocabularies.
         """
@@ -84,8 +84,8 @@ class Vocabularies:
         return self._remembered(content, options, lambda: self._read_need(pod, options))
 
     def booked_need(self, pod: Pod) -> PodNeed:
-        """Return what a bound pod takes, in the first vocabulary that it speaks. Raises BadNeed."""
-        vocabulary = self.spoken_by(pod)
+        """Return what a bound pod takes, in the first vocabulary that matches it. Raises BadNeed."""
+        vocabulary = self.vocabulary_of(pod)
         if vocabulary is None:
             return PodNeed(())
         names = vocabulary.pods.metadata
@@ -104,14 +104,14 @@ class Vocabularies:
     def _read_need(self, pod: Pod, options: NeedOptions) -> PodNeed:
         if not pod.spec.containers:
             raise BadNeed("the pod has no containers")
-        spoken = [each for each in self._all if each.pods.speaks(pod)]
-        if len(spoken) > 1:
-            first, second = (each.name for each in spoken[:2])
+        matching = [each for each in self._all if each.pods.matches(pod)]
+        if len(matching) > 1:
+            first, second = (each.name for each in matching[:2])
             raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; use only one of them")
-        if not spoken:
+        if not matching:
             return PodNeed(())
-        _check_size(pod, spoken[0].wishes or ())
-        need = spoken[0].pods.need(pod, options)
+        _check_size(pod, matching[0].user_annotations or ())
+        need = matching[0].pods.need(pod, options)
         _check_containers(need)
         return need
 
@@ -127,7 +127,7 @@ class Vocabularies:
         from a template made of another pod, or from a forger.
         """
         fresh = choice_annotations(need, choice, timestamp_ns=moment)
-        if need.wants_cards and (vocabulary := self.spoken_by(pod)) is not None:
+        if need.wants_cards and (vocabulary := self.vocabulary_of(pod)) is not None:
             fresh |= vocabulary.choices.write(pod, need, choice, moment, node)
         outdated = {name: "" for name in self.annotations if pod.annotations.get(name) and name not in fresh}
         return outdated | fresh
@@ -216,19 +216,19 @@ class Vocabularies:
         return any(each.devices.owns_resource(name) for each in self._all)
 
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
-        """Return the variables that a container with these cards gets in the vocabulary that its pod speaks."""
-        vocabulary = self.spoken_by(pod)
+        """Return the variables that a container with these cards gets in the vocabulary of its pod."""
+        vocabulary = self.vocabulary_of(pod)
         return vocabulary.devices.environment(pod, container, cards) if vocabulary else {}
 
     def after_allocate(self, pod: Pod) -> Mapping[str, str]:
         """Return the annotations to write on a pod once its containers have got their cards."""
-        vocabulary = self.spoken_by(pod)
+        vocabulary = self.vocabulary_of(pod)
         return vocabulary.devices.after_allocate(pod) if vocabulary else {}
 
-    def spoken_by(self, pod: Pod) -> Vocabulary | None:
+    def vocabulary_of(self, pod: Pod) -> Vocabulary | None:
         """Return the first vocabulary that a pod is written in, None if it asks for no cards in any."""
         for vocabulary in self._all:
-            if vocabulary.pods.speaks(pod):
+            if vocabulary.pods.matches(pod):
                 return vocabulary
         return None
 
@@ -308,13 +308,13 @@ def _too_many_resources(pod: Pod) -> str | None:
     return None
 
 
-def _check_size(pod: Pod, wishes: Iterable[str]) -> None:
-    """Raise TooLarge for a pod with more resources or longer wishes than any real one has: reading them takes time."""
+def _check_size(pod: Pod, names: Iterable[str]) -> None:
+    """Raise TooLarge for a pod with more resources or longer annotations than any real one, which take time to read."""
     if (sentence := _too_many_resources(pod)) is not None:
         raise TooLarge(sentence)
-    for name in sorted(wishes):
-        if len(text := pod.annotations.get(name, "")) > LONGEST_WISH:
-            raise TooLarge(f"{name}: expected at most {LONGEST_WISH} characters, found {len(text)}; shorten it")
+    for name in sorted(names):
+        if len(text := pod.annotations.get(name, "")) > LONGEST_ANNOTATION:
+            raise TooLarge(f"{name}: expected at most {LONGEST_ANNOTATION} characters, found {len(text)}; shorten it")
 
 
 def _check_containers(need: PodNeed) -> None:

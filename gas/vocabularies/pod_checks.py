@@ -101,7 +101,7 @@ class PodChecks:
 
     def pod(self, pod: Pod) -> Findings:
         """Check a pod that is to be created, or one that waits; nothing if it asks for no GPU."""
-        if (vocabulary := self.vocabularies.spoken_by(pod)) is None:
+        if (vocabulary := self.vocabularies.vocabulary_of(pod)) is None:
             return NOTHING
         if too_large := _too_large(pod):
             return Findings(faults=(too_large,))
@@ -115,7 +115,11 @@ class PodChecks:
         words = vocabulary.admission
         faults = tuple(words.faults(pod)) if words is not None else ()
         warnings = (*self._annotation_warnings(pod, vocabulary), *_written_annotations(pod))
-        if not self.scores_nodes and NODE_SCORE in (vocabulary.wishes or ()) and pod.annotations.get(NODE_SCORE):
+        if (
+            not self.scores_nodes
+            and NODE_SCORE in (vocabulary.user_annotations or ())
+            and pod.annotations.get(NODE_SCORE)
+        ):
             warnings += (f"annotation {NODE_SCORE} has no effect, because the extender runs without --node-score",)
         warnings += tuple(words.warnings(pod, self.options)) if words is not None else ()
         if need is not None and need.wants_cards and pod.node_name:
@@ -125,15 +129,15 @@ class PodChecks:
 
     def _annotation_warnings(self, pod: Pod, vocabulary: Vocabulary) -> tuple[str, ...]:
         """Return warnings of annotations with gas's prefix that mean nothing in the pod's vocabulary."""
-        if (wishes := vocabulary.wishes) is None:
+        if (user_annotations := vocabulary.user_annotations) is None:
             return ()
-        of_others = frozenset[str]().union(*(each.wishes or () for each in self.vocabularies))
-        known = wishes | _OWN
+        of_others = frozenset[str]().union(*(each.user_annotations or () for each in self.vocabularies))
+        known = user_annotations | _OWN
         found = (name for name in pod.annotations if name.startswith(_PREFIX) and "/" not in name and name not in known)
         return tuple(
             f"annotation {name} has no effect on a pod in the words of {vocabulary.name}"
             if name in of_others
-            else _unknown_annotation(name, wishes)
+            else _unknown_annotation(name, user_annotations)
             for name in nsmallest(_MOST_UNKNOWN, found)
         )
 
@@ -170,7 +174,7 @@ class PodChecks:
         if not new.node_name:
             before = self.pod(old).all
             return tuple(each for each in self.pod(new).all if each not in before)
-        if not self.vocabularies.speaks(new):
+        if not self.vocabularies.is_gpu_pod(new):
             return ()
         return tuple(
             f"{quoted(name)} {_BOUND_RECEIPT if name in _RECEIPTS else _BOUND}"
@@ -184,7 +188,7 @@ class PodChecks:
         A pod that names its node itself is not scheduled, so it stays as it is, unless the vocabulary has it
         scheduled after all.
         """
-        if (vocabulary := self.vocabularies.spoken_by(pod)) is None or pod.is_mirror:
+        if (vocabulary := self.vocabularies.vocabulary_of(pod)) is None or pod.is_mirror:
             return ()
         patch = vocabulary.admission.complete(pod) if vocabulary.admission is not None else ()
         if pod.node_name and not any(each.path == "/spec/nodeName" for each in patch):

@@ -1,7 +1,7 @@
 """The parts of a pod that every vocabulary reads in the same way.
 
-These are its containers in the order in which kubelet starts them, the amounts that they request, and the wishes that
-users write in the annotations of gas itself.
+These are its containers in the order in which kubelet starts them, the amounts that they request, and the preferences
+that users write in the annotations of gas itself.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class DeviceOptions:
     pci_grouping_level: int = 0
 
 
-class PodWords(Protocol):
+class PodReader(Protocol):
     """Turn a pod into its need."""
 
     @property
@@ -104,7 +104,7 @@ class PodWords(Protocol):
     def resources(self) -> tuple[str, ...]:
         """Full names of the resources of which every pod with cards requests one: kube-scheduler asks about these."""
 
-    def speaks(self, pod: Pod) -> bool:
+    def matches(self, pod: Pod) -> bool:
         """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
@@ -116,12 +116,12 @@ class PodWords(Protocol):
     def booked_need(self, pod: Pod) -> PodNeed:
         """Return what the containers of a bound pod take, as far as it can be read. Raises BadNeed.
 
-        Rules and wishes in its annotations no longer count: they were met or not, and may have been edited since. What
-        other pods depend on counts, such as company labels.
+        Rules and preferences in its annotations no longer count: they were met or not, and may have been edited since.
+        What other pods depend on counts, such as company labels.
         """
 
 
-class ChoiceWords(Protocol):
+class ChoiceAnnotations(Protocol):
     """Turn a choice into the vocabulary's own annotations, beside those of `gas.decision`, and back."""
 
     @property
@@ -142,7 +142,7 @@ class ChoiceWords(Protocol):
         """
 
 
-class NodeWords(Protocol):
+class NodeReader(Protocol):
     """Turn a node into facts about its cards."""
 
     def source(self, node: Node) -> Hashable:
@@ -152,7 +152,7 @@ class NodeWords(Protocol):
         """Return what the node says in this vocabulary, None if it says nothing. Invalid parts become problems."""
 
 
-class DeviceWords(Protocol):
+class DeviceOffer(Protocol):
     """Turn cards into what kubelet is offered, and into what the plugin writes on the node.
 
     Resources are full names, such as ``gpu.intel.com/i915``. A vocabulary that inherits from this class states only
@@ -206,8 +206,8 @@ class DeviceWords(Protocol):
         return {}
 
 
-class AdmissionWords(Protocol):
-    """Check and complete a pod when it is created, beyond what `PodWords.need` refuses at any time."""
+class AdmissionChecks(Protocol):
+    """Check and complete a pod when it is created, beyond what `PodReader.need` refuses at any time."""
 
     def faults(self, pod: Pod) -> Sequence[str]:
         """Return reasons to refuse a new pod that has a need all the same, such as requests that count for nothing."""
@@ -223,22 +223,22 @@ class AdmissionWords(Protocol):
 class Vocabulary:
     """One vocabulary: a record with one object for each interface.
 
-    name           as ``--vocabularies`` has it
-    wishes         the annotations with gas's prefix that users write and needs obey; None if others are not reported
-    admission      None if there is nothing else to check or complete when a pod is created
-    names_cards    whether the card of a pod that has one card, and no name for it, gets a name when it is chosen: the
-                   name that it has, or else a new one
-    contradiction  returns how the annotations of a bound pod contradict what is booked for it, a sentence that is empty
-                   if they do not; None if they cannot
+    name              as ``--vocabularies`` has it
+    user_annotations  the annotations with gas's prefix that users write and needs obey; None if others are not reported
+    admission         None if there is nothing else to check or complete when a pod is created
+    names_cards       whether the card of a pod that has one card, and no name for it, gets a name when it is chosen:
+                      the name that it has, or else a new one
+    contradiction     returns how the annotations of a bound pod contradict what is booked for it, a sentence that is
+                      empty if they do not; None if they cannot
     """
 
     name: str
-    pods: PodWords
-    choices: ChoiceWords
-    nodes: NodeWords
-    devices: DeviceWords
-    wishes: frozenset[str] | None = None
-    admission: AdmissionWords | None = None
+    pods: PodReader
+    choices: ChoiceAnnotations
+    nodes: NodeReader
+    devices: DeviceOffer
+    user_annotations: frozenset[str] | None = None
+    admission: AdmissionChecks | None = None
     names_cards: bool = False
     contradiction: Callable[[Pod], str] | None = None
 

@@ -28,8 +28,8 @@ class PercentPods:
     metadata = INTEL.pods.metadata
     resources = INTEL.pods.resources
 
-    def speaks(self, pod: Pod) -> bool:
-        return INTEL.pods.speaks(pod)
+    def matches(self, pod: Pod) -> bool:
+        return INTEL.pods.matches(pod)
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
         return self._with_ratios(INTEL.pods.need(pod, options))

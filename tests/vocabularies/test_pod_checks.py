@@ -329,7 +329,7 @@ def test_whatever_a_pod_says_it_is_checked_in_short_printable_sentences(
         assert sentence.isprintable()
         assert len(sentence) <= LONGEST_WARNING
     assert CHECKS.change(checked, checked) == ()
-    assert DEFAULT.speaks(checked) or findings == Findings()
+    assert DEFAULT.is_gpu_pod(checked) or findings == Findings()
 
 
 def gpu_pod(node: str | None = None, **annotations: str) -> Pod:

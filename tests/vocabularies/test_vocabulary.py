@@ -57,8 +57,8 @@ class TestPods:
         assert BOTH.need(pod(slices(3)), NO_OPTIONS).containers[0].per_card == (("millicores", 300), ("slice", 3))
 
     def test_a_vocabulary_that_is_switched_off_is_not_spoken(self) -> None:
-        assert not DEFAULT.speaks(pod(slices(3)))
-        assert BOTH.speaks(pod(slices(3)))
+        assert not DEFAULT.is_gpu_pod(pod(slices(3)))
+        assert BOTH.is_gpu_pod(pod(slices(3)))
 
     def test_the_latest_needs_are_remembered(self) -> None:
         vocabularies = Vocabularies([INTEL], most_needs=2)
@@ -137,7 +137,7 @@ class TestPods:
         assert str(refused.value) == sentence
 
     def test_a_pod_without_gpus_needs_no_card(self) -> None:
-        assert not BOTH.speaks(pod(container()))
+        assert not BOTH.is_gpu_pod(pod(container()))
         assert not BOTH.need(pod(container()), NO_OPTIONS).wants_cards
         assert not BOTH.booked_need(pod(container())).wants_cards
 
@@ -194,7 +194,7 @@ class TestChoices:
     def test_what_we_wrote_is_read_before_what_the_old_system_wrote(self) -> None:
         def cards_of(annotations: Mapping[str, str]) -> list[Card]:
             bound = pod(slices(3), annotations=annotations)
-            vocabulary = BOTH.spoken_by(bound)
+            vocabulary = BOTH.vocabulary_of(bound)
             assert vocabulary is not None
             choice = vocabulary.read_choice(bound, BOTH.booked_need(bound), None)
             return [card for each in choice.containers for card in each.cards] if choice else []

@@ -55,7 +55,7 @@ def check_pods(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _is_checked(snapshot: Snapshot, spoken: Vocabularies, pod: DetailedPod) -> bool:
     is_elsewhere = bool(snapshot.only_node and pod.node_name not in ("", snapshot.only_node))
-    return spoken.speaks(pod) and not pod.is_over and not is_elsewhere
+    return spoken.is_gpu_pod(pod) and not pod.is_over and not is_elsewhere
 
 
 def _faults(faults: list[Fault]) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ def rebuild_ledger(snapshot: Snapshot) -> RebuiltLedger:
 
 
 def _book(rebuilt: RebuiltLedger, pod: DetailedPod, vocabularies: Vocabularies) -> None:
-    if (vocabulary := vocabularies.spoken_by(pod)) is None:
+    if (vocabulary := vocabularies.vocabulary_of(pod)) is None:
         return
     try:
         need = vocabulary.pods.booked_need(pod)

@@ -114,7 +114,7 @@ def _split(listed: tuple[tuple[T, ...], int] | Unseen) -> tuple[tuple[T, ...] | 
 
 def _matters(pod: DetailedPod) -> bool:
     """Return whether a pod asks for GPUs or runs a program that the checks know."""
-    return _ALL_VOCABULARIES.speaks(pod) or any(map(program_of, pod.spec.containers or ()))
+    return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(map(program_of, pod.spec.containers or ()))
 
 
 async def _count_node_features(api: ApiServer) -> int | None:

@@ -25,11 +25,11 @@ class UnboundPods:
 
     A pod that is not here was bound, is gone, or is so new that the watch has not shown it.
 
-    speaks  returns whether a pod asks for cards
+    is_gpu_pod  returns whether a pod asks for cards
     """
 
-    def __init__(self, speaks: Callable[[Pod], bool]) -> None:
-        self._speaks = speaks
+    def __init__(self, is_gpu_pod: Callable[[Pod], bool]) -> None:
+        self._is_gpu_pod = is_gpu_pod
         self._by_key: dict[str, UnboundPod] = {}
         self._keys: dict[str, str] = {}
         self._arrived = asyncio.Event()
@@ -72,7 +72,7 @@ class UnboundPods:
             if (before := self._by_key.get(pod.key)) is not None and before.uid != pod.uid:
                 self._forget(before.uid)
             self._keys[pod.uid] = pod.key
-            self._by_key[pod.key] = UnboundPod(pod.uid, self._speaks(pod))
+            self._by_key[pod.key] = UnboundPod(pod.uid, self._is_gpu_pod(pod))
             self._arrived.set()
 
     def deleted(self, pod: Pod, /) -> None:

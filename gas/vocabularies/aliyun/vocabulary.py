@@ -32,8 +32,8 @@ from gas.vocabularies.pod_parts import (
 )
 from gas.vocabularies.protocol import (
     BadNeed,
+    DeviceOffer,
     DeviceOptions,
-    DeviceWords,
     NeedOptions,
     NodeDescription,
     NodeFacts,
@@ -57,7 +57,7 @@ class AliyunPods:
     metadata: frozenset[str] = frozenset()
     resources: tuple[str, ...] = (names.GPU_MEM,)
 
-    def speaks(self, pod: Pod) -> bool:
+    def matches(self, pod: Pod) -> bool:
         return requests_any(pod, names.GPU_MEM)
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
@@ -188,7 +188,7 @@ class AliyunNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class AliyunDevices(DeviceWords):
+class AliyunDevices(DeviceOffer):
     """Cards as ``aliyun.com/gpu-mem``, with one device id for each unit of memory."""
 
     unit: MemoryUnit
@@ -231,7 +231,7 @@ def aliyun(unit: MemoryUnit) -> Vocabulary:
         choices=AliyunChoices(),
         nodes=AliyunNodes(unit),
         devices=AliyunDevices(unit),
-        wishes=frozenset({CARD_ORDER, NODE_SCORE}),
+        user_annotations=frozenset({CARD_ORDER, NODE_SCORE}),
     )
 
 

@@ -22,7 +22,7 @@ from gas.vocabularies.intel.node_description import (
     node_labels,
     node_resources,
 )
-from gas.vocabularies.protocol import DeviceOptions, DeviceWords, NeedOptions, NodeDescription, NodeFacts, Vocabulary
+from gas.vocabularies.protocol import DeviceOffer, DeviceOptions, NeedOptions, NodeDescription, NodeFacts, Vocabulary
 
 _RELEVANT_LABELS = (names.PREFIX, names.TELEMETRY_PREFIX)
 _MONITORING = names.PREFIX + "monitoring"
@@ -34,7 +34,7 @@ class IntelPods:
     metadata: frozenset[str] = frozenset(names.BOOKED_ANNOTATIONS)
     resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
 
-    def speaks(self, pod: Pod) -> bool:
+    def matches(self, pod: Pod) -> bool:
         for containers in (pod.spec.containers, pod.spec.init_containers):
             for container in containers or ():
                 if container.resources is not None and any(
@@ -82,7 +82,7 @@ class IntelNodes:
         return replace(facts, deschedule_cards=frozenset(), deschedule_tiles=frozenset())
 
 
-class IntelDevices(DeviceWords):
+class IntelDevices(DeviceOffer):
     """Cards as ``gpu.intel.com/i915`` or ``gpu.intel.com/xe``, by their driver."""
 
     resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
@@ -130,7 +130,7 @@ INTEL = Vocabulary(
     choices=IntelChoices(),
     nodes=IntelNodes(),
     devices=IntelDevices(),
-    wishes=frozenset(names.USERS_ANNOTATIONS),
+    user_annotations=frozenset(names.USERS_ANNOTATIONS),
     admission=IntelAdmission(),
 )
 

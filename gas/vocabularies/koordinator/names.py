@@ -32,7 +32,7 @@ WITHOUT_EFFECT = (
     _SCHEDULING + "device-joint-allocate",
     _SCHEDULING + "gpu-partition-spec",
 )
-"""Pod annotations in which Koordinator takes wishes about cards."""
+"""Pod annotations in which Koordinator takes preferences about cards."""
 
 
 def full_name(resource: str) -> str:

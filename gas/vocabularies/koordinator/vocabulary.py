@@ -33,8 +33,8 @@ from gas.vocabularies.pod_parts import (
 )
 from gas.vocabularies.protocol import (
     BadNeed,
+    DeviceOffer,
     DeviceOptions,
-    DeviceWords,
     NeedOptions,
     NodeDescription,
     NodeFacts,
@@ -56,7 +56,7 @@ class KoordinatorPods:
     metadata: frozenset[str] = frozenset()
     resources = RESOURCES
 
-    def speaks(self, pod: Pod) -> bool:
+    def matches(self, pod: Pod) -> bool:
         for containers in (pod.spec.containers, pod.spec.init_containers):
             for container in containers or ():
                 if container.resources is not None and any(
@@ -144,7 +144,7 @@ class KoordinatorNodes:
         return NodeFacts(inventory=Inventory(capacity=capacity), counted=not recorded, problems=tuple(problems))
 
 
-class KoordinatorDevices(DeviceWords):
+class KoordinatorDevices(DeviceOffer):
     """Cards as ``koordinator.sh/gpu.shared``, with 100 device ids each; the other resources are sums of the node."""
 
     resources: tuple[str, ...] = (_SHARED,)
@@ -176,7 +176,7 @@ KOORDINATOR = Vocabulary(
     choices=KoordinatorChoices(),
     nodes=KoordinatorNodes(),
     devices=KoordinatorDevices(),
-    wishes=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
+    user_annotations=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
     admission=KoordinatorAdmission(),
 )
 

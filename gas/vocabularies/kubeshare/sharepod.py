@@ -125,7 +125,7 @@ def pod_of(share: SharePod) -> dict[str, Any]:
         raise MalformedSharePod(f"spec: expected that of a pod: {invalid}; correct it") from None
     try:
         completed = applied(KubeShareAdmission().complete(written), pod)
-        if written.spec.containers and (pods := KubeSharePods()).speaks(written):
+        if written.spec.containers and (pods := KubeSharePods()).matches(written):
             pods.need(msgspec.convert(completed, NewPod), NeedOptions())
         return completed
     except BadNeed as bad:

@@ -46,8 +46,8 @@ from gas.vocabularies.pod_parts import (
 )
 from gas.vocabularies.protocol import (
     BadNeed,
+    DeviceOffer,
     DeviceOptions,
-    DeviceWords,
     NeedOptions,
     NodeDescription,
     NodeFacts,
@@ -77,7 +77,7 @@ class KubeSharePods:
     metadata: frozenset[str] = frozenset(names.ANNOTATIONS)
     resources: tuple[str, ...] = (names.VGPU,)
 
-    def speaks(self, pod: Pod) -> bool:
+    def matches(self, pod: Pod) -> bool:
         annotations = pod.metadata.annotations
         if annotations and any(name in annotations for name in names.AMOUNTS):
             return True
@@ -160,7 +160,7 @@ class KubeShareNodes:
         return NodeFacts(inventory=Inventory(capacity=capacity), problems=tuple(problems))
 
 
-class KubeShareDevices(DeviceWords):
+class KubeShareDevices(DeviceOffer):
     """Cards as ``kubeshare/vgpu``, and the sums of what they have."""
 
     resources: tuple[str, ...] = (names.VGPU,)
@@ -203,7 +203,7 @@ KUBESHARE = Vocabulary(
     choices=KubeShareChoices(),
     nodes=KubeShareNodes(),
     devices=KubeShareDevices(),
-    wishes=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
+    user_annotations=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
     admission=KubeShareAdmission(),
     names_cards=True,
     contradiction=contradiction,

@@ -32,7 +32,7 @@ from gas.vocabularies.pod_parts import (
     started_containers,
     wants_near_cards,
 )
-from gas.vocabularies.protocol import BadNeed, DeviceOptions, DeviceWords, NeedOptions, NodeFacts, Vocabulary
+from gas.vocabularies.protocol import BadNeed, DeviceOffer, DeviceOptions, NeedOptions, NodeFacts, Vocabulary
 
 MILLICORES = "millicores"
 MILLICORES_OF_A_CARD = 1000
@@ -69,7 +69,7 @@ class VendorPods:
     metadata: frozenset[str] = frozenset()
     resources = tuple(kind.resource for kind in KINDS)
 
-    def speaks(self, pod: Pod) -> bool:
+    def matches(self, pod: Pod) -> bool:
         return any(requests_any(pod, kind.resource) for kind in KINDS)
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
@@ -149,7 +149,7 @@ class VendorNodes:
         )
 
 
-class VendorDevices(DeviceWords):
+class VendorDevices(DeviceOffer):
     """Cards whose driver is a vendor's, each as one device. All others the vendors' plugins offer."""
 
     resources = tuple(kind.resource for kind in KINDS if kind.driver)
@@ -164,7 +164,7 @@ VENDOR = Vocabulary(
     choices=VendorChoices(),
     nodes=VendorNodes(),
     devices=VendorDevices(),
-    wishes=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
+    user_annotations=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
 )
 
 

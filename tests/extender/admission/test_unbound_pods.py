@@ -18,7 +18,7 @@ NAMES = ("a", "b")
 
 
 def pods() -> UnboundPods:
-    return UnboundPods(DEFAULT.speaks)
+    return UnboundPods(DEFAULT.is_gpu_pod)
 
 
 def made(name: str = "a", uid: str = "u1", *, gpus: int = 0, **fields: Any) -> Pod:
@@ -87,4 +87,4 @@ def test_the_pods_are_those_that_exist_without_a_node(events: list[tuple[str, st
         found = known.find(f"default/{name}")
         assert (found.uid if found else None) == (pod.uid if pod is not None and can_be_bound else None)
         if found and pod is not None:
-            assert found.wants_cards == DEFAULT.speaks(pod)
+            assert found.wants_cards == DEFAULT.is_gpu_pod(pod)
