@@ -17,8 +17,8 @@ from typing import NoReturn
 import aiohttp
 
 from configurator.certificates import CLIENT_NAME
-from gas.extender.flags import parse_flags
-from gas.placement.node_score import NodeScore
+from gas.extender.command_line import parse_flags
+from gas.extender.scoring.part import SCORING
 from gas.values.errors import GasError
 from gas.vocabularies.combined import Vocabularies
 from sandbox.certificates import Authority
@@ -162,7 +162,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
 
 def _scores_nodes(flags: Sequence[str]) -> bool:
     """Return whether flags that the extender has accepted make it score nodes."""
-    return parse_flags(flags).node_score is not NodeScore.NONE
+    return SCORING.is_on(parse_flags(flags))
 
 
 async def _wait_until_ready(child: ChildProcess, plain_url: str) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from prometheus_client import CollectorRegistry
 
 from configurator.flags import Flags as ConfiguratorFlags
-from gas.daemon.flags import CommandFlags, Flag, flags_of
+from gas.daemon.flags import CommandLine, Flag
 from gas.decision import names as decision
 from gas.doctor.flags import Flags as DoctorFlags
-from gas.extender.flags import Flags as ExtenderFlags
+from gas.extender.command_line import COMMAND_LINE as EXTENDER
 from gas.extender.gauges import GAUGES
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.inspection.command_line import kubectl_gas
@@ -31,7 +32,12 @@ from gas.vocabularies.vendor.vocabulary import KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 
-PROGRAMS: tuple[type[CommandFlags], ...] = (ExtenderFlags, PluginFlags, ConfiguratorFlags, DoctorFlags)
+PROGRAMS: tuple[CommandLine[Any], ...] = (
+    EXTENDER,
+    CommandLine(PluginFlags),
+    CommandLine(ConfiguratorFlags),
+    CommandLine(DoctorFlags),
+)
 
 RESOURCES = (
     *((names.PREFIX + name, "pods ask, kubelet counts", "cards of this driver") for name in names.COUNT_RESOURCES),
@@ -245,10 +251,10 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _flags(program: type[CommandFlags]) -> Iterator[str]:
+def _flags(program: CommandLine[Any]) -> Iterator[str]:
     group = ""
     rows: list[tuple[str, str, str]] = []
-    for flag in flags_of(program):
+    for flag in program.flags:
         if flag.group != group:
             group = flag.group
             rows.append((f"**{group}**", "", ""))
@@ -256,11 +262,11 @@ def _flags(program: type[CommandFlags]) -> Iterator[str]:
     yield from ("| flag | default | meaning |", "|---|---|---|")
     yield from (f"| {' | '.join(row)} |".replace("|  |", "| |").replace("|  |", "| |") for row in rows)
     yield ""
-    if program.variables:
+    if program.core.variables:
         yield from ("| environment variable | meaning |", "|---|---|")
-        yield from (f"| `{name}` | {_escaped(description)} |" for name, description in program.variables.items())
+        yield from (f"| `{name}` | {_escaped(description)} |" for name, description in program.core.variables.items())
         yield ""
-    if names := [f"`{each.dashed}`" for group in program.ignored for each in group.flags]:
+    if names := [f"`{each.dashed}`" for group in program.core.ignored for each in group.flags]:
         yield from (f"Accepted without effect, with a warning: {', '.join(names)}.", "")
 
 

@@ -188,7 +188,7 @@ PLANTED: tuple[PlantedFault, ...] = (
     PlantedFault(
         "a leader that does not give its writes up",
         "gas.extender.assembly",
-        "write_timeout=LEADERS_WRITE_TIMEOUT if flags.leader_elect else None",
+        "write_timeout=LEADERS_WRITE_TIMEOUT if election.leader_elect else None",
         "write_timeout=None",
         320,
     ),

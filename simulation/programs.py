@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, cast
 
 from gas.cluster.connection import ApiServer as ApiConnection
@@ -13,7 +12,8 @@ from gas.cluster.credentials import Credentials
 from gas.cluster.login import Address, Login
 from gas.extender.admission.app import admission_app
 from gas.extender.assembly import Extender
-from gas.extender.flags import Flags, parse_flags
+from gas.extender.command_line import parse_flags
+from gas.extender.flags import Flags
 from gas.extender.metrics import Metrics
 from gas.extender.program import BODY_TIMEOUT
 from gas.extender.server import extender_app
@@ -45,7 +45,7 @@ def extender_flags(*, webhooks: bool, mixed: bool, preemption: bool) -> Flags:
         arguments.append("--preemption")
     if webhooks:
         arguments.append("--admission-port=9443")
-    return parse_flags(arguments, environ={}, service_account_namespace=Path("/nonexistent"))
+    return parse_flags(arguments)
 
 
 @cache

@@ -39,7 +39,7 @@ OWN_FLAGS = {program.program: {flag.name for flag in flags_of(program)} for prog
     f"kubectl gas {command.name}": {name.lstrip("-") for option in command.params for name in option.opts}
     for command in kubectl_gas.commands.values()
 }
-IGNORED_FLAGS = {flag.name for program in PROGRAMS for group in program.ignored for flag in group.flags}
+IGNORED_FLAGS = {flag.name for program in PROGRAMS for group in program.core.ignored for flag in group.flags}
 OTHERS_FLAGS = {
     "kube-scheduler": {
         "config",

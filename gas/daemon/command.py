@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     import asyncio
 
-    from gas.daemon.flags import CommandFlags, DaemonFlags
+    from gas.daemon.flags import CommandFlags, DaemonFlags, Declaration
 
     F = TypeVar("F", bound=CommandFlags)
 
@@ -28,7 +28,7 @@ INTERRUPTED = 130
 
 
 def run_command(
-    flags_class: type[F],
+    declaration: Declaration[F],
     argv: Sequence[str],
     *,
     parse: Callable[[Sequence[str]], F],
@@ -46,10 +46,10 @@ def run_command(
     try:
         flags = parse(argv)
     except UsageError as error:
-        sys.stderr.write(f"{flags_class.program}: {error}\n")
+        sys.stderr.write(f"{declaration.program}: {error}\n")
         return error.exit_code
     if flags.show_help:
-        return print_text(flags.program, help_text(flags_class), unwritten=unwritten)
+        return print_text(flags.program, help_text(declaration), unwritten=unwritten)
     if flags.show_version:
         return print_text(flags.program, f"{flags.program} {own_version()}", unwritten=unwritten)
     return run(flags)

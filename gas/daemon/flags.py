@@ -7,6 +7,9 @@ Each program declares its flags in a class derived from `CommandFlags` or `Daemo
         program: ClassVar[str] = "gas-extender"
         port: int = flag("port", values.port, "9001", "N", "Port for filter and bind requests.", group="Serving")
 
+An optional part of a program declares its flags in a class of its own, derived from `PartFlags`. A `CommandLine` is the
+program's class with those of its parts; ``flags.of(LeadershipFlags)`` returns the values of one part.
+
 The declaration is the only place that states a flag's name, type, default and help. `read_flags` makes an instance
 from a command line, `help_text` writes what --help prints, and `flags_of` lists the flags for generated documentation
 and for tests of manifests.
@@ -21,9 +24,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar, overload
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
 
 from gas.daemon import flag_values as values
 from gas.values.errors import GasError, InvalidEntry
@@ -168,6 +172,21 @@ def _field(default: T, declared: Flag) -> T:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartFlags:
+    """The flags of one part of a program; each part derives a class.
+
+    switched_by  class attribute: the flag that switches the part on, its own or not. Without it the other flags of
+                 the part have no effect, and a warning says so. Empty if there is no such flag
+    """
+
+    switched_by: ClassVar[str] = ""
+
+
+P = TypeVar("P", bound=PartFlags)
+_NO_PARTS: Mapping[type[PartFlags], PartFlags] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFlags:
     """The flags that every program has, and what `read_flags` records besides their values.
 
@@ -176,6 +195,7 @@ class CommandFlags:
     ignored           class attribute: flags that are accepted without effect, by the reason for it
     given             names of the flags on the command line, without those that are ignored
     warnings          sentences about flags on the command line that have no effect
+    parts             the flags of each part of the program, see `of`
     """
 
     program: ClassVar[str]
@@ -187,6 +207,12 @@ class CommandFlags:
     show_help: bool = switch("help", "Print this text and exit; -h does the same.")
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     warnings: tuple[str, ...] = ()
+    parts: Mapping[type[PartFlags], PartFlags] = dataclasses.field(default_factory=lambda: _NO_PARTS, hash=False)
+
+    def of(self, part: type[P]) -> P:
+        """Return the flags of a part, with their defaults if the command line was read without that part."""
+        found = self.parts.get(part)
+        return found if isinstance(found, part) else part()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,34 +255,99 @@ class DaemonFlags(CommandFlags):
 F = TypeVar("F", bound=CommandFlags)
 
 
-def flags_of(flags_class: type[CommandFlags]) -> tuple[Flag, ...]:
-    """Return the declared flags in the order of the help text: a class's own before those of its bases, by group."""
-    fields = {field.name: field for field in dataclasses.fields(flags_class)}
-    groups: dict[str, list[Flag]] = {}
-    for base in flags_class.__mro__[:-1]:
-        group = ""
-        for attribute in base.__annotations__:
-            field = fields.pop(attribute, None)
-            if field is None or _METADATA not in field.metadata:
-                continue
-            declared: Flag = field.metadata[_METADATA]
+@dataclass(frozen=True, slots=True)
+class CommandLine(Generic[F]):
+    """The flags of a program together with those of its parts.
+
+    core   the class of the program's own flags
+    parts  the classes of its parts' flags, in the order in which they are listed
+    """
+
+    core: type[F]
+    parts: tuple[type[PartFlags], ...] = ()
+
+    @property
+    def program(self) -> str:
+        """The name of the program."""
+        return self.core.program
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """The declared flags by group: the program's own, its parts', then those of every program."""
+        own, *bases = self.core.__mro__[:-1]
+        groups: dict[str, list[Flag]] = {}
+        for declaring in (own, *self.parts, *bases):
+            for each in _declared_in(declaring):
+                groups.setdefault(each.group, []).append(each)
+        return tuple(each for group in groups.values() for each in group)
+
+    def assemble(self, found: Mapping[str, Any], given: Collection[str], warnings: Iterable[str]) -> F:
+        """Return the flags with the values found, by the names of the flags."""
+        parts: dict[type[PartFlags], PartFlags] = {}
+        for kind in self.parts:
+            of_part = {each.attribute: found[each.name] for each in _declared_in(kind) if each.name in found}
+            parts[kind] = kind(**of_part)
+        core = CommandLine(self.core).flags
+        own = {each.attribute: found[each.name] for each in core if each.name in found}
+        return self.core(**own, given=frozenset(given), warnings=tuple(warnings), parts=MappingProxyType(parts))
+
+    def without_effect(self, flags: F) -> list[str]:
+        """Return a warning for each switch that is off although flags that need it are given."""
+        values_by_name = {
+            each.name: getattr(record, each.attribute)
+            for record in (flags, *flags.parts.values())
+            for kind in type(record).__mro__[:-1]
+            for each in _declared_in(kind)
+        }
+        needing: dict[str, set[str]] = {}
+        for kind in self.parts:
+            if kind.switched_by:
+                names = {each.name for each in _declared_in(kind)} - {kind.switched_by}
+                needing.setdefault(kind.switched_by, set()).update(names & flags.given)
+        return [
+            f"ignored: {', '.join(f'--{each}' for each in sorted(names))}; set --{switch_name} as well"
+            for switch_name, names in needing.items()
+            if names and not values_by_name.get(switch_name)
+        ]
+
+
+def _declared_in(declaring: type) -> Iterator[Flag]:
+    """Yield the flags that a class declares itself, not its bases."""
+    fields = getattr(declaring, "__dataclass_fields__", {})
+    group = ""
+    for attribute in declaring.__annotations__:
+        if attribute in fields and _METADATA in fields[attribute].metadata:
+            declared: Flag = fields[attribute].metadata[_METADATA]
             group = declared.group or group
-            groups.setdefault(group, []).append(dataclasses.replace(declared, attribute=attribute, group=group))
-    return tuple(each for group in groups.values() for each in group)
+            yield dataclasses.replace(declared, attribute=attribute, group=group)
 
 
-def read_flags(flags_class: type[F], argv: Sequence[str]) -> F:
+Declaration = CommandLine[F] | type[F]
+"""A program's command line; its class of flags alone if it has no parts."""
+
+
+def command_line(declaration: Declaration[F]) -> CommandLine[F]:
+    """Return the command line that a declaration stands for."""
+    return declaration if isinstance(declaration, CommandLine) else CommandLine(declaration)
+
+
+def flags_of(declaration: Declaration[F]) -> tuple[Flag, ...]:
+    """Return the declared flags of a program in the order of the help text."""
+    return command_line(declaration).flags
+
+
+def read_flags(declaration: Declaration[F], argv: Sequence[str]) -> F:
     """Parse the arguments after the program's name.
 
     Raises UsageError for an unknown flag, a missing or invalid value, and an argument that is not a flag.
     """
-    declared = flags_of(flags_class)
-    without_effect = {each.name: each for group in flags_class.ignored for each in group.flags}
+    line = command_line(declaration)
+    declared = line.flags
+    without_effect = {each.name: each for group in line.core.ignored for each in group.flags}
     known = without_effect | {each.name: each for each in declared}
     known["h"] = known["help"]
     found: dict[str, Any] = {}
     texts: dict[str, str] = {}
-    given: list[str] = []
     ignored: set[str] = set()
     previous: Flag | None = None
     arguments = iter(argv)
@@ -276,17 +367,18 @@ def read_flags(flags_class: type[F], argv: Sequence[str]) -> F:
             found_text = expected.entry if isinstance(expected, InvalidEntry) else text
             raise UsageError(f"flag {read.dashed}: expected {expected}, found {found_text[:80]!r}") from None
         if read.attribute:
-            found[read.attribute] = value
-            given.append(read.name)
+            found[read.name] = value
         else:
             ignored.add(read.name)
         previous = read if read.is_boolean and not equals else None
-    warnings = (group.warning(ignored) for group in flags_class.ignored)
-    return flags_class(**found, given=frozenset(given), warnings=tuple(filter(None, warnings)))
+    warnings = filter(None, (group.warning(ignored) for group in line.core.ignored))
+    flags = line.assemble(found, found.keys(), warnings)
+    return dataclasses.replace(flags, warnings=(*line.without_effect(flags), *flags.warnings))
 
 
-def help_text(flags_class: type[CommandFlags], width: int = 100) -> str:
+def help_text(declaration: Declaration[Any], width: int = 100) -> str:
     """Return what --help prints."""
+    flags_class = command_line(declaration).core
     lines = [
         f"Usage: {flags_class.program} [flags]",
         "",
@@ -295,7 +387,7 @@ def help_text(flags_class: type[CommandFlags], width: int = 100) -> str:
         "A flag takes one dash or two, and its value after = or a space. A boolean takes a value only after =.",
     ]
     group = ""
-    for each in flags_of(flags_class):
+    for each in flags_of(declaration):
         if each.group != group:
             group = each.group
             lines += ["", f"{group}:"]

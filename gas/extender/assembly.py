@@ -22,6 +22,7 @@ from gas.cluster.objects import (
 from gas.cluster.watch import Handlers, Watch
 from gas.decision.names import EXPIRED_BINDING
 from gas.extender.admission.app import Reviewer
+from gas.extender.admission.flags import AdmissionFlags
 from gas.extender.announcer import Announcer
 from gas.extender.bind import Binder
 from gas.extender.binding_reviews.reviews import BindReviews
@@ -31,19 +32,23 @@ from gas.extender.decider import Decider, Options
 from gas.extender.filter import Filter, in_turns
 from gas.extender.flags import Flags
 from gas.extender.leadership.catching_up import CatchUp, ListPods
-from gas.extender.leadership.leadership import Alone, Leadership
+from gas.extender.leadership.leadership import Alone, Leadership, own_namespace
+from gas.extender.leadership.part import DEFAULT_LEASE_NAME, LeadershipFlags
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
+from gas.extender.pod_webhooks.part import PodWebhookFlags
 from gas.extender.pod_webhooks.reviews import PodReviews
+from gas.extender.preemption.part import PREEMPTION
 from gas.extender.preemption.verb import Preempt
 from gas.extender.readiness import Readiness
 from gas.extender.reports import Reports
 from gas.extender.requeuing.requeuer import Requeuer
+from gas.extender.scoring.part import SCORING, ScoringFlags
 from gas.extender.scoring.prioritize import Prioritize
 from gas.extender.sharepods.controller import SharePods
+from gas.extender.sharepods.part import SHAREPODS
 from gas.extender.telemetry.descheduler import Descheduler
 from gas.objects.stored import DisruptionBudget, HostPod, Node, Pod
-from gas.placement.node_score import NodeScore
 from gas.placement.order import resource_of
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.values.timing import SYSTEM_TIMING, Timing
@@ -85,19 +90,21 @@ class Extender:
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
         clock = timing.monotonic
+        admission_port = flags.of(AdmissionFlags).port
+        election = flags.of(LeadershipFlags)
         options = Options(
             vocabularies=Vocabularies(flags.vocabularies),
             need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
             step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
-            preemption=flags.preemption,
-            count_hosts=flags.node_score is not NodeScore.NONE,
-            node_score=flags.node_score,
+            preemption=PREEMPTION.is_on(flags),
+            count_hosts=SCORING.is_on(flags),
+            node_score=flags.of(ScoringFlags).node_score,
         )
         self._order = options.need.card_order
         is_gpu_pod = options.vocabularies.is_gpu_pod
         reports = Reports(metrics)
         self.decider = decider = Decider(options, reports, new_name=partial(random_name, timing.spread), clock=clock)
-        unbound = UnboundPods(is_gpu_pod) if flags.admission_port else None
+        unbound = UnboundPods(is_gpu_pod) if admission_port else None
         self.pod_watch = watch_pods(api, decider, unbound, timing)
         self.node_watch = watch_nodes(api, decider, timing)
         self.budget_watch = watch_disruption_budgets(api, decider, timing)
@@ -106,17 +113,22 @@ class Extender:
             list_waiting=_list_pods(api, is_gpu_pod, "spec.nodeName="),
             learn=self._learn,
             synced=self.pod_watch.synced,
-            change_version=partial(_change_version, api, timing) if flags.admission_port else None,
+            change_version=partial(_change_version, api, timing) if admission_port else None,
             clock=clock,
         )
         self.leadership = (
             Leadership(
-                api, flags.lease_namespace, flags.lease_name, catch_up=catch_up, identity=identity, timing=timing
+                api,
+                election.lease_namespace or own_namespace(),
+                election.lease_name or DEFAULT_LEASE_NAME,
+                catch_up=catch_up,
+                identity=identity,
+                timing=timing,
             )
-            if flags.leader_elect
+            if election.leader_elect
             else None
         )
-        self._alone = Alone(catch_up) if flags.admission_port and not flags.leader_elect else None
+        self._alone = Alone(catch_up) if admission_port and not election.leader_elect else None
         self.readiness = Readiness({"nodes": self.node_watch, "pods": self.pod_watch}, self.leadership or self._alone)
         may_act = self.readiness.may_act
         self._events = Events(api, instance=identity, timing=timing)
@@ -134,7 +146,7 @@ class Extender:
         self._descheduler = Descheduler(
             reports.changed_nodes, decider, metrics, patch_pod=partial(patch_pod_metadata, api), acts=may_act
         )
-        self.sharepods = SharePods(api, acts=may_act) if flags.sharepods else None
+        self.sharepods = SharePods(api, acts=may_act) if SHAREPODS.is_on(flags) else None
         pending_binds = PendingBinds(clock=clock)
         self.filter = Filter(
             decider,
@@ -145,9 +157,7 @@ class Extender:
             timing=timing,
         )
         self.prioritize = (
-            Prioritize(decider, metrics, why_not_ready=self.readiness.why_not)
-            if flags.node_score is not NodeScore.NONE
-            else None
+            Prioritize(decider, metrics, why_not_ready=self.readiness.why_not) if SCORING.is_on(flags) else None
         )
         self.bind_reviews = (
             BindReviews(
@@ -171,7 +181,7 @@ class Extender:
             get_pod=partial(get_pod, api),
             why_not_ready=self.readiness.why_not,
             vanished=reports.vanished_pods,
-            write_timeout=LEADERS_WRITE_TIMEOUT if flags.leader_elect else None,
+            write_timeout=LEADERS_WRITE_TIMEOUT if election.leader_elect else None,
             reviews=self.bind_reviews,
             timing=timing,
         )
@@ -191,8 +201,8 @@ class Extender:
         checks = PodChecks(
             reviewed,
             options.need,
-            flags.admission_scheduler_name,
-            scores_nodes=flags.node_score is not NodeScore.NONE,
+            flags.of(PodWebhookFlags).scheduler_name,
+            scores_nodes=SCORING.is_on(flags),
         )
         pod_reviews = PodReviews(checks, nodes=self._known_nodes)
         self.webhooks: dict[str, Reviewer] = {"validate": pod_reviews.validate, "complete": pod_reviews.complete}

@@ -1,33 +1,19 @@
-"""The flags of ``gas-extender``: the original's, and those that are new here."""
+"""The flags of the core of ``gas-extender``: the original's, and those that are new here."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from gas.daemon import flag_values as values
-from gas.daemon.flags import DaemonFlags, UsageError, flag, read_flags, switch
-from gas.placement.node_score import NODE_SCORES, NodeScore, parse_node_score
+from gas.daemon.flags import DaemonFlags, flag, switch
 from gas.placement.order import CARD_ORDERS, DEFAULT_ORDER, CardOrder, LeastUsed, parse_card_order
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.values.amounts import MemoryUnit
 from gas.values.errors import InvalidValue
-from gas.vocabularies.known import Settings, aliyun_unit_flag, unused_settings, vocabularies_flag, with_settings
+from gas.vocabularies.known import aliyun_unit_flag, vocabularies_flag
 from gas.vocabularies.protocol import Vocabulary
-
-SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-"""The file in which a pod finds the name of its own namespace."""
-
-DEFAULT_QPS = 5.0
-DEFAULT_BURST = 10
-MOST_REQUESTS = 1000
-"""The original's defaults of ``--qps`` and ``--burst``, and its upper limit of both."""
-
-DEFAULT_LEASE_NAME = "gas-extender"
-
 
 _PREFIX_HINT = ", with a RESOURCE named without its prefix, such as millicores"
 
@@ -42,19 +28,12 @@ def _card_order(text: str) -> CardOrder | None:
         raise ValueError(f"{CARD_ORDERS}{_PREFIX_HINT if '/' in text else ''}") from None
 
 
-def _node_score(text: str) -> NodeScore:
-    try:
-        return parse_node_score(text)
-    except InvalidValue:
-        raise ValueError(NODE_SCORES) from None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags(DaemonFlags):
-    """The command line of ``gas-extender``. `parse_flags` fills in the defaults that depend on other flags or the pod.
+    """The flags of the core of ``gas-extender``. `gas.extender.command_line` adds those of its parts.
 
     Sizes are in bytes and times in seconds. ``qps`` and ``burst`` are both None (no limit) or both numbers. Empty
-    ``allowed_names`` and ``admission_client_names`` allow every client with a verified certificate.
+    ``allowed_names`` allow every client with a verified certificate.
     """
 
     program: ClassVar[str] = "gas-extender"
@@ -144,64 +123,8 @@ class Flags(DaemonFlags):
         unset="only localhost and IP addresses",
     )
 
-    admission_port: int = flag(
-        "admission-port",
-        values.port,
-        "0",
-        "N",
-        "Port for the admission webhooks, which the API server calls; 0 switches them off.",
-        group="Admission webhooks (TLS)",
-    )
-    admission_certificate: Path | None = flag(
-        "admission-certificate",
-        values.file_or_none,
-        None,
-        "FILE",
-        "Serving certificate of --admission-port, followed by its chain (PEM).",
-        unset="that of --cert",
-    )
-    admission_key: Path | None = flag(
-        "admission-key",
-        values.file_or_none,
-        None,
-        "FILE",
-        "Private key of --admission-certificate, not encrypted (PEM).",
-        unset="that of --key",
-    )
-    admission_client_ca: Path | None = flag(
-        "admission-client-ca",
-        values.file_or_none,
-        None,
-        "FILE",
-        "Certificate authorities that must have signed the API server's client certificate (PEM).",
-        unset="callers need no certificate",
-    )
-    admission_client_names: frozenset[str] = flag(
-        "admission-client-names",
-        values.names,
-        "",
-        "NAME,…",
-        "Common names or DNS names of the clients that may call the webhooks. Set it if the authorities of "
-        "--admission-client-ca sign certificates of others as well.",
-        unset="every client with a certificate by --admission-client-ca",
-    )
-    admission_scheduler_name: str | None = flag(
-        "admission-scheduler-name",
-        values.text_or_none,
-        None,
-        "NAME",
-        "Scheduler of new GPU pods (schedulerName) that have the default one; needs the webhook complete.pods.gas.",
-        unset="schedulerName stays as it is",
-    )
-
     vocabularies: tuple[Vocabulary, ...] = vocabularies_flag("gas-plugin")
     aliyun_unit: MemoryUnit = aliyun_unit_flag("gas-plugin")
-
-    sharepods: bool = switch(
-        "sharepods",
-        "Make the pods of SharePods (kubeshare.nthu/v1), and copy their status and metadata, with the vocabulary "
-        "kubeshare.",
-    )
 
     allowlist: bool = switch(
         "enableAllowlist",
@@ -236,22 +159,6 @@ class Flags(DaemonFlags):
         unset=str(DEFAULT_STEP_LIMIT),
     )
 
-    preemption: bool = switch(
-        "preemption",
-        "Serve the verb preempt, by which kube-scheduler evicts the pods that hold the cards of a pod of higher "
-        "priority. Also counts the CPU, memory and pod slots of nodes, and watches all pods and PodDisruptionBudgets.",
-        group="Preemption",
-    )
-    node_score: NodeScore = flag(
-        "node-score",
-        _node_score,
-        "none",
-        "POLICY",
-        f"How nodes are scored for kube-scheduler, one of {NODE_SCORES}. With none there is no prioritize verb; "
-        "otherwise the pod annotation gas-node-score overrides the policy.",
-        group="Scoring nodes",
-    )
-
     qps: float | None = flag(
         "qps",
         values.rate,
@@ -269,18 +176,6 @@ class Flags(DaemonFlags):
         "Maximum number of requests at once under --qps, up to 1000.",
         unset="no limit; 10 if only --qps is given",
     )
-    leader_elect: bool = switch(
-        "leader-elect", "Elect a leader by a Lease. Required with more than one replica; only the leader decides."
-    )
-    lease_namespace: str = flag(
-        "lease-namespace",
-        values.object_name,
-        "",
-        "NAME",
-        "Namespace of the Lease.",
-        unset="$POD_NAMESPACE, else the service account's, else default",
-    )
-    lease_name: str = flag("lease-name", values.object_name, DEFAULT_LEASE_NAME, "NAME", "Name of the Lease.")
 
     @property
     def order_of_cards(self) -> CardOrder:
@@ -288,78 +183,3 @@ class Flags(DaemonFlags):
         if self.card_order is not None:
             return self.card_order
         return LeastUsed(self.balanced_resource) if self.balanced_resource else DEFAULT_ORDER
-
-
-def parse_flags(
-    argv: Sequence[str],
-    *,
-    environ: Mapping[str, str] = os.environ,
-    service_account_namespace: Path = SERVICE_ACCOUNT_NAMESPACE,
-) -> Flags:
-    """Parse the arguments after the program's name. Raises UsageError.
-
-    ``environ`` and ``service_account_namespace`` give the default of --lease-namespace.
-    """
-    flags = read_flags(Flags, argv)
-    if flags.admission_client_names and flags.admission_client_ca is None:
-        raise UsageError(
-            "flag --admission-client-names: without --admission-client-ca callers need no certificate, so they have no"
-            " name; set it as well"
-        )
-    qps, burst, warnings = _request_limit(flags.qps, flags.burst)
-    if balanced := flags.balanced_resource:
-        if flags.order_of_cards != LeastUsed(balanced):
-            warnings.append("flag --balancedResource: ignored, because --card-order is given as well")
-        elif "/" in balanced:
-            name = balanced.rpartition("/")[2] or "millicores"
-            warnings.append(
-                f"flag --balancedResource: no card has a resource named {balanced[:80]!r}, so all cards count as"
-                f" equally used; leave the prefix out, as in --balancedResource={name[:80]}"
-            )
-    warnings += _without_effect(flags)
-    return replace(
-        flags,
-        qps=qps,
-        burst=burst,
-        lease_namespace=flags.lease_namespace or _own_namespace(environ, service_account_namespace),
-        lease_name=flags.lease_name or DEFAULT_LEASE_NAME,
-        sharepods=flags.sharepods and any(each.name == "kubeshare" for each in flags.vocabularies),
-        vocabularies=with_settings(flags.vocabularies, Settings(aliyun_unit=flags.aliyun_unit)),
-        warnings=(*warnings, *unused_settings(flags.given, flags.vocabularies), *flags.warnings),
-    )
-
-
-def _without_effect(flags: Flags) -> list[str]:
-    """Return a warning for each part of the extender that is off although its flags are given."""
-    parts = (
-        ("page-port", flags.page_port > 0, "page-"),
-        ("admission-port", flags.admission_port > 0, "admission-"),
-        ("leader-elect", flags.leader_elect, "lease-"),
-    )
-    return [
-        f"ignored: {', '.join(ignored)}; set --{switched} as well"
-        for switched, is_on, prefix in parts
-        if not is_on
-        and (ignored := [f"--{each}" for each in sorted(flags.given - {switched}) if each.startswith(prefix)])
-    ]
-
-
-def _request_limit(qps: float | None, burst: int | None) -> tuple[float | None, int | None, list[str]]:
-    if qps is None and burst is None:
-        return None, None, []
-    asked = {"qps": DEFAULT_QPS if qps is None else qps, "burst": DEFAULT_BURST if burst is None else burst}
-    warnings = [
-        f"flag --{name}: {number:g} is over the maximum, using {MOST_REQUESTS}"
-        for name, number in asked.items()
-        if number > MOST_REQUESTS
-    ]
-    return min(asked["qps"], MOST_REQUESTS), int(min(asked["burst"], MOST_REQUESTS)), warnings
-
-
-def _own_namespace(environ: Mapping[str, str], service_account_namespace: Path) -> str:
-    if named := environ.get("POD_NAMESPACE"):
-        return named
-    try:
-        return service_account_namespace.read_text(encoding="utf-8").strip() or "default"
-    except (OSError, UnicodeDecodeError):  # not in a pod, or in one without a token
-        return "default"

@@ -21,6 +21,7 @@ from gas.daemon.serving import (
     serve_with,
 )
 from gas.extender.admission.app import admission_app
+from gas.extender.admission.flags import AdmissionFlags
 from gas.extender.assembly import Extender
 from gas.extender.debug import books_json, decisions_json, demand_json, refusals_json
 from gas.extender.flags import Flags
@@ -95,12 +96,13 @@ async def run_extender(flags: Flags, version: str, arguments: Sequence[str] = ()
             ),
         ]
         watched = [certificates]
-        if flags.admission_port:
+        admission = flags.of(AdmissionFlags)
+        if admission.port:
             admission_certificates = ServingCertificates(
-                admission_files(flags), metrics, allowed_names=flags.admission_client_names
+                admission_files(flags), metrics, allowed_names=admission.client_names
             )
             admission_socket = stack.enter_context(
-                listen(flags.bind_address, flags.admission_port, flag="admission-port", most=MOST_ADMISSION_CONNECTIONS)
+                listen(flags.bind_address, admission.port, flag="admission-port", most=MOST_ADMISSION_CONNECTIONS)
             )
             ports.append(
                 Port(
@@ -111,7 +113,7 @@ async def run_extender(flags: Flags, version: str, arguments: Sequence[str] = ()
                 )
             )
             watched.append(admission_certificates)
-            logger.info("serving the API server's admission webhooks on port %d", flags.admission_port)
+            logger.info("serving the API server's admission webhooks on port %d", admission.port)
         page: list[Coroutine[Any, Any, None]] = []
         if flags.page_port:
             page_socket = stack.enter_context(listen(flags.page_address, flags.page_port, flag="page-port"))
@@ -143,13 +145,14 @@ def _own_url(listening: socket.socket) -> str:
 
 def admission_files(flags: Flags) -> CertificateFiles:
     """Return the files of the admission port: the scheduler's certificate and key unless others are given."""
+    admission = flags.of(AdmissionFlags)
     return CertificateFiles(
-        flags.admission_certificate or flags.cert,
-        flags.admission_key or flags.key,
-        flags.admission_client_ca,
+        admission.certificate or flags.cert,
+        admission.key or flags.key,
+        admission.client_ca,
         CertificateFlags(
-            cert="admission-certificate" if flags.admission_certificate else "cert",
-            key="admission-key" if flags.admission_key else "key",
+            cert="admission-certificate" if admission.certificate else "cert",
+            key="admission-key" if admission.key else "key",
             cacert="admission-client-ca",
             names="admission-client-names",
         ),

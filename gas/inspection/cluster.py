@@ -11,9 +11,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 from gas.daemon.flags import UsageError
 from gas.doctor.programs import Program, containers_with, flag_values
+from gas.extender.command_line import parse_flags
 from gas.extender.decider import Decider, FilterDecision, Handler, Options
 from gas.extender.decisions import Decision
-from gas.extender.flags import Flags, parse_flags
+from gas.extender.flags import Flags
 from gas.extender.host_resources import CPU, MEMORY, PODS, pod_requests
 from gas.extender.pods import Observer
 from gas.extender.wire import BindingArgs, FilterArgs
@@ -71,7 +72,7 @@ def settings_of(pods: Iterable[InspectedPod]) -> Settings:
         for container in () if pod.is_over else containers_with(pod, Program.EXTENDER):
             given = [f"--{name}={text}" for name in _FLAGS for text in flag_values(container, name)]
             try:
-                flags = parse_flags(given, environ={})
+                flags = parse_flags(given)
             except UsageError as error:
                 return Settings(
                     options_of(Flags()), (f"the flags of the extender's pod {pod.key} are ignored: {error}",)

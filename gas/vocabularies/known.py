@@ -108,6 +108,6 @@ def unused_settings(given: Collection[str], vocabularies: Sequence[Vocabulary]) 
     names = {each.name for each in vocabularies}
     return tuple(
         f"ignored: --{flag}; it needs {name} among --vocabularies"
-        for flag, name in (("aliyun-unit", "aliyun"), ("sharepods", "kubeshare"))
+        for flag, name in (("aliyun-unit", "aliyun"),)
         if flag in given and name not in names
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from gas.extender.flags import parse_flags
+from gas.extender.command_line import parse_flags
 from gas.plugin.kubelet.plugin_socket import LONGEST_PATH
 from gas.values.errors import GasError
 from sandbox.api.client import ApiClient, Mirror, Object

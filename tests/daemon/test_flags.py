@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 import pytest
 
@@ -13,8 +13,10 @@ from configurator.flags import Flags as ConfiguratorFlags
 from gas.daemon import flag_values as values
 from gas.daemon.flags import (
     CommandFlags,
+    CommandLine,
     DaemonFlags,
     IgnoredFlags,
+    PartFlags,
     UsageError,
     flag,
     flags_of,
@@ -23,10 +25,15 @@ from gas.daemon.flags import (
     switch,
 )
 from gas.doctor.flags import Flags as DoctorFlags
-from gas.extender.flags import Flags as ExtenderFlags
+from gas.extender.command_line import COMMAND_LINE as EXTENDER
 from gas.plugin.flags import Flags as PluginFlags
 
-PROGRAMS: tuple[type[CommandFlags], ...] = (ConfiguratorFlags, DoctorFlags, ExtenderFlags, PluginFlags)
+PROGRAMS: tuple[CommandLine[Any], ...] = (
+    CommandLine(ConfiguratorFlags),
+    CommandLine(DoctorFlags),
+    EXTENDER,
+    CommandLine(PluginFlags),
+)
 EVERY_FLAG = [(program, each.name) for program in PROGRAMS for each in flags_of(program)]
 
 
@@ -149,7 +156,7 @@ def test_the_order_of_flags_is_that_of_the_declarations_with_the_common_ones_las
 
 
 def test_flags_of_one_group_stand_together_wherever_they_are_declared() -> None:
-    names = [each.name for each in flags_of(ExtenderFlags)]
+    names = [each.name for each in flags_of(EXTENDER)]
     assert names[names.index("metrics-port") + 1] == "metrics-address"
 
 
@@ -174,19 +181,26 @@ def test_a_path_is_never_broken_at_its_hyphens() -> None:
 
 
 @pytest.mark.parametrize(("program", "name"), EVERY_FLAG)
-def test_every_flag_is_declared_completely(program: type[CommandFlags], name: str) -> None:
+def test_every_flag_is_declared_completely(program: CommandLine[Any], name: str) -> None:
     (declared,) = [each for each in flags_of(program) if each.name == name]
-    (field,) = [each for each in dataclasses.fields(program) if each.name == declared.attribute]
+    (field, declaring) = next(
+        (each, kind)
+        for kind in (program.core, *program.parts)
+        for each in dataclasses.fields(kind)
+        if each.name == declared.attribute
+        and each.metadata.get("flag") is not None
+        and each.metadata["flag"].name == name
+    )
     assert declared.group
     assert declared.description.endswith(".")
     assert declared.description[0].isupper()
-    assert field.name in get_type_hints(program)
+    assert field.name in get_type_hints(declaring)
     if declared.default is not None:
         assert field.default == declared.parse(declared.default)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_help_of_every_program_has_every_flag_and_fits_a_terminal(program: type[CommandFlags]) -> None:
+def test_the_help_of_every_program_has_every_flag_and_fits_a_terminal(program: CommandLine[Any]) -> None:
     lines = help_text(program).splitlines()
     for each in flags_of(program):
         assert any(line.startswith(f"  {each.dashed} ") or line == f"  {each.dashed}" for line in lines)
@@ -195,6 +209,39 @@ def test_the_help_of_every_program_has_every_flag_and_fits_a_terminal(program: t
 
 
 def test_daemons_accept_the_flags_of_klog() -> None:
-    for program in (ExtenderFlags, PluginFlags):
+    for program in (EXTENDER.core, PluginFlags):
         assert issubclass(program, DaemonFlags)
         assert {each.name for group in program.ignored for each in group.flags} >= {"logtostderr", "vmodule"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Echo(PartFlags):
+    """A part with a switch of its own."""
+
+    switched_by: ClassVar[str] = "echo"
+
+    echo: bool = switch("echo", "Repeat every sound.", group="Sounds")
+    delay: int = flag("echo-delay", values.whole, "1", "N", "Seconds before the echo.")
+
+
+WITH_ECHO = CommandLine(Flags, (Echo,))
+
+
+def test_flags_of_a_part_are_read_and_described_with_those_of_the_program() -> None:
+    flags = read_flags(WITH_ECHO, ["--loud=false", "--echo", "--echo-delay=3"])
+    assert (flags.loud, flags.of(Echo)) == (False, Echo(echo=True, delay=3))
+    assert flags.given == {"loud", "echo", "echo-delay"}
+    assert [each.name for each in flags_of(WITH_ECHO)] == ["loud", "file", "n", "echo", "echo-delay", "version", "help"]
+    assert "  --echo-delay N " in help_text(WITH_ECHO)
+    assert flags.warnings == ()
+
+
+def test_flags_of_a_part_that_is_off_have_no_effect() -> None:
+    flags = read_flags(WITH_ECHO, ["--echo-delay=3"])
+    assert flags.warnings == ("ignored: --echo-delay; set --echo as well",)
+
+
+def test_flags_of_a_part_that_the_program_does_not_have_are_unknown() -> None:
+    assert read_flags(Flags, []).of(Echo) == Echo()
+    with pytest.raises(UsageError, match="unknown flag '--echo'"):
+        read_flags(Flags, ["--echo"])

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gas.daemon.flags import flags_of
-from gas.extender.flags import Flags as ExtenderFlags
+from gas.extender.command_line import COMMAND_LINE
 from gas.plugin.flags import Flags as PluginFlags
 from tests.deploy.json_schema import KEYWORDS, Schema, parts, problems, resolved
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, ROOT, read
@@ -69,7 +69,7 @@ COPIES = {
 
 
 TABLES = {
-    "extender": {flag.name: flag for flag in flags_of(ExtenderFlags)},
+    "extender": {flag.name: flag for flag in COMMAND_LINE.flags},
     "plugin": {flag.name: flag for flag in flags_of(PluginFlags)},
 }
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gas.daemon.flags import CommandFlags, flags_of
+from gas.daemon.flags import CommandLine, flags_of
+from gas.extender.command_line import COMMAND_LINE, parse_flags
 from gas.extender.flags import Flags as ExtenderFlags
-from gas.extender.flags import parse_flags
+from gas.extender.scoring.part import ScoringFlags
 from gas.placement.node_score import NodeScore
 from gas.plugin.flags import Flags as PluginFlags
 from gas.vocabularies.known import KNOWN
@@ -35,11 +36,11 @@ def numbers(file: Path, pattern: str) -> list[int]:
 @pytest.mark.parametrize(
     ("template", "program"),
     [
-        pytest.param(EXTENDER_TEMPLATE, ExtenderFlags, id="extender"),
-        pytest.param(PLUGIN_TEMPLATE, PluginFlags, id="plugin"),
+        pytest.param(EXTENDER_TEMPLATE, COMMAND_LINE, id="extender"),
+        pytest.param(PLUGIN_TEMPLATE, CommandLine(PluginFlags), id="plugin"),
     ],
 )
-def test_the_charts_templates_pass_only_flags_that_exist(template: Path, program: type[CommandFlags]) -> None:
+def test_the_charts_templates_pass_only_flags_that_exist(template: Path, program: CommandLine[Any]) -> None:
     used = set(re.findall(r"(?<![\w-])--([A-Za-z][A-Za-z-]*)", template.read_text(encoding="utf-8")))
     assert used
     assert used <= {flag.name for flag in flags_of(program)}
@@ -53,7 +54,7 @@ def test_the_chart_accepts_every_known_vocabulary() -> None:
 def test_manifests_and_chart_switch_balance_on() -> None:
     deployment = yaml.safe_load((DEPLOY / "base/extender/deployment.yaml").read_text(encoding="utf-8"))
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert parse_flags(container["args"]).node_score is NodeScore.BALANCE
+    assert parse_flags(container["args"]).of(ScoringFlags).node_score is NodeScore.BALANCE
     assert "- --node-score=balance" in EXTENDER_TEMPLATE.read_text(encoding="utf-8")
     schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
     assert schema["properties"]["extender"]["properties"]["flags"]["properties"]["node-score"] == {

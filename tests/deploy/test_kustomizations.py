@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gas.daemon.flags import CommandFlags, Flag, flags_of
+from gas.daemon.flags import CommandLine, Flag, flags_of
 from gas.decision import names as decision
+from gas.extender.command_line import COMMAND_LINE
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.plugin.flags import Flags as PluginFlags
 from gas.values.card_records import ANNOTATION
@@ -23,7 +25,7 @@ PLUGIN = one(BASE / "plugin", "DaemonSet")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 
-def flags_by_name(program: type[CommandFlags]) -> dict[str, Flag]:
+def flags_by_name(program: CommandLine[Any]) -> dict[str, Flag]:
     return {flag.name: flag for flag in flags_of(program)}
 
 
@@ -50,9 +52,9 @@ def test_every_file_beside_a_kustomization_is_part_of_it(directory: Path) -> Non
 
 @pytest.mark.parametrize(
     ("workload", "program"),
-    [pytest.param(EXTENDER, ExtenderFlags, id="extender"), pytest.param(PLUGIN, PluginFlags, id="plugin")],
+    [pytest.param(EXTENDER, COMMAND_LINE, id="extender"), pytest.param(PLUGIN, CommandLine(PluginFlags), id="plugin")],
 )
-def test_the_arguments_are_flags_of_the_program(workload: Manifest, program: type[CommandFlags]) -> None:
+def test_the_arguments_are_flags_of_the_program(workload: Manifest, program: CommandLine[Any]) -> None:
     for argument in container(workload)["args"]:
         name, _, value = argument.removeprefix("--").partition("=")
         flags_by_name(program)[name].parse(value if "=" in argument else "true")
@@ -76,7 +78,7 @@ def test_the_arguments_that_components_add_are_flags_of_the_programs() -> None:
         "page-port",
     }
     assert found == plain | admission
-    assert found <= flags_by_name(ExtenderFlags).keys() | flags_by_name(PluginFlags).keys()
+    assert found <= flags_by_name(COMMAND_LINE).keys() | flags_by_name(CommandLine(PluginFlags)).keys()
 
 
 def test_the_component_page_uses_the_port_that_the_pages_and_the_chart_name() -> None:

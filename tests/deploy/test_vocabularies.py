@@ -15,7 +15,8 @@ import yaml
 from configurator.plan import BUILT_IN_TEMPLATE
 from gas.cluster import paths
 from gas.daemon.flags import flags_of
-from gas.extender.flags import parse_flags as parse_extender_flags
+from gas.extender.command_line import parse_flags as parse_extender_flags
+from gas.extender.sharepods.part import SHAREPODS
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.flags import parse_flags as parse_plugin_flags
 from gas.vocabularies.combined import Vocabularies
@@ -95,7 +96,7 @@ def test_a_component_switches_the_same_vocabularies_on_in_both_programs(name: st
         for patch in component["patches"]
     )
     assert [patch["target"]["kind"] for patch in component["patches"]] == ["Deployment", "DaemonSet"]
-    spoken = [each.name for each in parse_extender_flags(extender, environ={}).vocabularies]
+    spoken = [each.name for each in parse_extender_flags(extender).vocabularies]
     assert spoken == [each.name for each in parse_plugin_flags(plugin, environ={}, host_name="n").vocabularies]
     assert spoken == COMPONENTS_OF_WORDS[name]
     assert component["patches"][1]["target"]["name"] == "gas-plugin.*", "the one for NVIDIA's cards as well"
@@ -104,7 +105,7 @@ def test_a_component_switches_the_same_vocabularies_on_in_both_programs(name: st
 def test_components_can_be_combined() -> None:
     """Each adds a flag of its own, and all of them count."""
     flags = [f"--vocabularies={','.join(names)}" for names in COMPONENTS_OF_WORDS.values()]
-    for parsed in (parse_extender_flags(flags, environ={}), parse_plugin_flags(flags, environ={}, host_name="n")):
+    for parsed in (parse_extender_flags(flags), parse_plugin_flags(flags, environ={}, host_name="n")):
         spoken = [each.name for each in parsed.vocabularies]
         assert spoken == ["intel", "aliyun", "koordinator", "vendor", "kubeshare"]
 
@@ -130,7 +131,7 @@ def test_sharepods_are_switched_on_with_the_rights_that_the_page_and_the_chart_s
         [each["value"] for each in yaml.safe_load(patch["patch"]) if each["op"] == "add"]
         for patch in component["patches"]
     )
-    assert parse_extender_flags([flag, "--vocabularies=kubeshare"], environ={}).sharepods
+    assert SHAREPODS.is_on(parse_extender_flags([flag, "--vocabularies=kubeshare"]))
     (given,) = rules
     page = (DEPLOY.parent / "docs/extender.md").read_text(encoding="utf-8")
     (stated,) = re.findall(r"For `--sharepods`, add these rules:\n\n```yaml\n(.*?)```", page, re.DOTALL)

@@ -11,7 +11,7 @@ from typing import Any
 
 from gas.cluster.connection import connect
 from gas.extender.assembly import Extender
-from gas.extender.flags import parse_flags
+from gas.extender.command_line import parse_flags
 from gas.extender.metrics import Metrics
 from gas.ledger.ledger import State
 from sandbox.api.kinds import NODES, PODS
@@ -26,7 +26,7 @@ async def extender(server: ApiServer, directory: Path, *flags: str, ready: bool 
     """Run an extender on this server while the block runs."""
     kubeconfig = write_kubeconfig(directory / "kubeconfig", server.url, token="any")
     api = await connect(str(kubeconfig), explicit=True)
-    running = Extender(api, parse_flags(flags, environ={}, service_account_namespace=directory / "none"), Metrics("1"))
+    running = Extender(api, parse_flags(flags), Metrics("1"))
     task = asyncio.create_task(running.run())
     try:
         if ready:

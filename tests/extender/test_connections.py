@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gas.extender.flags import parse_flags
+from gas.extender.command_line import parse_flags
 from gas.extender.program import run_extender
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import LEASES, NODES, PODS
@@ -90,7 +90,7 @@ async def extender(server: ApiServer, directory: Path, authority: Authority, *fl
         "metrics-port": 0,
     }
     argv = [*(f"--{name}={value}" for name, value in options.items()), *flags]
-    running = asyncio.create_task(run_extender(parse_flags(argv, environ={"POD_NAMESPACE": "default"}), "1"))
+    running = asyncio.create_task(run_extender(parse_flags(argv), "1"))
     try:
         yield Scheduler(port, client_context(authority, authority.issue("scheduler")))
         assert not running.done(), running

@@ -7,18 +7,34 @@ from typing import Any
 import pytest
 
 from gas.daemon.flags import UsageError
-from gas.extender.flags import Flags, parse_flags
+from gas.extender.admission.flags import AdmissionFlags
+from gas.extender.command_line import parse_flags
+from gas.extender.flags import Flags
+from gas.extender.leadership.part import LeadershipFlags
+from gas.extender.pod_webhooks.part import PodWebhookFlags
+from gas.extender.preemption.part import PreemptionFlags
+from gas.extender.scoring.part import ScoringFlags
+from gas.extender.sharepods.part import SHAREPODS, SharePodFlags
 from gas.placement.node_score import NodeScore
 from gas.placement.order import DEFAULT_ORDER, NATURAL, BestFit, CardOrder, LeastUsed, UsedFirst
 from gas.values.amounts import MemoryUnit
 from gas.vocabularies.aliyun.vocabulary import aliyun
 from gas.vocabularies.intel.vocabulary import INTEL
 
-NOWHERE = Path("/nonexistent/namespace")
+
+def parsed(*argv: str) -> Flags:
+    return parse_flags(argv)
 
 
-def parsed(*argv: str, environ: dict[str, str] | None = None, namespace: Path = NOWHERE) -> Flags:
-    return parse_flags(argv, environ=environ or {}, service_account_namespace=namespace)
+def all_values(flags: Flags) -> dict[str, Any]:
+    """Return the value of each flag by its name, those of the parts included."""
+    records: tuple[Any, ...] = (flags, *flags.parts.values())
+    return {
+        field.metadata["flag"].name: getattr(record, field.name)
+        for record in records
+        for field in fields(record)
+        if "flag" in field.metadata
+    }
 
 
 # contract E10.1, E12.1
@@ -35,81 +51,80 @@ def test_defaults() -> None:
         allowed_names=frozenset(),
         max_request_bytes=67108864,
         shutdown_timeout=20.0,
-        admission_port=0,
-        admission_certificate=None,
-        admission_key=None,
-        admission_client_ca=None,
-        admission_client_names=frozenset(),
-        admission_scheduler_name=None,
         vocabularies=(INTEL,),
         aliyun_unit=MemoryUnit.MIB,
         allowlist=False,
         denylist=False,
         balanced_resource=None,
         card_order=None,
-        node_score=NodeScore.NONE,
         search_steps=None,
         qps=None,
         burst=None,
-        leader_elect=False,
-        lease_namespace="default",
-        lease_name="gas-extender",
         verbosity=0,
         log_format="text",
         show_version=False,
         show_help=False,
         warnings=(),
+        parts={
+            AdmissionFlags: AdmissionFlags(
+                port=0, certificate=None, key=None, client_ca=None, client_names=frozenset()
+            ),
+            LeadershipFlags: LeadershipFlags(leader_elect=False, lease_namespace="", lease_name="gas-extender"),
+            PodWebhookFlags: PodWebhookFlags(scheduler_name=None),
+            PreemptionFlags: PreemptionFlags(preemption=False),
+            ScoringFlags: ScoringFlags(node_score=NodeScore.NONE),
+            SharePodFlags: SharePodFlags(sharepods=False),
+        },
     )
 
 
 # contract E12.1
 @pytest.mark.parametrize(
-    ("argv", "field", "value"),
+    ("argv", "flag", "value"),
     [
         pytest.param(["--port=1"], "port", 1, id="port"),
-        pytest.param(["-v=4"], "verbosity", 4, id="v"),
-        pytest.param(["--kubeConfig", "/k"], "kube_config", "/k", id="kubeConfig"),
+        pytest.param(["-v=4"], "v", 4, id="v"),
+        pytest.param(["--kubeConfig", "/k"], "kubeConfig", "/k", id="kubeConfig"),
         pytest.param(["--cert=/c"], "cert", Path("/c"), id="cert"),
         pytest.param(["--key=/k"], "key", Path("/k"), id="key"),
         pytest.param(["--cacert=/ca"], "cacert", Path("/ca"), id="cacert"),
         pytest.param(["--cert", "~/c"], "cert", Path.home() / "c", id="home-directory"),
-        pytest.param(["--enableAllowlist"], "allowlist", True, id="boolean-alone"),
-        pytest.param(["-enableDenylist"], "denylist", True, id="boolean-alone-one-dash"),
-        pytest.param(["--leader-elect=true"], "leader_elect", True, id="leader-elect"),
-        pytest.param(["--balancedResource", "memory.max"], "balanced_resource", "memory.max", id="balanced"),
-        pytest.param(["--balancedResource="], "balanced_resource", None, id="balanced-empty"),
-        pytest.param(["--card-order=used-first"], "card_order", UsedFirst(), id="card-order"),
-        pytest.param(["--card-order=best-fit=tiles"], "card_order", BestFit("tiles"), id="card-order-by-resource"),
-        pytest.param(["--card-order="], "card_order", None, id="card-order-empty"),
-        pytest.param(["--node-score=balance"], "node_score", NodeScore.BALANCE, id="node-score"),
-        pytest.param(["--search-steps=5000"], "search_steps", 5000, id="search-steps"),
-        pytest.param(["--admission-port=9443"], "admission_port", 9443, id="admission-port"),
-        pytest.param(["--admission-certificate=/c"], "admission_certificate", Path("/c"), id="admission-certificate"),
-        pytest.param(["--admission-key=/k"], "admission_key", Path("/k"), id="admission-key"),
-        pytest.param(["--admission-client-ca=/ca"], "admission_client_ca", Path("/ca"), id="admission-client-ca"),
-        pytest.param(["--admission-client-ca="], "admission_client_ca", None, id="admission-client-ca-empty"),
-        pytest.param(["--admission-scheduler-name=x"], "admission_scheduler_name", "x", id="admission-scheduler-name"),
-        pytest.param(["--metrics-port=0"], "metrics_port", 0, id="any-free-port"),
-        pytest.param(["--metrics-address=::1"], "metrics_address", "::1", id="ipv6"),
-        pytest.param(["--bind-address=[::1]"], "bind_address", "::1", id="ipv6-in-brackets"),
-        pytest.param(["--bind-address="], "bind_address", "", id="every-address"),
-        pytest.param(["--allowed-names=a, b.c"], "allowed_names", frozenset({"a", "b.c"}), id="names"),
-        pytest.param(["--allowed-names="], "allowed_names", frozenset(), id="no-names"),
-        pytest.param(["--max-request-bytes=10"], "max_request_bytes", 10, id="max-request-bytes"),
-        pytest.param(["--log-format=json"], "log_format", "json", id="json-logs"),
-        pytest.param(["--shutdown-timeout=1.5m"], "shutdown_timeout", 90.0, id="minutes"),
-        pytest.param(["--shutdown-timeout=500ms"], "shutdown_timeout", 0.5, id="milliseconds"),
-        pytest.param(["--shutdown-timeout=7"], "shutdown_timeout", 7.0, id="plain-seconds"),
-        pytest.param(["--lease-namespace=kube-system"], "lease_namespace", "kube-system", id="lease-namespace"),
-        pytest.param(["--lease-name=x"], "lease_name", "x", id="lease-name"),
-        pytest.param(["--version"], "show_version", True, id="version"),
+        pytest.param(["--enableAllowlist"], "enableAllowlist", True, id="boolean-alone"),
+        pytest.param(["-enableDenylist"], "enableDenylist", True, id="boolean-alone-one-dash"),
+        pytest.param(["--leader-elect=true"], "leader-elect", True, id="leader-elect"),
+        pytest.param(["--balancedResource", "memory.max"], "balancedResource", "memory.max", id="balanced"),
+        pytest.param(["--balancedResource="], "balancedResource", None, id="balanced-empty"),
+        pytest.param(["--card-order=used-first"], "card-order", UsedFirst(), id="card-order"),
+        pytest.param(["--card-order=best-fit=tiles"], "card-order", BestFit("tiles"), id="card-order-by-resource"),
+        pytest.param(["--card-order="], "card-order", None, id="card-order-empty"),
+        pytest.param(["--node-score=balance"], "node-score", NodeScore.BALANCE, id="node-score"),
+        pytest.param(["--search-steps=5000"], "search-steps", 5000, id="search-steps"),
+        pytest.param(["--admission-port=9443"], "admission-port", 9443, id="admission-port"),
+        pytest.param(["--admission-certificate=/c"], "admission-certificate", Path("/c"), id="admission-certificate"),
+        pytest.param(["--admission-key=/k"], "admission-key", Path("/k"), id="admission-key"),
+        pytest.param(["--admission-client-ca=/ca"], "admission-client-ca", Path("/ca"), id="admission-client-ca"),
+        pytest.param(["--admission-client-ca="], "admission-client-ca", None, id="admission-client-ca-empty"),
+        pytest.param(["--admission-scheduler-name=x"], "admission-scheduler-name", "x", id="admission-scheduler-name"),
+        pytest.param(["--metrics-port=0"], "metrics-port", 0, id="any-free-port"),
+        pytest.param(["--metrics-address=::1"], "metrics-address", "::1", id="ipv6"),
+        pytest.param(["--bind-address=[::1]"], "bind-address", "::1", id="ipv6-in-brackets"),
+        pytest.param(["--bind-address="], "bind-address", "", id="every-address"),
+        pytest.param(["--allowed-names=a, b.c"], "allowed-names", frozenset({"a", "b.c"}), id="names"),
+        pytest.param(["--allowed-names="], "allowed-names", frozenset(), id="no-names"),
+        pytest.param(["--max-request-bytes=10"], "max-request-bytes", 10, id="max-request-bytes"),
+        pytest.param(["--log-format=json"], "log-format", "json", id="json-logs"),
+        pytest.param(["--shutdown-timeout=1.5m"], "shutdown-timeout", 90.0, id="minutes"),
+        pytest.param(["--shutdown-timeout=500ms"], "shutdown-timeout", 0.5, id="milliseconds"),
+        pytest.param(["--shutdown-timeout=7"], "shutdown-timeout", 7.0, id="plain-seconds"),
+        pytest.param(["--lease-namespace=kube-system"], "lease-namespace", "kube-system", id="lease-namespace"),
+        pytest.param(["--lease-name=x"], "lease-name", "x", id="lease-name"),
+        pytest.param(["--version"], "version", True, id="version"),
     ],
 )
-def test_flag(argv: list[str], field: str, value: Any) -> None:
-    flags = parsed(*argv)
-    assert getattr(flags, field) == value
-    rest = {each.name for each in fields(Flags)} - {field, "given", "warnings"}
-    assert all(getattr(flags, name) == getattr(parsed(), name) for name in rest)
+def test_flag(argv: list[str], flag: str, value: Any) -> None:
+    found, defaults = all_values(parsed(*argv)), all_values(parsed())
+    assert found[flag] == value
+    assert found | {flag: None} == defaults | {flag: None}
 
 
 @pytest.mark.parametrize(
@@ -226,7 +241,7 @@ def test_request_limit(argv: list[str], qps: float | None, burst: int | None, wa
 
 def test_names_of_webhook_clients() -> None:
     flags = parsed("--admission-client-ca=/ca", "--admission-client-names=a, b.c")
-    assert flags.admission_client_names == {"a", "b.c"}
+    assert flags.of(AdmissionFlags).client_names == {"a", "b.c"}
 
 
 # contract A1.3
@@ -242,10 +257,10 @@ def test_a_setting_of_a_vocabulary_that_is_switched_off_gives_a_warning() -> Non
 
 
 def test_sharepods_need_their_vocabulary() -> None:
-    assert not parsed().sharepods
-    assert parsed("--sharepods", "--vocabularies=intel,kubeshare").sharepods
+    assert not SHAREPODS.is_on(parsed())
+    assert SHAREPODS.is_on(parsed("--sharepods", "--vocabularies=intel,kubeshare"))
     ignored = parsed("--sharepods")
-    assert not ignored.sharepods
+    assert not SHAREPODS.is_on(ignored)
     assert ignored.warnings == ("ignored: --sharepods; it needs kubeshare among --vocabularies",)
 
 
@@ -289,20 +304,3 @@ def test_the_other_flags_of_klog_are_ignored_with_one_warning() -> None:
     assert "--logtostderr" in warning
     assert "--log_backtrace_at" in warning
     assert "--port" not in warning
-
-
-class TestLeaseNamespace:
-    def test_from_the_environment(self) -> None:
-        assert parsed(environ={"POD_NAMESPACE": "here"}).lease_namespace == "here"
-
-    def test_from_the_service_account(self, tmp_path: Path) -> None:
-        file = tmp_path / "namespace"
-        file.write_text("there\n")
-        assert parsed(namespace=file).lease_namespace == "there"
-
-    def test_the_environment_wins_over_the_service_account_and_the_flag_over_both(self, tmp_path: Path) -> None:
-        file = tmp_path / "namespace"
-        file.write_text("there")
-        environ = {"POD_NAMESPACE": "here"}
-        assert parsed(environ=environ, namespace=file).lease_namespace == "here"
-        assert parsed("--lease-namespace=x", environ=environ, namespace=file).lease_namespace == "x"

@@ -11,7 +11,7 @@ from typing import Any
 
 from gas.cluster.connection import connect
 from gas.extender.assembly import Extender
-from gas.extender.flags import parse_flags
+from gas.extender.command_line import parse_flags
 from gas.extender.metrics import Metrics
 from gas.vocabularies.protocol import Vocabulary
 from sandbox.api.kinds import PODS
@@ -24,9 +24,7 @@ async def running_extender(node: SandboxNode, vocabularies: Sequence[Vocabulary]
     """Run an extender that speaks these vocabularies on the API server of this node."""
     kubeconfig = write_kubeconfig(node.directory / "extender.conf", node.server.url, token="plugin")
     api = await connect(str(kubeconfig), explicit=True)
-    flags = replace(
-        parse_flags([], environ={}, service_account_namespace=node.directory / "none"), vocabularies=tuple(vocabularies)
-    )
+    flags = replace(parse_flags([]), vocabularies=tuple(vocabularies))
     extender = Extender(api, flags, Metrics("1"))
     task = asyncio.create_task(extender.run())
     try:

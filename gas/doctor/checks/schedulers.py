@@ -10,7 +10,6 @@ from gas.doctor.probe import Unseen
 from gas.doctor.programs import Program, flag_value, is_on
 from gas.doctor.snapshot import Scheduler, Snapshot
 from gas.doctor.spoken import spoken_vocabularies
-from gas.extender.flags import Flags
 
 CHECK = "scheduler-configuration"
 PREEMPT = "scheduler/preempt"
@@ -163,10 +162,7 @@ def _verbs(scheduler: Scheduler, entry: ExtenderEntry) -> Iterator[Finding]:
 
 
 def _preemption(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
-    serves = [
-        is_on(container, "preemption", default=Flags().preemption)
-        for _, container in snapshot.running(Program.EXTENDER)
-    ]
+    serves = [is_on(container, "preemption", default=False) for _, container in snapshot.running(Program.EXTENDER)]
     if entry.preempt_verb.strip("/") == PREEMPT and serves and not all(serves):
         yield problem(
             CHECK,
@@ -190,7 +186,7 @@ def _preemption(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) 
 
 def scoring_extenders(snapshot: Snapshot) -> list[bool]:
     """Return for each running extender whether it scores nodes."""
-    none = str(Flags().node_score)
+    none = "none"
     return [
         (flag_value(container, "node-score") or none) != none for _, container in snapshot.running(Program.EXTENDER)
     ]

@@ -13,7 +13,6 @@ from gas.doctor.objects import AccessReview, AnyObject
 from gas.doctor.probe import Unseen, probe
 from gas.doctor.programs import Program, containers_with, flag_value, is_on
 from gas.doctor.snapshot import Account, Permission
-from gas.extender.flags import Flags as ExtenderFlags
 from gas.objects.stored import DetailedContainer, DetailedPod
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.flags import WriteNode
@@ -61,16 +60,16 @@ def permissions(program: Program, container: DetailedContainer, namespace: str) 
     if program is Program.EXTENDER:
         needed = {*_each("pods", "get", "list", "watch", "patch"), *_each("nodes", "list", "watch", "patch")}
         needed |= {Permission("create", "pods/binding"), *events}
-        if is_on(container, "preemption", default=ExtenderFlags().preemption):
+        if is_on(container, "preemption", default=False):
             needed |= {Permission(verb, "poddisruptionbudgets", "policy") for verb in ("list", "watch")}
-        if is_on(container, "sharepods", default=ExtenderFlags().sharepods):
+        if is_on(container, "sharepods", default=False):
             needed |= {Permission("create", "pods")} | {
                 Permission(verb, "sharepods", "kubeshare.nthu") for verb in ("get", "list", "watch", "patch")
             }
             needed |= {Permission("patch", "sharepods/status", "kubeshare.nthu")}
         if is_on(container, "leader-elect", default=False):
             lease_namespace = flag_value(container, "lease-namespace") or namespace
-            lease = flag_value(container, "lease-name") or ExtenderFlags().lease_name
+            lease = flag_value(container, "lease-name") or "gas-extender"
             needed |= {
                 Permission(verb, "leases", "coordination.k8s.io", lease_namespace, name)
                 for verb, name in (("create", ""), ("get", lease), ("update", lease))

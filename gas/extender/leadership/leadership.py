@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 from gas.cluster.connection import ApiServer
 from gas.cluster.lease import LeaderElection
 from gas.values.timing import SYSTEM_TIMING, Timing
+
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""The file in which a pod finds the name of its own namespace."""
+
+
+def own_namespace(environ: Mapping[str, str] = os.environ, file: Path = SERVICE_ACCOUNT_NAMESPACE) -> str:
+    """Return the namespace of this pod: $POD_NAMESPACE, else the service account's, else ``default``."""
+    if named := environ.get("POD_NAMESPACE"):
+        return named
+    try:
+        return file.read_text(encoding="utf-8").strip() or "default"
+    except (OSError, UnicodeDecodeError):  # not in a pod, or in one without a token
+        return "default"
 
 
 class Leadership:

@@ -11,7 +11,7 @@ def main() -> int:
     """Serve until the extender ends. Return the exit code."""
     descriptor, url, *arguments = sys.argv[1:]
     with quiet_end_on_signals():
-        from gas.extender.flags import parse_flags
+        from gas.extender.command_line import parse_flags
         from gas.inspection.page.program import run_beside_extender
 
         flags = parse_flags(arguments)

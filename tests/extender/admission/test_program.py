@@ -20,7 +20,7 @@ from gas.daemon.serving import (
     ListeningSocket,
     listen,
 )
-from gas.extender.flags import parse_flags
+from gas.extender.command_line import parse_flags
 from gas.extender.program import run_extender
 from sandbox.api.server import ApiServer
 from sandbox.programs import running_extender
@@ -99,7 +99,7 @@ async def test_a_file_that_cannot_be_used_is_named_with_its_flag(
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", token="any")
     own = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
     missing = tmp_path / "missing.pem"
-    flags = parse_flags([*own, "--port=0", "--metrics-port=0", "--admission-port=1", f"--{flag}={missing}"], environ={})
+    flags = parse_flags([*own, "--port=0", "--metrics-port=0", "--admission-port=1", f"--{flag}={missing}"])
     with pytest.raises(Exception, match=f"^--{flag} {missing} cannot be read: No such file or directory$"):
         await run_extender(flags, "1")
 
@@ -110,7 +110,7 @@ async def test_a_port_in_use_is_named_with_its_flag(tmp_path: Path, authority: A
     own = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
     with socket.create_server(("", 0)) as used:
         port = used.getsockname()[1]
-        flags = parse_flags([*own, "--port=0", "--metrics-port=0", f"--admission-port={port}"], environ={})
+        flags = parse_flags([*own, "--port=0", "--metrics-port=0", f"--admission-port={port}"])
         with pytest.raises(CannotListen, match=r"^--admission-port: cannot listen on port"):
             await run_extender(flags, "1")
 
@@ -131,7 +131,7 @@ async def test_the_ports_that_create_tls_objects_have_a_limit_of_connections(
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", token="any")
     own = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
     with pytest.raises(CannotListen, match="all ports were listed"):
-        await run_extender(parse_flags([*own, "--port=0", "--metrics-port=0", "--admission-port=1"], environ={}), "1")
+        await run_extender(parse_flags([*own, "--port=0", "--metrics-port=0", "--admission-port=1"]), "1")
     assert most == {
         "port": MOST_SCHEDULER_CONNECTIONS,
         "metrics-port": None,

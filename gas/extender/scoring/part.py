@@ -1,0 +1,35 @@
+"""The part that scores nodes and serves the verb prioritize."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gas.daemon.flags import PartFlags, flag
+from gas.extender.part import Part
+from gas.placement.node_score import NODE_SCORES, NodeScore, parse_node_score
+from gas.values.errors import InvalidValue
+
+
+def _node_score(text: str) -> NodeScore:
+    try:
+        return parse_node_score(text)
+    except InvalidValue:
+        raise ValueError(NODE_SCORES) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringFlags(PartFlags):
+    """The flags of the scores of nodes."""
+
+    node_score: NodeScore = flag(
+        "node-score",
+        _node_score,
+        "none",
+        "POLICY",
+        f"How nodes are scored for kube-scheduler, one of {NODE_SCORES}. With none there is no prioritize verb; "
+        "otherwise the pod annotation gas-node-score overrides the policy.",
+        group="Scoring nodes",
+    )
+
+
+SCORING = Part(flags=ScoringFlags, is_on=lambda flags: flags.of(ScoringFlags).node_score is not NodeScore.NONE)

@@ -1,0 +1,37 @@
+"""The part that makes the pods of KubeShare's SharePods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gas.daemon.flags import PartFlags, switch
+from gas.extender.flags import Flags
+from gas.extender.part import Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePodFlags(PartFlags):
+    """The flags of SharePods."""
+
+    sharepods: bool = switch(
+        "sharepods",
+        "Make the pods of SharePods (kubeshare.nthu/v1), and copy their status and metadata, with the vocabulary "
+        "kubeshare.",
+        group="Vocabularies",
+    )
+
+
+def _has_vocabulary(flags: Flags) -> bool:
+    return any(each.name == "kubeshare" for each in flags.vocabularies)
+
+
+def _warn(flags: Flags) -> str:
+    is_ignored = flags.of(SharePodFlags).sharepods and not _has_vocabulary(flags)
+    return "ignored: --sharepods; it needs kubeshare among --vocabularies" if is_ignored else ""
+
+
+SHAREPODS = Part(
+    flags=SharePodFlags,
+    is_on=lambda flags: flags.of(SharePodFlags).sharepods and _has_vocabulary(flags),
+    warn=_warn,
+)
