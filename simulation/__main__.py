@@ -13,7 +13,8 @@ from contextlib import closing
 
 from gas.daemon.command import INTERRUPTED, interrupt_on_signals, quiet_end_on_signals
 from gas.values.errors import GasError
-from simulation.planted import PLANTED, PlantedFault, plant, planted_fault
+from simulation.planted import PLANTED, planted_fault
+from simulation.planting import PlantedFault, plant
 
 PROGRAM = "python -m simulation"
 

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from gas.values.errors import GasError
-from simulation.planted import PlantedFault, plant
+from simulation.planting import PlantedFault, plant
 
 if TYPE_CHECKING:
     from simulation.run import Outcome

@@ -2,7 +2,8 @@
 
 import pytest
 
-from simulation.planted import PLANTED, PlantedFault
+from simulation.planted import PLANTED
+from simulation.planting import CannotPlant, PlantedFault
 from simulation.workers import find
 
 
@@ -11,10 +12,29 @@ def test_there_are_many_and_their_names_differ() -> None:
 
 
 @pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: fault.name)
-def test_a_fault_changes_its_module_to_other_valid_python(fault: PlantedFault) -> None:
-    text = fault.changed()
-    assert text != fault.path.read_text()
-    compile(text, str(fault.path), "exec")
+def test_a_fault_fits_one_definition_once_and_changes_it_to_other_valid_python(fault: PlantedFault) -> None:
+    changed = fault.changed()
+    compile(changed.tree, str(changed.path), "exec")
+
+
+@pytest.mark.parametrize(
+    ("definition", "pattern", "sentence"),
+    [
+        ("check_redy", "X", "expected one definition check_redy in gas, found none"),
+        ("run", "X", "expected one definition run in gas, found "),
+        (
+            "check_ready",
+            "if why_not():\n    A",
+            "check_ready in gas.extender.readiness has 0 pieces of code like 'if why_not():\\n    A', expected 1; "
+            "the most similar one is 'if (sentence := why_not()) is not None:",
+        ),
+        ("check_ready", "X", "pieces of code like 'X', expected 1"),
+    ],
+)
+def test_a_fault_that_does_not_fit_says_what_was_found(definition: str, pattern: str, sentence: str) -> None:
+    with pytest.raises(CannotPlant) as raised:
+        PlantedFault("x", definition, pattern, "None", 30).changed()
+    assert sentence in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["half of what is booked counts as free", "bookings of ended pods are kept"])
