@@ -16,8 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 from statistics import median
@@ -37,6 +37,7 @@ from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.output import Look, written
 from gas.inspection.rows import card_report, pod_report
 from tests.e2e.ports import free_port
+from tests.e2e.programs import Program
 from tests.e2e.waiting import wait_for
 
 T = TypeVar("T")
@@ -61,10 +62,10 @@ def page() -> Results:
     port = free_port()
     with (
         stage(SIZE, with_bare=False, use=True) as without,
-        stage(SIZE, f"--page-port={port}", with_bare=False, use=True) as shown,
+        stage(SIZE, with_bare=False, use=True) as shown,
+        _running_page(shown, port) as process,
     ):
         viewer = _Viewer(port)
-        process = _page_process(shown)
         wait_for("the whole map", viewer.has_all, seconds=120, every=0.2)
         until_whole = cpu_seconds(process)
         steps = [_steps(without.kubeconfig) for _ in range(ROUNDS)]
@@ -196,14 +197,18 @@ class _Viewer:
         return opened
 
 
-def _page_process(running: Stage) -> int:
-    """Return the id of the page's process, which the extender has started."""
-    pid = running.ours.program.pid
-
-    def found() -> str:
-        return Path(f"/proc/{pid}/task/{pid}/children").read_text().strip()
-
-    return int(wait_for("the page's process", found, seconds=60))
+@contextmanager
+def _running_page(running: Stage, port: int) -> Iterator[int]:
+    """Run the page of an extender while the block runs, and return its process id."""
+    plain = f"http://127.0.0.1:{running.ours.endpoint.readiness_port}"
+    flags = [f"--page-port={port}", f"--kubeConfig={running.kubeconfig}", f"--extender={plain}", "--extender-flags="]
+    command = [sys.executable, "-m", "gas.inspection.page", *flags]
+    program = Program("page", command, log=running.kubeconfig.with_name("page.log"))
+    program.start()
+    try:
+        yield program.pid
+    finally:
+        program.kill()
 
 
 def _steps(kubeconfig: Path) -> dict[str, float]:

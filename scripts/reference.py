@@ -17,6 +17,7 @@ from gas.extender.command_line import COMMAND_LINE as EXTENDER
 from gas.extender.gauges import GAUGES
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.inspection.command_line import kubectl_gas
+from gas.inspection.page.flags import Flags as PageFlags
 from gas.placement.node_score import NODE_SCORES
 from gas.placement.order import CARD_ORDERS
 from gas.plugin.flags import Flags as PluginFlags
@@ -34,6 +35,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 
 PROGRAMS: tuple[CommandLine[Any], ...] = (
     EXTENDER,
+    CommandLine(PageFlags),
     CommandLine(PluginFlags),
     CommandLine(ConfiguratorFlags),
     CommandLine(DoctorFlags),

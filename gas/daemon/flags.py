@@ -230,15 +230,6 @@ class DaemonFlags(CommandFlags):
         group="Kubernetes API",
         unset="the pod's service account, else $KUBECONFIG, else ~/.kube/config",
     )
-    metrics_address: str = flag(
-        "metrics-address",
-        values.address,
-        "",
-        "IP",
-        "Address that --metrics-port listens on.",
-        group="Health and metrics (plain HTTP)",
-        unset="every address, IPv4 and IPv6",
-    )
     verbosity: int = flag(
         "v",
         values.whole,
@@ -249,6 +240,21 @@ class DaemonFlags(CommandFlags):
     )
     log_format: Literal["text", "json"] = flag(
         "log-format", values.text_or_json, "text", "FORMAT", "Format of the log lines: text or json."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredDaemonFlags(DaemonFlags):
+    """The flags that every long-running program with metrics has."""
+
+    metrics_address: str = flag(
+        "metrics-address",
+        values.address,
+        "",
+        "IP",
+        "Address that --metrics-port listens on.",
+        group="Health and metrics (plain HTTP)",
+        unset="every address, IPv4 and IPv6",
     )
 
 

@@ -22,7 +22,7 @@ def main() -> int:
 def _run(flags: Flags) -> int:
     from gas.extender.program import run_extender
 
-    return run_daemon(flags, lambda: run_extender(flags, own_version(), sys.argv[1:]))
+    return run_daemon(flags, lambda: run_extender(flags, own_version()))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,6 @@ def parse_flags(argv: Sequence[str]) -> Flags:
                 f"flag --balancedResource: no card has a resource named {balanced[:80]!r}, so all cards count as"
                 f" equally used; leave the prefix out, as in --balancedResource={name[:80]}"
             )
-    warnings += _without_page(flags)
     return replace(
         flags,
         qps=qps,
@@ -52,11 +51,6 @@ def parse_flags(argv: Sequence[str]) -> Flags:
             *flags.warnings,
         ),
     )
-
-
-def _without_page(flags: Flags) -> list[str]:
-    ignored = [f"--{each}" for each in sorted(flags.given - {"page-port"}) if each.startswith("page-")]
-    return [f"ignored: {', '.join(ignored)}; set --page-port as well"] if ignored and not flags.page_port else []
 
 
 def _request_limit(qps: float | None, burst: int | None) -> tuple[float | None, int | None, list[str]]:

@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import ClassVar
 
 from gas.daemon import flag_values as values
-from gas.daemon.flags import DaemonFlags, flag, switch
+from gas.daemon.flags import IgnoredFlags, MeasuredDaemonFlags, flag, switch
 from gas.placement.order import CARD_ORDERS, DEFAULT_ORDER, CardOrder, LeastUsed, parse_card_order
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.values.amounts import MemoryUnit
 from gas.values.errors import InvalidValue
 from gas.vocabularies.known import aliyun_unit_flag, vocabularies_flag
 from gas.vocabularies.protocol import Vocabulary
+
+PAGE_FLAGS = IgnoredFlags(
+    with_value=("page-port", "page-address", "page-hosts"),
+    reason="the program gas-page serves the page, in a container of its own, see docs/page.md",
+)
+"""The flags of ``gas-page``, which the extender had when it started the page itself."""
 
 _PREFIX_HINT = ", with a RESOURCE named without its prefix, such as millicores"
 
@@ -29,7 +35,7 @@ def _card_order(text: str) -> CardOrder | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags(DaemonFlags):
+class Flags(MeasuredDaemonFlags):
     """The flags of the core of ``gas-extender``. `gas.extender.command_line` adds those of its parts.
 
     Sizes are in bytes and times in seconds. ``qps`` and ``burst`` are both None (no limit) or both numbers. Empty
@@ -41,6 +47,7 @@ class Flags(DaemonFlags):
         "Keeps track of the GPUs that pods hold, card by card. Filters nodes for kube-scheduler by the cards that a "
         "pod needs, and binds the pod to the chosen cards."
     )
+    ignored: ClassVar[tuple[IgnoredFlags, ...]] = (*MeasuredDaemonFlags.ignored, PAGE_FLAGS)
 
     port: int = flag(
         "port",
@@ -96,31 +103,6 @@ class Flags(DaemonFlags):
         "N",
         "Port of /healthz, /readyz, /metrics and /debug; 0 picks a free port.",
         group="Health and metrics (plain HTTP)",
-    )
-
-    page_port: int = flag(
-        "page-port",
-        values.port,
-        "0",
-        "N",
-        "Port of the page that shows every card and pod in a browser; 0 switches it off.",
-        group="Page (plain HTTP)",
-    )
-    page_address: str = flag(
-        "page-address",
-        values.address,
-        "127.0.0.1",
-        "IP",
-        "Address that --page-port listens on. Whoever reaches it sees all nodes and GPU pods: leave it on loopback, or "
-        "put an authenticating proxy in front of it.",
-    )
-    page_hosts: frozenset[str] = flag(
-        "page-hosts",
-        values.names,
-        "",
-        "NAME,…",
-        "Names in the address bar under which the page is opened, for example behind a proxy.",
-        unset="only localhost and IP addresses",
     )
 
     vocabularies: tuple[Vocabulary, ...] = vocabularies_flag("gas-plugin")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import socket
-from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
 
 from gas.cluster.connection import connect
 from gas.daemon.command import stop_on_signals
@@ -27,7 +24,6 @@ from gas.extender.debug import books_json, decisions_json, demand_json, refusals
 from gas.extender.flags import Flags
 from gas.extender.gauges import ClusterGauges
 from gas.extender.metrics import Metrics
-from gas.extender.page_process import PageProcess
 from gas.extender.server import extender_app
 from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
 from gas.values.timing import SYSTEM_TIMING
@@ -38,11 +34,8 @@ BODY_TIMEOUT = 10.0
 """Most seconds from the headers of a request to the end of its body, which a scheduler sends at once."""
 
 
-async def run_extender(flags: Flags, version: str, arguments: Sequence[str] = ()) -> None:
-    """Serve until SIGTERM or SIGINT, then finish the requests in progress. Raises GasError if it cannot start.
-
-    arguments  the command line that the flags are from
-    """
+async def run_extender(flags: Flags, version: str) -> None:
+    """Serve until SIGTERM or SIGINT, then finish the requests in progress. Raises GasError if it cannot start."""
     metrics = Metrics(version)
     certificates = ServingCertificates(
         CertificateFiles(flags.cert, flags.key, flags.cacert), metrics, allowed_names=flags.allowed_names
@@ -114,11 +107,6 @@ async def run_extender(flags: Flags, version: str, arguments: Sequence[str] = ()
             )
             watched.append(admission_certificates)
             logger.info("serving the API server's admission webhooks on port %d", admission.port)
-        page: list[Coroutine[Any, Any, None]] = []
-        if flags.page_port:
-            page_socket = stack.enter_context(listen(flags.page_address, flags.page_port, flag="page-port"))
-            page.append(PageProcess(page_socket, _own_url(plain_socket), arguments).run())
-            logger.info("serving the page on port %d", flags.page_port)
         logger.info(
             "gas-extender %s serves kube-scheduler on port %d, and health, metrics and the ledger on port %d",
             version,
@@ -130,17 +118,10 @@ async def run_extender(flags: Flags, version: str, arguments: Sequence[str] = ()
             ports,
             stopping,
             graceful_timeout=flags.shutdown_timeout,
-            background=[extender.run(), *(each.watch() for each in watched), *page],
+            background=[extender.run(), *(each.watch() for each in watched)],
             finish=lambda: extender.finish(flags.shutdown_timeout),
         )
     logger.info("stopped")
-
-
-def _own_url(listening: socket.socket) -> str:
-    """Return the URL under which a process of this machine reaches a socket."""
-    address, port = listening.getsockname()[:2]
-    loopback = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(address, address)  # noqa: S104
-    return f"http://[{loopback}]:{port}" if ":" in loopback else f"http://{loopback}:{port}"
 
 
 def admission_files(flags: Flags) -> CertificateFiles:

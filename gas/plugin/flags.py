@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gas.daemon import flag_values as values
-from gas.daemon.flags import KLOG_FLAGS, DaemonFlags, IgnoredFlags, UsageError, flag, read_flags, switch
+from gas.daemon.flags import KLOG_FLAGS, IgnoredFlags, MeasuredDaemonFlags, UsageError, flag, read_flags, switch
 from gas.plugin.cdi.cdi_file import DEFAULT_PATH as CDI_FILE
 from gas.plugin.devices.allocation import ByPath, Cdi
 from gas.plugin.devices.allocation_policy import AllocationPolicy
@@ -65,7 +65,7 @@ def root_directory(value: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags(DaemonFlags):
+class Flags(MeasuredDaemonFlags):
     """The command line of ``gas-plugin``. `parse_flags` checks combinations and finds the node's name.
 
     allow_ids, deny_ids  PCI device ids in the form of `gas.plugin.discovery.pci_ids`; at most one of the two is set

@@ -99,9 +99,7 @@ async def show_page(console: Console, directory: Path, flags: Sequence[str]) -> 
     hardware = {node.name: hardware_of(node.as_object()) for node in nodes}
     (port,) = free_ports(1)
     pace = KubeletPace(init=0.2, run=None, status=0.3)
-    async with running_sandbox(
-        output, set_up, [*flags, f"--page-port={port}"], hardware=hardware, pace=pace
-    ) as sandbox:
+    async with running_sandbox(output, set_up, flags, hardware=hardware, pace=pace, page_port=port) as sandbox:
         await _until_described(sandbox, nodes)
         console.print(f"\nThe page: http://127.0.0.1:{port}/   (Ctrl-C ends the demo)\n")
         for _, pods in files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -215,6 +216,7 @@ async def running_sandbox(
     *,
     hardware: Mapping[str, Hardware] | None = None,
     pace: KubeletPace | None = None,
+    page_port: int | None = None,
 ) -> AsyncIterator[Sandbox]:
     """Run a sandbox as long as the block. Its extender is ready when the block begins.
 
@@ -223,6 +225,7 @@ async def running_sandbox(
     hardware  node -> its cards: these nodes get a kubelet and a device plugin, which run pods; on other nodes pods are
               only bound
     pace      of those kubelets
+    page_port  port of the page on the loopback address; None for no page
 
     Raises NoShortDirectory, and ProcessEnded, in an ExceptionGroup once the block has begun.
     """
@@ -258,9 +261,19 @@ async def running_sandbox(
                     tasks.create_task(Mirror(client, "/api/v1/nodes", sandbox.node_changed).run()),
                     tasks.create_task(Scheduler(client, extender.address).run()),
                 ]
+                if page_port is not None:
+                    running.append(tasks.create_task(_run_page(page_port, kubeconfig, extender, flags)))
                 yield sandbox
                 for task in running:
                     task.cancel()
+
+
+async def _run_page(port: int, kubeconfig: Path, extender: RunningExtender, flags: Sequence[str]) -> None:
+    """Run the page until cancelled. Raises ProcessEnded when it ends."""
+    arguments = [f"--page-port={port}", f"--kubeConfig={kubeconfig}", f"--extender={extender.plain_url}"]
+    arguments.append(f"--extender-flags={shlex.join(flags)}")
+    async with running_child("the page", "gas.inspection.page", arguments, kubeconfig.with_name("page.log")) as page:
+        await page.until_it_ends()
 
 
 def _vocabulary_flags(flags: Sequence[str]) -> list[str]:

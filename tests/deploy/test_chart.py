@@ -51,9 +51,8 @@ _ADMISSION = {
     "admission-client-names",
     "admission-scheduler-name",
 }
-_PAGE = {"page-port", "page-address", "page-hosts"}
 CHARTS_OWN = {
-    "extender": {*_EVERY_PODS_OWN, *_LEADING, *_ADMISSION, *_PAGE, "port", "bind-address", "cert", "key", "cacert"},
+    "extender": {*_EVERY_PODS_OWN, *_LEADING, *_ADMISSION, "port", "bind-address", "cert", "key", "cacert"},
     "plugin": {*_EVERY_PODS_OWN, "node-name", "kubelet-dir", "uninstall"},
 }
 """Flags that the chart sets itself, because they must fit the rest of the pod."""

@@ -14,6 +14,7 @@ from gas.daemon.flags import CommandLine, flags_of
 from gas.extender.command_line import COMMAND_LINE, parse_flags
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.scoring.part import ScoringFlags
+from gas.inspection.page.flags import Flags as PageFlags
 from gas.placement.node_score import NodeScore
 from gas.plugin.flags import Flags as PluginFlags
 from gas.vocabularies.known import KNOWN
@@ -22,8 +23,9 @@ from tests.deploy.manifests import COMPONENTS, DEPLOY, ROOT
 CHART = DEPLOY / "chart"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 EXTENDER, PLUGIN = ExtenderFlags(), PluginFlags()
-EXTENDER_TEMPLATE, PLUGIN_TEMPLATE = (
+EXTENDER_TEMPLATE, PAGE_TEMPLATE, PLUGIN_TEMPLATE = (
     CHART / "templates/extender-deployment.yaml",
+    CHART / "templates/_page.tpl",
     CHART / "templates/plugin-daemonset.yaml",
 )
 
@@ -37,6 +39,7 @@ def numbers(file: Path, pattern: str) -> list[int]:
     ("template", "program"),
     [
         pytest.param(EXTENDER_TEMPLATE, COMMAND_LINE, id="extender"),
+        pytest.param(PAGE_TEMPLATE, CommandLine(PageFlags), id="page"),
         pytest.param(PLUGIN_TEMPLATE, CommandLine(PluginFlags), id="plugin"),
     ],
 )

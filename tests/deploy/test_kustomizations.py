@@ -13,6 +13,7 @@ from gas.daemon.flags import CommandLine, Flag, flags_of
 from gas.decision import names as decision
 from gas.extender.command_line import COMMAND_LINE
 from gas.extender.flags import Flags as ExtenderFlags
+from gas.inspection.page.flags import parse_flags as parse_page_flags
 from gas.plugin.flags import Flags as PluginFlags
 from gas.values.card_records import ANNOTATION
 from gas.vocabularies.intel import names
@@ -75,16 +76,19 @@ def test_the_arguments_that_components_add_are_flags_of_the_programs() -> None:
         "usage",
         "memory-limits",
         "sharepods",
-        "page-port",
     }
     assert found == plain | admission
     assert found <= flags_by_name(COMMAND_LINE).keys() | flags_by_name(CommandLine(PluginFlags)).keys()
 
 
-def test_the_component_page_uses_the_port_that_the_pages_and_the_chart_name() -> None:
-    (component,) = read(COMPONENTS / "page/kustomization.yaml")
+def test_the_component_page_adds_a_container_with_the_port_that_the_pages_and_the_chart_name() -> None:
+    (patch,) = read(COMPONENTS / "page/deployment.yaml")
+    assert patch["metadata"] == {"name": EXTENDER["metadata"]["name"], "namespace": "default"}
+    extender, page = patch["spec"]["template"]["spec"]["containers"]
+    assert extender == {"name": container(EXTENDER)["name"]}  # kustomize keeps it in front
+    assert page["securityContext"] == container(EXTENDER)["securityContext"]
     port = read(ROOT / "deploy/chart/values.yaml")[0]["page"]["port"]
-    assert f"--page-port={port}}}" in component["patches"][0]["patch"]
+    assert parse_page_flags(page["args"]).page_port == port
     assert f"deployment/{EXTENDER['metadata']['name']} {port}" in (ROOT / "docs/page.md").read_text(encoding="utf-8")
 
 

@@ -267,7 +267,6 @@ def test_sharepods_need_their_vocabulary() -> None:
 @pytest.mark.parametrize(
     ("argv", "warning", "switch"),
     [
-        (["--page-hosts=a", "--page-address=::1"], "--page-address, --page-hosts; set --page-port", "--page-port=9004"),
         (
             ["--admission-client-ca=/ca", "--admission-port=0"],
             "--admission-client-ca; set --admission-port",
@@ -279,6 +278,15 @@ def test_sharepods_need_their_vocabulary() -> None:
 def test_flags_of_a_part_that_is_off_give_a_warning(argv: list[str], warning: str, switch: str) -> None:
     assert parsed(*argv).warnings == (f"ignored: {warning} as well",)
     assert parsed(*argv, switch).warnings == ()
+
+
+def test_the_flags_of_the_page_are_ignored_with_a_warning_that_says_where_it_is() -> None:
+    flags = parsed("--page-port=9004", "--page-hosts=a")
+    assert flags.given == frozenset()
+    assert flags.warnings == (
+        "ignored: --page-port, --page-hosts; the program gas-page serves the page, in a container of its own, see"
+        " docs/page.md",
+    )
 
 
 # contract E12.5

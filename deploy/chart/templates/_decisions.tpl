@@ -103,10 +103,10 @@ Only for what someone would miss: a values file may also hold settings of parts 
 {{- fail (printf "admission.port is %d, which is extender.port or extender.metricsPort: choose another" (int $admission.port)) -}}
 {{- end -}}
 {{- if and $values.page.enabled (not $values.extender.enabled) -}}
-{{- fail "page.enabled is true, but extender.enabled is false: the extender serves the page" -}}
+{{- fail "page.enabled is true, but extender.enabled is false: the page runs in the pod of the extender" -}}
 {{- end -}}
 {{- if and $values.page.enabled (has (int $values.page.port) (list (int $values.extender.port) (int $values.extender.metricsPort) (ternary (int $admission.port) 0 $admission.enabled))) -}}
-{{- fail (printf "page.port is %d, which is another port of the extender: choose another" (int $values.page.port)) -}}
+{{- fail (printf "page.port is %d, which is a port of the extender: choose another" (int $values.page.port)) -}}
 {{- end -}}
 {{- if and $admission.enabled (include "gas.isBefore" (dict "root" . "release" "1.29")) -}}
 {{- fail (printf "this cluster is %s, but the conditions of the webhooks need Kubernetes 1.29: set admission.enabled=false" .Capabilities.KubeVersion.Version) -}}

@@ -1,21 +1,28 @@
-"""The process of the page beside an extender: ``python -m gas.inspection.page DESCRIPTOR URL [FLAGS]``, its flags."""
+"""``gas-page``: the page as a container of the extender's pod."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from gas.daemon.command import quiet_end_on_signals, run_daemon
+from gas.daemon.command import quiet_end_on_signals, run_command, run_daemon
+
+if TYPE_CHECKING:
+    from gas.inspection.page.flags import Flags
 
 
 def main() -> int:
-    """Serve until the extender ends. Return the exit code."""
-    descriptor, url, *arguments = sys.argv[1:]
+    """Serve until SIGTERM or SIGINT. Return the exit code: 0 after a clean stop, 1 for a failure, 2 for bad usage."""
     with quiet_end_on_signals():
-        from gas.extender.command_line import parse_flags
-        from gas.inspection.page.program import run_beside_extender
+        from gas.inspection.page.flags import Flags, parse_flags
 
-        flags = parse_flags(arguments)
-    return run_daemon(flags, lambda: run_beside_extender(flags, int(descriptor), url))
+        return run_command(Flags, sys.argv[1:], parse=parse_flags, run=_run)
+
+
+def _run(flags: Flags) -> int:
+    from gas.inspection.page.program import serve_page
+
+    return run_daemon(flags, lambda: serve_page(flags))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
-"""The page as a program: for one administrator with a kubeconfig, or as the process of an extender with --page-port."""
+"""The page as a program: for one administrator with a kubeconfig, or in the pod of an extender."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import socket
-import sys
 from collections.abc import Callable, Collection
 
 import aiohttp
@@ -14,10 +12,10 @@ import aiohttp
 from gas.cluster.connection import ApiServer, connect
 from gas.daemon.command import stop_on_signals
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, ListeningSocket, Port, listen, serve_with
-from gas.extender.flags import Flags
-from gas.inspection.cluster import Cluster, Settings, options_of
+from gas.inspection.cluster import Cluster, Settings
 from gas.inspection.gather import Where, connected, read_decisions
 from gas.inspection.page.app import page_app
+from gas.inspection.page.flags import Flags
 from gas.inspection.page.view import ReadDecisions, View
 from gas.inspection.past_decisions import UnreadableDecisions, parse_decisions
 
@@ -29,7 +27,7 @@ GRACE = 1.0
 """Seconds for requests in progress when the program ends."""
 
 NICENESS = 10
-"""The page must not take time from the extender beside it."""
+"""The page must not take time from an extender on the same machine."""
 
 _EXTENDER_TIMEOUT = 2.0
 
@@ -50,23 +48,17 @@ async def show_page(where: Where, port: int, on_ready: Callable[[str], None]) ->
             await _serve(api, opened, decisions, None, stop_on_signals(lambda _signal: None))
 
 
-async def run_beside_extender(flags: Flags, descriptor: int, extender: str) -> None:
-    """Serve the page of an extender's cluster on a socket of the extender, until the extender ends.
-
-    descriptor  of the listening socket
-    extender    URL of the extender's plain port
-    """
+async def serve_page(flags: Flags) -> None:
+    """Serve the page of the extender's cluster until SIGTERM or SIGINT. Raises CannotListen, NoCluster."""
     os.nice(NICENESS)
-    opened = ListeningSocket(socket.socket(fileno=descriptor), MOST_CONNECTIONS)
-    opened.setblocking(False)
-    api = await connect(flags.kube_config, explicit=flags.kube_config is not None, user_agent="gas-page")
-    stopping = stop_on_signals(lambda _signal: None)
-    await _stop_with_parent(stopping)
-    settings = Settings(options_of(flags))
-    try:
-        await _serve(api, opened, _from_extender(extender), settings, stopping, flags.page_hosts)
-    finally:
-        await api.close()
+    with listen(flags.page_address, flags.page_port, flag="page-port", most=MOST_CONNECTIONS) as opened:
+        api = await connect(flags.kube_config, explicit=flags.kube_config is not None, user_agent="gas-page")
+        logger.info("serving the page on port %d", opened.getsockname()[1], extra={"apiserver": api.url})
+        try:
+            stopping = stop_on_signals(lambda _signal: None)
+            await _serve(api, opened, _from_extender(flags.extender), flags.settings, stopping, flags.page_hosts)
+        finally:
+            await api.close()
 
 
 async def _serve(  # noqa: PLR0917
@@ -90,7 +82,7 @@ def _from_extender(url: str) -> ReadDecisions:
         try:
             async with (
                 aiohttp.ClientSession(timeout=patience) as session,
-                session.get(url + "/debug/decisions") as sent,
+                session.get(url.rstrip("/") + "/debug/decisions") as sent,
             ):
                 cluster.decisions = parse_decisions(await sent.read())
         except (aiohttp.ClientError, TimeoutError, UnreadableDecisions) as error:
@@ -98,13 +90,3 @@ def _from_extender(url: str) -> ReadDecisions:
         return ()
 
     return read
-
-
-async def _stop_with_parent(stopping: asyncio.Event) -> None:
-    """Stop when standard input ends: its other end is the extender, which may have been killed."""
-
-    class Watcher(asyncio.Protocol):
-        def connection_lost(self, exc: Exception | None) -> None:
-            stopping.set()
-
-    await asyncio.get_running_loop().connect_read_pipe(Watcher, sys.stdin)

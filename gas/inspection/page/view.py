@@ -73,7 +73,7 @@ class View:
         self._whys: dict[tuple[str, str], tuple[float, dict[str, object]]] = {}
 
     async def run(self) -> NoReturn:
-        """Follow the cluster until cancelled, also through failures of the API server."""
+        """Follow the cluster until cancelled, also through failures of the API server and of the page itself."""
         backoff = Backoff()
         while True:
             try:
@@ -87,6 +87,10 @@ class View:
                 self._following = None
                 self._trouble = str(error)
                 logger.warning("the page cannot show the cluster: %s", error)
+            except Exception as error:
+                self._following = None
+                self._trouble = f"the page has failed: {type(error).__name__}"
+                logger.exception("the page has failed and reads the cluster again")
             await asyncio.sleep(backoff.wait())
 
     async def _keep_up(self, cluster: Cluster) -> NoReturn:

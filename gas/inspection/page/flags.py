@@ -1,0 +1,75 @@
+"""The flags of ``gas-page``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gas.daemon import flag_values as values
+from gas.daemon.flags import DaemonFlags, flag, read_flags
+from gas.extender.command_line import parse_flags as parse_extender_flags
+from gas.inspection.cluster import Settings, options_of
+
+
+def _settings(text: str) -> Settings:
+    """Parse flags of the extender into its settings. Raises UsageError for a bad flag."""
+    try:
+        arguments = shlex.split(text)
+    except ValueError:
+        raise ValueError("flags of gas-extender, with every quote closed") from None
+    return Settings(options_of(parse_extender_flags(arguments)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags(DaemonFlags):
+    """The command line of ``gas-page``."""
+
+    program: ClassVar[str] = "gas-page"
+    summary: ClassVar[str] = (
+        "Shows every card and pod of the cluster in a browser. Runs in the extender's pod, and only reads. On your own "
+        "machine, use kubectl gas page."
+    )
+
+    page_port: int = flag(
+        "page-port", values.port, "9004", "N", "Port of the page; 0 picks a free port.", group="Page (plain HTTP)"
+    )
+    page_address: str = flag(
+        "page-address",
+        values.address,
+        "127.0.0.1",
+        "IP",
+        "Address that --page-port listens on. Whoever reaches it sees all nodes and GPU pods: leave it on loopback, or "
+        "put an authenticating proxy in front of it.",
+    )
+    page_hosts: frozenset[str] = flag(
+        "page-hosts",
+        values.names,
+        "",
+        "NAME,…",
+        "Names in the address bar under which the page is opened, for example behind a proxy.",
+        unset="only localhost and IP addresses",
+    )
+
+    extender: str = flag(
+        "extender",
+        values.text,
+        "http://127.0.0.1:9002",
+        "URL",
+        "URL of the extender's --metrics-port, from which the page reads the last decisions.",
+        group="Extender",
+    )
+    settings: Settings | None = flag(
+        "extender-flags",
+        _settings,
+        None,
+        "FLAGS",
+        "Flags of an extender that does not run in a pod, separated by spaces.",
+        unset="read from the extender's pod",
+    )
+
+
+def parse_flags(argv: Sequence[str]) -> Flags:
+    """Parse the arguments after the program's name. Raises UsageError."""
+    return read_flags(Flags, argv)
