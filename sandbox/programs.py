@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shlex
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -28,7 +29,7 @@ STOP_SECONDS = 5.0
 """Seconds that a program has to end before it is killed."""
 
 START_SECONDS = 30.0
-"""Seconds that the extender has to get ready."""
+"""Seconds that a program has to say its ports, and the extender to get ready."""
 
 _LAST_LINES = 5
 
@@ -59,6 +60,23 @@ class ChildProcess:
         return ProcessEnded(
             "\n".join([f"{event}. Its last output:", *self.written().splitlines()[-_LAST_LINES:]]), exit_code
         )
+
+    async def ports(self, pattern: str) -> list[int]:
+        """Return the ports in the first line of output that fits a pattern, once it is there. Raises ProcessEnded.
+
+        The program chooses them itself: a port that was free a moment ago may be in use when it listens.
+        """
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while (found := re.search(pattern, self.written())) is None:
+                    if (code := self.process.returncode) in (0, 2):  # it has printed its help, or a wrong flag
+                        raise ProcessEnded(self.written(), code or 0)
+                    if code is not None:
+                        raise self.ended(f"{self.name} did not start: exit code {code}", code)
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise self.ended(f"{self.name} does not say its ports after {START_SECONDS:g} s") from None
+        return [int(port) for port in found.groups()]
 
     def written(self) -> str:
         """Return the program's output so far."""
@@ -129,7 +147,6 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
     ca = authority.write(directory)
     server = authority.write_server(directory)
     client = authority.write_client(directory)
-    port, plain_port = free_ports(2)
     own = {
         "kubeConfig": write_kubeconfig(directory, api_url),
         "cert": server.certificate,
@@ -137,15 +154,16 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
         "cacert": ca,
         "allowed-names": CLIENT_NAME,
         "bind-address": "127.0.0.1",
-        "port": port,
+        "port": 0,
         "metrics-address": "127.0.0.1",
-        "metrics-port": plain_port,
+        "metrics-port": 0,
     }
     for flag in flags:
         if (name := flag.lstrip("-").partition("=")[0]) in own and flag.startswith("-"):
             raise FlagOfTheSandbox(f"--{name}: the sandbox sets this flag itself; remove it")
     arguments = [*(f"--{name}={value}" for name, value in own.items()), *flags]
     async with running_child("the extender", "gas.extender", arguments, directory / "extender.log") as child:
+        port, plain_port = await child.ports(r"serves kube-scheduler on port (\d+), .* on port (\d+)")
         plain_url = f"http://127.0.0.1:{plain_port}"
         await _wait_until_ready(child, plain_url)
         address = ExtenderAddress(
@@ -179,19 +197,19 @@ async def _wait_until_ready(child: ChildProcess, plain_url: str) -> None:
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise child.ended(f"the extender was not ready after {START_SECONDS:g} s") from None
-    code = child.process.returncode
-    if code in (0, 2):  # it has printed its help, or what is wrong with its flags
-        raise ProcessEnded(child.written(), code)
-    raise child.ended(f"the extender did not start: exit code {code}", code or 1)
+    raise child.ended("the extender ended before it was ready", child.process.returncode or 1)
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback address that are free now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+@asynccontextmanager
+async def running_page(
+    kubeconfig: Path, extender: RunningExtender, flags: Sequence[str]
+) -> AsyncIterator[tuple[str, ChildProcess]]:
+    """Run the page of an extender with these flags as long as the block. Return its URL and its process."""
+    arguments = ["--page-port=0", f"--kubeConfig={kubeconfig}", f"--extender={extender.plain_url}"]
+    arguments.append(f"--extender-flags={shlex.join(flags)}")
+    async with running_child("the page", "gas.inspection.page", arguments, kubeconfig.with_name("page.log")) as page:
+        (port,) = await page.ports(r"serving the page on port (\d+)")
+        yield f"http://127.0.0.1:{port}/", page
 
 
 def write_kubeconfig(directory: Path, api_url: str) -> Path:

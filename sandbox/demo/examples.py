@@ -16,7 +16,7 @@ from sandbox.demo.picture import Run
 from sandbox.demo.sandbox import Sandbox, create_bare_node, running_sandbox
 from sandbox.hardware.described_node import bare_node, hardware_of, missing_fields
 from sandbox.kubelet.containers import KubeletPace
-from sandbox.programs import free_ports
+from sandbox.programs import running_page
 
 RUN_SECONDS = 5.0
 """Seconds that the pods of the examples run."""
@@ -97,16 +97,18 @@ async def show_page(console: Console, directory: Path, flags: Sequence[str]) -> 
             create_bare_node(api, node)
 
     hardware = {node.name: hardware_of(node.as_object()) for node in nodes}
-    (port,) = free_ports(1)
     pace = KubeletPace(init=0.2, run=None, status=0.3)
-    async with running_sandbox(output, set_up, flags, hardware=hardware, pace=pace, page_port=port) as sandbox:
+    async with (
+        running_sandbox(output, set_up, flags, hardware=hardware, pace=pace) as sandbox,
+        running_page(sandbox.kubeconfig, sandbox.extender, flags) as (url, page),
+    ):
         await _until_described(sandbox, nodes)
-        console.print(f"\nThe page: http://127.0.0.1:{port}/   (Ctrl-C ends the demo)\n")
+        console.print(f"\nThe page: {url}   (Ctrl-C ends the demo)\n")
         for _, pods in files:
             for pod in pods:
                 sandbox.submit(pod)
             await asyncio.sleep(PAUSE)
-        await asyncio.Event().wait()
+        await page.until_it_ends()
 
 
 async def _until_described(sandbox: Sandbox, nodes: Sequence[NodeManifest]) -> None:

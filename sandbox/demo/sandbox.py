@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -131,16 +130,18 @@ class PluginNode:
 class Sandbox:
     """A running sandbox, with what a demo needs of it.
 
+    kubeconfig    file by which programs find its API server
     nodes         by name, as they are in the API
     plugin_nodes  by name
     """
 
-    def __init__(self, api: Api, extender: RunningExtender, output: Output) -> None:
+    def __init__(self, api: Api, extender: RunningExtender, kubeconfig: Path, output: Output) -> None:
+        self.extender = extender
+        self.kubeconfig = kubeconfig
         self.output = output
         self.nodes: dict[str, Object] = {}
         self.plugin_nodes: dict[str, PluginNode] = {}
         self._api = api
-        self._extender = extender
         self._changed = asyncio.Event()
 
     def submit(self, pod: PodManifest) -> None:
@@ -198,7 +199,7 @@ class Sandbox:
         patience = aiohttp.ClientTimeout(total=10)
         try:
             async with (
-                aiohttp.ClientSession(self._extender.plain_url, timeout=patience) as session,
+                aiohttp.ClientSession(self.extender.plain_url, timeout=patience) as session,
                 session.get(f"/debug/{page}") as answer,
             ):
                 answer.raise_for_status()
@@ -216,7 +217,6 @@ async def running_sandbox(
     *,
     hardware: Mapping[str, Hardware] | None = None,
     pace: KubeletPace | None = None,
-    page_port: int | None = None,
 ) -> AsyncIterator[Sandbox]:
     """Run a sandbox as long as the block. Its extender is ready when the block begins.
 
@@ -225,7 +225,6 @@ async def running_sandbox(
     hardware  node -> its cards: these nodes get a kubelet and a device plugin, which run pods; on other nodes pods are
               only bound
     pace      of those kubelets
-    page_port  port of the page on the loopback address; None for no page
 
     Raises NoShortDirectory, and ProcessEnded, in an ExceptionGroup once the block has begun.
     """
@@ -234,8 +233,8 @@ async def running_sandbox(
         async with ApiServer() as server, ApiClient(server.url) as client:
             set_up(server.api)
             async with running_extender(directory, server.url, flags) as extender, asyncio.TaskGroup() as tasks:
-                sandbox = Sandbox(server.api, extender, output)
                 kubeconfig = write_kubeconfig(directory, server.url)
+                sandbox = Sandbox(server.api, extender, kubeconfig, output)
                 running: list[asyncio.Task[None]] = [tasks.create_task(extender.child.until_it_ends())]
                 for number, (node, cards) in enumerate((hardware or {}).items()):
                     home = directory / f"n{number}"
@@ -261,19 +260,9 @@ async def running_sandbox(
                     tasks.create_task(Mirror(client, "/api/v1/nodes", sandbox.node_changed).run()),
                     tasks.create_task(Scheduler(client, extender.address).run()),
                 ]
-                if page_port is not None:
-                    running.append(tasks.create_task(_run_page(page_port, kubeconfig, extender, flags)))
                 yield sandbox
                 for task in running:
                     task.cancel()
-
-
-async def _run_page(port: int, kubeconfig: Path, extender: RunningExtender, flags: Sequence[str]) -> None:
-    """Run the page until cancelled. Raises ProcessEnded when it ends."""
-    arguments = [f"--page-port={port}", f"--kubeConfig={kubeconfig}", f"--extender={extender.plain_url}"]
-    arguments.append(f"--extender-flags={shlex.join(flags)}")
-    async with running_child("the page", "gas.inspection.page", arguments, kubeconfig.with_name("page.log")) as page:
-        await page.until_it_ends()
 
 
 def _vocabulary_flags(flags: Sequence[str]) -> list[str]:

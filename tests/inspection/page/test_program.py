@@ -17,7 +17,7 @@ from gas.extender.command_line import parse_flags as parse_extender_flags
 from gas.inspection.cluster import options_of
 from gas.inspection.page.flags import parse_flags
 from sandbox.api.server import ApiServer
-from sandbox.programs import ChildProcess, free_ports, running_child, running_extender, write_kubeconfig
+from sandbox.programs import ChildProcess, running_child, running_extender, write_kubeconfig
 from tests.extender.assembled import add_node
 
 PATIENCE = 60.0
@@ -43,10 +43,10 @@ class Page:
 
 @asynccontextmanager
 async def page(directory: Path, server: ApiServer, *flags: str) -> AsyncIterator[Page]:
-    (port,) = free_ports(1)
     kubeconfig = write_kubeconfig(directory, server.url)
-    arguments = [f"--page-port={port}", f"--kubeConfig={kubeconfig}", *flags]
+    arguments = ["--page-port=0", f"--kubeConfig={kubeconfig}", *flags]
     async with running_child("the page", "gas.inspection.page", arguments, directory / "page.log") as child:
+        (port,) = await child.ports(r"serving the page on port (\d+)")
         yield Page(child, port)
 
 
