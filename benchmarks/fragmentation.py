@@ -29,8 +29,8 @@ from gas.extender.decider import Decider, Options
 from gas.extender.wire import BindingArgs, decode_filter
 from gas.objects.stored import HostPod, Node
 from gas.placement.node_score import NodeScore
+from gas.values.amounts import MILLICORES
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.node_description import MILLICORES
 from gas.vocabularies.known import DEFAULT
 from tests.extender.at_once import at_once
 

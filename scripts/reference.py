@@ -23,10 +23,9 @@ from gas.placement.order import CARD_ORDERS
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.metrics import Metrics as PluginMetrics
 from gas.values import card_records
-from gas.values.amounts import MEMORY_MAX
+from gas.values.amounts import MEMORY_MAX, MILLICORES
 from gas.vocabularies.aliyun import names as aliyun
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.node_description import MILLICORES
 from gas.vocabularies.koordinator import names as koordinator
 from gas.vocabularies.kubeshare import names as kubeshare
 from gas.vocabularies.vendor.vocabulary import KINDS

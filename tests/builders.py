@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from gas.objects.stored import Node, Pod
+from gas.vocabularies.pod_parts import need_facts
+from gas.vocabularies.protocol import NeedFacts
 
 _uids = itertools.count(1)
 
@@ -62,6 +64,11 @@ def pod_json(
 def pod(*containers: Mapping[str, Any], **fields: Any) -> Pod:
     """Return the same object, decoded."""
     return msgspec.convert(pod_json(*containers, **fields), Pod)
+
+
+def facts(*containers: Mapping[str, Any], **fields: Any) -> NeedFacts:
+    """Return the facts that a need is read from; see `pod_json`."""
+    return need_facts(pod(*containers, **fields))
 
 
 def node_json(

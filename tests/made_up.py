@@ -1,4 +1,4 @@
-"""A vocabulary that no system speaks: it proves that a new one needs nothing but its own package.
+"""A vocabulary that no system uses: it proves that a new one needs nothing but its own package.
 
 A card has ten slices. A container asks for ``made-up.example/slice: 3`` and gets 300 millicores of one card. The node
 names its cards in the label ``made-up.example/cards``, the pod gets the annotation ``made-up.example/card``.
@@ -7,19 +7,22 @@ names its cards in the label ``made-up.example/cards``, the pod gets the annotat
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 
-from gas.objects.stored import Container, Node, Pod
+from gas.objects.stored import Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import Inventory
-from gas.placement.need import ContainerNeed, PodNeed, Role
-from gas.values.amounts import parse_quantity, sorted_amounts
+from gas.placement.need import ContainerNeed, PodNeed
+from gas.values.amounts import MILLICORES, sorted_amounts
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
+from gas.vocabularies.pod_parts import PREFERENCES, requested, requests_any, with_preferences
 from gas.vocabularies.protocol import (
     BadNeed,
+    ChoiceAnnotations,
+    ContainerFacts,
     DeviceOffer,
     DeviceOptions,
+    NeedFacts,
     NeedOptions,
     NodeDescription,
     NodeFacts,
@@ -40,25 +43,18 @@ class MadeUpPods:
     resources = (SLICE,)
 
     def matches(self, pod: Pod) -> bool:
-        containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
-        return any(_slices(container) for container in containers)
+        return requests_any(pod, SLICE)
 
-    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        need = replace(self.booked_need(pod), order=options.card_order)
-        if any(_slices(container) > SLICES_OF_A_CARD for container in pod.spec.containers or ()):
+    def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
+        if any(requested(container, SLICE) > SLICES_OF_A_CARD for container in facts.containers):
             raise BadNeed(f"{SLICE}: expected at most {SLICES_OF_A_CARD} in a container")
-        return need
+        return with_preferences(self.booked_need(facts), facts.annotations, options.card_order)
 
-    def booked_need(self, pod: Pod) -> PodNeed:
-        init = [
-            (each, Role.SIDECAR if each.restart_policy == "Always" else Role.INIT)
-            for each in pod.spec.init_containers or ()
-        ]
-        started = [*init, *((each, Role.APP) for each in pod.spec.containers or ())]
-        return PodNeed(tuple(_need(each, role) for each, role in started), count_resources=frozenset({"slice"}))
+    def booked_need(self, facts: NeedFacts) -> PodNeed:
+        return PodNeed(tuple(map(_need, facts.containers)), count_resources=frozenset({"slice"}))
 
 
-class MadeUpChoices:
+class MadeUpChoices(ChoiceAnnotations):
     annotations = frozenset({CARD})
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
@@ -84,7 +80,7 @@ class MadeUpNodes:
         if CARDS not in node.labels:
             return None
         cards = sorted(Card(int(number)) for number in node.labels[CARDS].split("."))
-        whole = {"millicores": SLICES_OF_A_CARD * MILLICORES_OF_A_SLICE, "slice": SLICES_OF_A_CARD}
+        whole = {MILLICORES: SLICES_OF_A_CARD * MILLICORES_OF_A_SLICE, "slice": SLICES_OF_A_CARD}
         return NodeFacts(inventory=Inventory(capacity=dict.fromkeys(cards, whole)))
 
 
@@ -108,17 +104,17 @@ class MadeUpDevices(DeviceOffer):
 
 
 MADE_UP = Vocabulary(
-    name="made-up", pods=MadeUpPods(), choices=MadeUpChoices(), nodes=MadeUpNodes(), devices=MadeUpDevices()
+    name="made-up",
+    pods=MadeUpPods(),
+    choices=MadeUpChoices(),
+    nodes=MadeUpNodes(),
+    devices=MadeUpDevices(),
+    user_annotations=PREFERENCES,
 )
 
 
-def _slices(container: Container) -> int:
-    requests = (container.resources.requests if container.resources else None) or {}
-    return parse_quantity(requests.get(SLICE, 0))
-
-
-def _need(container: Container, role: Role) -> ContainerNeed:
-    if not (slices := _slices(container)):
-        return ContainerNeed(container.name, role=role)
-    amounts = {"slice": slices, "millicores": slices * MILLICORES_OF_A_SLICE}
-    return ContainerNeed(container.name, 1, sorted_amounts(amounts), role)
+def _need(container: ContainerFacts) -> ContainerNeed:
+    if not (slices := requested(container, SLICE)):
+        return ContainerNeed(container.name, role=container.role)
+    amounts = {"slice": slices, MILLICORES: slices * MILLICORES_OF_A_SLICE}
+    return ContainerNeed(container.name, 1, sorted_amounts(amounts), container.role)

@@ -258,7 +258,7 @@ class Pods:
         need = self._needs.setdefault(need, need)
         is_requested = any(requests_any(pod, resource) for resource in vocabulary.pods.resources)
         trouble = self._book(pod.uid, cut, need, vocabulary, is_requested=is_requested)
-        if trouble is None and vocabulary.contradiction is not None and (sentence := vocabulary.contradiction(pod)):
+        if trouble is None and (sentence := vocabulary.contradiction(pod)):
             trouble = Trouble(sentence)
         self._keep(pod.uid, BoundPod(cut, need, vocabulary, trouble))
 

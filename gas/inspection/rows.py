@@ -12,12 +12,11 @@ from gas.inspection.report import Column, Gauge, Report, Row, Value
 from gas.inspection.selectors import Selector
 from gas.placement.inventory import NOTHING
 from gas.placement.need import PodNeed
-from gas.values.amounts import MEMORY_MAX, SortedAmounts, is_bytes
+from gas.values.amounts import MEMORY_MAX, MILLICORES, SortedAmounts, is_bytes
 from gas.values.card_records import CardRecord
 from gas.values.cards import Card
 from gas.vocabularies.protocol import BadNeed, NodeFacts
 
-MILLICORES = "millicores"
 """The canonical resource for the time of cards, 1000 for each."""
 
 

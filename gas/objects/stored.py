@@ -58,6 +58,10 @@ class Container(_Object, frozen=True):
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
 
+    @property
+    def requests(self) -> dict[str, Quantity]:
+        return (self.resources.requests if self.resources is not None else None) or {}
+
 
 class PodSpec(_Object, frozen=True):
     node_name: str | None = None

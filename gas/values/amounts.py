@@ -26,6 +26,11 @@ TILES = "tiles"
 MEMORY_MAX = "memory.max"
 """The resource whose amount is bytes of a card's memory."""
 
+MILLICORES = "millicores"
+"""The resource whose amount is thousandths of a card's compute."""
+
+MILLICORES_OF_A_CARD = 1000
+
 MAX_AMOUNT = 2**63 - 1
 """The largest amount of an extended resource that Kubernetes can hold."""
 

@@ -25,6 +25,7 @@ from gas.values.amounts import TILES, Amounts
 from gas.values.card_facts import CardFacts, MemorySource
 from gas.values.cards import Card, Tile
 from gas.values.quoted import quoted
+from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions, NodeDescription, NodeFacts, Vocabulary
 
 MOST_NEEDS = 4096
@@ -90,7 +91,7 @@ class Vocabularies:
             return PodNeed(())
         names = vocabulary.pods.metadata
         content = _content(pod, _only(names, pod.metadata.annotations), _only(names, pod.metadata.labels))
-        return self._remembered(content, vocabulary.name, lambda: vocabulary.pods.booked_need(pod))
+        return self._remembered(content, vocabulary.name, lambda: vocabulary.pods.booked_need(need_facts(pod)))
 
     def _remembered(self, content: bytes | None, purpose: Hashable, read: Callable[[], PodNeed]) -> PodNeed:
         """Return the need that was read from this content for this purpose before, else read it."""
@@ -102,16 +103,15 @@ class Vocabularies:
         return need
 
     def _read_need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        if not pod.spec.containers:
-            raise BadNeed("the pod has no containers")
+        facts = need_facts(pod)
         matching = [each for each in self._all if each.pods.matches(pod)]
         if len(matching) > 1:
             first, second = (each.name for each in matching[:2])
             raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; use only one of them")
         if not matching:
             return PodNeed(())
-        _check_size(pod, matching[0].user_annotations or ())
-        need = matching[0].pods.need(pod, options)
+        _check_size(pod, matching[0].user_annotations)
+        need = matching[0].pods.need(facts, options)
         _check_containers(need)
         return need
 
@@ -299,8 +299,7 @@ def _too_many_resources(pod: Pod) -> str | None:
     """Return a sentence about a container that requests more resources than any real one, None if there is none."""
     for containers in (pod.spec.init_containers, pod.spec.containers):
         for container in containers or ():
-            requests = (container.resources.requests if container.resources else None) or ()
-            if len(requests) > MOST_RESOURCES:
+            if len(requests := container.requests) > MOST_RESOURCES:
                 return (
                     f"container {quoted(container.name)}: expected requests of at most {MOST_RESOURCES} resources,"
                     f" found {len(requests)}; remove some"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from gas.objects.stored import Node, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.card_records import ANNOTATION, CardRecord, parse_card_records
+from gas.values.cards import Card
 from gas.values.quoted import quoted
 
 
@@ -31,3 +32,9 @@ def allocatable_amount(allocatable: Mapping[str, Quantity], resource: str, probl
 def recorded_cards(node: Node) -> tuple[CardRecord, ...]:
     """Return the cards that the node's own records name; nothing without records, or if none can be read."""
     return parse_card_records(node.annotations[ANNOTATION])[0] if ANNOTATION in node.annotations else ()
+
+
+def recorded_memory(node: Node) -> tuple[tuple[Card, int], ...] | None:
+    """Return the healthy cards of the node's own records with their bytes of memory, None without records."""
+    records = recorded_cards(node)
+    return tuple((each.card, each.memory or 0) for each in records if each.healthy) if records else None

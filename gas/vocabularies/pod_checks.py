@@ -112,16 +112,11 @@ class PodChecks:
             return Findings(str(large))
         except BadNeed as bad:
             need, bad_need = None, str(bad)
-        words = vocabulary.admission
-        faults = tuple(words.faults(pod)) if words is not None else ()
+        faults = tuple(vocabulary.admission.faults(pod))
         warnings = (*self._annotation_warnings(pod, vocabulary), *_written_annotations(pod))
-        if (
-            not self.scores_nodes
-            and NODE_SCORE in (vocabulary.user_annotations or ())
-            and pod.annotations.get(NODE_SCORE)
-        ):
+        if not self.scores_nodes and NODE_SCORE in vocabulary.user_annotations and pod.annotations.get(NODE_SCORE):
             warnings += (f"annotation {NODE_SCORE} has no effect, because the extender runs without --node-score",)
-        warnings += tuple(words.warnings(pod, self.options)) if words is not None else ()
+        warnings += tuple(vocabulary.admission.warnings(pod, self.options))
         if need is not None and need.wants_cards and pod.node_name:
             where = f"the pod names its node itself, {quoted(pod.node_name)}"
             warnings = (*warnings, f"{where}, so no cards are chosen for it; use a nodeSelector instead")
@@ -129,15 +124,13 @@ class PodChecks:
 
     def _annotation_warnings(self, pod: Pod, vocabulary: Vocabulary) -> tuple[str, ...]:
         """Return warnings of annotations with gas's prefix that mean nothing in the pod's vocabulary."""
-        if (user_annotations := vocabulary.user_annotations) is None:
-            return ()
-        of_others = frozenset[str]().union(*(each.user_annotations or () for each in self.vocabularies))
-        known = user_annotations | _OWN
+        of_others = frozenset[str]().union(*(each.user_annotations for each in self.vocabularies))
+        known = vocabulary.user_annotations | _OWN
         found = (name for name in pod.annotations if name.startswith(_PREFIX) and "/" not in name and name not in known)
         return tuple(
             f"annotation {name} has no effect on a pod in the words of {vocabulary.name}"
             if name in of_others
-            else _unknown_annotation(name, user_annotations)
+            else _unknown_annotation(name, vocabulary.user_annotations)
             for name in nsmallest(_MOST_UNKNOWN, found)
         )
 
@@ -190,7 +183,7 @@ class PodChecks:
         """
         if (vocabulary := self.vocabularies.vocabulary_of(pod)) is None or pod.is_mirror:
             return ()
-        patch = vocabulary.admission.complete(pod) if vocabulary.admission is not None else ()
+        patch = vocabulary.admission.complete(pod)
         if pod.node_name and not any(each.path == "/spec/nodeName" for each in patch):
             return ()
         name = pod.spec.scheduler_name or DEFAULT_SCHEDULER

@@ -1,27 +1,45 @@
 """The parts of a pod that every vocabulary reads in the same way.
 
 These are its containers in the order in which kubelet starts them, the amounts that they request, and the preferences
-that users write in the annotations of gas itself.
+and labels that users write in annotations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
 
 from gas.objects.stored import Container, Pod, Quantity
-from gas.placement.need import Role
-from gas.placement.node_score import NodeScore, parse_node_score
+from gas.placement.company import Company
+from gas.placement.need import PodNeed, Role
+from gas.placement.node_score import parse_node_score
 from gas.placement.order import CardOrder, parse_card_order
 from gas.values.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
-from gas.vocabularies.protocol import BadNeed
+from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts
 
 CARD_ORDER = "gas-card-order"
 CARD_NEAR = "gas-card-near"
 NODE_SCORE = "gas-node-score"
+PREFERENCES = frozenset({CARD_ORDER, CARD_NEAR, NODE_SCORE})
+"""The annotations that `with_preferences` reads."""
+
+T = TypeVar("T")
 
 _ALWAYS = "Always"
+_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+"""The form of a label's value in Kubernetes."""
+
+
+def need_facts(pod: Pod) -> NeedFacts:
+    """Return the facts that the pod's need is read from. Raises BadNeed for a pod without containers."""
+    if not pod.spec.containers:
+        raise BadNeed("the pod has no containers")
+    containers = tuple(ContainerFacts(each.name, role, each.requests) for each, role in started_containers(pod))
+    return NeedFacts(containers, pod.annotations, pod.metadata.labels or {})
 
 
 def started_containers(pod: Pod) -> list[tuple[Container, Role]]:
@@ -42,22 +60,40 @@ def requests_any(pod: Pod, resource: str) -> bool:
     )
 
 
-def requested(container: Container, resource: str) -> int:
+def requests_under(pod: Pod, beginning: str) -> bool:
+    """Return whether a container of the pod states a request for a resource whose name begins with this text."""
+    for containers in (pod.spec.containers, pod.spec.init_containers):
+        for container in containers or ():
+            if container.resources is not None and any(
+                name.startswith(beginning) for name in container.resources.requests or ()
+            ):
+                return True
+    return False
+
+
+def requested(container: ContainerFacts, resource: str) -> int:
     """Return how much a container requests of a resource, 0 if nothing. Raises BadNeed.
 
     resource  full name: ``gpu.intel.com/i915``
     """
-    requests = (container.resources.requests if container.resources else None) or {}
-    return parse_request(container, resource, requests[resource]) if resource in requests else 0
+    return parse_request(container, resource, container.requests.get(resource, 0))
 
 
-def parse_request(container: Container, resource: str, quantity: Quantity) -> int:
+def parse_request(container: ContainerFacts, resource: str, quantity: Quantity) -> int:
     """Parse the amount of a resource that a container requests. Raises BadNeed with the names of both."""
     try:
         return parse_quantity(quantity)
     except MalformedQuantity as malformed:
         where = f"container {quoted(container.name)}, {quoted(resource)}"
         raise BadNeed(f"{where}: {malformed.reason}, found {quoted(quantity)}") from None
+
+
+def is_positive(quantity: Quantity, *, if_unreadable: bool) -> bool:
+    """Return whether a quantity is positive, or ``if_unreadable`` for one that cannot be read."""
+    try:
+        return parse_quantity(quantity) > 0
+    except MalformedQuantity:
+        return if_unreadable
 
 
 def check_sum(resource: str, amount: int) -> None:
@@ -68,29 +104,54 @@ def check_sum(resource: str, amount: int) -> None:
         )
 
 
-def chosen_card_order(annotations: Mapping[str, str], default: CardOrder) -> CardOrder:
-    """Return the order of cards that the pod chooses, else the default. Raises BadNeed."""
-    if not (text := annotations.get(CARD_ORDER)):
+def with_preferences(need: PodNeed, annotations: Mapping[str, str], default_order: CardOrder) -> PodNeed:
+    """Return the need with the order of cards, near cards and score of nodes that the pod prefers. Raises BadNeed.
+
+    default_order  the order of cards for a pod that does not choose one
+    """
+    return replace(
+        need,
+        order=_preference(annotations, CARD_ORDER, parse_card_order, default_order),
+        near=_preference(annotations, CARD_NEAR, _parse_true_or_false, default=False),
+        node_score=_preference(annotations, NODE_SCORE, parse_node_score, None),
+    )
+
+
+def _preference(annotations: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
+    if not (text := annotations.get(name)):
         return default
     try:
-        return parse_card_order(text)
+        return parse(text)
     except InvalidValue as invalid:
-        raise BadNeed(f"{CARD_ORDER}: {invalid}") from None
+        raise BadNeed(f"{name}: {invalid}") from None
 
 
-def chosen_node_score(annotations: Mapping[str, str]) -> NodeScore | None:
-    """Return the way of scoring nodes that the pod chooses, None if it chooses none. Raises BadNeed."""
-    if not (text := annotations.get(NODE_SCORE)):
-        return None
-    try:
-        return parse_node_score(text)
-    except InvalidValue as invalid:
-        raise BadNeed(f"{NODE_SCORE}: {invalid}") from None
-
-
-def wants_near_cards(annotations: Mapping[str, str]) -> bool:
-    """Return whether the pod prefers cards that are close to each other. Raises BadNeed."""
-    text = annotations.get(CARD_NEAR) or "false"
+def _parse_true_or_false(text: str) -> bool:
     if text not in ("true", "false"):
-        raise BadNeed(f"{CARD_NEAR}: expected true or false, found {quoted(text)}")
+        raise InvalidValue(f"expected true or false, found {quoted(text)}")
     return text == "true"
+
+
+def card_company(annotations: Mapping[str, str], affinity: str, anti_affinity: str, exclusion: str) -> Company:
+    """Return the labels in the annotations of these names. Raises BadNeed for one that is not a label's value."""
+    return Company(
+        affinity=label_of(annotations, affinity),
+        anti_affinity=label_of(annotations, anti_affinity),
+        exclusion=label_of(annotations, exclusion),
+    )
+
+
+def label_of(annotations: Mapping[str, str], name: str) -> str:
+    """Return the text of an annotation that has the form of a label's value, empty without one. Raises BadNeed."""
+    text = annotations.get(name, "")
+    if text and _LABEL.fullmatch(text) is None:
+        raise BadNeed(
+            f"{name}: expected at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends,"
+            f" found {quoted(text)}"
+        )
+    return text
+
+
+def readable_labels(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the annotations whose text may be a label's value."""
+    return {name: text for name, text in annotations.items() if _LABEL.fullmatch(text)}

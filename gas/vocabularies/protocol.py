@@ -19,10 +19,10 @@ from typing import Protocol
 
 from gas.decision.annotations import read_choice
 from gas.objects.json_patch import Patch
-from gas.objects.stored import NewPod, Node, Pod
+from gas.objects.stored import NewPod, Node, Pod, Quantity
 from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory
-from gas.placement.need import PodNeed
+from gas.placement.need import PodNeed, Role
 from gas.placement.order import DEFAULT_ORDER, CardOrder
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card, Tile
@@ -93,8 +93,29 @@ class DeviceOptions:
     pci_grouping_level: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ContainerFacts:
+    """One container: its name, when it holds its cards, and what it requests by full name of the resource."""
+
+    name: str
+    role: Role
+    requests: Mapping[str, Quantity]
+
+
+@dataclass(frozen=True, slots=True)
+class NeedFacts:
+    """All facts that a need is read from. `gas.vocabularies.pod_parts.need_facts` returns those of a pod.
+
+    containers  at least one, in the order in which kubelet starts them
+    """
+
+    containers: Sequence[ContainerFacts]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
 class PodReader(Protocol):
-    """Turn a pod into its need."""
+    """Recognize pods, and turn facts about a pod into its need."""
 
     @property
     def metadata(self) -> frozenset[str]:
@@ -107,13 +128,10 @@ class PodReader(Protocol):
     def matches(self, pod: Pod) -> bool:
         """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
 
-    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        """Return what a pod needs that is not bound yet. Raises BadNeed with a sentence for its owner.
+    def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
+        """Return what a pod needs that is not bound yet. Raises BadNeed with a sentence for its owner."""
 
-        It depends on the pod's containers, annotations and labels, and on nothing else of the pod.
-        """
-
-    def booked_need(self, pod: Pod) -> PodNeed:
+    def booked_need(self, facts: NeedFacts) -> PodNeed:
         """Return what the containers of a bound pod take, as far as it can be read. Raises BadNeed.
 
         Rules and preferences in its annotations no longer count: they were met or not, and may have been edited since.
@@ -121,12 +139,15 @@ class PodReader(Protocol):
         """
 
 
-class ChoiceAnnotations(Protocol):
-    """Turn a choice into the vocabulary's own annotations, beside those of `gas.decision`, and back."""
+class ChoiceAnnotations:
+    """Turn a choice into the vocabulary's own annotations, in addition to those of `gas.decision`, and back.
 
-    @property
-    def annotations(self) -> frozenset[str]:
-        """Names of the pod annotations that `write` may set and `read` looks at."""
+    Without methods of its own, a vocabulary writes and reads nothing else.
+
+    annotations  names of the pod annotations that `write` may set and `read` looks at
+    """
+
+    annotations: frozenset[str] = frozenset()
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
         """Return the vocabulary's own annotations for a choice.
@@ -134,12 +155,14 @@ class ChoiceAnnotations(Protocol):
         moment  nanoseconds since the epoch, the same as in ``gas-ts``
         node    the node that was chosen
         """
+        return {}
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
         """Return the choice written on a pod that the vocabulary's old system bound, None if none is written.
 
         Raises MalformedAnnotation when its annotations cannot be a choice for this need.
         """
+        return None
 
 
 class NodeReader(Protocol):
@@ -206,17 +229,27 @@ class DeviceOffer(Protocol):
         return {}
 
 
-class AdmissionChecks(Protocol):
-    """Check and complete a pod when it is created, beyond what `PodReader.need` refuses at any time."""
+class AdmissionChecks:
+    """Check and complete a pod when it is created, beyond what `PodReader.need` refuses at any time.
+
+    Without methods of its own, a vocabulary has no other checks and no defaults.
+    """
 
     def faults(self, pod: Pod) -> Sequence[str]:
         """Return reasons to refuse a new pod that has a need all the same, such as requests that count for nothing."""
+        return ()
 
     def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
         """Return what the owner of a new pod probably did not mean, one sentence each."""
+        return ()
 
     def complete(self, pod: NewPod) -> Patch:
         """Return the vocabulary's defaults for a new pod; nothing if it has them already."""
+        return ()
+
+
+def _no_contradiction(_pod: Pod) -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,23 +257,22 @@ class Vocabulary:
     """One vocabulary: a record with one object for each interface.
 
     name              as ``--vocabularies`` has it
-    user_annotations  the annotations with gas's prefix that users write and needs obey; None if others are not reported
-    admission         None if there is nothing else to check or complete when a pod is created
+    user_annotations  the annotations with gas's prefix that users write and needs obey
     names_cards       whether the card of a pod that has one card, and no name for it, gets a name when it is chosen:
                       the name that it has, or else a new one
     contradiction     returns how the annotations of a bound pod contradict what is booked for it, a sentence that is
-                      empty if they do not; None if they cannot
+                      empty if they do not
     """
 
     name: str
     pods: PodReader
-    choices: ChoiceAnnotations
     nodes: NodeReader
     devices: DeviceOffer
-    user_annotations: frozenset[str] | None = None
-    admission: AdmissionChecks | None = None
+    choices: ChoiceAnnotations = field(default_factory=ChoiceAnnotations)
+    admission: AdmissionChecks = field(default_factory=AdmissionChecks)
+    user_annotations: frozenset[str] = frozenset()
     names_cards: bool = False
-    contradiction: Callable[[Pod], str] | None = None
+    contradiction: Callable[[Pod], str] = _no_contradiction
 
     def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
         """Return the choice written on a pod, by us or by the system that the vocabulary comes from; None if none is.

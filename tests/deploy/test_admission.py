@@ -85,7 +85,7 @@ def test_only_pods_in_words_with_defaults_are_completed() -> None:
         resource = Vocabularies([vocabulary]).managed_resources[0]
         asked = {"name": "main", "resources": {"requests": {resource: "1"}, "limits": {resource: "1"}}}
         new = msgspec.convert(pod_json(asked), NewPod)
-        patch = vocabulary.admission.complete(new) if vocabulary.admission is not None else ()
+        patch = vocabulary.admission.complete(new)
         assert not patch or vocabulary.name in COMPLETED.values()
 
 

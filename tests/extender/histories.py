@@ -21,6 +21,7 @@ from gas.placement.company import Company
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabularies.intel.need import read_need
 from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import NeedOptions
 from tests.builders import container, node_json, pod_json
 from tests.extender.at_once import at_once
@@ -50,7 +51,7 @@ SHAPES: list[dict[str, Any]] = [
     pod_json(container(i915=1, millicores=100), annotations={"gas-card-anti-affinity": "a"}),
     pod_json(container(i915=1, millicores=100), annotations={"gas-card-name": "train"}),
 ]
-NEEDS = [read_need(as_pod(shape), NeedOptions()) for shape in SHAPES]
+NEEDS = [read_need(need_facts(as_pod(shape)), NeedOptions()) for shape in SHAPES]
 CAPACITY = {"i915": 4, "millicores": 1000, "tiles": 2}
 CARDS = 2
 NODE_NAMES = ("n1",)

@@ -13,7 +13,7 @@ from gas.placement.ratio import Ratio
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL
-from gas.vocabularies.protocol import NeedOptions
+from gas.vocabularies.protocol import NeedFacts, NeedOptions
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider
 from tests.listed import list_all
@@ -31,11 +31,11 @@ class PercentPods:
     def matches(self, pod: Pod) -> bool:
         return INTEL.pods.matches(pod)
 
-    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        return self._with_ratios(INTEL.pods.need(pod, options))
+    def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
+        return self._with_ratios(INTEL.pods.need(facts, options))
 
-    def booked_need(self, pod: Pod) -> PodNeed:
-        return self._with_ratios(INTEL.pods.booked_need(pod))
+    def booked_need(self, facts: NeedFacts) -> PodNeed:
+        return self._with_ratios(INTEL.pods.booked_need(facts))
 
     def _with_ratios(self, need: PodNeed) -> PodNeed:
         def with_ratio(each: Any) -> Any:

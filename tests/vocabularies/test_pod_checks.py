@@ -21,7 +21,7 @@ from gas.vocabularies.intel import names
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.known import DEFAULT, KNOWN
 from gas.vocabularies.pod_checks import LONGEST_WARNING, MOST_KINDS, MOST_SEARCHED_CONTAINERS, Findings, PodChecks
-from gas.vocabularies.protocol import NeedOptions, NodeFacts
+from gas.vocabularies.protocol import AdmissionChecks, NeedOptions, NodeFacts
 from tests.builders import container, node, pod, pod_json
 from tests.extender.admission.reviews import apply, as_json
 from tests.extender.at_once import at_once
@@ -138,7 +138,6 @@ def test_a_vocabulary_without_admission_words_has_only_its_need() -> None:
             "a,b",
             "annotation gas-same-gpu has no effect on a pod in the words of vendor",
         ),
-        ("made-up.example/slice", "gas-same-gpu", "a,b", ""),
     ],
 )
 def test_each_vocabulary_obeys_annotations_of_its_own(resource: str, name: str, text: str, warning: str) -> None:
@@ -377,14 +376,8 @@ class TestChanges:
         assert CHECKS.change(old, new) == ("gas-card-near: expected true or false, found 'maybe'",)
 
 
-class Defaults:
-    """Admission words of a vocabulary that writes defaults into new pods."""
-
-    def faults(self, pod: Pod) -> list[str]:
-        return []
-
-    def warnings(self, pod: Pod, options: NeedOptions) -> list[str]:
-        return []
+class Defaults(AdmissionChecks):
+    """The checks of a vocabulary that writes defaults into new pods."""
 
     def complete(self, pod: Pod) -> Patch:
         return () if pod.annotations.get("a/b") else (Operation("add", "/metadata/annotations", {"a/b": "1"}),)

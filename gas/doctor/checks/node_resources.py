@@ -11,7 +11,7 @@ from gas.doctor.snapshot import Snapshot
 from gas.doctor.spoken import spoken_vocabularies
 from gas.objects.stored import DetailedNode
 from gas.placement.inventory import Inventory
-from gas.values.amounts import MEMORY_MAX
+from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import MemorySource
 from gas.values.card_records import ANNOTATION, parse_card_records
 from gas.values.cards import Card
@@ -19,8 +19,6 @@ from gas.vocabularies.intel import names
 from gas.vocabularies.intel.card_labels import read_cards
 
 CHECK = "node-resources"
-MILLICORES = "millicores"
-MILLICORES_OF_A_CARD = 1000
 
 
 def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:

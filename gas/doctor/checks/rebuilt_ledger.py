@@ -14,6 +14,7 @@ from gas.extender.written_cards import written_cards
 from gas.ledger.ledger import Ledger
 from gas.objects.stored import DetailedPod
 from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 
@@ -60,7 +61,7 @@ def _book(rebuilt: RebuiltLedger, pod: DetailedPod, vocabularies: Vocabularies) 
     if (vocabulary := vocabularies.vocabulary_of(pod)) is None:
         return
     try:
-        need = vocabulary.pods.booked_need(pod)
+        need = vocabulary.pods.booked_need(need_facts(pod))
         if not need.wants_cards:
             return
         written = written_cards(pod, need, vocabulary, rebuilt.nodes.get(pod.node_name))

@@ -264,7 +264,7 @@ def gpu_pod(pod: NodePod, vocabularies: Vocabularies) -> GpuPod | None:
 
 def _counts(container: Container, resources: Iterable[str]) -> dict[str, int]:
     """Return how many ids of each resource kubelet will ask for; the API server does not limit the number."""
-    requests = (container.resources.requests if container.resources else None) or {}
+    requests = container.requests
     counts: dict[str, int] = {}
     for resource in resources:
         if resource in requests:

@@ -4,44 +4,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gas.decision.text import MalformedAnnotation
-from gas.objects.stored import Container, Node, Pod
+from gas.objects.stored import Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import Inventory
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import BestFit
 from gas.placement.ratio import Ratio
-from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, MemoryUnit, sorted_amounts
+from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, MemoryUnit, sorted_amounts
 from gas.values.card_facts import MOST_MEMORY, CardFacts
 from gas.values.card_records import MOST_RECORDS
 from gas.values.cards import Card
 from gas.values.quoted import quoted
 from gas.vocabularies.aliyun import names
-from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
+from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_memory
 from gas.vocabularies.pod_parts import (
-    CARD_ORDER,
-    NODE_SCORE,
+    CARD_NEAR,
+    PREFERENCES,
     check_sum,
-    chosen_card_order,
-    chosen_node_score,
+    need_facts,
     requested,
     requests_any,
-    started_containers,
+    with_preferences,
 )
 from gas.vocabularies.protocol import (
     BadNeed,
+    ChoiceAnnotations,
+    ContainerFacts,
     DeviceOffer,
     DeviceOptions,
+    NeedFacts,
     NeedOptions,
     NodeDescription,
     NodeFacts,
     Vocabulary,
 )
 
-MILLICORES = "millicores"
-MILLICORES_OF_A_CARD = 1000
+USER_ANNOTATIONS = PREFERENCES - {CARD_NEAR}
+"""All containers of a pod get the same card, so no other card can be near it."""
 
 BEST_FIT = BestFit(MEMORY_MAX)
 """The card with the least memory left first; of equal ones the lowest index."""
@@ -60,36 +62,35 @@ class AliyunPods:
     def matches(self, pod: Pod) -> bool:
         return requests_any(pod, names.GPU_MEM)
 
-    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        need = self.booked_need(pod)
-        annotations = pod.annotations
-        return replace(need, order=chosen_card_order(annotations, BEST_FIT), node_score=chosen_node_score(annotations))
+    def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
+        preferences = {name: text for name, text in facts.annotations.items() if name in USER_ANNOTATIONS}
+        return with_preferences(self.booked_need(facts), preferences, BEST_FIT)
 
-    def booked_need(self, pod: Pod) -> PodNeed:
-        if not pod.spec.containers:
-            raise BadNeed("the pod has no containers")
-        started = [(each, role, requested(each, names.GPU_MEM)) for each, role in started_containers(pod)]
-        units = sum(amount for _, _, amount in started)
+    def booked_need(self, facts: NeedFacts) -> PodNeed:
+        units = sum(requested(each, names.GPU_MEM) for each in facts.containers)
         check_sum(names.GPU_MEM, units)
         if units * self.unit.bytes > MAX_AMOUNT:
             raise BadNeed(
                 f"{names.GPU_MEM}: expected at most {MAX_AMOUNT // self.unit.bytes} {self.unit}, found {units};"
                 " lower the requests"
             )
-        containers = tuple(self._container(each, role, amount) for each, role, amount in started)
-        return PodNeed(containers=containers, scope=Scope.CARD, count_resources=frozenset({names.UNITS}))
+        return PodNeed(
+            containers=tuple(map(self._container, facts.containers)),
+            scope=Scope.CARD,
+            count_resources=frozenset({names.UNITS}),
+        )
 
-    def _container(self, container: Container, role: Role, units: int) -> ContainerNeed:
+    def _container(self, container: ContainerFacts) -> ContainerNeed:
         """Return the need of a container: memory, and the same part of the card's millicores."""
-        if not units:
-            return ContainerNeed(container.name, role=role)
+        if not (units := requested(container, names.GPU_MEM)):
+            return ContainerNeed(container.name, role=container.role)
         memory = units * self.unit.bytes
         amounts = sorted_amounts({names.UNITS: units, MEMORY_MAX: memory})
-        return ContainerNeed(container.name, 1, amounts, role, (Ratio(MILLICORES, memory, of=MEMORY_MAX),))
+        return ContainerNeed(container.name, 1, amounts, container.role, (Ratio(MILLICORES, memory, of=MEMORY_MAX),))
 
 
 @dataclass(frozen=True, slots=True)
-class AliyunChoices:
+class AliyunChoices(ChoiceAnnotations):
     """The annotations that Aliyun's extender writes on a pod, and its device plugin and its users read."""
 
     annotations: frozenset[str] = names.WRITTEN_ANNOTATIONS
@@ -133,7 +134,7 @@ class AliyunNodes:
         allocatable = allocatable_resources(node)
         if names.GPU_MEM not in allocatable:
             return ()
-        return allocatable[names.GPU_MEM], allocatable.get(names.GPU_COUNT), _recorded(node)
+        return allocatable[names.GPU_MEM], allocatable.get(names.GPU_COUNT), recorded_memory(node)
 
     def facts(self, node: Node) -> NodeFacts | None:
         allocatable = allocatable_resources(node)
@@ -141,7 +142,7 @@ class AliyunNodes:
             return None
         problems: list[str] = []
         total = allocatable_amount(allocatable, names.GPU_MEM, problems)
-        if (recorded := _recorded(node)) is not None:
+        if (recorded := recorded_memory(node)) is not None:
             capacity = self._recorded_capacity(recorded, total, problems)
         else:
             capacity = self._counted_capacity(
@@ -211,7 +212,7 @@ class AliyunDevices(DeviceOffer):
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
         if len(cards) != 1:
             return {}
-        units = {each.name: requested(each, names.GPU_MEM) for each, _ in started_containers(pod)}
+        units = {each.name: requested(each, names.GPU_MEM) for each in need_facts(pod).containers}
         return {
             names.INDEX: str(int(cards[0].card)),
             names.CARD: str((cards[0].memory or 0) // self.unit.bytes),
@@ -231,7 +232,7 @@ def aliyun(unit: MemoryUnit) -> Vocabulary:
         choices=AliyunChoices(),
         nodes=AliyunNodes(unit),
         devices=AliyunDevices(unit),
-        user_annotations=frozenset({CARD_ORDER, NODE_SCORE}),
+        user_annotations=USER_ANNOTATIONS,
     )
 
 
@@ -244,12 +245,6 @@ def _units_of_pod(need: PodNeed) -> int:
         if container.role is not Role.INIT:
             kept += units
     return max(kept, most)
-
-
-def _recorded(node: Node) -> tuple[tuple[Card, int], ...] | None:
-    """Return the healthy cards of the node's own records with their bytes of memory, None without records."""
-    records = recorded_cards(node)
-    return tuple((each.card, each.memory or 0) for each in records if each.healthy) if records else None
 
 
 def _units(recorded: Iterable[tuple[Card, int]], unit: MemoryUnit) -> int:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.objects.json_patch import Patch
-from gas.objects.stored import Container, Pod, Quantity
-from gas.values.amounts import MalformedQuantity, parse_quantity
+from gas.objects.stored import Pod
 from gas.values.quoted import most_similar, quoted
 from gas.vocabularies.intel import names
-from gas.vocabularies.protocol import NeedOptions
+from gas.vocabularies.pod_parts import is_positive
+from gas.vocabularies.protocol import AdmissionChecks, NeedOptions
 
 _SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
 """Annotations that are in force whatever their value is."""
 _OFF = frozenset({"false", "no", "off", "0"})
 
 
-class IntelAdmission:
+class IntelAdmission(AdmissionChecks):
     """Refuse amounts without a card, and warn of annotations without effect. There are no defaults."""
 
     def faults(self, pod: Pod) -> list[str]:
@@ -24,9 +23,6 @@ class IntelAdmission:
 
     def warnings(self, pod: Pod, options: NeedOptions) -> list[str]:
         return list(_without_effect(pod, options))
-
-    def complete(self, pod: Pod) -> Patch:
-        return ()
 
 
 def _amounts_without_cards(pod: Pod) -> Iterator[str]:
@@ -37,13 +33,13 @@ def _amounts_without_cards(pod: Pod) -> Iterator[str]:
     counts = [names.PREFIX + name for name in names.COUNT_RESOURCES]
     no_amounts = {*counts, *(names.PREFIX + name for name in names.MONITORING_RESOURCES)}
     for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
-        requests = _requests(container)
-        if any(_is_positive(requests.get(name, 0), if_unreadable=True) for name in counts):
+        requests = container.requests
+        if any(is_positive(requests.get(name, 0), if_unreadable=True) for name in counts):
             continue
         amounts = [
             name
             for name in sorted(requests.keys() - no_amounts)
-            if name.startswith(names.PREFIX) and _is_positive(requests[name], if_unreadable=False)
+            if name.startswith(names.PREFIX) and is_positive(requests[name], if_unreadable=False)
         ]
         if amounts:
             who = f"container {quoted(container.name)} asks for"
@@ -65,15 +61,3 @@ def _without_effect(pod: Pod, options: NeedOptions) -> Iterator[str]:
     for name in _SWITCHES:
         if (text := pod.annotations.get(name, "")).strip().lower() in _OFF:
             yield f"annotation {name} is in force with every value, also {quoted(text)}; remove it to switch it off"
-
-
-def _requests(container: Container) -> dict[str, Quantity]:
-    return (container.resources.requests if container.resources else None) or {}
-
-
-def _is_positive(quantity: Quantity, *, if_unreadable: bool) -> bool:
-    """Return whether a quantity is positive, or ``if_unreadable`` for one that the need refuses anyway."""
-    try:
-        return parse_quantity(quantity) > 0
-    except MalformedQuantity:
-        return if_unreadable

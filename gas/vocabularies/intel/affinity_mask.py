@@ -10,6 +10,7 @@ from gas.decision.text import MalformedAnnotation
 from gas.objects.stored import NodeContainer, Pod
 from gas.values.card_facts import CardFacts
 from gas.vocabularies.intel.need import read_booked_need
+from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed
 
 AFFINITY_MASK = "ZE_AFFINITY_MASK"
@@ -27,7 +28,7 @@ def container_mask(pod: Pod, container: str, cards: Sequence[CardFacts]) -> str 
     started = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
     index = next((index for index, each in enumerate(started) if each.name == container), None)
     try:
-        choice = read_choice(pod, read_booked_need(pod))
+        choice = read_choice(pod, read_booked_need(need_facts(pod)))
     except (BadNeed, MalformedAnnotation):
         return None
     if choice is None or index is None:

@@ -13,6 +13,7 @@ from gas.vocabularies.intel import names
 from gas.vocabularies.intel.card_capacity import parse_card_capacity
 from gas.vocabularies.intel.card_labels import read_cards, read_links, read_numa_groups, read_pci_groups
 from gas.vocabularies.intel.telemetry_labels import read_telemetry
+from gas.vocabularies.node_parts import allocatable_resources
 from gas.vocabularies.protocol import NodeFacts
 
 MOST_TILES = 256
@@ -25,7 +26,7 @@ def read_node(node: Node) -> NodeFacts:
     """Return the facts of a node. Never raises: an invalid part becomes a problem, and the other parts are used."""
     problems: list[str] = []
     labels = node.labels
-    allocatable = (node.status.allocatable if node.status else None) or {}
+    allocatable = allocatable_resources(node)
     cards = read_cards(labels, problems)
     totals = _totals(allocatable, problems)
     if not cards:

@@ -6,26 +6,25 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gas.objects.stored import Container, Pod, Quantity
 from gas.placement.company import Company
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
-from gas.values.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
+from gas.values.amounts import MAX_AMOUNT
 from gas.values.card_records import card_name
 from gas.values.cards import Card
 from gas.values.quoted import listed, quoted
 from gas.vocabularies.intel import names
 from gas.vocabularies.pod_parts import (
-    chosen_card_order,
-    chosen_node_score,
+    card_company,
+    check_sum,
+    is_positive,
+    label_of,
     parse_request,
-    started_containers,
-    wants_near_cards,
+    readable_labels,
+    with_preferences,
 )
-from gas.vocabularies.protocol import LONGEST_SENTENCE, BadNeed, NeedOptions
+from gas.vocabularies.protocol import LONGEST_SENTENCE, BadNeed, ContainerFacts, NeedFacts, NeedOptions
 
 _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
-_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-"""The form of a label's value in Kubernetes."""
 _CARD_ITSELF = re.compile(r"card[0-9]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
 """A card's number or PCI address."""
 _DEVICE_ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII | re.IGNORECASE)
@@ -47,55 +46,54 @@ class _Request:
     monitoring: bool
 
 
-def read_need(pod: Pod, options: NeedOptions) -> PodNeed:
+def read_need(facts: NeedFacts, options: NeedOptions) -> PodNeed:
     """Return the need of a pod that is not bound yet. Raises BadNeed with a sentence for its owner."""
-    requests = _requests(pod)
+    requests = [_request(each, is_booked=False) for each in facts.containers]
     _check_sums(requests)
     _check_kinds(requests)
     containers = tuple(map(_container_need, requests))
     if not any(request.count for request in requests):
         return PodNeed(containers=containers, count_resources=_COUNT_RESOURCES)
 
-    annotations = pod.annotations
+    annotations = facts.annotations
     chosen = _chosen_card(annotations, options)
-    named = _label(annotations, names.CARD_NAME) if chosen is None else ""
+    named = label_of(annotations, names.CARD_NAME) if chosen is None else ""
     if named or chosen is not None:
         _check_one_card(requests)
     linked = names.ALLOCATE_XELINK in annotations
     if linked:
         _check_linked(requests)
-    return PodNeed(
+    need = PodNeed(
         containers=containers,
         allowed=_allowed(annotations, options) if chosen is None else frozenset((chosen,)),
         denied=_named_cards(annotations.get(names.DENY, "")) if options.denylist else frozenset(),
         same_card=_same_card(requests, annotations),
         linked=linked,
         scope=_scope(annotations),
-        order=chosen_card_order(annotations, options.card_order),
-        near=wants_near_cards(annotations),
-        node_score=chosen_node_score(annotations),
         company=_company(annotations),
         named=named,
         count_resources=_COUNT_RESOURCES,
     )
+    return with_preferences(need, annotations, options.card_order)
 
 
-def read_booked_need(pod: Pod) -> PodNeed:
+def read_booked_need(facts: NeedFacts) -> PodNeed:
     """Return what the containers of a bound pod take. Raises BadNeed.
 
     The rules in its annotations are ignored: they were met or not, and a user may have edited them since. Only its
-    company labels and the name of its card count, because other pods depend on them; invalid ones are left out. If a
-    container asks for both
-    ``i915`` and ``xe``, the original placed it, and ``xe`` is the number of its cards as it was there. An amount that
-    no card can have is left out, unless it is a number of cards: kubelet ignores resources that its node does not have,
-    so a pod that names its node itself has its cards in spite of that amount.
+    company labels and the name of its card count, because other pods depend on them; invalid ones are left out.
+
+    If a container asks for both ``i915`` and ``xe``, the original placed it, and the amount of ``xe`` is the number of
+    its cards. An unreadable amount, or a sum that Kubernetes cannot count, is left out unless it is a number of cards:
+    kubelet ignores resources that its node does not have, so a pod that names its node itself has its cards anyway.
     """
-    requests = _requests(pod, is_booked=True)
-    for name in _too_large_sums(requests) - set(names.COUNT_RESOURCES):
-        for request in requests:
-            request.amounts.pop(name, None)
+    requests = [_request(each, is_booked=True) for each in facts.containers]
+    for name, amount in _sums(requests).items():
+        if amount > MAX_AMOUNT and name not in names.COUNT_RESOURCES:
+            for request in requests:
+                request.amounts.pop(name, None)
     _check_sums(requests)
-    labels = {name: text for name, text in pod.annotations.items() if _LABEL.fullmatch(text)}
+    labels = readable_labels(facts.annotations)
     has_one_card = max(request.count for request in requests) <= 1
     named = labels.get(names.CARD_NAME, "") if has_one_card else ""
     if _CARD_ITSELF.fullmatch(named):
@@ -109,15 +107,8 @@ def read_booked_need(pod: Pod) -> PodNeed:
     )
 
 
-def _requests(pod: Pod, *, is_booked: bool = False) -> list[_Request]:
-    """Return the requests of each container in the order in which kubelet starts them."""
-    if not pod.spec.containers:
-        raise BadNeed("the pod has no containers")
-    return [_request(container, role, is_booked=is_booked) for container, role in started_containers(pod)]
-
-
-def _request(container: Container, role: Role, *, is_booked: bool) -> _Request:
-    requests = (container.resources.requests if container.resources else None) or {}
+def _request(container: ContainerFacts, *, is_booked: bool) -> _Request:
+    requests = container.requests
     monitoring = False
     amounts: dict[str, int] = {}
     for full_name in sorted(requests):
@@ -129,7 +120,7 @@ def _request(container: Container, role: Role, *, is_booked: bool) -> _Request:
                 where = f"container {quoted(container.name)}"
                 raise BadNeed(f"{where}: expected the name of a resource after {quoted(names.PREFIX)}, found none")
         elif name in names.MONITORING_RESOURCES:
-            monitoring = monitoring or _is_positive(requests[full_name])
+            monitoring = monitoring or is_positive(requests[full_name], if_unreadable=True)  # never counted
         else:
             try:
                 amount = parse_request(container, full_name, requests[full_name])
@@ -140,15 +131,7 @@ def _request(container: Container, role: Role, *, is_booked: bool) -> _Request:
             if amount:
                 amounts[name] = amount
     count = next((amounts[name] for name in reversed(names.COUNT_RESOURCES) if name in amounts), 0)
-    return _Request(container.name, role, count, amounts, monitoring)
-
-
-def _is_positive(quantity: Quantity) -> bool:
-    """Return whether a quantity of monitoring is positive. It is never counted, so an unreadable one is positive."""
-    try:
-        return parse_quantity(quantity) > 0
-    except MalformedQuantity:
-        return True
+    return _Request(container.name, container.role, count, amounts, monitoring)
 
 
 def _check_kinds(requests: Iterable[_Request]) -> None:
@@ -165,18 +148,17 @@ def _check_kinds(requests: Iterable[_Request]) -> None:
 
 
 def _check_sums(requests: Iterable[_Request]) -> None:
-    for name in sorted(_too_large_sums(requests)):
-        resource = quoted(names.PREFIX + name)
-        raise BadNeed(f"the pod's containers ask for more than 2^63-1 of {resource} in total; lower the requests")
+    for name, amount in sorted(_sums(requests).items()):
+        check_sum(names.PREFIX + name, amount)
 
 
-def _too_large_sums(requests: Iterable[_Request]) -> set[str]:
-    """Return the resources of which the containers together ask for more than MAX_AMOUNT."""
+def _sums(requests: Iterable[_Request]) -> dict[str, int]:
+    """Return what the containers ask for together."""
     sums: dict[str, int] = {}
     for request in requests:
         for name, amount in request.amounts.items():
             sums[name] = sums.get(name, 0) + amount
-    return {name for name, amount in sums.items() if amount > MAX_AMOUNT}
+    return sums
 
 
 def _container_need(request: _Request) -> ContainerNeed:
@@ -213,11 +195,7 @@ def _check_one_card(requests: Iterable[_Request]) -> None:
 
 
 def _company(annotations: Mapping[str, str]) -> Company:
-    return Company(
-        affinity=_label(annotations, names.CARD_AFFINITY),
-        anti_affinity=_label(annotations, names.CARD_ANTI_AFFINITY),
-        exclusion=_label(annotations, names.CARD_EXCLUSION),
-    )
+    return card_company(annotations, names.CARD_AFFINITY, names.CARD_ANTI_AFFINITY, names.CARD_EXCLUSION)
 
 
 def _chosen_card(annotations: Mapping[str, str], options: NeedOptions) -> Card | str | None:
@@ -239,17 +217,6 @@ def _chosen_card(annotations: Mapping[str, str], options: NeedOptions) -> Card |
     if not isinstance(card, Card) and ":" not in card:
         raise BadNeed(f"{found} is not the number of a card; expected a form such as card1")
     return card
-
-
-def _label(annotations: Mapping[str, str], name: str) -> str:
-    """Return a label from an annotation; an empty text means the same as no annotation."""
-    text = annotations.get(name, "")
-    if text and not _LABEL.fullmatch(text):
-        raise BadNeed(
-            f"{name}: expected at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends,"
-            f" found {quoted(text)}"
-        )
-    return text
 
 
 def _check_linked(requests: Iterable[_Request]) -> None:

@@ -8,17 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from gas.values.amounts import MEMORY_MAX
+from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import CardFacts
 from gas.vocabularies.intel import names
 from gas.vocabularies.intel.card_capacity import format_card_capacity
 from gas.vocabularies.intel.split_label import split_value
 
-MILLICORES = "millicores"
 SUMMED_RESOURCES = tuple(names.PREFIX + name for name in (MILLICORES, MEMORY_MAX, names.TILES))
 """Full names of all resources that `node_resources` writes."""
-
-MILLICORES_PER_CARD = 1000
 
 _LONGEST_VALUE = 63
 _CONTINUED = (names.GPU_NUMBERS, names.NUMA_GPU_MAP, names.PCI_GROUPS)
@@ -124,7 +121,7 @@ def _card_amounts(gpu: CardFacts, *, shared_dev_num: int) -> dict[str, int]:
         return {}
     amounts = {
         gpu.driver: shared_dev_num,
-        MILLICORES: MILLICORES_PER_CARD,
+        MILLICORES: MILLICORES_OF_A_CARD,
         MEMORY_MAX: gpu.memory or 0,
         names.TILES: gpu.tiles,
     }

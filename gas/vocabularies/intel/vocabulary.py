@@ -6,9 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from gas.objects.stored import Node, Pod, Quantity
-from gas.placement.choice import Choice
 from gas.placement.need import PodNeed
-from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.card_facts import CardFacts
 from gas.vocabularies.intel import names
 from gas.vocabularies.intel.admission import IntelAdmission
@@ -22,7 +20,16 @@ from gas.vocabularies.intel.node_description import (
     node_labels,
     node_resources,
 )
-from gas.vocabularies.protocol import DeviceOffer, DeviceOptions, NeedOptions, NodeDescription, NodeFacts, Vocabulary
+from gas.vocabularies.pod_parts import is_positive, requests_under
+from gas.vocabularies.protocol import (
+    DeviceOffer,
+    DeviceOptions,
+    NeedFacts,
+    NeedOptions,
+    NodeDescription,
+    NodeFacts,
+    Vocabulary,
+)
 
 _RELEVANT_LABELS = (names.PREFIX, names.TELEMETRY_PREFIX)
 _MONITORING = names.PREFIX + "monitoring"
@@ -35,31 +42,13 @@ class IntelPods:
     resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
 
     def matches(self, pod: Pod) -> bool:
-        for containers in (pod.spec.containers, pod.spec.init_containers):
-            for container in containers or ():
-                if container.resources is not None and any(
-                    name.startswith(names.PREFIX) for name in container.resources.requests or ()
-                ):
-                    return True
-        return False
+        return requests_under(pod, names.PREFIX)
 
-    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        return read_need(pod, options)
+    def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
+        return read_need(facts, options)
 
-    def booked_need(self, pod: Pod) -> PodNeed:
-        return read_booked_need(pod)
-
-
-class IntelChoices:
-    """Nothing beside the decision that every vocabulary shares: it is written in Intel's annotations."""
-
-    annotations: frozenset[str] = frozenset()
-
-    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
-        return {}
-
-    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
-        return None
+    def booked_need(self, facts: NeedFacts) -> PodNeed:
+        return read_booked_need(facts)
 
 
 class IntelNodes:
@@ -127,7 +116,6 @@ class IntelDevices(DeviceOffer):
 INTEL = Vocabulary(
     name="intel",
     pods=IntelPods(),
-    choices=IntelChoices(),
     nodes=IntelNodes(),
     devices=IntelDevices(),
     user_annotations=frozenset(names.USERS_ANNOTATIONS),
@@ -141,11 +129,4 @@ def _prefixed(resources: Mapping[str, Quantity] | None) -> frozenset[tuple[str, 
 
 def _has_gpu_capacity(node: Node) -> bool:
     capacity = (node.status.capacity if node.status else None) or {}
-    return any(_is_positive(capacity.get(names.PREFIX + resource)) for resource in names.COUNT_RESOURCES)
-
-
-def _is_positive(quantity: Quantity | None) -> bool:
-    try:
-        return quantity is not None and parse_quantity(quantity) > 0
-    except MalformedQuantity:
-        return False
+    return any(is_positive(capacity.get(names.PREFIX + name, 0), if_unreadable=False) for name in names.COUNT_RESOURCES)

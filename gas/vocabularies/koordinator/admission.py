@@ -9,10 +9,10 @@ from gas.objects.stored import Container, NewContainer, Pod, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.koordinator import names, rules
-from gas.vocabularies.protocol import NeedOptions
+from gas.vocabularies.protocol import AdmissionChecks, NeedOptions
 
 
-class KoordinatorAdmission:
+class KoordinatorAdmission(AdmissionChecks):
     """Rewrite the form of before, add the number of cards, and state requests and limits alike."""
 
     def faults(self, pod: Pod) -> Sequence[str]:
@@ -36,7 +36,7 @@ class KoordinatorAdmission:
 
 def _completed(container: Container, where: str) -> Iterator[Operation]:
     """Yield what completes the resources of a container; nothing for amounts that cannot be read."""
-    requests = (container.resources.requests if container.resources else None) or {}
+    requests = container.requests
     limits = _limits(container)
     stated = {name: text for name, text in {**limits, **requests}.items() if name in _RESOURCES}
     try:
@@ -67,7 +67,7 @@ def _limits(container: Container) -> Mapping[str, Quantity]:
 def _misspelt(pod: Pod) -> Iterator[str]:
     """Yield a sentence for each resource that looks like one of Koordinator's and that no node has."""
     for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
-        for name in (container.resources.requests if container.resources else None) or ():
+        for name in container.requests:
             if name.startswith(names.BEGINNING) and name not in _RESOURCES:
                 hint = did_you_mean(name, _RESOURCES, f"known are {', '.join(_RESOURCES)}")
                 yield f"container {quoted(container.name)} asks for {quoted(name)}, which no node has; {hint}"

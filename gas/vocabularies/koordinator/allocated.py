@@ -7,14 +7,13 @@ from collections.abc import Mapping
 import msgspec
 
 from gas.decision.text import LONGEST, MalformedAnnotation
-from gas.values.amounts import MEMORY_MAX, Amounts
+from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, Amounts
 from gas.values.cards import Card
 from gas.values.quoted import quoted
 from gas.vocabularies.koordinator.names import ALLOCATED, CORE, MEMORY, MEMORY_RATIO, full_name
 
-MILLICORES = "millicores"
-MILLICORES_OF_CORE = 10
-"""A card has 1000 of them, and 100 of Koordinator's hundredths."""
+MILLICORES_OF_CORE = MILLICORES_OF_A_CARD // 100
+"""Koordinator counts a card's compute in hundredths."""
 
 _MOST_CARDS = 1024
 _PERCENT = 100

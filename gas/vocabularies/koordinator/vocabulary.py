@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 
-from gas.objects.stored import Container, Node, Pod, Quantity
+from gas.objects.stored import Node, Pod, Quantity
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.inventory import Inventory
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.order import DEFAULT_ORDER
 from gas.placement.ratio import Ratio
-from gas.values.amounts import MEMORY_MAX, sorted_amounts
+from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, sorted_amounts
 from gas.values.card_facts import MOST_MEMORY, CardFacts
 from gas.values.card_records import MOST_RECORDS
 from gas.values.cards import Card
 from gas.values.quoted import quoted
 from gas.vocabularies.koordinator import names, rules
 from gas.vocabularies.koordinator.admission import KoordinatorAdmission
-from gas.vocabularies.koordinator.allocated import MILLICORES, MILLICORES_OF_CORE, format_allocated, parse_allocated
+from gas.vocabularies.koordinator.allocated import MILLICORES_OF_CORE, format_allocated, parse_allocated
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
 from gas.vocabularies.pod_parts import (
-    CARD_NEAR,
-    CARD_ORDER,
-    NODE_SCORE,
+    PREFERENCES,
     check_sum,
-    chosen_card_order,
-    chosen_node_score,
-    parse_request,
-    started_containers,
-    wants_near_cards,
+    requested,
+    requests_under,
+    with_preferences,
 )
 from gas.vocabularies.protocol import (
     BadNeed,
+    ChoiceAnnotations,
+    ContainerFacts,
     DeviceOffer,
     DeviceOptions,
+    NeedFacts,
     NeedOptions,
     NodeDescription,
     NodeFacts,
@@ -47,8 +45,6 @@ _MEMORY = names.full_name(names.MEMORY)
 _COUNTING = tuple(map(names.full_name, (names.SHARED, names.MEMORY_RATIO, names.CORE, names.GPU)))
 """Resources of which a node has 100 for each card; nodes of earlier releases of Koordinator lack the first."""
 
-MILLICORES_OF_A_CARD = MILLICORES_OF_CORE * rules.OF_A_CARD
-
 
 class KoordinatorPods:
     """Pods that request shares of cards under ``koordinator.sh/gpu``; misspelt names are reported with the webhooks."""
@@ -57,35 +53,23 @@ class KoordinatorPods:
     resources = RESOURCES
 
     def matches(self, pod: Pod) -> bool:
-        for containers in (pod.spec.containers, pod.spec.init_containers):
-            for container in containers or ():
-                if container.resources is not None and any(
-                    name.startswith(names.BEGINNING) for name in container.resources.requests or ()
-                ):
-                    return True
-        return False
+        return requests_under(pod, names.BEGINNING)
 
-    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        asked = _asked(pod)
-        _check_vendors(pod)
-        for container, _, amounts in asked:
+    def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
+        asked = _asked(facts)
+        _check_vendors(facts)
+        for container, amounts in asked:
             if amounts and (fault := rules.fault(amounts)):
                 raise BadNeed(f"container {quoted(container.name)}: {fault}")
         for name in names.RESOURCES:
-            check_sum(names.full_name(name), sum(amounts.get(name, 0) for _, _, amounts in asked))
-        annotations = pod.annotations
-        return replace(
-            _need(asked),
-            order=chosen_card_order(annotations, DEFAULT_ORDER),
-            near=wants_near_cards(annotations),
-            node_score=chosen_node_score(annotations),
-        )
+            check_sum(names.full_name(name), sum(amounts.get(name, 0) for _, amounts in asked))
+        return with_preferences(_need(asked), facts.annotations, DEFAULT_ORDER)
 
-    def booked_need(self, pod: Pod) -> PodNeed:
-        return _need(_asked(pod))
+    def booked_need(self, facts: NeedFacts) -> PodNeed:
+        return _need(_asked(facts))
 
 
-class KoordinatorChoices:
+class KoordinatorChoices(ChoiceAnnotations):
     """The annotation that Koordinator's scheduler writes on a pod, and its node agent and its users read."""
 
     annotations: frozenset[str] = frozenset({names.ALLOCATED})
@@ -176,36 +160,32 @@ KOORDINATOR = Vocabulary(
     choices=KoordinatorChoices(),
     nodes=KoordinatorNodes(),
     devices=KoordinatorDevices(),
-    user_annotations=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
+    user_annotations=PREFERENCES,
     admission=KoordinatorAdmission(),
 )
 
-_Asked = tuple[Container, Role, Mapping[str, int]]
-"""A container, its role, and what it requests by the names of Koordinator's resources without their prefix."""
+_Asked = tuple[ContainerFacts, Mapping[str, int]]
+"""A container, and what it requests by the names of Koordinator's resources without their prefix."""
 
 
-def _asked(pod: Pod) -> list[_Asked]:
+def _asked(facts: NeedFacts) -> list[_Asked]:
     """Return what each container requests, in the order in which kubelet starts them. Raises BadNeed."""
-    if not pod.spec.containers:
-        raise BadNeed("the pod has no containers")
-    return [(container, role, _amounts_of(container)) for container, role in started_containers(pod)]
+    return [(each, _amounts_of(each)) for each in facts.containers]
 
 
-def _amounts_of(container: Container) -> dict[str, int]:
-    requests = (container.resources.requests if container.resources else None) or {}
+def _amounts_of(container: ContainerFacts) -> dict[str, int]:
     return {
-        name: parse_request(container, full_name, requests[full_name])
+        name: requested(container, full_name)
         for name, full_name in zip(names.RESOURCES, RESOURCES, strict=True)
-        if full_name in requests
+        if full_name in container.requests
     }
 
 
-def _check_vendors(pod: Pod) -> None:
+def _check_vendors(facts: NeedFacts) -> None:
     """Raise BadNeed for a pod that also asks for whole cards of a vendor's plugin."""
-    for container, _ in started_containers(pod):
-        requests = (container.resources.requests if container.resources else None) or {}
+    for container in facts.containers:
         for name in names.VENDORS:
-            if name in requests:
+            if name in container.requests:
                 raise BadNeed(
                     f"container {quoted(container.name)}: {name} cannot be combined with resources under"
                     f" {names.PREFIX}; use only one of them in the whole pod"
@@ -213,22 +193,22 @@ def _check_vendors(pod: Pod) -> None:
 
 
 def _need(asked: Sequence[_Asked]) -> PodNeed:
-    containers = tuple(_container_need(container, role, amounts) for container, role, amounts in asked)
+    containers = tuple(_container_need(container, amounts) for container, amounts in asked)
     return PodNeed(containers=containers, count_resources=frozenset({names.SHARED}))
 
 
-def _container_need(container: Container, role: Role, amounts: Mapping[str, int]) -> ContainerNeed:
+def _container_need(container: ContainerFacts, amounts: Mapping[str, int]) -> ContainerNeed:
     """Return the need of a container; of the memory, a part of the card is resolved when the card is chosen."""
     share = rules.share(amounts)
     if share is None:
-        return ContainerNeed(container.name, role=role)
+        return ContainerNeed(container.name, role=container.role)
     per_card = {names.SHARED: 1}
     if share.core:
         per_card[MILLICORES] = share.core * MILLICORES_OF_CORE
     if share.memory:
         per_card[MEMORY_MAX] = share.memory
     ratios = (Ratio(MEMORY_MAX, share.memory_ratio),) if share.memory_ratio else ()
-    return ContainerNeed(container.name, share.cards, sorted_amounts(per_card), role, ratios)
+    return ContainerNeed(container.name, share.cards, sorted_amounts(per_card), container.role, ratios)
 
 
 def _amounts(memory: int) -> Mapping[str, int]:

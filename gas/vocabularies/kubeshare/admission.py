@@ -11,18 +11,16 @@ from gas.objects.stored import NewContainer, NewPod, Pod
 from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.kubeshare import names
 from gas.vocabularies.kubeshare.request import Share, asking_containers, bearer, share_of
-from gas.vocabularies.protocol import BadNeed, NeedOptions
+from gas.vocabularies.pod_parts import need_facts
+from gas.vocabularies.protocol import AdmissionChecks, BadNeed, NeedOptions
 
 _MOST_UNKNOWN = 5
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-class KubeShareAdmission:
+class KubeShareAdmission(AdmissionChecks):
     """Add the resources by which kube-scheduler and kubelet know these pods, and let the scheduler bind every pod."""
-
-    def faults(self, pod: Pod) -> Sequence[str]:
-        return ()
 
     def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
         return tuple(islice(_unknown_annotations(pod.annotations), _MOST_UNKNOWN))
@@ -34,7 +32,7 @@ class KubeShareAdmission:
         """
         try:
             share = share_of(pod.annotations)
-            asking = asking_containers(pod)
+            asking = asking_containers(need_facts(pod))
         except BadNeed:
             return ()
         init = len(pod.spec.init_containers or ())

@@ -7,22 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
-from gas.objects.stored import Container, Pod
-from gas.placement.company import Company
-from gas.placement.need import Role
-from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, SortedAmounts, sorted_amounts
+from gas.placement.need import ContainerNeed, Role
+from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, sorted_amounts
 from gas.values.quoted import quoted
 from gas.vocabularies.kubeshare import names
-from gas.vocabularies.pod_parts import requested, started_containers
-from gas.vocabularies.protocol import BadNeed
-
-MILLICORES = "millicores"
-MILLICORES_OF_A_CARD = 1000
+from gas.vocabularies.pod_parts import requested
+from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts
 
 _FRACTION = re.compile(r"[0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}", re.ASCII)  # exact in 28 digits
 _BYTES = re.compile(r"[0-9]{1,19}", re.ASCII)
-_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-"""The form of a label's value in Kubernetes, which affinity, anti-affinity, exclusion and GPUID have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +43,14 @@ class Asking:
     stated  the amounts that it requests as resources, for all its cards together; None if it requests none
     """
 
-    container: Container
-    role: Role
+    container: ContainerFacts
     cards: int
     stated: Share | None
 
-    def per_card(self, share: Share | None) -> SortedAmounts:
-        """Return what the container takes of each of its cards; ``share`` is None for all but one of the containers."""
-        if not self.cards:
-            return ()
-        return sorted_amounts({names.UNITS: 1, **(share.amounts if share is not None else {})})
+    def need(self, share: Share | None) -> ContainerNeed:
+        """Return the need of the container; ``share`` is None for all but one of the containers."""
+        amounts = {names.UNITS: 1, **(share.amounts if share is not None else {})} if self.cards else {}
+        return ContainerNeed(self.container.name, self.cards, sorted_amounts(amounts), self.container.role)
 
 
 def share_of(annotations: Mapping[str, str]) -> Share:
@@ -90,16 +81,14 @@ def readable_share(annotations: Mapping[str, str]) -> Share:
     )
 
 
-def asking_containers(pod: Pod) -> list[Asking]:
+def asking_containers(facts: NeedFacts) -> list[Asking]:
     """Return the containers in the order in which kubelet starts them. Raises BadNeed for a malformed amount.
 
     If no container requests ``kubeshare/vgpu``, each asks for the card that the annotations mean.
     """
-    if not pod.spec.containers:
-        raise BadNeed("the pod has no containers")
-    started = [(each, role, requested(each, names.VGPU)) for each, role in started_containers(pod)]
-    implied = 0 if any(cards for _, _, cards in started) else 1
-    return [Asking(each, role, cards or implied, _stated(each)) for each, role, cards in started]
+    cards = [requested(each, names.VGPU) for each in facts.containers]
+    implied = 0 if any(cards) else 1
+    return [Asking(each, count or implied, _stated(each)) for each, count in zip(facts.containers, cards, strict=True)]
 
 
 def bearer(asking: Sequence[Asking]) -> int:
@@ -108,7 +97,7 @@ def bearer(asking: Sequence[Asking]) -> int:
     The card is booked for as long as the pod lives, so it does not matter which container takes them.
     """
     with_cards = [at for at, each in enumerate(asking) if each.cards]
-    return next((at for at in with_cards if asking[at].role is Role.APP), with_cards[0])
+    return next((at for at in with_cards if asking[at].container.role is Role.APP), with_cards[0])
 
 
 def stated_share(asking: Sequence[Asking]) -> Share | None:
@@ -120,34 +109,8 @@ def stated_share(asking: Sequence[Asking]) -> Share | None:
     return Share(sum(each.millicores for each in stated) // cards, sum(each.memory for each in stated) // cards)
 
 
-def company_of(annotations: Mapping[str, str]) -> Company:
-    """Return the labels that decide about a pod's company. Raises BadNeed for one that is not a label's value."""
-    return Company(
-        affinity=label_of(annotations, names.AFFINITY),
-        anti_affinity=label_of(annotations, names.ANTI_AFFINITY),
-        exclusion=label_of(annotations, names.EXCLUSION),
-    )
-
-
-def readable_labels(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the annotations whose text may be a label's value."""
-    return {name: text for name, text in annotations.items() if _LABEL.fullmatch(text)}
-
-
-def label_of(annotations: Mapping[str, str], name: str) -> str:
-    """Return the text of an annotation that has the form of a label's value, empty without one. Raises BadNeed."""
-    text = annotations.get(name, "")
-    if text and _LABEL.fullmatch(text) is None:
-        raise BadNeed(
-            f"{name}: expected at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends, found"
-            f" {quoted(text)}"
-        )
-    return text
-
-
-def _stated(container: Container) -> Share | None:
-    requests = (container.resources.requests if container.resources else None) or {}
-    if names.MILLICORES not in requests and names.MEMORY not in requests:
+def _stated(container: ContainerFacts) -> Share | None:
+    if names.MILLICORES not in container.requests and names.MEMORY not in container.requests:
         return None
     return Share(requested(container, names.MILLICORES), requested(container, names.MEMORY))
 

@@ -18,6 +18,7 @@ from gas.values.errors import GasError
 from gas.vocabularies.kubeshare import names
 from gas.vocabularies.kubeshare.admission import KubeShareAdmission
 from gas.vocabularies.kubeshare.vocabulary import KubeSharePods
+from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed, NeedOptions
 
 API_VERSION = "kubeshare.nthu/v1"
@@ -126,7 +127,7 @@ def pod_of(share: SharePod) -> dict[str, Any]:
     try:
         completed = applied(KubeShareAdmission().complete(written), pod)
         if written.spec.containers and (pods := KubeSharePods()).matches(written):
-            pods.need(msgspec.convert(completed, NewPod), NeedOptions())
+            pods.need(need_facts(msgspec.convert(completed, NewPod)), NeedOptions())
         return completed
     except BadNeed as bad:
         raise MalformedSharePod(str(bad)) from None

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from gas.objects.stored import Node, Pod
 from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory
-from gas.placement.need import ContainerNeed, PodNeed, Scope
+from gas.placement.need import PodNeed, Scope
 from gas.placement.node_score import NodeScore
 from gas.placement.order import CardOrder, CardUse
-from gas.values.amounts import MEMORY_MAX
+from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
@@ -19,35 +19,32 @@ from gas.values.quoted import quoted
 from gas.vocabularies.kubeshare import names
 from gas.vocabularies.kubeshare.admission import KubeShareAdmission
 from gas.vocabularies.kubeshare.request import (
-    MILLICORES,
-    MILLICORES_OF_A_CARD,
     Asking,
     Share,
     asking_containers,
     bearer,
-    company_of,
-    label_of,
-    readable_labels,
     readable_share,
     share_of,
     stated_share,
 )
-from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
+from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_memory
 from gas.vocabularies.pod_parts import (
-    CARD_NEAR,
-    CARD_ORDER,
-    NODE_SCORE,
+    PREFERENCES,
+    card_company,
     check_sum,
-    chosen_card_order,
-    chosen_node_score,
+    label_of,
+    need_facts,
+    readable_labels,
     requested,
     requests_any,
-    wants_near_cards,
+    with_preferences,
 )
 from gas.vocabularies.protocol import (
     BadNeed,
+    ChoiceAnnotations,
     DeviceOffer,
     DeviceOptions,
+    NeedFacts,
     NeedOptions,
     NodeDescription,
     NodeFacts,
@@ -83,11 +80,12 @@ class KubeSharePods:
             return True
         return requests_any(pod, names.VGPU)
 
-    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        annotations = pod.annotations
+    def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
+        annotations = facts.annotations
         share = share_of(annotations)
-        asking = asking_containers(pod)
-        if requests_any(pod, names.VGPU) and not any(requested(each.container, names.VGPU) for each in asking):
+        asking = asking_containers(facts)
+        stated = [requested(each, names.VGPU) for each in facts.containers if names.VGPU in each.requests]
+        if stated and not any(stated):
             raise BadNeed(f"{names.VGPU}: expected 1 or more in a container, found 0; raise it or remove it")
         check_sum(names.VGPU, sum(each.cards for each in asking))
         _check_cards(asking)
@@ -99,34 +97,33 @@ class KubeSharePods:
                 f"{names.GPUID}: expected a pod of one card, found a container with {asking[bearer(asking)].cards};"
                 f" remove the annotation or lower {names.VGPU}"
             )
+        need = with_preferences(need, annotations, USED_THEN_BEST_FIT)
         return replace(
             need,
-            order=chosen_card_order(annotations, USED_THEN_BEST_FIT),
-            near=wants_near_cards(annotations),
-            node_score=chosen_node_score(annotations) or NodeScore.BEST_FIT_CARD,
-            company=company_of(annotations),
+            node_score=need.node_score or NodeScore.BEST_FIT_CARD,
+            company=card_company(annotations, names.AFFINITY, names.ANTI_AFFINITY, names.EXCLUSION),
             named=named,
         )
 
-    def booked_need(self, pod: Pod) -> PodNeed:
+    def booked_need(self, facts: NeedFacts) -> PodNeed:
         """Return what the pod takes. Amounts that containers request as resources count, since these cannot change."""
-        asking = asking_containers(pod)
-        need = _need(asking, stated_share(asking) or readable_share(pod.annotations))
-        labels = readable_labels(pod.annotations)
-        named = labels.get(names.GPUID, "") if need.scope.is_one_card else ""
-        return replace(need, company=company_of(labels), named=named)
+        asking = asking_containers(facts)
+        need = _need(asking, stated_share(asking) or readable_share(facts.annotations))
+        labels = readable_labels(facts.annotations)
+        return replace(
+            need,
+            company=card_company(labels, names.AFFINITY, names.ANTI_AFFINITY, names.EXCLUSION),
+            named=labels.get(names.GPUID, "") if need.scope.is_one_card else "",
+        )
 
 
-class KubeShareChoices:
-    """The name of the pod's card."""
+class KubeShareChoices(ChoiceAnnotations):
+    """The name of the pod's card. It is not read back: a name alone does not say which card has it."""
 
     annotations: frozenset[str] = frozenset({names.GPUID})
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
         return {names.GPUID: need.named} if need.named else {}
-
-    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
-        return None  # a name alone does not say which card has it
 
 
 class KubeShareNodes:
@@ -134,7 +131,7 @@ class KubeShareNodes:
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
-        return (allocatable[names.VGPU], _recorded(node)) if names.VGPU in allocatable else ()
+        return (allocatable[names.VGPU], recorded_memory(node)) if names.VGPU in allocatable else ()
 
     def facts(self, node: Node) -> NodeFacts | None:
         allocatable = allocatable_resources(node)
@@ -142,7 +139,7 @@ class KubeShareNodes:
             return None
         problems: list[str] = []
         offered = allocatable_amount(allocatable, names.VGPU, problems)
-        recorded = _recorded(node)
+        recorded = recorded_memory(node) or ()
         if offered and not recorded:
             problems.append(
                 f"allocatable {names.VGPU}: expected a card in annotation {ANNOTATION}, found none; pods get no card of"
@@ -186,7 +183,7 @@ class KubeShareDevices(DeviceOffer):
 def contradiction(pod: Pod) -> str:
     """Return how the annotations of a bound pod contradict the amounts that its containers request; empty if not."""
     try:
-        stated = stated_share(asking_containers(pod))
+        stated = stated_share(asking_containers(need_facts(pod)))
     except BadNeed:
         return ""
     if stated is None or stated == readable_share(pod.annotations):
@@ -203,7 +200,7 @@ KUBESHARE = Vocabulary(
     choices=KubeShareChoices(),
     nodes=KubeShareNodes(),
     devices=KubeShareDevices(),
-    user_annotations=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
+    user_annotations=PREFERENCES,
     admission=KubeShareAdmission(),
     names_cards=True,
     contradiction=contradiction,
@@ -214,10 +211,7 @@ def _need(asking: Sequence[Asking], share: Share) -> PodNeed:
     """Return the need of containers with a share of each card."""
     bears = bearer(asking)
     return PodNeed(
-        containers=tuple(
-            ContainerNeed(each.container.name, each.cards, each.per_card(share if at == bears else None), each.role)
-            for at, each in enumerate(asking)
-        ),
+        containers=tuple(each.need(share if at == bears else None) for at, each in enumerate(asking)),
         scope=Scope.ANYWHERE if any(each.cards > 1 for each in asking) else Scope.CARD,
         count_resources=frozenset({names.UNITS}),
     )
@@ -249,8 +243,3 @@ def _check_stated(asking: Sequence[Asking], share: Share) -> None:
                 f"{resource}: expected {expected} in total, as annotation {annotation} says, found {found}; remove the"
                 " requests from the template, or correct one of the two"
             )
-
-
-def _recorded(node: Node) -> tuple[tuple[Card, int], ...]:
-    """Return the healthy cards of the node's own records with their bytes of memory."""
-    return tuple((each.card, each.memory or 0) for each in recorded_cards(node) if each.healthy)

@@ -8,34 +8,35 @@ gas's own annotations.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from gas.objects.stored import Container, Node, Pod, Quantity
-from gas.placement.choice import Choice
+from gas.objects.stored import Node, Pod, Quantity
 from gas.placement.company import Company
 from gas.placement.inventory import Inventory
-from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.ratio import PERCENT, Ratio
+from gas.values.amounts import MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION, MOST_RECORDS
 from gas.values.cards import Card
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
 from gas.vocabularies.pod_parts import (
-    CARD_NEAR,
-    CARD_ORDER,
-    NODE_SCORE,
+    PREFERENCES,
     check_sum,
-    chosen_card_order,
-    chosen_node_score,
     requested,
     requests_any,
-    started_containers,
-    wants_near_cards,
+    with_preferences,
 )
-from gas.vocabularies.protocol import BadNeed, DeviceOffer, DeviceOptions, NeedOptions, NodeFacts, Vocabulary
-
-MILLICORES = "millicores"
-MILLICORES_OF_A_CARD = 1000
+from gas.vocabularies.protocol import (
+    BadNeed,
+    ContainerFacts,
+    DeviceOffer,
+    DeviceOptions,
+    NeedFacts,
+    NeedOptions,
+    NodeFacts,
+    Vocabulary,
+)
 
 ALONE = Company(exclusion="whole cards")
 """Labels by which a whole card has no other pods. No user can write them: labels have no spaces."""
@@ -72,40 +73,23 @@ class VendorPods:
     def matches(self, pod: Pod) -> bool:
         return any(requests_any(pod, kind.resource) for kind in KINDS)
 
-    def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        asked = [kind.resource for kind in KINDS if any(requested(each, kind.resource) for each, _ in _started(pod))]
+    def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
+        amounts = {kind.resource: sum(requested(each, kind.resource) for each in facts.containers) for kind in KINDS}
+        asked = [resource for resource, amount in amounts.items() if amount]
         if len(asked) > 1:
             raise BadNeed(f"the pod asks for both {' and '.join(asked)}; use only one of them in all its containers")
         for resource in asked:
-            check_sum(resource, sum(requested(each, resource) for each, _ in _started(pod)))
-        annotations = pod.annotations
-        return replace(
-            self.booked_need(pod),
-            order=chosen_card_order(annotations, options.card_order),
-            near=wants_near_cards(annotations),
-            node_score=chosen_node_score(annotations),
-        )
+            check_sum(resource, amounts[resource])
+        return with_preferences(self.booked_need(facts), facts.annotations, options.card_order)
 
-    def booked_need(self, pod: Pod) -> PodNeed:
-        containers = tuple(_container_need(container, role) for container, role in _started(pod))
+    def booked_need(self, facts: NeedFacts) -> PodNeed:
+        containers = tuple(map(_container_need, facts.containers))
         wants_cards = any(container.count for container in containers)
         return PodNeed(
             containers=containers,
             company=ALONE if wants_cards else Company(),
             count_resources=_COUNTS,
         )
-
-
-class VendorChoices:
-    """Nothing beside the decision that every vocabulary shares: the vendors' plugins read no annotation."""
-
-    annotations: frozenset[str] = frozenset()
-
-    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
-        return {}
-
-    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
-        return None
 
 
 class VendorNodes:
@@ -161,26 +145,19 @@ class VendorDevices(DeviceOffer):
 VENDOR = Vocabulary(
     name="vendor",
     pods=VendorPods(),
-    choices=VendorChoices(),
     nodes=VendorNodes(),
     devices=VendorDevices(),
-    user_annotations=frozenset({CARD_NEAR, CARD_ORDER, NODE_SCORE}),
+    user_annotations=PREFERENCES,
 )
 
 
-def _started(pod: Pod) -> list[tuple[Container, Role]]:
-    if not pod.spec.containers:
-        raise BadNeed("the pod has no containers")
-    return started_containers(pod)
-
-
-def _container_need(container: Container, role: Role) -> ContainerNeed:
+def _container_need(container: ContainerFacts) -> ContainerNeed:
     """Return the need of a container; of one that asks for two vendors' cards, the first counts."""
     for kind in KINDS:
         if count := requested(container, kind.resource):
             whole = (Ratio(MILLICORES, PERCENT),)
-            return ContainerNeed(container.name, count, ((kind.counted, 1),), role, whole)
-    return ContainerNeed(container.name, role=role)
+            return ContainerNeed(container.name, count, ((kind.counted, 1),), container.role, whole)
+    return ContainerNeed(container.name, role=container.role)
 
 
 def _count(kind: Kind, allocatable: Mapping[str, Quantity], problems: list[str]) -> int:

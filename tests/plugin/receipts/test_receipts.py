@@ -20,6 +20,7 @@ from gas.plugin.receipts.receipts import Receipt, ReceiptKind, receipt
 from gas.values.cards import Card
 from gas.vocabularies.intel.need import read_booked_need
 from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.pod_parts import need_facts
 from tests.builders import container
 from tests.plugin.pods_for_plugin import I915, XE, decided, ids, node_pod, seen
 
@@ -354,7 +355,7 @@ def test_the_extenders_books_hold_what_kubelet_gave(
     answer = receipt(kept, listing, init)
     after = _with_annotations(pod, answer.annotations if answer else {})
 
-    need = read_booked_need(after)
+    need = read_booked_need(need_facts(after))
     kept_after = gpu_pod(after, DEFAULT)
     assert kept_after is not None
     believed = read_receipt(after, need) or kept_after.decided
@@ -373,7 +374,7 @@ def test_the_books_hold_the_card_of_a_pod_with_an_amount_that_no_card_can_have()
     answer = receipt(kept, listed(c="card1-0"), {})
     assert answer is not None
     after = _with_annotations(pod, answer.annotations)
-    need = read_booked_need(after)
+    need = read_booked_need(need_facts(after))
     believed = read_receipt(after, need)
     assert believed is not None
     assert footprint(need, believed).amounts == {Card(1): (("i915", 1),)}

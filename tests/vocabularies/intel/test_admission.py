@@ -149,10 +149,6 @@ def test_a_switch_that_looks_switched_off_is_a_warning(name: str) -> None:
     assert warnings(name, "true") == warnings(name, "") == []
 
 
-def test_there_are_no_defaults() -> None:
-    assert ADMISSION.complete(pod(container(i915=1))) == ()
-
-
 def test_every_annotation_that_users_write_is_known() -> None:
     written = {text for text in vars(names).values() if isinstance(text, str) and text.startswith("gas-")}
     of_nodes = {names.CARD_CAPACITY, names.DISABLE_CARD, names.DESCHEDULE_CARD, names.PREFER_CARD}

@@ -17,14 +17,15 @@ from gas.values.amounts import MAX_AMOUNT
 from gas.values.cards import Card
 from gas.vocabularies.intel.need import read_booked_need, read_need
 from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed, NeedOptions
-from tests.builders import container, pod
+from tests.builders import container, facts, pod
 
 COUNT_RESOURCES = frozenset({"i915", "xe"})
 
 
 def need(*containers: Mapping[str, Any], allowlist: bool = False, denylist: bool = False, **fields: Any) -> PodNeed:
-    return read_need(pod(*containers, **fields), NeedOptions(allowlist=allowlist, denylist=denylist))
+    return read_need(facts(*containers, **fields), NeedOptions(allowlist=allowlist, denylist=denylist))
 
 
 def asks(requests: Mapping[str, int | str], name: str = "main") -> dict[str, Any]:
@@ -81,7 +82,7 @@ def test_a_containers_need(requests: Mapping[str, int | str], count: int, per_ca
 def test_resources_with_other_prefixes_are_ignored() -> None:
     requests = {"cpu": "1.5", "nvidia.com/gpu": "1", "xgpu.intel.com/i915": "1", "gpu.intel.com/i915": "1"}
     plain = Container(name="main", resources=ResourceRequirements(requests=dict(requests)))
-    read = read_need(Pod(metadata=ObjectMeta(), spec=PodSpec(containers=[plain])), NeedOptions())
+    read = read_need(need_facts(Pod(metadata=ObjectMeta(), spec=PodSpec(containers=[plain]))), NeedOptions())
     assert read.containers == (ContainerNeed("main", 1, (("i915", 1),)),)
 
 
@@ -151,7 +152,7 @@ def test_i915_and_xe_in_one_pod_are_refused() -> None:
 def test_a_resource_without_a_name_is_refused() -> None:
     nameless = {"name": "main", "resources": {"requests": {"gpu.intel.com/i915": 1, "gpu.intel.com/": 1}}}
     assert refusal(nameless) == "container 'main': expected the name of a resource after 'gpu.intel.com/', found none"
-    assert read_booked_need(pod(nameless)).containers[0].count == 1
+    assert read_booked_need(facts(nameless)).containers[0].count == 1
 
 
 def test_a_pod_without_containers_is_refused() -> None:
@@ -330,9 +331,9 @@ def test_linked_cards_are_refused(requests: Mapping[str, int], sentence: str) ->
 def test_the_order_of_cards_is_the_administrators_unless_the_pod_states_one() -> None:
     spread = NeedOptions(card_order=LeastUsed("millicores"))
     assert need(ONE_CARD).order == DEFAULT_ORDER != NATURAL
-    assert read_need(pod(ONE_CARD), spread).order == LeastUsed("millicores")
+    assert read_need(facts(ONE_CARD), spread).order == LeastUsed("millicores")
     assert need(ONE_CARD, annotations={"gas-card-order": "best-fit=memory.max"}).order == BestFit("memory.max")
-    assert read_need(pod(ONE_CARD, annotations={"gas-card-order": "natural"}), spread).order == NATURAL
+    assert read_need(facts(ONE_CARD, annotations={"gas-card-order": "natural"}), spread).order == NATURAL
 
 
 def test_another_text_for_the_order_of_cards_is_refused() -> None:
@@ -358,7 +359,7 @@ def test_another_text_for_the_order_of_cards_is_refused() -> None:
 def test_an_empty_annotation_means_the_same_as_none(annotation: str) -> None:
     """As templates write it for a value that is not set."""
     options = NeedOptions(card_order=LeastUsed("millicores"))
-    assert read_need(pod(ONE_CARD, annotations={annotation: ""}), options) == read_need(pod(ONE_CARD), options)
+    assert read_need(facts(ONE_CARD, annotations={annotation: ""}), options) == read_need(facts(ONE_CARD), options)
 
 
 def test_nearness_is_off_unless_the_pod_asks_for_it() -> None:
@@ -451,7 +452,7 @@ def test_a_name_that_seems_to_choose_a_card_and_does_not_is_refused(name: str, s
 
 def test_a_card_that_a_bound_pod_chose_has_no_name() -> None:
     for name in ("card0", "4d:00.0"):
-        booked = read_booked_need(pod(ONE_CARD, annotations={"gas-card-name": name}))
+        booked = read_booked_need(facts(ONE_CARD, annotations={"gas-card-name": name}))
         assert (booked.named, booked.scope) == ("", Scope.ANYWHERE)
 
 
@@ -461,9 +462,9 @@ def test_a_name_that_only_resembles_a_card_is_a_name(name: str) -> None:
 
 
 def test_the_name_of_a_bound_pods_card_counts_if_it_is_valid() -> None:
-    assert read_booked_need(pod(ONE_CARD, annotations=NAMED)).named == "train"
-    assert read_booked_need(pod(ONE_CARD, annotations={"gas-card-name": "two words"})).named == ""
-    assert read_booked_need(pod(container(i915=2), annotations=NAMED)).named == ""
+    assert read_booked_need(facts(ONE_CARD, annotations=NAMED)).named == "train"
+    assert read_booked_need(facts(ONE_CARD, annotations={"gas-card-name": "two words"})).named == ""
+    assert read_booked_need(facts(container(i915=2), annotations=NAMED)).named == ""
 
 
 @pytest.mark.parametrize("name", [*COMPANY, *NAMED])
@@ -477,7 +478,7 @@ def test_company_that_is_not_the_value_of_a_label_is_refused(name: str, text: st
 
 def test_the_company_of_a_bound_pod_counts_as_far_as_it_is_valid() -> None:
     bound = pod(ONE_CARD, annotations=COMPANY | {"gas-card-exclusion": "two words"}, node="node-1")
-    assert read_booked_need(bound).company == Company(affinity="red", anti_affinity="Green_1")
+    assert read_booked_need(need_facts(bound)).company == Company(affinity="red", anti_affinity="Green_1")
     assert COMPANY.keys() <= DEFAULT.metadata
 
 
@@ -497,7 +498,7 @@ def test_a_bound_pods_need_does_not_depend_on_its_annotations() -> None:
         "gas-card-near": "true",
     }
     bound = pod(ONE_CARD, annotations=annotations, node="node-1")
-    assert read_booked_need(bound) == need(ONE_CARD)
+    assert read_booked_need(need_facts(bound)) == need(ONE_CARD)
 
 
 @pytest.mark.parametrize(
@@ -514,12 +515,12 @@ def test_xe_counts_for_a_bound_container_that_asks_for_both_kinds(
     requests: Mapping[str, int], count: int, per_card: Mapping[str, int]
 ) -> None:
     expected = ContainerNeed("main", count, tuple(sorted(per_card.items())))
-    assert read_booked_need(pod(asks(requests), node="node-1")).containers == (expected,)
+    assert read_booked_need(facts(asks(requests), node="node-1")).containers == (expected,)
 
 
 def test_a_bound_pod_may_have_containers_of_both_kinds() -> None:
     bound = pod(container("a", i915=2), container("b", xe=1), node="node-1")
-    assert read_booked_need(bound).containers == (
+    assert read_booked_need(need_facts(bound)).containers == (
         ContainerNeed("a", 2, (("i915", 1),)),
         ContainerNeed("b", 1, (("xe", 1),)),
     )
@@ -527,7 +528,7 @@ def test_a_bound_pod_may_have_containers_of_both_kinds() -> None:
 
 def test_an_unreadable_amount_of_a_bound_pod_is_refused() -> None:
     with pytest.raises(BadNeed, match="expected a whole number"):
-        read_booked_need(pod(container(i915="1.5")))
+        read_booked_need(facts(container(i915="1.5")))
 
 
 @pytest.mark.parametrize(
@@ -540,26 +541,26 @@ def test_an_unreadable_amount_of_a_bound_pod_is_refused() -> None:
 )
 def test_an_amount_of_a_bound_pod_that_no_card_can_have_is_left_out(containers: list[dict[str, Any]]) -> None:
     """Its node does not have that resource, or kubelet would not have started it. The pod has its card anyway."""
-    need = read_booked_need(pod(*containers))
+    need = read_booked_need(facts(*containers))
     assert need.containers[0] == ContainerNeed("main", 2, (("i915", 1), ("millicores", 2)))
     with pytest.raises(BadNeed):
-        read_need(pod(*containers), NeedOptions())
+        read_need(facts(*containers), NeedOptions())
 
 
 def test_too_many_cards_are_refused_for_a_bound_pod_too() -> None:
     with pytest.raises(BadNeed, match=r"more than 2\^63-1 of 'gpu.intel.com/i915'"):
-        read_booked_need(pod(container(i915="5E"), container("other", i915="5E")))
+        read_booked_need(facts(container(i915="5E"), container("other", i915="5E")))
 
 
 def sentence_about(hostile: Pod) -> str:
     """Return the sentence that refuses the pod, or an empty text."""
     try:
-        read = read_need(hostile, NeedOptions(allowlist=True, denylist=True))
+        read = read_need(need_facts(hostile), NeedOptions(allowlist=True, denylist=True))
     except BadNeed as bad:
         return str(bad)
     containers = [*(hostile.spec.init_containers or ()), *(hostile.spec.containers or ())]
     assert [each.name for each in read.containers] == [each.name for each in containers]
-    assert hash(read) == hash(read_need(hostile, NeedOptions(allowlist=True, denylist=True)))
+    assert hash(read) == hash(read_need(need_facts(hostile), NeedOptions(allowlist=True, denylist=True)))
     return ""
 
 
