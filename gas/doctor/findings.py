@@ -1,12 +1,18 @@
-"""Findings of the doctor, and the commands that mend them."""
+"""Findings of the doctor, the commands that fix them, and why something could not be seen."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Generic, Literal, TypeVar
 
+from gas.cluster.errors import Forbidden
 from gas.objects.stored import Pod
+from gas.values.errors import GasError
+
+T = TypeVar("T")
 
 
 class Level(StrEnum):
@@ -26,47 +32,102 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One result of a check. Texts from outside are kept as they are: escape them when you show them.
+    """One result of a check. Texts from outside are not escaped: escape them when you show them.
 
-    check     name of the check, for programs: ``scheduler-configuration``
-    where     object: a file, ``node gpu-1``, ``pod default/a``
-    message   the whole sentence
-    expected  empty if the sentence says it
-    found     likewise
-    mend      commands, or steps in a comment after ``#``; empty only if the level is OK
+    check       name of the check, for programs: ``scheduler-configuration``; `findings_of` fills it in
+    where       object: a file, ``node gpu-1``, ``pod default/a``; `about` fills it in
+    message     the whole sentence
+    expected    empty if the sentence says it
+    found       empty if the sentence says it
+    fix         commands, or steps in a comment after ``#``; empty only if the level is OK
+    summary_of  what it says to be OK: its ``object``, or all that the ``check`` looks at. It is left out if the check
+                has another finding about that. Empty for every other finding
     """
 
-    check: str
     level: Level
-    where: str
     message: str
+    where: str = ""
+    check: str = ""
     expected: str = ""
     found: str = ""
-    mend: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
+    summary_of: Literal["", "object", "check"] = ""
 
 
-def ok(check: str, where: str, message: str) -> Finding:
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Why something could not be seen, as a sentence, and the command with which it can be."""
+
+    why: str
+    fix: str
+
+
+def ok(message: str, where: str = "") -> Finding:
     """Return a finding without a fault."""
-    return Finding(check=check, level=Level.OK, where=where, message=message)
+    return Finding(level=Level.OK, where=where, message=message)
 
 
-def warning(check: str, where: str, message: str, *mend: str, expected: str = "", found: str = "") -> Finding:
+def summary(message: str, where: str = "", *, of: Literal["object", "check"] = "object") -> Finding:
+    """Return a finding that all is well, which is left out if the check has another about the object, or any other."""
+    return Finding(level=Level.OK, where=where, message=message, summary_of=of)
+
+
+def warning(message: str, *fix: str, where: str = "", expected: str = "", found: str = "") -> Finding:
     """Return a finding about something that works, but not as it should."""
-    return Finding(
-        check=check, level=Level.WARNING, where=where, message=message, expected=expected, found=found, mend=mend
-    )
+    return Finding(level=Level.WARNING, where=where, message=message, expected=expected, found=found, fix=fix)
 
 
-def problem(check: str, where: str, message: str, *mend: str, expected: str = "", found: str = "") -> Finding:
+def problem(message: str, *fix: str, where: str = "", expected: str = "", found: str = "") -> Finding:
     """Return a finding about something that harms GPU pods."""
-    return Finding(
-        check=check, level=Level.PROBLEM, where=where, message=message, expected=expected, found=found, mend=mend
-    )
+    return Finding(level=Level.PROBLEM, where=where, message=message, expected=expected, found=found, fix=fix)
 
 
-def unknown(check: str, where: str, message: str, *mend: str) -> Finding:
+def unknown(message: str, *fix: str, where: str = "") -> Finding:
     """Return a finding about something that could not be checked."""
-    return Finding(check=check, level=Level.UNKNOWN, where=where, message=message, mend=mend)
+    return Finding(level=Level.UNKNOWN, where=where, message=message, fix=fix)
+
+
+def not_seen(where: str, what: Unseen) -> Finding:
+    """Return a finding about something that could not be seen."""
+    return unknown(what.why, what.fix, where=where)
+
+
+def about(where: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Name the object of the findings that name none."""
+    return (each if each.where else replace(each, where=where) for each in findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[T]):
+    """A plain check: a field of an object, what it should be, and the sentence that is true if it is not.
+
+    found   returns the field as it is if it is wrong; None if it is right
+    change  what the command has to change; empty if that is `expected`
+    """
+
+    level: Level
+    message: str
+    expected: str
+    found: Callable[[T], str | None]
+    change: str = ""
+
+
+def broken(rules: Iterable[Rule[T]], checked: T, command_for: Callable[[str], str]) -> Iterator[Finding]:
+    """Yield a finding for each rule that an object breaks. ``command_for`` makes a command of a change."""
+    for rule in rules:
+        if (found := rule.found(checked)) is not None:
+            fix = (command_for(rule.change or rule.expected),)
+            yield Finding(level=rule.level, message=rule.message, expected=rule.expected, found=found, fix=fix)
+
+
+async def probe(request: Awaitable[T]) -> T | Unseen:
+    """Return the result of a request to the API server, or why it failed."""
+    try:
+        return await request
+    except Forbidden as error:
+        return Unseen(str(error), "gas doctor --kubeconfig=FILE   # of a user with this permission")
+    except GasError as error:
+        return Unseen(str(error), "gas doctor   # again, once the API server responds")
 
 
 def command(*words: str, note: str = "") -> str:

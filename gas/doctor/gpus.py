@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 import msgspec
 
 from configurator.scheduler_configuration import CARD_RESOURCES
-from gas.doctor.probe import Unseen
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode, Pod, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.vocabularies.intel import names
 
 DRY_POD = "gas-doctor-dry-pod"
-NFD_LABELS = "nfd.node.kubernetes.io/feature-labels"
-"""Annotation in which NFD lists the labels that it has written."""
 
 
 def gpu_nodes(snapshot: Snapshot) -> Iterator[DetailedNode]:
@@ -25,11 +21,7 @@ def gpu_nodes(snapshot: Snapshot) -> Iterator[DetailedNode]:
 
     A plugin alone does not count: it may run on nodes without GPUs.
     """
-    if isinstance(snapshot.nodes, Unseen):
-        return
-    for node in snapshot.nodes:
-        if snapshot.only_node and node.name != snapshot.only_node:
-            continue
+    for node in snapshot.checked_nodes:
         if any(name.startswith(names.PREFIX) for name in node.labels) or gpu_amounts(node, capacity=True):
             yield node
 
@@ -52,23 +44,20 @@ def _amount(quantity: Quantity) -> int | None:
         return None
 
 
-class LabelWriter(StrEnum):
-    """The program that wrote the labels that name a node's cards."""
+def label_writers(node: DetailedNode) -> set[str]:
+    """Return the managers that the API server recorded for the labels that name the cards."""
+    return {
+        fields.manager
+        for fields in node.metadata.managed_fields or ()
+        if any(
+            f"f:{name}" in _nested(fields.fields, "f:metadata", "f:labels") for name in (names.GPU_NUMBERS, names.CARDS)
+        )
+    }
 
-    PLUGIN = "gas-plugin"
-    NFD = "Node Feature Discovery"
-    HAND = "kubectl"
-    OTHER = "another program"
 
-
-def label_writers(node: DetailedNode) -> dict[LabelWriter, str]:
-    """Return who wrote the labels that name the cards -> the manager that the API server recorded for the fields."""
-    found: dict[LabelWriter, str] = {}
-    for fields in node.metadata.managed_fields or ():
-        labels = _nested(fields.fields, "f:metadata", "f:labels")
-        if any(f"f:{name}" in labels for name in (names.GPU_NUMBERS, names.CARDS)):
-            found[_writer(fields.manager)] = fields.manager
-    return found
+def is_labelled_by_plugin(node: DetailedNode) -> bool:
+    """Return whether gas-plugin wrote the labels that name the cards."""
+    return any(manager.startswith("gas-plugin") for manager in label_writers(node))
 
 
 def resource_writers(node: DetailedNode, is_meant: Callable[[str], bool]) -> dict[str, str]:
@@ -82,24 +71,10 @@ def resource_writers(node: DetailedNode, is_meant: Callable[[str], bool]) -> dic
     return found
 
 
-def is_listed_by_nfd(node: DetailedNode) -> bool:
-    """Return whether NFD lists these labels as its own, so that it will remove them."""
-    listed = node.annotations.get(NFD_LABELS, "").split(",")
-    return names.GPU_NUMBERS in listed or names.CARDS in listed
-
-
 def _nested(fields: object, *path: str) -> dict[str, object]:
     for name in path:
         fields = fields.get(name) if isinstance(fields, dict) else None
     return fields if isinstance(fields, dict) else {}
-
-
-def _writer(manager: str) -> LabelWriter:
-    if manager.startswith("gas-plugin"):
-        return LabelWriter.PLUGIN
-    if "nfd" in manager:
-        return LabelWriter.NFD
-    return LabelWriter.HAND if manager.startswith("kubectl") else LabelWriter.OTHER
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ import stat
 import time
 from pathlib import Path, PurePosixPath
 
-from gas.doctor.findings import command
-from gas.doctor.probe import Unseen
+from gas.doctor.findings import Unseen, command
 
 ETC_KUBERNETES = PurePosixPath("/etc/kubernetes")
 LARGEST_FILE = 1024 * 1024

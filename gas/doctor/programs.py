@@ -1,12 +1,14 @@
-"""Recognise the program that a container runs: by its command, or by the name of its image."""
+"""Recognise the program that a container runs, by its command or the name of its image, and read its flags."""
 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
+from collections.abc import Callable
+from dataclasses import dataclass
 from posixpath import basename
 
 from gas.objects.stored import DetailedContainer, DetailedPod
+from gas.vocabularies.known import DEFAULT_NAMES, DEFAULT_SETTINGS
 
 _VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.\-+].*)?", re.ASCII)
 _FIRST_WORDS = 3
@@ -16,53 +18,49 @@ LAST_WITH_ANNOTATIONS = (0, 32)
 """Last release of Intel's GPU device plugin that obeys annotations. The next, v0.34.0, also writes no labels."""
 
 
-class Program(StrEnum):
-    """A program that the checks know."""
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that the checks know, by its name for people, and how its containers are recognised."""
 
-    EXTENDER = "gas-extender"
-    PLUGIN = "gas-plugin"
-    ORIGINAL_EXTENDER = "Intel's GPU Aware Scheduling"
-    INTEL_PLUGIN = "Intel's GPU device plugin"
-    NVIDIA_PLUGIN = "NVIDIA's GPU device plugin"
-    NFD = "Node Feature Discovery"
-    SCHEDULER = "kube-scheduler"
-    API_SERVER = "kube-apiserver"
+    name: str
+    runs_in: Callable[[DetailedContainer], bool]
+
+    def __str__(self) -> str:
+        return self.name
 
 
-def program_of(container: DetailedContainer) -> Program | None:
-    """Return the program of a container; None if it is another one."""
-    words = [*(container.command or ()), *(container.args or ())]
-    heads = {basename(word) for word in words[:_FIRST_WORDS]}
-    image = image_name(container)
-    if image == "gpu-extender":
-        return Program.ORIGINAL_EXTENDER
-    if image == "intel-gpu-plugin":
-        return Program.INTEL_PLUGIN
-    if image == "k8s-device-plugin" or "nvidia-device-plugin" in heads:
-        return Program.NVIDIA_PLUGIN
-    if not heads.isdisjoint(("gas-extender", "gas.extender")) or "/extender" in words[:1]:
-        return Program.EXTENDER
-    if not heads.isdisjoint(("gas-plugin", "gas.plugin")):
-        return Program.PLUGIN
-    if "kube-scheduler" in heads or (not container.command and image == "kube-scheduler"):
-        return Program.SCHEDULER
-    if "kube-apiserver" in heads or (not container.command and image == "kube-apiserver"):
-        return Program.API_SERVER
-    if (image is not None and image.startswith("node-feature-discovery")) or not heads.isdisjoint(("nfd-master",)):
-        return Program.NFD
-    return None
+def starts(container: DetailedContainer, *names: str) -> bool:
+    """Return whether one of the first words of a container's command line is one of these programs."""
+    return any(basename(word) in names for word in _words(container)[:_FIRST_WORDS])
+
+
+def _is_extender(container: DetailedContainer) -> bool:
+    return not ORIGINAL_EXTENDER.runs_in(container) and (
+        starts(container, "gas-extender", "gas.extender") or "/extender" in _words(container)[:1]
+    )
+
+
+def _is_of_control_plane(name: str) -> Callable[[DetailedContainer], bool]:
+    return lambda each: starts(each, name) or (not each.command and image_name(each) == name)
+
+
+EXTENDER = Program("gas-extender", _is_extender)
+PLUGIN = Program("gas-plugin", lambda each: starts(each, "gas-plugin", "gas.plugin"))
+ORIGINAL_EXTENDER = Program("Intel's GPU Aware Scheduling", lambda each: image_name(each) == "gpu-extender")
+INTEL_PLUGIN = Program("Intel's GPU device plugin", lambda each: image_name(each) == "intel-gpu-plugin")
+SCHEDULER = Program("kube-scheduler", _is_of_control_plane("kube-scheduler"))
+API_SERVER = Program("kube-apiserver", _is_of_control_plane("kube-apiserver"))
+PROGRAMS = (EXTENDER, PLUGIN, ORIGINAL_EXTENDER, INTEL_PLUGIN, SCHEDULER, API_SERVER)
 
 
 def containers_with(pod: DetailedPod, program: Program) -> list[DetailedContainer]:
     """Return the containers of a pod that run the program."""
-    return [container for container in pod.spec.containers or () if program_of(container) is program]
+    return [container for container in pod.spec.containers or () if program.runs_in(container)]
 
 
-def image_name(container: DetailedContainer) -> str | None:
+def image_name(container: DetailedContainer) -> str:
     """Return the last part of the image's name: ``intel/intel-gpu-plugin:0.32.1`` -> ``intel-gpu-plugin``."""
-    if not container.image:
-        return None
-    return basename(container.image.partition("@")[0]).partition(":")[0]
+    return basename((container.image or "").partition("@")[0]).partition(":")[0]
 
 
 def image_version(container: DetailedContainer) -> tuple[int, int] | None:
@@ -80,7 +78,7 @@ def flag_value(container: DetailedContainer, name: str) -> str | None:
 def flag_values(container: DetailedContainer, name: str) -> list[str]:
     """Return all values of a flag, in Go's spelling, on a container's command line; ``true`` for a flag alone."""
     values: list[str] = []
-    words = [*(container.command or ()), *(container.args or ())]
+    words = _words(container)
     for at, word in enumerate(words):
         flag, equals, text = word.partition("=")
         if flag not in (f"-{name}", f"--{name}"):
@@ -90,7 +88,19 @@ def flag_values(container: DetailedContainer, name: str) -> list[str]:
     return values
 
 
-def is_on(container: DetailedContainer, name: str, *, default: bool) -> bool:
+def is_on(container: DetailedContainer, name: str, *, default: bool = False) -> bool:
     """Return the value of a boolean flag, which takes a value only after ``=``."""
     value = flag_value(container, name)
     return default if value is None else value.lower() not in ("0", "f", "false")
+
+
+def vocabulary_flags(container: DetailedContainer) -> dict[str, str]:
+    """Return the flags that decide which words a program understands, with their defaults where they are absent."""
+    return {
+        "vocabularies": ",".join(flag_values(container, "vocabularies")) or DEFAULT_NAMES,
+        "aliyun-unit": flag_value(container, "aliyun-unit") or DEFAULT_SETTINGS.aliyun_unit,
+    }
+
+
+def _words(container: DetailedContainer) -> list[str]:
+    return [*(container.command or ()), *(container.args or ())]

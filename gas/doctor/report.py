@@ -7,9 +7,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from gas.doctor.checks.all_checks import CHECKS
-from gas.doctor.findings import Finding, Level
-from gas.doctor.probe import Unseen
+from gas.doctor.findings import Finding, Level, Unseen
+from gas.doctor.parts.all_parts import TITLES
 from gas.doctor.snapshot import Snapshot
 
 _LONGEST = 600
@@ -47,7 +46,7 @@ def as_text(snapshot: Snapshot, findings: Sequence[Finding], *, show_all: bool, 
         for finding in findings:
             if finding.level is level:
                 lines += [*_block(finding, colours=colours, width=width), ""]
-    for name, (title, _) in CHECKS.items():
+    for name, title in TITLES.items():
         well = [finding for finding in findings if finding.check == name and finding.level is Level.OK]
         if show_all:
             for finding in well:
@@ -76,7 +75,7 @@ def as_json(snapshot: Snapshot, findings: Sequence[Finding]) -> str:
                     "message": finding.message[:_LONGEST],
                     "expected": finding.expected[:_LONGEST],
                     "found": finding.found[:_LONGEST],
-                    "mend": [command[:_LONGEST] for command in finding.mend],
+                    "mend": [command[:_LONGEST] for command in finding.fix],
                 }
                 for finding in findings
             ],
@@ -91,7 +90,7 @@ def _block(finding: Finding, *, colours: bool, width: int) -> list[str]:
     for title, text in (("expected", finding.expected), ("found", finding.found)):
         if text:
             lines += _wrapped(f"{title}: {text}", width)
-    return lines + [f"{' ' * _MARGIN}$ {shown(command)}" for command in finding.mend]
+    return lines + [f"{' ' * _MARGIN}$ {shown(command)}" for command in finding.fix]
 
 
 def _wrapped(text: str, width: int) -> list[str]:

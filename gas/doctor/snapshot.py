@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
-from gas.doctor.objects import AdmissionRule, Lease
-from gas.doctor.probe import Unseen
-from gas.doctor.programs import Program, containers_with
+from gas.doctor.findings import Unseen
+from gas.doctor.programs import EXTENDER, Program, containers_with, vocabulary_flags
 from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
-
-BIND_PATH = "/bind"
-"""The path of the webhook that gives bindings their cards."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """The time of this machine before and after a request, and the API server's in whole seconds.
-
-    All are seconds since the epoch.
-    """
-
-    before: float
-    server: float
-    after: float
+from gas.values.amounts import MemoryUnit
+from gas.values.errors import InvalidEntry
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import DEFAULT_NAMES, Settings, parse_vocabularies, with_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +36,19 @@ class Scheduler:
     is_like_here: bool = False
     config_map: tuple[str, str] | None = None
 
+    @property
+    def entries(self) -> list[ExtenderEntry]:
+        """The extenders for GPUs that its configuration lists; none if it could not be seen."""
+        seen = self.configuration
+        return [] if seen is None or isinstance(seen, Unseen) else seen.gpu_extenders
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The ``schedulerName`` of its profiles; none if its configuration could not be seen."""
+        if isinstance(self.configuration, Unseen):
+            return frozenset()
+        return self.configuration.scheduler_names if self.configuration else frozenset({"default-scheduler"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
@@ -61,42 +62,6 @@ class Reply:
     passed: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One extender in one scheduler's configuration, and the outcome of calling it.
-
-    scheduler           with this configuration
-    entry               of the configuration
-    client, key, ca     content of the PEM files on this machine; None if not configured
-    files               ``client``, ``key``, ``ca`` -> path on the scheduler's machine, as far as known
-    key_mode            permission bits of the key's file; None if unknown
-    tried               addresses that were called
-    connected           the address that responded; empty if none did
-    failure             why there was no connection
-    server_certificate  DER of the certificate that the server presented; None without one
-    not_verified        why kube-scheduler would not trust that certificate; empty if it does
-    reply               None if the filter request was not sent
-    not_asked           why it was not sent
-    service             the Service in ``urlPrefix``; None if that is not the name of a Service
-    """
-
-    scheduler: Scheduler
-    entry: ExtenderEntry
-    client: bytes | Unseen | None = None
-    key: bytes | Unseen | None = None
-    ca: bytes | Unseen | None = None
-    files: Mapping[str, str] = field(default_factory=dict)
-    key_mode: int | None = None
-    tried: tuple[str, ...] = ()
-    connected: str = ""
-    failure: str = ""
-    server_certificate: bytes | None = None
-    not_verified: str = ""
-    reply: Reply | None = None
-    not_asked: str = ""
-    service: ServiceSeen | Unseen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,121 +82,99 @@ class ServiceSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
-    """One of the admission webhooks, as it is registered at the API server, and the outcome of connecting to it.
+class Contact:
+    """The outcome of connecting to an extender.
 
-    kind                ``validatingwebhookconfiguration`` or ``mutatingwebhookconfiguration``
-    configuration       name of the object that it is in
-    path                of its URL
-    policy              ``Fail`` or ``Ignore``
-    reinvocation        ``IfNeeded`` or ``Never``; empty for a validating webhook
-    timeout             seconds
-    rules               one of which must match for a call
-    conditions          CEL expressions that must all be true for a call
-    selectors           ``namespaceSelector`` and ``objectSelector`` -> its content, if it leaves anything out
-    bundle              the authorities that the API server trusts, as PEM; empty for those of its machine
-    service             that is called; None if it is called by a URL
+    service             that the address names; None if that is not the name of a Service
+    tried               addresses that were called
     connected           the address that responded; empty if none did
     failure             why there was no connection
     server_certificate  DER of the certificate that the server presented; None without one
-    not_verified        why the API server would not trust that certificate; empty if it does
+    not_verified        why the caller would not trust that certificate; empty if it does
     """
 
-    kind: str
-    configuration: str
-    name: str
-    path: str
-    policy: str
-    timeout: int
-    conditions: tuple[str, ...]
-    bundle: bytes
-    rules: tuple[AdmissionRule, ...]
-    selectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    reinvocation: str = ""
     service: ServiceSeen | Unseen | None = None
+    tried: tuple[str, ...] = ()
     connected: str = ""
     failure: str = ""
     server_certificate: bytes | None = None
     not_verified: str = ""
 
-    @property
-    def is_for_bindings(self) -> bool:
-        return self.path == BIND_PATH
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Permission:
-    """A permission that an account should have.
-
-    resource   with its subresource, ``pods/binding``
-    group      API group
-    namespace  empty for the whole cluster
-    name       of the only object; empty for all
-    needed     False if the program works without it, but reports less
-    """
-
-    verb: str
-    resource: str
-    group: str = ""
-    namespace: str = ""
-    name: str = ""
-    needed: bool = True
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """The service account of a program, and whether it has each permission."""
+class Call(Contact):
+    """One extender in one scheduler's configuration, and the outcome of calling it.
 
-    program: Program
-    namespace: str
-    name: str
-    allowed: Mapping[Permission, bool | Unseen]
+    scheduler        with this configuration
+    entry            of the configuration
+    client, key, ca  content of the PEM files on this machine; None if not configured
+    files            ``client``, ``key``, ``ca`` -> path on the scheduler's machine, as far as known
+    key_mode         permission bits of the key's file; None if unknown
+    reply            None if the filter request was not sent
+    not_asked        why it was not sent
+    """
 
-    @property
-    def user(self) -> str:
-        return f"system:serviceaccount:{self.namespace}:{self.name}"
+    scheduler: Scheduler
+    entry: ExtenderEntry
+    client: bytes | Unseen | None = None
+    key: bytes | Unseen | None = None
+    ca: bytes | Unseen | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    key_mode: int | None = None
+    reply: Reply | None = None
+    not_asked: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The cluster, as far as it could be seen.
 
-    now              seconds since the epoch
-    nodes            all of them
-    pods             those that ask for GPUs, and those of the programs that the checks know
-    undecodable      number of nodes and pods that could not be decoded and are left out
-    node_leases      node -> heartbeat of its kubelet
-    feature_objects  number of NodeFeature objects of NFD; None if the cluster does not have that kind
-    webhooks         the admission webhooks of gas
-    api_server_certificate  file and content (PEM) of the certificate that kube-apiserver presents to them; None if
-                     this machine has none
-    topology_policies  node with GPUs -> the policy of its kubelet's Topology Manager
-    only_node        name of the only node to check; empty for all
-    dry_pod          whether to ask the extender about the dry pod
-    control_plane    directory that stands for /etc/kubernetes
+    now            seconds since the epoch
+    nodes          all of them
+    pods           those that ask for GPUs, and those of the programs that the checks know
+    undecodable    number of nodes and pods that could not be decoded and are left out
+    only_node      name of the only node to check; empty for all
+    dry_pod        whether to ask the extender about the dry pod
+    control_plane  directory that stands for /etc/kubernetes
+    gathered       name -> what a single check has gathered for itself
     """
 
     now: float
     api_url: str
     version: str | Unseen
-    clock: Clock | Unseen
     nodes: tuple[DetailedNode, ...] | Unseen
     pods: tuple[DetailedPod, ...] | Unseen
     undecodable: int = 0
-    node_leases: Mapping[str, Lease] | Unseen = field(default_factory=dict)
-    feature_objects: int | Unseen | None = None
-    topology_policies: Mapping[str, str | Unseen] = field(default_factory=dict)
     schedulers: tuple[Scheduler, ...] = ()
     calls: tuple[Call, ...] = ()
-    accounts: tuple[Account, ...] = ()
-    webhooks: tuple[Webhook, ...] | Unseen = ()
-    api_server_certificate: tuple[str, bytes] | None = None
     only_node: str = ""
     dry_pod: bool = True
     control_plane: Path = Path("/etc/kubernetes")
+    gathered: Mapping[str, Any] = field(default_factory=dict)
 
     def running(self, program: Program) -> list[tuple[DetailedPod, DetailedContainer]]:
         """Return the containers that run a program, in pods that are not over; none if pods could not be seen."""
         if isinstance(self.pods, Unseen):
             return []
         return [(pod, container) for pod in self.pods if not pod.is_over for container in containers_with(pod, program)]
+
+    @property
+    def checked_nodes(self) -> Iterator[DetailedNode]:
+        """The nodes to check; none if nodes could not be seen."""
+        nodes = () if isinstance(self.nodes, Unseen) else self.nodes
+        return (node for node in nodes if self.is_checked(node.name))
+
+    def is_checked(self, node: str) -> bool:
+        """Return whether a node is to be checked."""
+        return not self.only_node or node == self.only_node
+
+    @property
+    def vocabularies(self) -> Vocabularies:
+        """The vocabularies of the extender; those of the defaults if no extender, or no valid flag, is seen."""
+        containers = [container for _, container in self.running(EXTENDER)]
+        flags = vocabulary_flags(containers[0] if containers else DetailedContainer())
+        try:
+            settings = Settings(aliyun_unit=MemoryUnit(flags["aliyun-unit"]))
+            return Vocabularies(with_settings(parse_vocabularies(flags["vocabularies"]), settings))
+        except (InvalidEntry, ValueError):
+            return Vocabularies(parse_vocabularies(DEFAULT_NAMES))

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 from gas.daemon.flags import UsageError
-from gas.doctor.programs import Program, containers_with, flag_values
+from gas.doctor.programs import EXTENDER, PLUGIN, containers_with, flag_values
 from gas.extender.command_line import parse_flags
 from gas.extender.decider import Decider, FilterDecision, Handler, Options
 from gas.extender.decisions import Decision
@@ -69,7 +69,7 @@ _FLAGS = (
 def settings_of(pods: Iterable[InspectedPod]) -> Settings:
     """Return the settings of the extender that runs in the cluster, read from its command line."""
     for pod in pods:
-        for container in () if pod.is_over else containers_with(pod, Program.EXTENDER):
+        for container in () if pod.is_over else containers_with(pod, EXTENDER):
             given = [f"--{name}={text}" for name in _FLAGS for text in flag_values(container, name)]
             try:
                 flags = parse_flags(given)
@@ -317,9 +317,7 @@ def _records(text: str) -> Mapping[Card, CardRecord]:
 
 def matters(pod: InspectedPod) -> bool:
     """Return whether a pod asks for GPUs or runs the extender or the plugin."""
-    return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(
-        containers_with(pod, each) for each in (Program.EXTENDER, Program.PLUGIN)
-    )
+    return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(containers_with(pod, each) for each in (EXTENDER, PLUGIN))
 
 
 def done(work: Generator[None, None, R]) -> R:

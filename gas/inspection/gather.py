@@ -21,7 +21,7 @@ from gas.cluster.errors import Forbidden
 from gas.cluster.listing import Lister
 from gas.cluster.watch import Watch
 from gas.doctor.kubeconfig import credentials_of
-from gas.doctor.programs import Program, containers_with, flag_value, is_on
+from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
 from gas.extender.decisions import Decision
 from gas.extender.pods import Observer
 from gas.inspection.cluster import Cluster, Settings, matters, settings_of
@@ -162,7 +162,7 @@ async def read_use(
             if refused.is_set():
                 reasons.setdefault(forbidden[0], []).append(pod.node_name)
                 return
-            path = f"{_proxy(pod, Program.PLUGIN, METRICS_PORT)}/usage"
+            path = f"{_proxy(pod, PLUGIN, METRICS_PORT)}/usage"
             try:
                 found.update(parse_use(await api.request("GET", path, timeout=USE_TIMEOUT)))
             except Forbidden as error:
@@ -200,13 +200,13 @@ async def read_decisions(api: ApiServer, cluster: Cluster) -> tuple[str, ...]:
     extenders = [
         pod
         for pod in cluster.pods.by_key.values()
-        if pod.node_name and not pod.is_over and containers_with(pod, Program.EXTENDER)
+        if pod.node_name and not pod.is_over and containers_with(pod, EXTENDER)
     ]
     notes: dict[str, None] = {}
     found: list[Decision] = []
 
     async def ask(pod: InspectedPod) -> None:
-        path = _proxy(pod, Program.EXTENDER, EXTENDERS_METRICS_PORT)
+        path = _proxy(pod, EXTENDER, EXTENDERS_METRICS_PORT)
         try:
             found.extend(parse_decisions(await api.request("GET", f"{path}/debug/decisions", timeout=USE_TIMEOUT)))
         except GasError as error:
@@ -222,11 +222,11 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _is_plugin(pod: InspectedPod) -> bool:
-    return bool(pod.node_name) and not pod.is_over and bool(containers_with(pod, Program.PLUGIN))
+    return bool(pod.node_name) and not pod.is_over and bool(containers_with(pod, PLUGIN))
 
 
 def _measures(pod: InspectedPod) -> bool:
-    return any(is_on(container, "usage", default=False) for container in containers_with(pod, Program.PLUGIN))
+    return any(is_on(container, "usage", default=False) for container in containers_with(pod, PLUGIN))
 
 
 def _proxy(pod: InspectedPod, program: Program, default: str) -> str:

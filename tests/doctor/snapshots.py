@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
-from gas.doctor.checks.all_checks import CHECKS
-from gas.doctor.findings import Finding, Level
+from gas.doctor.checks.clocks import Clock
+from gas.doctor.findings import Finding, Level, Unseen
 from gas.doctor.objects import Lease
-from gas.doctor.probe import Unseen
-from gas.doctor.snapshot import Call, Clock, Reply, Scheduler, Snapshot
+from gas.doctor.parts.all_parts import findings_of
+from gas.doctor.snapshot import Call, Reply, Scheduler, Snapshot
 from gas.objects.stored import DetailedNode, DetailedPod
 from tests.builders import container, pod_json
 
@@ -164,27 +164,30 @@ def lease(node: str = "gpu-1", renewed: str | None = "2027-01-15T07:59:55.000000
 
 
 def snapshot(**changes: Any) -> Snapshot:
-    """Build a healthy cluster: one node, its plugin, an extender that works, one pod on card0."""
+    """Build a healthy cluster: one node, its plugin, an extender that works, one pod on card0.
+
+    What is no field of a Snapshot is something that a single check gathers for itself.
+    """
     usual = Snapshot(
         now=NOW,
         api_url="https://10.0.0.1:6443",
         version="v1.34.4",
-        clock=Clock(before=NOW, server=NOW, after=NOW + 0.1),
         nodes=(seen_node(),),
         pods=(plugin_pod(), gpu_pod(cards="card0")),
-        node_leases={"gpu-1": lease()},
         schedulers=(scheduler(),),
         calls=(call(),),
     )
-    return replace(usual, **changes)
+    gathered = {"clock": Clock(before=NOW, server=NOW, after=NOW + 0.1), "node_leases": {"gpu-1": lease()}}
+    gathered |= {name: changes.pop(name) for name in changes.keys() - Snapshot.__dataclass_fields__.keys()}
+    return replace(usual, gathered=gathered, **changes)
 
 
 def findings(check: str, **changes: Any) -> list[Finding]:
     """Return the findings of one check in a cluster with changes."""
-    found = list(CHECKS[check][1](snapshot(**changes)))
+    found = list(findings_of(check, snapshot(**changes)))
     for each in found:
         assert each.check == check
-        assert bool(each.mend) == (each.level is not Level.OK), each
+        assert bool(each.fix) == (each.level is not Level.OK), each
     return found
 
 
@@ -200,6 +203,6 @@ def worst(found: Sequence[Finding]) -> list[Finding]:
 def faults(check: str, **changes: Any) -> list[tuple[str, str]]:
     """Return level and text of the findings that are not OK, with expected and found."""
     return [
-        (each.level.value, " | ".join((each.where, each.message, each.expected, each.found, *each.mend)))
+        (each.level.value, " | ".join((each.where, each.message, each.expected, each.found, *each.fix)))
         for each in worst(findings(check, **changes))
     ]

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from gas.daemon.flags import flags_of
-from gas.doctor.checks.all_checks import CHECKS
 from gas.doctor.findings import Level
 from gas.doctor.flags import Flags
+from gas.doctor.parts.all_parts import TITLES
 from gas.doctor.report import as_json
 from scripts.reference import metrics
 from tests.doctor.snapshots import configuration, entry, findings, gpu_pod, scheduler, snapshot, worst
@@ -30,7 +30,7 @@ def first_cells(page: str) -> list[str]:
 
 def test_the_page_has_every_check_and_no_other() -> None:
     table = DOCTOR.partition("## What is looked at")[2].partition("##")[0]
-    assert first_cells(table) == list(CHECKS)
+    assert first_cells(table) == list(TITLES)
 
 
 def test_the_page_has_every_level() -> None:
@@ -67,7 +67,7 @@ def test_the_examples_on_the_page_are_real_findings() -> None:
     for finding in found:
         if finding.level is not Level.OK:
             assert f"{finding.where}: {finding.message}" in page
-            assert all(f"$ {' '.join(command.split())}" in page for command in finding.mend)
+            assert all(f"$ {' '.join(command.split())}" in page for command in finding.fix)
     assert (
         found[-1].message
         in json.loads(re.findall(r"```json\n(.*?)```", DOCTOR, re.DOTALL)[0])["findings"][0]["message"]

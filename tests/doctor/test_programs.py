@@ -7,44 +7,56 @@ from pathlib import Path
 
 import pytest
 
+from gas.doctor.findings import Unseen
 from gas.doctor.host_files import LARGEST_FILE, HostFiles, read_file
-from gas.doctor.probe import Unseen
-from gas.doctor.programs import Program, flag_value, image_version, is_on, program_of
-from gas.doctor.spoken import vocabulary_flags
+from gas.doctor.parts.all_parts import PARTS
+from gas.doctor.parts.feature_discovery import NFD
+from gas.doctor.programs import (
+    EXTENDER,
+    INTEL_PLUGIN,
+    ORIGINAL_EXTENDER,
+    PLUGIN,
+    PROGRAMS,
+    SCHEDULER,
+    Program,
+    flag_value,
+    image_version,
+    is_on,
+    vocabulary_flags,
+)
 from gas.objects.stored import DetailedContainer as Container
 
 
 @pytest.mark.parametrize(
     ("container", "program"),
     [
-        pytest.param(Container(image="gas:0.1.0", command=["gas-extender"]), Program.EXTENDER, id="extender"),
-        pytest.param(
-            Container(image="gas:0.1.0", command=["/extender"]), Program.EXTENDER, id="in-the-original's-place"
-        ),
-        pytest.param(Container(command=["python3", "-m", "gas.extender"]), Program.EXTENDER, id="extender-as-a-module"),
-        pytest.param(Container(image="x", args=["/usr/bin/gas-plugin", "-v=2"]), Program.PLUGIN, id="plugin-in-args"),
+        pytest.param(Container(image="gas:0.1.0", command=["gas-extender"]), EXTENDER, id="extender"),
+        pytest.param(Container(image="gas:0.1.0", command=["/extender"]), EXTENDER, id="in-the-original's-place"),
+        pytest.param(Container(command=["python3", "-m", "gas.extender"]), EXTENDER, id="extender-as-a-module"),
+        pytest.param(Container(image="x", args=["/usr/bin/gas-plugin", "-v=2"]), PLUGIN, id="plugin-in-args"),
         pytest.param(
             Container(image="intel/gpu-extender", command=["/extender"]),
-            Program.ORIGINAL_EXTENDER,
+            ORIGINAL_EXTENDER,
             id="original",
         ),
         pytest.param(
             Container(image="h:5000/intel/intel-gpu-plugin@sha256:0"),
-            Program.INTEL_PLUGIN,
+            INTEL_PLUGIN,
             id="intel-by-digest",
         ),
         pytest.param(
             Container(image="r/kube-scheduler:v1.34", command=["kube-scheduler"]),
-            Program.SCHEDULER,
+            SCHEDULER,
             id="scheduler",
         ),
-        pytest.param(Container(image="r/nfd/node-feature-discovery:v0.17-minimal"), Program.NFD, id="nfd"),
+        pytest.param(Container(image="r/nfd/node-feature-discovery:v0.17-minimal"), NFD, id="nfd"),
         pytest.param(Container(image="busybox", command=["sh", "-c", "sleep", "gas-extender"]), None, id="another"),
         pytest.param(Container(), None, id="nothing"),
     ],
 )
 def test_the_program_of_a_container(container: Container, program: Program | None) -> None:
-    assert program_of(container) is program
+    known = (*PROGRAMS, *(each for part in PARTS for each in part.programs))
+    assert [each for each in known if each.runs_in(container)] == ([program] if program else [])
 
 
 @pytest.mark.parametrize(

@@ -2,35 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from gas.doctor.findings import Finding, kubectl, ok, problem, unknown, warning
-from gas.doctor.probe import Unseen
-from gas.doctor.snapshot import Account, Permission, Snapshot
+import msgspec
+
+from gas.cluster.connection import ApiServer
+from gas.cluster.objects import decode_object, get_object
+from gas.doctor.check import Check, Part, Permission, PermissionsOf, Sources
+from gas.doctor.findings import Finding, Unseen, about, kubectl, probe, problem, summary, unknown, warning
+from gas.doctor.objects import AccessReview, AnyObject
+from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
+from gas.doctor.snapshot import Snapshot
+from gas.objects.stored import DetailedContainer, DetailedPod
+from gas.plugin.flags import WriteNode
 
 CHECK = "permissions"
+ACCOUNTS = "accounts"
+"""Name of the gathered accounts."""
+
+EXTENDER_ACCOUNTS = (("default", "gas-extender"), ("default", "gpu-aware-scheduling-service-account"))
+"""Namespace and name of the accounts that the installations create. The first that exists is checked if no pod runs an
+extender."""
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The service account of a program, and whether it has each permission."""
+
+    program: Program
+    namespace: str
+    name: str
+    allowed: Mapping[Permission, bool | Unseen]
+
+    @property
+    def user(self) -> str:
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+
+def permissions(program: Program, container: DetailedContainer, _namespace: str) -> Iterator[Permission]:
+    """Yield the permissions that extender and plugin need in any case."""
+    if program is PLUGIN and not is_on(container, "resource-manager", default=True):
+        return
+    yield from (Permission(verb, "events", needed=False) for verb in ("create", "patch"))
+    if program is EXTENDER:
+        yield Permission("create", "pods/binding")
+        yield from _each("pods", "get", "list", "watch", "patch")
+        yield from _each("nodes", "list", "watch", "patch")
+        return
+    yield from _each("pods", "list", "watch", "patch")
+    if (flag_value(container, "write-node") or WriteNode.PATCH) == WriteNode.PATCH:
+        yield from _each("nodes", "get", "list", "watch")
+        yield Permission("patch", "nodes/status")
+
+
+def _each(resource: str, *verbs: str) -> Iterable[Permission]:
+    return (Permission(verb, resource) for verb in verbs)
+
+
+async def _gather(sources: Sources) -> Mapping[str, object]:
+    seen = sources.snapshot.pods
+    return {ACCOUNTS: await find_accounts(sources.api, () if isinstance(seen, Unseen) else seen, sources.permissions)}
+
+
+async def find_accounts(
+    api: ApiServer, pods: Sequence[DetailedPod], needs: Sequence[PermissionsOf]
+) -> tuple[Account, ...]:
+    """Return the accounts of the pods that run our extender or plugin, and of an extender outside the cluster."""
+    wanted: dict[tuple[Program, str, str], set[Permission]] = {}
+
+    def add(program: Program, namespace: str, name: str, container: DetailedContainer) -> None:
+        needed = wanted.setdefault((program, namespace, name), set())
+        needed.update(permission for each in needs for permission in each(program, container, namespace))
+
+    for pod in pods:
+        for program in (EXTENDER, PLUGIN):
+            for container in containers_with(pod, program):
+                namespace = pod.metadata.namespace or "default"
+                add(program, namespace, pod.spec.service_account_name or "default", container)
+    if not any(program is EXTENDER for program, _, _ in wanted):
+        for namespace, name in EXTENDER_ACCOUNTS:
+            at = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
+            if isinstance(await probe(get_object(api, at, AnyObject)), AnyObject):
+                add(EXTENDER, namespace, name, DetailedContainer())
+                break
+    return tuple(
+        [
+            Account(
+                program=program, namespace=namespace, name=name, allowed=await _reviewed(api, namespace, name, all_)
+            )
+            for (program, namespace, name), all_ in wanted.items()
+        ]
+    )
+
+
+async def _reviewed(
+    api: ApiServer, namespace: str, name: str, needed: Iterable[Permission]
+) -> dict[Permission, bool | Unseen]:
+    ordered = sorted(needed)
+    reviews = await asyncio.gather(*(probe(_is_allowed(api, namespace, name, each)) for each in ordered))
+    return dict(zip(ordered, reviews, strict=True))
+
+
+async def _is_allowed(api: ApiServer, namespace: str, name: str, permission: Permission) -> bool:
+    resource, _, subresource = permission.resource.partition("/")
+    attributes = {
+        "verb": permission.verb,
+        "group": permission.group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": permission.namespace,
+        "name": permission.name,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{namespace}:{name}",
+            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+            "resourceAttributes": {key: value for key, value in attributes.items() if value},
+        },
+    }
+    response = await api.request("POST", _REVIEWS, body=msgspec.json.encode(review))
+    status = decode_object(response, AccessReview, request=f"POST {_REVIEWS}").status
+    return status is not None and status.allowed
 
 
 def check_accounts(snapshot: Snapshot) -> Iterator[Finding]:
     """Check every account of the snapshot."""
-    for account in snapshot.accounts:
-        where = f"serviceaccount {account.namespace}/{account.name}"
-        unseen = next((allowed for allowed in account.allowed.values() if isinstance(allowed, Unseen)), None)
-        if unseen is not None:
-            yield unknown(CHECK, where, f"its permissions are unknown: {unseen.why}", unseen.mend)
-        missing = [permission for permission, allowed in account.allowed.items() if allowed is False]
-        yield from (_missing(account, where, permission) for permission in missing)
-        if unseen is None and not missing:
-            yield ok(CHECK, where, f"it has all permissions that {account.program} needs")
+    accounts: Iterable[Account] = snapshot.gathered.get(ACCOUNTS, ())
+    for account in accounts:
+        yield from about(f"serviceaccount {account.namespace}/{account.name}", _one(account))
 
 
-def _missing(account: Account, where: str, permission: Permission) -> Finding:
+def _one(account: Account) -> Iterator[Finding]:
+    unseen = next((allowed for allowed in account.allowed.values() if isinstance(allowed, Unseen)), None)
+    if unseen is not None:
+        yield unknown(f"its permissions are unknown: {unseen.why}", unseen.fix)
+    yield from (_missing(account, permission) for permission, allowed in account.allowed.items() if allowed is False)
+    yield summary(f"it has all permissions that {account.program} needs")
+
+
+def _missing(account: Account, permission: Permission) -> Finding:
     scope = f"in namespace {permission.namespace}" if permission.namespace else "in the whole cluster"
     group = f" of API group {permission.group}" if permission.group else ""
-    resource = f"{permission.resource}.{permission.group}" if permission.group else permission.resource
     role, binding = ("role", "rolebinding") if permission.namespace else ("clusterrole", "clusterrolebinding")
     name = f"{account.name}-{permission.verb}-{permission.resource.replace('/', '-')}"
-    create = [f"--verb={permission.verb}", f"--resource={_with_subresource(resource, permission)}"]
+    create = [f"--verb={permission.verb}", f"--resource={_for_kubectl(permission)}"]
     bind = [f"--{role}={name}", f"--serviceaccount={account.namespace}:{account.name}"]
     commands = (
         kubectl("create", role, name, *create, namespace=permission.namespace),
@@ -38,13 +159,17 @@ def _missing(account: Account, where: str, permission: Permission) -> Finding:
     )
     sentence = f"{account.program} lacks the permission to {permission.verb} {permission.resource}{group} {scope}"
     if permission.needed:
-        return problem(CHECK, where, sentence, *commands)
-    return warning(CHECK, where, f"{sentence}, so it reports less", *commands)
+        return problem(sentence, *commands)
+    return warning(f"{sentence}, so it reports less", *commands)
 
 
-def _with_subresource(resource: str, permission: Permission) -> str:
+def _for_kubectl(permission: Permission) -> str:
     """Return the resource as ``kubectl create role`` expects it: RESOURCE.GROUP/SUBRESOURCE."""
-    name, _, subresource = permission.resource.partition("/")
-    if not subresource:
-        return resource
-    return f"{name}.{permission.group}/{subresource}" if permission.group else f"{name}/{subresource}"
+    name, slash, subresource = permission.resource.partition("/")
+    return f"{name}.{permission.group}{slash}{subresource}" if permission.group else permission.resource
+
+
+PART = Part(
+    checks=(Check(name=CHECK, title="permissions in the cluster", findings=check_accounts, gather=_gather),),
+    permissions=permissions,
+)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 
-from gas.doctor.findings import Finding, ok, unknown, warning
+import aiohttp
+
+from gas.cluster import paths
+from gas.cluster.credentials import Credentials
+from gas.cluster.listing import Lister
+from gas.doctor.check import Check, Part, Sources
+from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, probe, warning
 from gas.doctor.gpus import gpu_nodes
-from gas.doctor.probe import Unseen
-from gas.doctor.snapshot import Clock, Snapshot
+from gas.doctor.objects import Lease
+from gas.doctor.snapshot import Snapshot
 
 CHECK = "clocks"
+CLOCK, LEASES = "clock", "node_leases"
+"""Names of what is gathered: the API server's `Clock`, and node -> heartbeat of its kubelet."""
+
 TOLERANCE = 5.0
 """Seconds that two clocks may differ."""
 
@@ -20,65 +32,109 @@ SILENCE = 60.0
 SET_CLOCK = "timedatectl status   # on that machine; systemd-timesyncd or chrony keeps a clock right"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """The time of this machine before and after a request, and the API server's in whole seconds.
+
+    All are seconds since the epoch.
+    """
+
+    before: float
+    server: float
+    after: float
+
+    @property
+    def ahead(self) -> float:
+        """The seconds by which the API server's clock is ahead at least. Its time has whole seconds."""
+        if self.server > self.after:
+            return self.server - self.after
+        return min(self.server + 1 - self.before, 0.0)
+
+
+async def _gather(sources: Sources) -> Mapping[str, object]:
+    listing = await probe(Lister(sources.api, paths.leases("kube-node-lease"), Lease).fetch())
+    leases = listing if isinstance(listing, Unseen) else {each.metadata.name: each for each in listing.objects}
+    return {CLOCK: await _server_clock(sources.credentials, sources.timeout), LEASES: leases}
+
+
+async def _server_clock(credentials: Credentials, timeout: float) -> Clock | Unseen:
+    """Read the API server's time from the header ``Date`` of a response."""
+    address = credentials.address
+    authorization = await credentials.authorization()
+    headers = {"Authorization": authorization} if authorization is not None else {}
+    again = "gas doctor   # again, once the API server responds"
+    try:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session:
+            before = time.time()
+            async with session.get(
+                f"{address.url}/version",
+                headers=headers,
+                ssl=address.tls,
+                server_hostname=address.server_hostname,
+                proxy=address.proxy,
+                allow_redirects=False,
+            ) as response:
+                after = time.time()
+                server = parsedate_to_datetime(response.headers["Date"]).timestamp()
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        return Unseen(f"the API server's time could not be read: {error or type(error).__name__}", again)
+    except (KeyError, ValueError):
+        return Unseen("the API server's response has no date", again)
+    return Clock(before=before, server=server, after=after)
+
+
 def check_clocks(snapshot: Snapshot) -> Iterator[Finding]:
     """Compare the API server's clock with this machine's, and with the heartbeats of the GPU nodes."""
-    clock = snapshot.clock
+    clock: Clock | Unseen = snapshot.gathered[CLOCK]
+    leases: Mapping[str, Lease] | Unseen = snapshot.gathered[LEASES]
     if isinstance(clock, Unseen):
-        yield unknown(CHECK, "API server", clock.why, clock.mend)
+        yield not_seen("API server", clock)
         return
-    ahead = _ahead(clock)
-    if abs(ahead) > TOLERANCE:
-        yield warning(
-            CHECK,
-            "this machine and the API server",
-            f"their clocks differ by {abs(ahead):.0f} s",
-            SET_CLOCK,
-            expected=f"at most {TOLERANCE:g} s",
-            found=f"the API server is {abs(ahead):.0f} s {'ahead' if ahead > 0 else 'behind'}",
-        )
-    else:
-        yield ok(CHECK, "this machine and the API server", "their clocks agree")
-    if isinstance(snapshot.node_leases, Unseen):
-        yield unknown(CHECK, "heartbeats of nodes", snapshot.node_leases.why, snapshot.node_leases.mend)
+    yield from about("this machine and the API server", [_of_server(clock.ahead)])
+    if isinstance(leases, Unseen):
+        yield not_seen("heartbeats of nodes", leases)
         return
     for node in gpu_nodes(snapshot):
-        where = f"node {node.name}"
-        lease = snapshot.node_leases.get(node.name)
-        renewed = _moment(lease.spec.renew_time if lease is not None and lease.spec is not None else None)
-        if renewed is None or not node.is_ready:
-            continue
-        age = clock.server - renewed
-        if age < -TOLERANCE:
-            yield warning(
-                CHECK,
-                where,
-                "its last heartbeat is in the future, so its clock is ahead",
-                SET_CLOCK,
-                expected=f"at most {TOLERANCE:g} s",
-                found=f"{-age:.0f} s ahead of the API server",
-            )
-        elif age > SILENCE:
-            yield warning(
-                CHECK,
-                where,
-                "its last heartbeat is old although the node is ready: its clock is behind, or kubelet just stopped",
-                SET_CLOCK,
-                expected=f"a heartbeat in the last {SILENCE:g} s",
-                found=f"one {age:.0f} s ago by the API server's clock",
-            )
-        else:
-            yield ok(CHECK, where, "its clock agrees with the API server's")
+        lease = leases.get(node.name)
+        renewed = _seconds(lease.spec.renew_time if lease is not None and lease.spec is not None else None)
+        if renewed is not None and node.is_ready:
+            yield from about(f"node {node.name}", [_of_heartbeat(clock.server - renewed)])
 
 
-def _ahead(clock: Clock) -> float:
-    """Return the seconds by which the API server's clock is ahead at least. Its time has whole seconds."""
-    if clock.server > clock.after:
-        return clock.server - clock.after
-    return min(clock.server + 1 - clock.before, 0.0)
+def _of_server(ahead: float) -> Finding:
+    if abs(ahead) <= TOLERANCE:
+        return ok("their clocks agree")
+    return warning(
+        f"their clocks differ by {abs(ahead):.0f} s",
+        SET_CLOCK,
+        expected=f"at most {TOLERANCE:g} s",
+        found=f"the API server is {abs(ahead):.0f} s {'ahead' if ahead > 0 else 'behind'}",
+    )
 
 
-def _moment(text: str | None) -> float | None:
+def _of_heartbeat(age: float) -> Finding:
+    if age < -TOLERANCE:
+        return warning(
+            "its last heartbeat is in the future, so its clock is ahead",
+            SET_CLOCK,
+            expected=f"at most {TOLERANCE:g} s",
+            found=f"{-age:.0f} s ahead of the API server",
+        )
+    if age > SILENCE:
+        return warning(
+            "its last heartbeat is old although the node is ready: its clock is behind, or kubelet just stopped",
+            SET_CLOCK,
+            expected=f"a heartbeat in the last {SILENCE:g} s",
+            found=f"one {age:.0f} s ago by the API server's clock",
+        )
+    return ok("its clock agrees with the API server's")
+
+
+def _seconds(text: str | None) -> float | None:
     try:
         return datetime.fromisoformat(text).timestamp() if text else None
     except ValueError:
         return None
+
+
+PART = Part(checks=(Check(name=CHECK, title="clocks", findings=check_clocks, gather=_gather),))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.findings import Finding, kubectl, kubectl_pod, ok, problem, unknown, warning
-from gas.doctor.probe import Unseen
-from gas.doctor.programs import Program
+from gas.doctor.check import Check, Part
+from gas.doctor.findings import Finding, Unseen, about, kubectl, kubectl_pod, ok, problem, unknown, warning
+from gas.doctor.programs import EXTENDER, ORIGINAL_EXTENDER
 from gas.doctor.snapshot import Call, ServiceSeen, Snapshot
 
 CHECK = "extender"
@@ -19,39 +19,34 @@ def check_extender(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _pods(snapshot)
     for call in snapshot.calls:
         if isinstance(call.service, ServiceSeen):
-            yield from _service(call.service)
-        if call.connected:
-            yield from _response(call)
-        else:
-            yield _not_reached(call)
+            yield from about(f"service {call.service.namespace}/{call.service.name}", _service(call.service))
+        yield from about(call.entry.url_prefix, _response(call))
 
 
 def _pods(snapshot: Snapshot) -> Iterator[Finding]:
-    ours, original = snapshot.running(Program.EXTENDER), snapshot.running(Program.ORIGINAL_EXTENDER)
+    ours, original = snapshot.running(EXTENDER), snapshot.running(ORIGINAL_EXTENDER)
     ready = [pod for pod, _ in ours if pod.is_ready]
     if ready:
-        yield ok(CHECK, f"pod {ready[0].key}", "an extender is running and ready")
+        yield ok("an extender is running and ready", where=f"pod {ready[0].key}")
     elif ours:
         pod = ours[0][0]
         yield problem(
-            CHECK,
-            f"pod {pod.key}",
             "an extender is running, but none is ready, so no GPU pod is placed",
             kubectl_pod(pod, "describe", "pod"),
             kubectl_pod(pod, "logs"),
+            where=f"pod {pod.key}",
             expected="condition Ready",
             found=f"phase {pod.status.phase if pod.status else 'unknown'}, not ready",
         )
     elif not original and not isinstance(snapshot.pods, Unseen) and not any(map(_is_conclusive, snapshot.calls)):
-        yield problem(CHECK, "extender", "no pod runs an extender, and none was reached outside the cluster", INSTALL)
+        yield problem("no pod runs an extender, and none was reached outside the cluster", INSTALL, where="extender")
     for pod, _ in original:
         scale = ("scale", "deployment", "gpu-aware-scheduling", "--replicas=0")
         place = "runs beside gas-extender, but only one of them may decide" if ours else "runs instead of gas-extender"
         yield warning(
-            CHECK,
-            f"pod {pod.key}",
             f"Intel's GPU Aware Scheduling {place}",
             kubectl(*scale, namespace=pod.metadata.namespace) if ours else INSTALL,
+            where=f"pod {pod.key}",
         )
 
 
@@ -61,13 +56,10 @@ def _is_conclusive(call: Call) -> bool:
 
 
 def _service(service: ServiceSeen) -> Iterator[Finding]:
-    where = f"service {service.namespace}/{service.name}"
     if not service.exists:
-        yield problem(CHECK, where, "kube-scheduler is configured to call this Service, but it does not exist", INSTALL)
+        yield problem("kube-scheduler is configured to call this Service, but it does not exist", INSTALL)
     elif not service.ready:
         yield problem(
-            CHECK,
-            where,
             "kube-scheduler calls this Service, but it has no ready extender behind it",
             kubectl("describe", "service", service.name, namespace=service.namespace),
             expected="at least one ready endpoint",
@@ -75,33 +67,30 @@ def _service(service: ServiceSeen) -> Iterator[Finding]:
         )
 
 
-def _not_reached(call: Call) -> Finding:
-    """Report that there was no connection. It may be reachable only from the scheduler's machine."""
-    sentence = f"the extender cannot be reached: {call.failure}"
-    if call.scheduler.is_here and call.tried:
-        return problem(CHECK, call.entry.url_prefix, sentence, INSTALL, "systemctl status gas-extender")
-    sentence += "; it may be reachable from another machine"
-    return unknown(CHECK, call.entry.url_prefix, sentence, ON_CONTROL_PLANE)
-
-
 def _response(call: Call) -> Iterator[Finding]:
-    where = call.entry.url_prefix
-    if call.not_verified:
-        return  # reported with the certificates
-    if call.reply is None:
-        if isinstance(call.client, Unseen) or isinstance(call.key, Unseen):
-            sentence = f"reached at {call.connected}, but no filter request was sent: {call.not_asked}"
-            yield unknown(CHECK, where, sentence, ON_CONTROL_PLANE)
+    """Judge the call. Without a connection, the extender may still be reachable from the scheduler's machine."""
+    if not call.connected:
+        sentence = f"the extender cannot be reached: {call.failure}"
+        if call.scheduler.is_here and call.tried:
+            yield problem(sentence, INSTALL, "systemctl status gas-extender")
         else:
-            yield ok(CHECK, where, f"reached at {call.connected}; {call.not_asked}")
+            yield unknown(f"{sentence}; it may be reachable from another machine", ON_CONTROL_PLANE)
+    elif call.not_verified:
+        pass  # reported with the certificates
+    elif call.reply is None and (isinstance(call.client, Unseen) or isinstance(call.key, Unseen)):
+        sentence = f"reached at {call.connected}, but no filter request was sent: {call.not_asked}"
+        yield unknown(sentence, ON_CONTROL_PLANE)
+    elif call.reply is None:
+        yield ok(f"reached at {call.connected}; {call.not_asked}")
     elif call.reply.error:
         yield problem(
-            CHECK,
-            where,
             f"reached at {call.connected}, but it does not decide",
             "kubectl --namespace=default logs deployment/gpu-aware-scheduling",
             expected="a decision about a filter request",
             found=call.reply.error,
         )
     else:
-        yield ok(CHECK, where, f"reached at {call.connected}; it decides")
+        yield ok(f"reached at {call.connected}; it decides")
+
+
+PART = Part(checks=(Check(name=CHECK, title="the extender", findings=check_extender),))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from configurator.scheduler_configuration import CARD_RESOURCES
-from gas.doctor.findings import Finding, kubectl, kubectl_pods_on, ok, problem, warning
+from gas.doctor.check import Check, Part
+from gas.doctor.findings import Finding, about, kubectl, kubectl_pods_on, problem, summary, warning
 from gas.doctor.gpus import gpu_amounts, gpu_nodes
 from gas.doctor.snapshot import Snapshot
-from gas.doctor.spoken import spoken_vocabularies
 from gas.objects.stored import DetailedNode
 from gas.placement.inventory import Inventory
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
@@ -23,32 +23,32 @@ CHECK = "node-resources"
 
 def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:
     """Check the resources of every GPU node."""
-    vocabularies = spoken_vocabularies(snapshot)
+    vocabularies = snapshot.vocabularies
     for node in gpu_nodes(snapshot):
         inventory = vocabularies.facts(node).inventory
-        if not inventory.cards:
-            continue  # reported with the labels
-        faults = [*_counts(node), *_shares(node, inventory), *_memory(node, inventory), *_labels(node, inventory)]
-        yield from faults
-        if not faults:
-            total = ", ".join(f"{amount} {name}" for name, amount in sorted(gpu_amounts(node).items()))
-            yield ok(
-                CHECK,
-                f"node {node.name}",
-                f"{len(inventory.cards)} cards with {total} in total" + _integrated(node, inventory),
-            )
+        if inventory.cards:  # otherwise reported with the labels
+            yield from about(f"node {node.name}", _node(node, inventory))
+
+
+def _node(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
+    without_memory = _without_memory(node, inventory)
+    yield from _counts(node)
+    yield from _shares(node, inventory)
+    yield from _memory(node, without_memory)
+    yield from _labels(node, inventory)
+    total = ", ".join(f"{amount} {name}" for name, amount in sorted(gpu_amounts(node).items()))
+    cards = without_memory.get(MemorySource.SHARED, ())
+    integrated = f"; integrated, without memory of their own: {', '.join(map(str, cards))}" if cards else ""
+    yield summary(f"{len(inventory.cards)} cards with {total} in total{integrated}")
 
 
 def _counts(node: DetailedNode) -> Iterator[Finding]:
-    where = f"node {node.name}"
     has, could = gpu_amounts(node), gpu_amounts(node, capacity=True)
     look = kubectl_pods_on(node.name, "is there a device plugin, is it ready, and what does its log say?")
     resources = {name.removeprefix(names.PREFIX): name for name in CARD_RESOURCES}
     counted = [name for name in resources if has.get(name) or could.get(name)]
     if not counted:
         yield problem(
-            CHECK,
-            where,
             "it has labels about cards, but kubelet does not offer any",
             look,
             expected=f"{' or '.join(CARD_RESOURCES)} in status.allocatable",
@@ -58,8 +58,6 @@ def _counts(node: DetailedNode) -> Iterator[Finding]:
         allocatable, capacity = has.get(name, 0), could.get(name, 0)
         if allocatable == 0:
             yield problem(
-                CHECK,
-                where,
                 f"kubelet has lost the device plugin for {resources[name]}, or all its cards are unhealthy",
                 look,
                 expected=f"{capacity} allocatable",
@@ -67,8 +65,6 @@ def _counts(node: DetailedNode) -> Iterator[Finding]:
             )
         elif allocatable < capacity:
             yield warning(
-                CHECK,
-                where,
                 f"some devices of {resources[name]} are unhealthy",
                 look,
                 expected=f"{capacity} allocatable, as the capacity says",
@@ -83,20 +79,18 @@ def _shares(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
         if name in names.MONITORING_RESOURCES or not total:
             continue
         of_cards = {card: has.get(name, 0) for card, has in inventory.capacity.items()}
+        # A card that cannot be used has 0.
+        odd = {card: amount for card, amount in of_cards.items() if amount not in (0, MILLICORES_OF_A_CARD)}
         if (added := sum(of_cards.values())) != total:
             yield warning(
-                CHECK,
-                f"node {node.name}",
                 f"{names.PREFIX}{name} is not the sum of its cards"
                 + ("" if names.CARD_CAPACITY in node.annotations else ": it does not divide evenly among them"),
                 _show(node, f"labels, annotation {names.CARD_CAPACITY} and allocatable must agree"),
                 expected=f"{added}, from {cards} cards",
                 found=str(total),
             )
-        elif name == MILLICORES and (odd := _odd(of_cards)):
+        elif name == MILLICORES and odd:
             yield warning(
-                CHECK,
-                f"node {node.name}",
                 "a card has 1000 millicores, but these cards have other amounts",
                 _show(node, "and correct it at its source"),
                 expected=str(MILLICORES_OF_A_CARD * cards),
@@ -104,31 +98,27 @@ def _shares(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
             )
 
 
-def _memory(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
+def _memory(node: DetailedNode, without_memory: dict[str, list[Card]]) -> Iterator[Finding]:
     """Check that cards in use have memory, except integrated GPUs, by the source that the plugin has recorded."""
-    by_source = _without_memory(node, inventory)
-    by_source.pop(MemorySource.SHARED, None)
-    if cards := by_source.pop(MemorySource.UNKNOWN, None):
+    unknown = "the device plugin does not know how much memory they have"
+    if cards := without_memory.get(MemorySource.UNKNOWN):
         yield _missing_memory(
-            node,
             cards,
-            "the device plugin does not know how much memory they have",
+            unknown,
             kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown says why"),
             "# let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE",
         )
-    if cards := by_source.pop("", None):
+    if cards := without_memory.get(""):
         yield _missing_memory(
-            node,
             cards,
-            "the device plugin does not know how much memory they have, or they are integrated GPUs, which have none "
-            "of their own; nothing is wrong with those",
+            f"{unknown}, or they are integrated GPUs, which have none of their own; nothing is wrong with those",
             kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown names the cards of unknown memory"),
             "# if it names a card: let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE",
             "# if it names none: no step is needed; --deny-ids of gas-plugin leaves integrated GPUs out",
         )
-    if cards := sorted(card for each in by_source.values() for card in each):
+    known = {source: cards for source, cards in without_memory.items() if source not in _NOT_RESERVED}
+    if cards := sorted(card for each in known.values() for card in each):
         yield _missing_memory(
-            node,
             cards,
             "the device plugin knows how much memory they have, but nothing of it is left for pods",
             _show(node, f"is annotation {names.CARD_CAPACITY} right?"),
@@ -136,13 +126,15 @@ def _memory(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
         )
 
 
-def _missing_memory(node: DetailedNode, cards: list[Card], why: str, *mend: str) -> Finding:
+_NOT_RESERVED = (MemorySource.SHARED, MemorySource.UNKNOWN, "")
+"""Sources of cards that have no memory for another reason than that all of it is reserved."""
+
+
+def _missing_memory(cards: list[Card], why: str, *fix: str) -> Finding:
     named = ", ".join(map(str, cards))
     return warning(
-        CHECK,
-        f"node {node.name}",
         f"pods that request {MEMORY_MAX} do not get {named}: {why}",
-        *mend,
+        *fix,
         expected=f"{MEMORY_MAX} of every card",
         found=f"none of {named}",
     )
@@ -162,26 +154,11 @@ def _without_memory(node: DetailedNode, inventory: Inventory) -> dict[str, list[
     return found
 
 
-def _integrated(node: DetailedNode, inventory: Inventory) -> str:
-    """Return a clause about the integrated GPUs; empty if there are none."""
-    cards = _without_memory(node, inventory).get(MemorySource.SHARED, ())
-    return f"; integrated, without memory of their own: {', '.join(map(str, cards))}" if cards else ""
-
-
-def _odd(of_cards: dict[Card, int]) -> dict[Card, int]:
-    """Return the cards with another amount than a whole card's. A card that cannot be used has 0."""
-    return {card: amount for card, amount in of_cards.items() if amount not in (0, MILLICORES_OF_A_CARD)}
-
-
 def _labels(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
     """Check the old label of cards. It cannot continue in a second label, so it may name fewer cards, but no others."""
-    if (text := node.labels.get(names.CARDS)) is None:
-        return
-    by_name = read_cards({names.CARDS: text}, [])
+    by_name = read_cards({names.CARDS: node.labels[names.CARDS]}, []) if names.CARDS in node.labels else ()
     if others := sorted(set(by_name) - set(inventory.cards)):
         yield warning(
-            CHECK,
-            f"node {node.name}",
             f"the labels {names.GPU_NUMBERS} and {names.CARDS} disagree; {names.GPU_NUMBERS} counts",
             kubectl("label", "node", node.name, f"{names.CARDS}-", note="removes the old label"),
             expected=", ".join(map(str, inventory.cards)),
@@ -191,3 +168,6 @@ def _labels(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
 
 def _show(node: DetailedNode, note: str) -> str:
     return kubectl("get", "node", node.name, "--output=yaml", note=note)
+
+
+PART = Part(checks=(Check(name=CHECK, title="nodes' resources", findings=check_node_resources),))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from gas.decision.text import MalformedAnnotation
-from gas.doctor.probe import Unseen
+from gas.doctor.findings import Unseen
 from gas.doctor.snapshot import Snapshot
-from gas.doctor.spoken import spoken_vocabularies
 from gas.extender.nodes import Nodes
 from gas.extender.written_cards import written_cards
 from gas.ledger.ledger import Ledger
@@ -16,6 +16,8 @@ from gas.objects.stored import DetailedPod
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed, NodeFacts
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class RebuiltLedger:
 def rebuild_ledger(snapshot: Snapshot) -> RebuiltLedger:
     """Return the ledger of all bound pods that are not over. It is empty if nodes or pods could not be seen."""
     nodes = () if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
-    vocabularies = spoken_vocabularies(snapshot)
+    vocabularies = snapshot.vocabularies
     rebuilt = RebuiltLedger(Nodes(vocabularies).as_sent(nodes))
     for pod in () if isinstance(snapshot.pods, Unseen) else snapshot.pods:
         if pod.node_name and not pod.is_over:
@@ -79,3 +81,13 @@ def _book(rebuilt: RebuiltLedger, pod: DetailedPod, vocabularies: Vocabularies) 
         rebuilt.faults.append(Fault(pod, written.doubt, is_unbooked=False))
     rebuilt.ledger.hold(pod.uid, pod.key, pod.node_name, written.footprint)
     rebuilt.holders.setdefault(pod.node_name, []).append(pod)
+
+
+def at_once(work: Generator[None, None, T]) -> T:
+    """Do work without the pauses that it offers to other work, and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result

@@ -13,9 +13,10 @@ import re
 import socket
 import ssl
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -24,14 +25,16 @@ import msgspec
 from configurator.scheduler_configuration import ExtenderEntry, TlsConfig
 from gas.cluster.connection import ApiServer
 from gas.cluster.objects import get_object
+from gas.doctor.findings import Unseen, probe
 from gas.doctor.gather.schedulers import Found
 from gas.doctor.host_files import AS_ROOT, HostFiles
 from gas.doctor.objects import EndpointSlices, Service
-from gas.doctor.probe import Unseen, probe
-from gas.doctor.snapshot import Call, Reply, ServiceSeen
+from gas.doctor.snapshot import Call, Contact, Reply, ServiceSeen
 
 _SERVICE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\..*)?", re.ASCII)
 _LARGEST_RESPONSE = 16 * 1024 * 1024
+
+C = TypeVar("C", bound=Contact)
 
 
 class _FilterResult(msgspec.Struct, frozen=True):
@@ -53,18 +56,6 @@ class ClientFiles:
     authority: Path | bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Presented:
-    """The certificate that the extender presented when a connection was made.
-
-    certificate   DER; None if it could not be seen
-    not_verified  why it is not trusted; empty if it is, or if no authority is configured
-    """
-
-    certificate: bytes | None
-    not_verified: str
-
-
 async def call_extenders(
     api: ApiServer, files: HostFiles, found: Sequence[Found], *, question: bytes | None, timeout: float
 ) -> list[Call]:
@@ -76,8 +67,7 @@ async def call_extenders(
     return [
         await _call(api, files, each, entry, question=question, timeout=timeout)
         for each in found
-        if each.scheduler.configuration is not None and not isinstance(each.scheduler.configuration, Unseen)
-        for entry in each.scheduler.configuration.gpu_extenders
+        for entry in each.scheduler.entries
     ]
 
 
@@ -106,26 +96,15 @@ async def _call(
     host, port = parts
     call = replace(call, service=await _service(api, host))
     name = tls.server_name or host
-    failures = []
-    for address in await _addresses(host, port, call.service):
-        authority = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
-        call = replace(call, tried=(*call.tried, authority))
-        presented = await connect(address, name, client, timeout)
-        if isinstance(presented, str):
-            failures.append(f"{authority}: {presented}")
-            continue
-        call = replace(
-            call,
-            connected=authority,
-            server_certificate=presented.certificate,
-            not_verified=presented.not_verified,
-            failure="",
-        )
-        if why := _why_not_asked(call, content, question):
-            return replace(call, not_asked=why)
-        url = f"https://{authority}{urlsplit(entry.url_prefix).path.rstrip('/')}/{entry.filter_verb.lstrip('/')}"
-        return replace(call, reply=await _ask(url, name, client, question or b"", timeout))
-    return replace(call, failure="; ".join(failures) or f"the name {host} cannot be resolved on this machine")
+    addresses = await _addresses(host, port, call.service)
+    nothing = f"the name {host} cannot be resolved on this machine"
+    call = await reach(call, addresses, name, client, timeout, nothing=nothing)
+    if not call.connected:
+        return call
+    if why := _why_not_asked(call, content, question):
+        return replace(call, not_asked=why)
+    path = f"{urlsplit(entry.url_prefix).path.rstrip('/')}/{entry.filter_verb.lstrip('/')}"
+    return replace(call, reply=await _ask(f"https://{call.connected}{path}", name, client, question or b"", timeout))
 
 
 def _why_not_asked(call: Call, content: Mapping[str, bytes | Unseen], question: bytes | None) -> str:
@@ -192,14 +171,31 @@ def client_context(files: ClientFiles, *, verify: bool) -> ssl.SSLContext:
     return context
 
 
-async def connect(address: tuple[str, int], host: str, files: ClientFiles, timeout: float) -> Presented | str:
-    """Make a TLS connection and return what the server presented, or why there was no connection."""
-    shown = await _handshake(address, host, files, timeout, verify=True)
-    if isinstance(shown, ssl.SSLCertVerificationError):
-        unverified = await _handshake(address, host, files, timeout, verify=False)
-        reason = shown.verify_message or "it cannot be verified"
-        return Presented(unverified if isinstance(unverified, bytes) else None, reason)
-    return Presented(shown, "") if isinstance(shown, bytes) else _reason(shown)
+async def reach(
+    contact: C, addresses: Iterable[tuple[str, int]], name: str, files: ClientFiles, timeout: float, *, nothing: str
+) -> C:
+    """Make a TLS connection to the first of these addresses that responds, and return the contact with the outcome.
+
+    name     that the certificate must be for
+    nothing  why there is no connection if there are no addresses
+    """
+    tried: list[str] = []
+    failures: list[str] = []
+    for host, port in addresses:
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        tried.append(address)
+        shown = await _handshake((host, port), name, files, timeout, verify=True)
+        reason = ""
+        if isinstance(shown, ssl.SSLCertVerificationError):
+            reason = shown.verify_message or "it cannot be verified"
+            unverified = await _handshake((host, port), name, files, timeout, verify=False)
+            shown = unverified if isinstance(unverified, bytes) else b""
+        if isinstance(shown, bytes):
+            return replace(
+                contact, tried=tuple(tried), connected=address, server_certificate=shown, not_verified=reason
+            )
+        failures.append(f"{address}: {_reason(shown)}")
+    return replace(contact, tried=tuple(tried), failure="; ".join(failures) or nothing)
 
 
 async def _handshake(

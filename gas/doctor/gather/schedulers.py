@@ -20,11 +20,10 @@ from configurator.scheduler_configuration import (
 from configurator.scheduler_container import CONFIG, Mounts, SchedulerFlags
 from gas.cluster.connection import ApiServer
 from gas.cluster.objects import get_object
-from gas.doctor.findings import command, kubectl
+from gas.doctor.findings import Unseen, command, kubectl, probe
 from gas.doctor.host_files import AS_ROOT, HostFiles
 from gas.doctor.objects import ConfigMap
-from gas.doctor.probe import Unseen, probe
-from gas.doctor.programs import Program, containers_with
+from gas.doctor.programs import SCHEDULER, containers_with
 from gas.doctor.snapshot import Scheduler
 from gas.objects.stored import DetailedContainer, DetailedPod
 
@@ -72,7 +71,7 @@ async def find_schedulers(
     for pod in pods:
         if pod in own_pods:
             continue
-        for container in containers_with(pod, Program.SCHEDULER):
+        for container in containers_with(pod, SCHEDULER):
             is_like_here = here is not None and _is_static(pod) and _command(container) == here.command
             schedulers.append(await _of_pod(api, pod, container, is_like_here=is_like_here))
     return schedulers
@@ -84,9 +83,7 @@ def _own_pods(here: Found, pods: Sequence[DetailedPod], machine: str) -> list[De
     If the node has another name, it is the only static pod with the manifest's command. If there are several, one of
     them may belong to another control-plane node, so none is returned.
     """
-    static = [
-        (pod, container) for pod in pods if _is_static(pod) for container in containers_with(pod, Program.SCHEDULER)
-    ]
+    static = [(pod, container) for pod in pods if _is_static(pod) for container in containers_with(pod, SCHEDULER)]
     named = [pod for pod, _ in static if pod.metadata.name.endswith(f"-{machine}")]
     alike = [pod for pod, container in static if _command(container) == here.command]
     return named or (alike if len(alike) == 1 else [])
@@ -115,7 +112,7 @@ def _of_manifest(files: HostFiles, manifest: Path | None) -> Found | None:
     except (InvalidYaml, msgspec.ValidationError) as error:
         check = command("kubectl", "create", "--dry-run=client", "-f", str(file))
         return _here(str(file), Unseen(f"{file} is not the manifest of a pod: {error}", check))
-    containers = containers_with(pod, Program.SCHEDULER)
+    containers = containers_with(pod, SCHEDULER)
     if not containers:
         other = "gas doctor --manifest=FILE   # the manifest of kube-scheduler"
         return _here(str(file), Unseen(f"{file} has no container that runs kube-scheduler", other))

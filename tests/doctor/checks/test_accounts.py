@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gas.doctor.gather.accounts import permissions
-from gas.doctor.probe import Unseen
-from gas.doctor.programs import Program
-from gas.doctor.snapshot import Account, Permission
+from gas.doctor.check import Permission
+from gas.doctor.checks.accounts import Account
+from gas.doctor.findings import Unseen
+from gas.doctor.parts.all_parts import PARTS
+from gas.doctor.programs import EXTENDER, PLUGIN, Program
 from gas.objects.stored import DetailedContainer
 from tests.doctor.snapshots import NOT_SEEN, faults
 
@@ -40,28 +41,29 @@ def account(program: Program, allowed: bool | Unseen, permission: Permission) ->
 def test_a_missing_permission_is_reported(
     permission: Permission, allowed: bool | Unseen, level: str, words: str
 ) -> None:
-    ((found, text),) = faults("permissions", accounts=(account(Program.EXTENDER, allowed, permission),))
+    ((found, text),) = faults("permissions", accounts=(account(EXTENDER, allowed, permission),))
     assert found == level
     assert words in text
 
 
 def test_an_account_with_every_permission_is_ok() -> None:
-    accounts = (account(Program.PLUGIN, True, Permission("list", "pods")),)
+    accounts = (account(PLUGIN, True, Permission("list", "pods")),)
     assert faults("permissions", accounts=accounts) == []
 
 
 def test_the_permissions_follow_the_flags_of_the_program() -> None:
     def needed(program: Program, *flags: str) -> set[str]:
-        found = permissions(program, DetailedContainer(args=list(flags)), "gas")
+        container = DetailedContainer(args=list(flags))
+        found = {each for part in PARTS if part.permissions for each in part.permissions(program, container, "gas")}
         return {" ".join(filter(None, (each.verb, each.resource, each.namespace, each.name))) for each in found}
 
-    plain = needed(Program.EXTENDER)
-    assert needed(Program.EXTENDER, "--leader-elect", "--lease-name=one") - plain == {
+    plain = needed(EXTENDER)
+    assert needed(EXTENDER, "--leader-elect", "--lease-name=one") - plain == {
         "create leases gas",
         "get leases gas one",
         "update leases gas one",
     }
-    assert needed(Program.EXTENDER, "--sharepods") - plain == {
+    assert needed(EXTENDER, "--sharepods") - plain == {
         "create pods",
         "get sharepods",
         "list sharepods",
@@ -69,10 +71,10 @@ def test_the_permissions_follow_the_flags_of_the_program() -> None:
         "patch sharepods",
         "patch sharepods/status",
     }
-    assert needed(Program.PLUGIN) - needed(Program.PLUGIN, "--write-node=nfd") == {
+    assert needed(PLUGIN) - needed(PLUGIN, "--write-node=nfd") == {
         "get nodes",
         "list nodes",
         "watch nodes",
         "patch nodes/status",
     }
-    assert needed(Program.PLUGIN, "--resource-manager=false") == set()
+    assert needed(PLUGIN, "--resource-manager=false") == set()

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.decision import names
-from gas.doctor.checks.all_checks import CHECKS, all_findings
 from gas.doctor.findings import Level
+from gas.doctor.parts.all_parts import TITLES, all_findings
 from gas.doctor.report import as_json, as_text, exit_code
 from tests.doctor.snapshots import faults, gpu_pod, intel_pod, plugin_pod, seen_node, seen_pod, snapshot
 
@@ -15,7 +15,7 @@ from tests.doctor.snapshots import faults, gpu_pod, intel_pod, plugin_pod, seen_
 def test_a_healthy_cluster_has_only_findings_that_are_ok() -> None:
     found = [each for each in all_findings(snapshot()) if each.check != "certificates"]
     assert {each.level for each in found} == {Level.OK}
-    assert {each.check for each in found} == CHECKS.keys() - {
+    assert {each.check for each in found} == TITLES.keys() - {
         "certificates",
         "permissions",
         "usage-and-limits",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gas.doctor.snapshot import Clock
+from gas.doctor.checks.clocks import Clock
 from tests.doctor.snapshots import NOT_SEEN, NOW, faults, lease
 
 

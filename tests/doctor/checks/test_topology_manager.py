@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.doctor.probe import Unseen
+from gas.doctor.findings import Unseen
 from gas.objects.stored import DetailedPod
 from tests.doctor.snapshots import NOT_SEEN, faults, findings, intel_pod, levels, plugin_pod, seen_node
 

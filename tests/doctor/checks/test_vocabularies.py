@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.doctor.findings import Level
-from gas.doctor.probe import Unseen
-from gas.doctor.snapshot import Webhook
+from gas.doctor.findings import Level, Unseen
+from gas.doctor.parts.admission import Webhook
 from gas.objects.stored import DetailedNode, DetailedPod, ManagedFields
 from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
 from gas.values.cards import Card

@@ -15,9 +15,9 @@ import pytest
 from configurator.certificates import Pair, mint_authority, mint_server
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, Forbidden
-from gas.doctor.gather.webhooks import find_webhooks
-from gas.doctor.probe import Unseen
-from gas.doctor.snapshot import ServiceSeen, Webhook
+from gas.doctor.findings import Unseen
+from gas.doctor.parts.admission import Webhook, find_webhooks
+from gas.doctor.snapshot import ServiceSeen
 
 NOW = datetime.now(UTC)
 AUTHORITY, OTHER = mint_authority(NOW), mint_authority(NOW, name="other")

@@ -11,10 +11,12 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from configurator.certificates import mint_authority, mint_client, mint_server
+from gas.doctor.checks.accounts import Account
+from gas.doctor.findings import Unseen
 from gas.doctor.objects import AdmissionRule
-from gas.doctor.probe import Unseen
-from gas.doctor.programs import Program
-from gas.doctor.snapshot import Account, ServiceSeen, Webhook
+from gas.doctor.parts.admission import Webhook
+from gas.doctor.programs import EXTENDER
+from gas.doctor.snapshot import ServiceSeen
 from gas.objects.stored import DetailedPod
 from tests.deploy.test_admission import WEBHOOKS
 from tests.doctor.snapshots import (
@@ -79,7 +81,7 @@ ALL = tuple(map(webhook, WEBHOOKS))
 def faults(*webhooks: Webhook, pods: tuple[DetailedPod, ...] = (SERVED,), **changes: Any) -> list[tuple[str, str]]:
     found = worst(findings("admission", webhooks=webhooks, pods=(plugin_pod(), *pods), **changes))
     return [
-        (each.level.value, " | ".join((each.where, each.message, each.expected, each.found, *each.mend)))
+        (each.level.value, " | ".join((each.where, each.message, each.expected, each.found, *each.fix)))
         for each in found
     ]
 
@@ -298,7 +300,7 @@ def test_bindings_that_fail_for_the_whole_cluster_are_a_problem(conditions: tupl
 
 
 def test_a_webhook_that_reviews_the_extenders_own_bindings_is_reported() -> None:
-    account = Account(program=Program.EXTENDER, namespace="gpu", name="mine", allowed={})
+    account = Account(program=EXTENDER, namespace="gpu", name="mine", allowed={})
     ((level, text),) = faults(webhook("bind.pods.gas"), accounts=(account,))
     assert level == "warning"
     assert "system:serviceaccount:gpu:mine" in text
@@ -358,7 +360,7 @@ def test_the_certificate_of_the_api_server_is_checked_if_one_is_demanded(
 def ignorable(*webhooks: Webhook) -> str:
     written = scheduler(configuration(entry(ignorable=True)))
     (found,) = worst(findings("scheduler-configuration", schedulers=(written,), webhooks=webhooks))
-    return " | ".join((found.message, found.expected, found.found, *found.mend))
+    return " | ".join((found.message, found.expected, found.found, *found.fix))
 
 
 def test_ignorable_without_the_bind_webhook_is_said_so() -> None:

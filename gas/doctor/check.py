@@ -1,0 +1,83 @@
+"""What a part of the system declares for the doctor: its checks, and what they need to gather."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from gas.cluster.connection import ApiServer
+from gas.cluster.credentials import Credentials
+from gas.doctor.findings import Finding
+from gas.doctor.host_files import HostFiles
+from gas.doctor.programs import Program
+from gas.doctor.snapshot import Snapshot
+from gas.objects.stored import DetailedContainer
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Permission:
+    """A permission that an account should have.
+
+    resource   with its subresource, ``pods/binding``
+    group      API group
+    namespace  empty for the whole cluster
+    name       of the only object; empty for all
+    needed     False if the program works without it, but reports less
+    """
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+    name: str = ""
+    needed: bool = True
+
+
+PermissionsOf = Callable[[Program, DetailedContainer, str], Iterable[Permission]]
+"""Returns the permissions that a program needs with the flags of its container, in a namespace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where a check gathers what only it needs.
+
+    files        of the control plane
+    timeout      seconds for each request or connection
+    snapshot     what all checks see
+    permissions  of all parts
+    """
+
+    credentials: Credentials
+    api: ApiServer
+    files: HostFiles
+    timeout: float
+    snapshot: Snapshot
+    permissions: tuple[PermissionsOf, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check. It yields no finding if there is nothing to check.
+
+    name    for programs; checks of several parts may share one
+    title   for people; empty if another check of this name has it
+    gather  reads what the check finds in `Snapshot.gathered`. Changes nothing anywhere
+    """
+
+    name: str
+    findings: Callable[[Snapshot], Iterable[Finding]]
+    title: str = ""
+    gather: Callable[[Sources], Awaitable[Mapping[str, object]]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What the doctor knows about one part of the system.
+
+    permissions  of programs, for this part; None if it needs none
+    programs     whose pods its checks look at, besides those that all checks know
+    """
+
+    checks: tuple[Check, ...] = ()
+    permissions: PermissionsOf | None = None
+    programs: tuple[Program, ...] = ()

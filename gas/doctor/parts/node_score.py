@@ -1,0 +1,27 @@
+"""Scores of nodes: that kube-scheduler asks an extender that gives them, and only such a one."""
+
+from __future__ import annotations
+
+from gas.doctor.check import Part
+from gas.doctor.checks.schedulers import OptionalVerb
+from gas.doctor.programs import flag_value
+from gas.doctor.snapshot import Snapshot
+
+VERB = OptionalVerb(
+    key="prioritizeVerb",
+    configured=lambda entry: entry.prioritize_verb,
+    path="scheduler/prioritize",
+    is_served=lambda container: (flag_value(container, "node-score") or "none") != "none",
+    flag="--node-score=balance",
+    not_served="the extender does not serve prioritizeVerb, so kube-scheduler logs an error for every GPU pod",
+    not_asked="kube-scheduler does not ask the extender which node is best for a GPU pod, so fewer cards are given out",
+)
+
+
+def scores_nodes(snapshot: Snapshot) -> bool:
+    """Return whether some extender scores nodes, as far as it is known."""
+    serving = VERB.serving(snapshot)
+    return any(serving) or not serving
+
+
+PART = Part(checks=(VERB.check,))

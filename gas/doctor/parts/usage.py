@@ -1,0 +1,41 @@
+"""Measured use of cards: that the plugins which measure it have the rights for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gas.doctor.check import Check, Part
+from gas.doctor.checks.plugins import NodePlugin, own_plugins
+from gas.doctor.findings import Finding, about, kubectl_daemonset, ok, problem
+from gas.doctor.programs import is_on
+from gas.doctor.snapshot import Snapshot
+
+CHECK = "usage-and-limits"
+
+
+def check_usage(snapshot: Snapshot) -> Iterator[Finding]:
+    """Check every plugin that has ``--usage``."""
+    for _, plugin in own_plugins(snapshot):
+        if is_on(plugin.container, "usage"):
+            yield from about(plugin.where, [_one(plugin)])
+
+
+def _one(plugin: NodePlugin) -> Finding:
+    context = plugin.container.security_context
+    added = context.capabilities.add if context is not None and context.capabilities is not None else None
+    lacking = [] if plugin.pod.spec.host_pid else ["hostPID: true"]
+    if not (context is not None and context.privileged) and {"SYS_PTRACE", "CAP_SYS_PTRACE", "ALL"}.isdisjoint(
+        added or ()
+    ):
+        lacking.append("the capability SYS_PTRACE")
+    if not lacking:
+        return ok("gas-plugin measures what pods use of the cards")
+    return problem(
+        "gas-plugin has --usage, but cannot read the processes of other pods, so it shows no use of the cards",
+        kubectl_daemonset(plugin.pod, "edit", note="or apply the component usage: docs/deploy.md, 3"),
+        expected="hostPID: true and the capability SYS_PTRACE",
+        found=f"without {' and '.join(lacking)}",
+    )
+
+
+PART = Part(checks=(Check(name=CHECK, title="use of the cards and limits of their memory", findings=check_usage),))
