@@ -12,10 +12,10 @@ import msgspec
 
 from gas.cluster.connection import ApiServer
 from gas.daemon.command import INTERRUPTED, print_text, run_command
+from gas.doctor.all_parts import all_findings
 from gas.doctor.flags import Flags, parse_flags
 from gas.doctor.gather.everything import look_at_everything
 from gas.doctor.kubeconfig import credentials_of
-from gas.doctor.parts.all_parts import all_findings
 from gas.doctor.report import as_json, as_text, exit_code, shown
 from gas.doctor.snapshot import Snapshot
 from gas.values.errors import GasError

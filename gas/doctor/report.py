@@ -7,8 +7,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
+from gas.doctor.all_parts import TITLES
 from gas.doctor.findings import Finding, Level, Unseen
-from gas.doctor.parts.all_parts import TITLES
 from gas.doctor.snapshot import Snapshot
 
 _LONGEST = 600

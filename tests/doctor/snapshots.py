@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
+from gas.doctor.all_parts import findings_of
 from gas.doctor.checks.clocks import Clock
 from gas.doctor.findings import Finding, Level, Unseen
 from gas.doctor.objects import Lease
-from gas.doctor.parts.all_parts import findings_of
 from gas.doctor.snapshot import Call, Reply, Scheduler, Snapshot
 from gas.objects.stored import DetailedNode, DetailedPod
 from tests.builders import container, pod_json

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from gas.daemon.flags import flags_of
+from gas.doctor.all_parts import TITLES
 from gas.doctor.findings import Level
 from gas.doctor.flags import Flags
-from gas.doctor.parts.all_parts import TITLES
 from gas.doctor.report import as_json
 from scripts.reference import metrics
 from tests.doctor.snapshots import configuration, entry, findings, gpu_pod, scheduler, snapshot, worst

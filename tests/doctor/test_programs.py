@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gas.doctor.all_parts import PARTS
 from gas.doctor.findings import Unseen
 from gas.doctor.host_files import LARGEST_FILE, HostFiles, read_file
-from gas.doctor.parts.all_parts import PARTS
 from gas.doctor.parts.feature_discovery import NFD
 from gas.doctor.programs import (
     EXTENDER,

@@ -128,7 +128,7 @@ async def test_without_any_source_the_node_the_pod_and_the_doctor_say_why(
             "pods that request memory.max do not get card0, card1: the device plugin does not know how much memory they"
             " have"
         )
-        assert finding.mend[0].endswith("the event GPUMemoryUnknown says why")
+        assert finding.fix[0].endswith("the event GPUMemoryUnknown says why")
 
 
 async def test_a_driver_that_does_not_reply_hides_no_card_and_its_late_reply_counts() -> None:

@@ -17,6 +17,7 @@ from gas.cluster.credentials import Credentials
 from gas.cluster.errors import ApiUnavailable
 from gas.cluster.listing import Lister, Listing
 from gas.cluster.objects import get_object
+from gas.doctor.all_parts import CHECKS, PARTS
 from gas.doctor.check import Sources
 from gas.doctor.findings import Unseen, probe
 from gas.doctor.flags import Flags
@@ -25,7 +26,6 @@ from gas.doctor.gather.schedulers import find_schedulers
 from gas.doctor.gpus import dry_pod_for
 from gas.doctor.host_files import HostFiles
 from gas.doctor.objects import ServerVersion
-from gas.doctor.parts.all_parts import CHECKS, PARTS
 from gas.doctor.programs import PROGRAMS
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode, DetailedPod

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gas.doctor.all_parts import PARTS
 from gas.doctor.check import Permission
 from gas.doctor.checks.accounts import Account
 from gas.doctor.findings import Unseen
-from gas.doctor.parts.all_parts import PARTS
 from gas.doctor.programs import EXTENDER, PLUGIN, Program
 from gas.objects.stored import DetailedContainer
 from tests.doctor.snapshots import NOT_SEEN, faults

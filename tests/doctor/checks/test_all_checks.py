@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.decision import names
+from gas.doctor.all_parts import TITLES, all_findings
 from gas.doctor.findings import Level
-from gas.doctor.parts.all_parts import TITLES, all_findings
 from gas.doctor.report import as_json, as_text, exit_code
 from tests.doctor.snapshots import faults, gpu_pod, intel_pod, plugin_pod, seen_node, seen_pod, snapshot
 
