@@ -18,17 +18,12 @@ from gas.extender.gauges import GAUGES
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.inspection.command_line import kubectl_gas
 from gas.inspection.page.flags import Flags as PageFlags
-from gas.placement.node_score import NODE_SCORES
-from gas.placement.order import CARD_ORDERS
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.metrics import Metrics as PluginMetrics
 from gas.values import card_records
-from gas.values.amounts import MEMORY_MAX, MILLICORES
-from gas.vocabularies.aliyun import names as aliyun
+from gas.vocabularies.declared import Reference
 from gas.vocabularies.intel import names
-from gas.vocabularies.koordinator import names as koordinator
-from gas.vocabularies.kubeshare import names as kubeshare
-from gas.vocabularies.vendor.vocabulary import KINDS
+from gas.vocabularies.known import KNOWN
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 
@@ -40,88 +35,19 @@ PROGRAMS: tuple[CommandLine[Any], ...] = (
     CommandLine(DoctorFlags),
 )
 
-RESOURCES = (
-    *((names.PREFIX + name, "pods ask, kubelet counts", "cards of this driver") for name in names.COUNT_RESOURCES),
-    (names.PREFIX + names.TILES, "pods ask, the plugin writes", "tiles"),
-    (names.PREFIX + MILLICORES, "pods ask, the plugin writes", "thousandths of cards"),
-    (names.PREFIX + MEMORY_MAX, "pods ask, the plugin writes", "bytes of GPU memory"),
-    *(
-        (names.PREFIX + name, "pods ask, kubelet counts", "access to all cards of the node; nothing is booked")
-        for name in names.MONITORING_RESOURCES
-    ),
-)
+DEFAULT_VOCABULARY = KNOWN[0]
+OTHERS = tuple(each.reference for each in KNOWN[1:])
 
-OTHER_RESOURCES = (
-    (aliyun.GPU_MEM, "pods ask, kubelet counts", "memory of one card, in MiB or GiB by --aliyun-unit"),
-    (aliyun.GPU_COUNT, "the plugin writes", "cards"),
-    (koordinator.full_name(koordinator.SHARED), "pods ask, kubelet counts", "cards; 100 on each card of a node"),
-    (koordinator.full_name(koordinator.MEMORY), "pods ask, the plugin writes", "bytes of all cards together"),
-    (
-        koordinator.full_name(koordinator.MEMORY_RATIO),
-        "pods ask, the plugin writes",
-        "percent of a card's memory, of all cards together",
-    ),
-    (
-        koordinator.full_name(koordinator.CORE),
-        "pods ask, the plugin writes",
-        "hundredths of a card's compute, of all cards together",
-    ),
-    (
-        koordinator.full_name(koordinator.GPU),
-        "pods ask, the plugin writes",
-        "the two above in one; the webhook rewrites it",
-    ),
-    (kubeshare.VGPU, "pods ask, kubelet counts", "cards that pods share"),
-    (kubeshare.MILLICORES, "pods ask, the plugin writes", "thousandths of cards"),
-    (kubeshare.MEMORY, "pods ask, the plugin writes", "bytes of GPU memory"),
-    *(
-        (kind.resource, f"pods ask, the vendor's plugin{' or gas-plugin' * bool(kind.driver)} offers", "whole cards")
-        for kind in KINDS
-    ),
-)
-
-NODE_LABELS = (
-    (names.GPU_NUMBERS, "the plugin, NFD, you", "`0.1.2`: the node's cards"),
-    (names.CARDS, "likewise", "`card0.card1`: the same in an older form"),
-    (names.NUMA_GPU_MAP, "likewise", "`0-0.1_1-2.3`: cards by NUMA node"),
-    (names.PCI_GROUPS, "likewise", "`0.1_2.3.4`: cards on one board"),
-    (names.XE_LINKS, "telemetry, you", "`0.0-1.0_2.0-3.0`: linked tiles"),
-)
-
-TELEMETRY_LABELS = (
-    (names.DISABLE_CARD + "cardN", f"any text, or `{names.WHOLE_PCI_GROUP}`: no new container gets the card"),
-    (
-        names.DESCHEDULE_CARD + "cardN",
-        f"any text, or `{names.WHOLE_PCI_GROUP}`: the card's pods get the deschedule label",
-    ),
-    (names.PREFER_CARD, "`cardN`: this card is preferred"),
-    (names.DISABLE_TILE + "cardN_gtM", "any text: no new container gets the tile"),
-    (
-        names.DESCHEDULE_TILE + "cardN_gtM",
-        "any text: no new container gets the tile, and its pods get the deschedule label",
-    ),
-    (names.PREFER_TILE + "cardN", "`gtM`: this tile is preferred"),
-)
+NODE_LABELS = tuple(row for each in KNOWN for row in each.reference.node_labels)
 
 NODE_ANNOTATIONS = (
     (card_records.ANNOTATION, "the plugin", "what each card is: PCI address, model and more, as JSON"),
-    (names.CARD_CAPACITY, "the plugin, you", "the resources of single cards, if the cards differ"),
+    *(row for each in KNOWN for row in each.reference.node_annotations),
     (decision.RELEASED, "the extender", "when cards became free while pods waited, in nanoseconds since the epoch"),
 )
 
 POD_ANNOTATIONS = (
-    (names.ALLOW, "you", "cards by number, model or PCI address: only these are used, with --enableAllowlist"),
-    (names.DENY, "you", "cards in the same way: these are not used, with --enableDenylist"),
-    (names.SAME_GPU, "you", "container names: these containers share one card"),
-    (names.ALLOCATE_XELINK, "you", "any text: cards are allocated in linked pairs"),
-    (names.ALLOCATE_SINGLE_NUMA, "you", "any text: all cards are from one NUMA node"),
-    (names.CARD_ORDER, "you", f"the order in which cards are tried: `{CARD_ORDERS.replace('|', '`, `')}`"),
-    (names.CARD_NEAR, "you", "`true`: after the first card, near cards are tried first"),
-    (names.CARD_AFFINITY, "you", "a label: only cards that are idle or have a pod with the same label"),
-    (names.CARD_ANTI_AFFINITY, "you", "a label: only cards without a pod with the same label"),
-    (names.CARD_EXCLUSION, "you", "a label: all pods of a card have the same one, or all have none"),
-    (names.CARD_NAME, "you", "a label: the node's pods with the same one share a card; or one card, as in `gas-allow`"),
-    (names.NODE_SCORE, "you", f"how nodes are scored, with --node-score: `{NODE_SCORES.replace('|', '`, `')}`"),
+    *DEFAULT_VOCABULARY.reference.pod_annotations,
     (decision.TIMESTAMP, "the extender", "when the cards were decided, in nanoseconds since the epoch"),
     (decision.CONTAINER_CARDS, "the extender", "the cards of each container: `card0||card1,card2`"),
     (decision.CONTAINER_TILES, "the extender", "their tiles: `card0:gt0+gt1||card1:gt0`"),
@@ -146,31 +72,6 @@ POD_ANNOTATIONS = (
 )
 
 
-ALIYUN_ANNOTATIONS = (
-    (aliyun.INDEX, "the extender", "N of `cardN`"),
-    (aliyun.ID, "the extender", "the same"),
-    (aliyun.POD, "the extender", "units of memory of the pod"),
-    (aliyun.CARD, "the extender", "units of memory of the card"),
-    (aliyun.ASSUME_TIME, "the extender", "when the card was decided, in nanoseconds since the epoch"),
-    (aliyun.ASSIGNED, "the extender, the plugin", "`false`, then `true` once the containers have got the card"),
-)
-
-KUBESHARE_ANNOTATIONS = (
-    (kubeshare.GPU_REQUEST, "you", "`0.5`: the part of a card that the pod takes"),
-    (kubeshare.GPU_LIMIT, "you", "`1.0`: the part that it may use while others leave it idle; not booked"),
-    (kubeshare.GPU_MEM, "you", "`1073741824`: bytes of the card's memory"),
-    (kubeshare.GPUID, "you, the extender", "`abcde`: the name of the card"),
-    (kubeshare.AFFINITY, "you", "only a card that is idle or has a pod with the same value"),
-    (kubeshare.ANTI_AFFINITY, "you", "no card with a pod of the same value"),
-    (kubeshare.EXCLUSION, "you", "all pods of a card have the same value, or all have none"),
-)
-
-
-KOORDINATOR_ANNOTATIONS = (
-    (koordinator.ALLOCATED, "the extender", "JSON: the number (`minor`) of each card, and what the pod has of it"),
-)
-
-
 def page() -> str:
     """Return the whole page."""
     parts = [
@@ -181,14 +82,13 @@ def page() -> str:
         "",
         "## Resources",
         "",
-        *_table(("resource", "used by", "unit"), RESOURCES),
+        *_table(("resource", "used by", "unit"), DEFAULT_VOCABULARY.reference.resources),
         "",
         "Any other resource with this prefix is a plain number that is booked card by card.",
         "",
-        "With other vocabularies, [Aliyun's](from-aliyun.md), [Koordinator's](from-koordinator.md),"
-        " [KubeShare's](from-kubeshare.md) and vendors':",
+        f"With other vocabularies, {_owners()}:",
         "",
-        *_table(("resource", "used by", "unit"), OTHER_RESOURCES),
+        *_table(("resource", "used by", "unit"), [row for each in OTHERS for row in each.resources]),
         "",
         "## Labels of nodes",
         "",
@@ -199,7 +99,7 @@ def page() -> str:
         "",
         f"Labels that telemetry writes, after the prefix `{names.TELEMETRY_PREFIX}POLICY/`:",
         "",
-        *_table(("label", "value and effect"), TELEMETRY_LABELS),
+        *_table(("label", "value and effect"), names.TELEMETRY_LABELS),
         "",
         "## Annotations of nodes",
         "",
@@ -209,18 +109,7 @@ def page() -> str:
         "",
         *_table(("annotation", "who writes it", "value"), POD_ANNOTATIONS),
         "",
-        "On pods in Aliyun's words:",
-        "",
-        *_table(("annotation", "who writes it", "value"), ALIYUN_ANNOTATIONS),
-        "",
-        "On pods in Koordinator's words:",
-        "",
-        *_table(("annotation", "who writes it", "value"), KOORDINATOR_ANNOTATIONS),
-        "",
-        "On pods in KubeShare's words:",
-        "",
-        *_table(("annotation", "who writes it", "value"), KUBESHARE_ANNOTATIONS),
-        "",
+        *(line for each in OTHERS for line in _annotations(each)),
         "## Labels of pods",
         "",
         *_table(
@@ -250,6 +139,19 @@ def page() -> str:
     for program, rows in metrics().items():
         parts += [f"### Metrics of {program}", "", *_table(("metric", "kind", "labels", "meaning"), rows), ""]
     return "\n".join(parts)
+
+
+def _owners() -> str:
+    *most, last = (f"[{each.owner}]({each.page})" if each.page else each.owner for each in OTHERS)
+    return f"{', '.join(most)} and {last}"
+
+
+def _annotations(reference: Reference) -> Iterator[str]:
+    """Return the table of the pod annotations of one vocabulary, if it has any."""
+    if reference.pod_annotations:
+        yield from (f"On pods in {reference.owner} words:", "")
+        yield from _table(("annotation", "who writes it", "value"), reference.pod_annotations)
+        yield ""
 
 
 def _flags(program: CommandLine[Any]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from gas.placement.need import ContainerNeed, PodNeed
 from gas.values.amounts import MILLICORES, sorted_amounts
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
+from gas.vocabularies.declared import Beginnings, Reference, Row, WrittenNames
 from gas.vocabularies.pod_parts import PREFERENCES, requested, requests_any, with_preferences
 from gas.vocabularies.protocol import (
     BadNeed,
@@ -41,6 +42,7 @@ MILLICORES_OF_A_SLICE = 100
 class MadeUpPods:
     metadata: frozenset[str] = frozenset()
     resources = (SLICE,)
+    asking = Beginnings(resources=(SLICE,))
 
     def matches(self, pod: Pod) -> bool:
         return requests_any(pod, SLICE)
@@ -86,15 +88,13 @@ class MadeUpNodes:
 
 class MadeUpDevices(DeviceOffer):
     resources = (SLICE,)
+    written = WrittenNames(labels=(CARDS,), pod_annotations=(ASSIGNED,))
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {SLICE: SLICES_OF_A_CARD}
 
     def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
         return NodeDescription(labels={CARDS: ".".join(str(int(card.card)) for card in cards)} if cards else {})
-
-    def owns_label(self, name: str) -> bool:
-        return name == CARDS
 
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
         return {VARIABLE: ",".join(str(int(card.card)) for card in cards)}
@@ -110,6 +110,11 @@ MADE_UP = Vocabulary(
     nodes=MadeUpNodes(),
     devices=MadeUpDevices(),
     user_annotations=PREFERENCES,
+    reference=Reference(
+        owner="Made up",
+        resources=(Row(SLICE, "pods ask, kubelet counts", "tenths of a card"),),
+        pod_annotations=(Row(CARD, "the extender", "the numbers of the cards"),),
+    ),
 )
 
 

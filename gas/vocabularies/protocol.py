@@ -27,6 +27,7 @@ from gas.placement.order import DEFAULT_ORDER, CardOrder
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card, Tile
 from gas.values.errors import GasError
+from gas.vocabularies.declared import Beginnings, Component, Reference, WrittenNames
 
 LONGEST_SENTENCE = 200
 """Characters of the longest sentence of a `BadNeed`."""
@@ -125,6 +126,10 @@ class PodReader(Protocol):
     def resources(self) -> tuple[str, ...]:
         """Full names of the resources of which every pod with cards requests one: kube-scheduler asks about these."""
 
+    @property
+    def asking(self) -> Beginnings:
+        """Beginnings of which every pod that `matches` has one: the API server asks webhooks about these pods."""
+
     def matches(self, pod: Pod) -> bool:
         """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
 
@@ -180,7 +185,11 @@ class DeviceOffer(Protocol):
 
     Resources are full names, such as ``gpu.intel.com/i915``. A vocabulary that inherits from this class states only
     what it has: without its own methods it offers no monitoring, writes nothing and gives no variables.
+
+    written  the names that `describe` and `after_allocate` write: the plugin's admission policy allows these
     """
+
+    written: WrittenNames = WrittenNames()
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -210,15 +219,15 @@ class DeviceOffer(Protocol):
 
     def owns_label(self, name: str) -> bool:
         """Return whether a node label is one that `describe` writes, so that an outdated one is removed."""
-        return False
+        return name in self.written.labels
 
     def owns_annotation(self, name: str) -> bool:
         """Return the same for a node annotation."""
-        return False
+        return name in self.written.annotations
 
     def owns_resource(self, name: str) -> bool:
         """Return the same for a resource in the node's status."""
-        return False
+        return name in self.written.resources
 
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
         """Return the variables that a container with these cards gets in this vocabulary."""
@@ -233,7 +242,11 @@ class AdmissionChecks:
     """Check and complete a pod when it is created, beyond what `PodReader.need` refuses at any time.
 
     Without methods of its own, a vocabulary has no other checks and no defaults.
+
+    completed  beginnings of which every pod that gets defaults has one
     """
+
+    completed: Beginnings = Beginnings()
 
     def faults(self, pod: Pod) -> Sequence[str]:
         """Return reasons to refuse a new pod that has a need all the same, such as requests that count for nothing."""
@@ -262,6 +275,8 @@ class Vocabulary:
                       the name that it has, or else a new one
     contradiction     returns how the annotations of a bound pod contradict what is booked for it, a sentence that is
                       empty if they do not
+    reference         the vocabulary's part of the reference page
+    component         None if no component of deploy/ switches it on
     """
 
     name: str
@@ -273,6 +288,8 @@ class Vocabulary:
     user_annotations: frozenset[str] = frozenset()
     names_cards: bool = False
     contradiction: Callable[[Pod], str] = _no_contradiction
+    reference: Reference
+    component: Component | None = None
 
     def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
         """Return the choice written on a pod, by us or by the system that the vocabulary comes from; None if none is.

@@ -27,6 +27,7 @@ class PercentPods:
 
     metadata = INTEL.pods.metadata
     resources = INTEL.pods.resources
+    asking = INTEL.pods.asking
 
     def matches(self, pod: Pod) -> bool:
         return INTEL.pods.matches(pod)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gas.vocabularies.declared import Beginnings, Component, Reference, Row, WrittenNames
+
 PREFIX = "aliyun.com/"
 GPU_MEM = PREFIX + "gpu-mem"
 """Resource that pods request: memory of one card, in units. One device id stands for each unit."""
@@ -29,3 +31,23 @@ CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
 """Variable of a container: the units that it requests. INDEX, POD and CARD are variables as well."""
 
 WRITTEN_ANNOTATIONS = frozenset({INDEX, ID, POD, CARD, ASSUME_TIME, ASSIGNED})
+
+ASKING = Beginnings(resources=(GPU_MEM,))
+WRITTEN = WrittenNames(resources=(GPU_COUNT,), pod_annotations=(ASSIGNED,))
+REFERENCE = Reference(
+    owner="Aliyun's",
+    page="from-aliyun.md",
+    resources=(
+        Row(GPU_MEM, "pods ask, kubelet counts", "memory of one card, in MiB or GiB by --aliyun-unit"),
+        Row(GPU_COUNT, "the plugin writes", "cards"),
+    ),
+    pod_annotations=(
+        Row(INDEX, "the extender", "N of `cardN`"),
+        Row(ID, "the extender", "the same"),
+        Row(POD, "the extender", "units of memory of the pod"),
+        Row(CARD, "the extender", "units of memory of the card"),
+        Row(ASSUME_TIME, "the extender", "when the card was decided, in nanoseconds since the epoch"),
+        Row(ASSIGNED, "the extender, the plugin", "`false`, then `true` once the containers have got the card"),
+    ),
+)
+COMPONENT = Component(about=f"Accepts pods that request {GPU_MEM}, in MiB. For GiB, add --aliyun-unit=GiB to both.")

@@ -19,6 +19,7 @@ from gas.values.card_records import MOST_RECORDS
 from gas.values.cards import Card
 from gas.values.quoted import quoted
 from gas.vocabularies.aliyun import names
+from gas.vocabularies.declared import Beginnings, WrittenNames
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_memory
 from gas.vocabularies.pod_parts import (
     CARD_NEAR,
@@ -58,6 +59,7 @@ class AliyunPods:
     unit: MemoryUnit
     metadata: frozenset[str] = frozenset()
     resources: tuple[str, ...] = (names.GPU_MEM,)
+    asking: Beginnings = names.ASKING
 
     def matches(self, pod: Pod) -> bool:
         return requests_any(pod, names.GPU_MEM)
@@ -194,6 +196,7 @@ class AliyunDevices(DeviceOffer):
 
     unit: MemoryUnit
     resources: tuple[str, ...] = (names.GPU_MEM,)
+    written: WrittenNames = names.WRITTEN
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         units = (card.memory or 0) // self.unit.bytes
@@ -205,9 +208,6 @@ class AliyunDevices(DeviceOffer):
     def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
         count = sum(card.healthy and bool(self.ids_per_card(card, options)) for card in cards)
         return NodeDescription(resources={names.GPU_COUNT: count} if count else {})
-
-    def owns_resource(self, name: str) -> bool:
-        return name == names.GPU_COUNT
 
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
         if len(cards) != 1:
@@ -233,6 +233,8 @@ def aliyun(unit: MemoryUnit) -> Vocabulary:
         nodes=AliyunNodes(unit),
         devices=AliyunDevices(unit),
         user_annotations=USER_ANNOTATIONS,
+        reference=names.REFERENCE,
+        component=names.COMPONENT,
     )
 
 

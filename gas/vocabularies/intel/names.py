@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from gas.placement.node_score import NODE_SCORES
+from gas.placement.order import CARD_ORDERS
 from gas.values import amounts
 from gas.vocabularies import pod_parts
+from gas.vocabularies.declared import Beginnings, Reference, Row, WrittenNames
 
 PREFIX = "gpu.intel.com/"
 """Prefix of extended resources, which are booked card by card, and of node labels that describe cards."""
@@ -55,21 +58,61 @@ CARD_EXCLUSION = "gas-card-exclusion"
 CARD_NAME = "gas-card-name"
 NODE_SCORE = pod_parts.NODE_SCORE
 
-USERS_ANNOTATIONS = (
-    ALLOW,
-    DENY,
-    SAME_GPU,
-    ALLOCATE_XELINK,
-    ALLOCATE_SINGLE_NUMA,
-    CARD_ORDER,
-    CARD_NEAR,
-    CARD_AFFINITY,
-    CARD_ANTI_AFFINITY,
-    CARD_EXCLUSION,
-    CARD_NAME,
-    NODE_SCORE,
-)
-"""All of them."""
-
 BOOKED_ANNOTATIONS = (CARD_AFFINITY, CARD_ANTI_AFFINITY, CARD_EXCLUSION, CARD_NAME)
 """Those that still count once the pod is bound, because other pods depend on them."""
+
+ASKING = Beginnings(resources=(PREFIX,))
+WRITTEN = WrittenNames(labels=(PREFIX,), resources=(PREFIX,), annotations=(CARD_CAPACITY,))
+_ANY_TEXT = f"any text, or `{WHOLE_PCI_GROUP}`:"
+TELEMETRY_LABELS = (
+    (DISABLE_CARD + "cardN", f"{_ANY_TEXT} no new container gets the card"),
+    (DESCHEDULE_CARD + "cardN", f"{_ANY_TEXT} the card's pods get the deschedule label"),
+    (PREFER_CARD, "`cardN`: this card is preferred"),
+    (DISABLE_TILE + "cardN_gtM", "any text: no new container gets the tile"),
+    (
+        DESCHEDULE_TILE + "cardN_gtM",
+        "any text: no new container gets the tile, and its pods get the deschedule label",
+    ),
+    (PREFER_TILE + "cardN", "`gtM`: this tile is preferred"),
+)
+"""Names after the prefix of telemetry, and their values and effects, for the reference page."""
+REFERENCE = Reference(
+    owner="Intel's",
+    resources=(
+        *(Row(PREFIX + name, "pods ask, kubelet counts", "cards of this driver") for name in COUNT_RESOURCES),
+        Row(PREFIX + TILES, "pods ask, the plugin writes", "tiles"),
+        Row(PREFIX + amounts.MILLICORES, "pods ask, the plugin writes", "thousandths of cards"),
+        Row(PREFIX + amounts.MEMORY_MAX, "pods ask, the plugin writes", "bytes of GPU memory"),
+        *(
+            Row(PREFIX + name, "pods ask, kubelet counts", "access to all cards of the node; nothing is booked")
+            for name in MONITORING_RESOURCES
+        ),
+    ),
+    node_labels=(
+        Row(GPU_NUMBERS, "the plugin, NFD, you", "`0.1.2`: the node's cards"),
+        Row(CARDS, "the plugin, NFD, you", "`card0.card1`: the same in an older form"),
+        Row(NUMA_GPU_MAP, "the plugin, NFD, you", "`0-0.1_1-2.3`: cards by NUMA node"),
+        Row(PCI_GROUPS, "the plugin, NFD, you", "`0.1_2.3.4`: cards on one board"),
+        Row(XE_LINKS, "telemetry, you", "`0.0-1.0_2.0-3.0`: linked tiles"),
+    ),
+    node_annotations=(Row(CARD_CAPACITY, "the plugin, you", "the resources of single cards, if the cards differ"),),
+    pod_annotations=(
+        Row(ALLOW, "you", "cards by number, model or PCI address: only these are used, with --enableAllowlist"),
+        Row(DENY, "you", "cards in the same way: these are not used, with --enableDenylist"),
+        Row(SAME_GPU, "you", "container names: these containers share one card"),
+        Row(ALLOCATE_XELINK, "you", "any text: cards are allocated in linked pairs"),
+        Row(ALLOCATE_SINGLE_NUMA, "you", "any text: all cards are from one NUMA node"),
+        Row(CARD_ORDER, "you", f"the order in which cards are tried: `{CARD_ORDERS.replace('|', '`, `')}`"),
+        Row(CARD_NEAR, "you", "`true`: after the first card, near cards are tried first"),
+        Row(CARD_AFFINITY, "you", "a label: only cards that are idle or have a pod with the same label"),
+        Row(CARD_ANTI_AFFINITY, "you", "a label: only cards without a pod with the same label"),
+        Row(CARD_EXCLUSION, "you", "a label: all pods of a card have the same one, or all have none"),
+        Row(
+            CARD_NAME,
+            "you",
+            "a label: the node's pods with the same one share a card; or one card, as in `gas-allow`",
+        ),
+        Row(NODE_SCORE, "you", f"how nodes are scored, with --node-score: `{NODE_SCORES.replace('|', '`, `')}`"),
+    ),
+)
+USERS_ANNOTATIONS = frozenset(row.name for row in REFERENCE.pod_annotations)

@@ -40,6 +40,7 @@ class IntelPods:
 
     metadata: frozenset[str] = frozenset(names.BOOKED_ANNOTATIONS)
     resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
+    asking = names.ASKING
 
     def matches(self, pod: Pod) -> bool:
         return requests_under(pod, names.PREFIX)
@@ -75,6 +76,7 @@ class IntelDevices(DeviceOffer):
     """Cards as ``gpu.intel.com/i915`` or ``gpu.intel.com/xe``, by their driver."""
 
     resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
+    written = names.WRITTEN
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {names.PREFIX + card.driver: options.shared_dev_num} if card.driver in names.COUNT_RESOURCES else {}
@@ -102,9 +104,6 @@ class IntelDevices(DeviceOffer):
     def owns_label(self, name: str) -> bool:
         return is_node_label(name)
 
-    def owns_annotation(self, name: str) -> bool:
-        return name == names.CARD_CAPACITY
-
     def owns_resource(self, name: str) -> bool:
         return name in SUMMED_RESOURCES
 
@@ -118,8 +117,9 @@ INTEL = Vocabulary(
     pods=IntelPods(),
     nodes=IntelNodes(),
     devices=IntelDevices(),
-    user_annotations=frozenset(names.USERS_ANNOTATIONS),
+    user_annotations=names.USERS_ANNOTATIONS,
     admission=IntelAdmission(),
+    reference=names.REFERENCE,
 )
 
 

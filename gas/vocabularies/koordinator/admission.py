@@ -15,6 +15,8 @@ from gas.vocabularies.protocol import AdmissionChecks, NeedOptions
 class KoordinatorAdmission(AdmissionChecks):
     """Rewrite the form of before, add the number of cards, and state requests and limits alike."""
 
+    completed = names.ASKING
+
     def faults(self, pod: Pod) -> Sequence[str]:
         return list(_misspelt(pod))
 

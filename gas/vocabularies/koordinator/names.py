@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gas.vocabularies.declared import Beginnings, Component, Reference, Row, WrittenNames
+
 PREFIX = "koordinator.sh/"
 
 SHARED = "gpu.shared"
@@ -38,3 +40,30 @@ WITHOUT_EFFECT = (
 def full_name(resource: str) -> str:
     """Return a resource with its prefix: ``gpu-core`` -> ``koordinator.sh/gpu-core``."""
     return PREFIX + resource
+
+
+ASKING = Beginnings(resources=(BEGINNING,))
+WRITTEN = WrittenNames(resources=tuple(full_name(each) for each in (GPU, CORE, MEMORY, MEMORY_RATIO)))
+REFERENCE = Reference(
+    owner="Koordinator's",
+    page="from-koordinator.md",
+    resources=(
+        Row(full_name(SHARED), "pods ask, kubelet counts", "cards; 100 on each card of a node"),
+        Row(full_name(MEMORY), "pods ask, the plugin writes", "bytes of all cards together"),
+        Row(
+            full_name(MEMORY_RATIO), "pods ask, the plugin writes", "percent of a card's memory, of all cards together"
+        ),
+        Row(full_name(CORE), "pods ask, the plugin writes", "hundredths of a card's compute, of all cards together"),
+        Row(full_name(GPU), "pods ask, the plugin writes", "the two above in one; the webhook rewrites it"),
+    ),
+    pod_annotations=(
+        Row(ALLOCATED, "the extender", "JSON: the number (`minor`) of each card, and what the pod has of it"),
+    ),
+)
+COMPONENT = Component(
+    about=(
+        "Accepts pods that request shares of cards as with Koordinator, and whole cards of a vendor's own plugin. The"
+        " component admission adds the number of cards to pods that do not state it."
+    ),
+    others=("vendor",),
+)

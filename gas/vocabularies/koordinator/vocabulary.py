@@ -51,6 +51,7 @@ class KoordinatorPods:
 
     metadata: frozenset[str] = frozenset()
     resources = RESOURCES
+    asking = names.ASKING
 
     def matches(self, pod: Pod) -> bool:
         return requests_under(pod, names.BEGINNING)
@@ -132,6 +133,7 @@ class KoordinatorDevices(DeviceOffer):
     """Cards as ``koordinator.sh/gpu.shared``, with 100 device ids each; the other resources are sums of the node."""
 
     resources: tuple[str, ...] = (_SHARED,)
+    written = names.WRITTEN
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         # Kubelet counts unhealthy devices in the node's capacity, and Koordinator does not.
@@ -150,9 +152,6 @@ class KoordinatorDevices(DeviceOffer):
         }
         return NodeDescription(resources={names.full_name(name): amount for name, amount in amounts.items() if amount})
 
-    def owns_resource(self, name: str) -> bool:
-        return name in RESOURCES and name != _SHARED
-
 
 KOORDINATOR = Vocabulary(
     name="koordinator",
@@ -162,6 +161,8 @@ KOORDINATOR = Vocabulary(
     devices=KoordinatorDevices(),
     user_annotations=PREFERENCES,
     admission=KoordinatorAdmission(),
+    reference=names.REFERENCE,
+    component=names.COMPONENT,
 )
 
 _Asked = tuple[ContainerFacts, Mapping[str, int]]

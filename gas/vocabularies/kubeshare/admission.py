@@ -9,6 +9,7 @@ from typing import Any
 from gas.objects.json_patch import Operation, Patch, pointer
 from gas.objects.stored import NewContainer, NewPod, Pod
 from gas.values.quoted import did_you_mean, quoted
+from gas.vocabularies.declared import Beginnings
 from gas.vocabularies.kubeshare import names
 from gas.vocabularies.kubeshare.request import Share, asking_containers, bearer, share_of
 from gas.vocabularies.pod_parts import need_facts
@@ -21,6 +22,8 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 class KubeShareAdmission(AdmissionChecks):
     """Add the resources by which kube-scheduler and kubelet know these pods, and let the scheduler bind every pod."""
+
+    completed = Beginnings(annotations=(names.PREFIX,))
 
     def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
         return tuple(islice(_unknown_annotations(pod.annotations), _MOST_UNKNOWN))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gas.vocabularies.declared import Beginnings, Component, Reference, Row, WrittenNames
+
 PREFIX = "kubeshare/"
 
 # Annotations that users write on SharePods and on plain pods.
@@ -34,3 +36,30 @@ UNITS = VGPU.removeprefix(PREFIX)
 """The resource that counts cards as ledgers name it."""
 IDS_OF_A_CARD = 1000
 """Device ids of a card: one for each pod with the smallest request, a thousandth."""
+
+ASKING = Beginnings(resources=(PREFIX,), annotations=(PREFIX,))
+WRITTEN = WrittenNames(resources=(MILLICORES, MEMORY))
+REFERENCE = Reference(
+    owner="KubeShare's",
+    page="from-kubeshare.md",
+    resources=(
+        Row(VGPU, "pods ask, kubelet counts", "cards that pods share"),
+        Row(MILLICORES, "pods ask, the plugin writes", "thousandths of cards"),
+        Row(MEMORY, "pods ask, the plugin writes", "bytes of GPU memory"),
+    ),
+    pod_annotations=(
+        Row(GPU_REQUEST, "you", "`0.5`: the part of a card that the pod takes"),
+        Row(GPU_LIMIT, "you", "`1.0`: the part that it may use while others leave it idle; not booked"),
+        Row(GPU_MEM, "you", "`1073741824`: bytes of the card's memory"),
+        Row(GPUID, "you, the extender", "`abcde`: the name of the card"),
+        Row(AFFINITY, "you", "only a card that is idle or has a pod with the same value"),
+        Row(ANTI_AFFINITY, "you", "no card with a pod of the same value"),
+        Row(EXCLUSION, "you", "all pods of a card have the same value, or all have none"),
+    ),
+)
+COMPONENT = Component(
+    about=(
+        "Accepts pods with KubeShare's annotations. Needs the component admission, whose webhook complete.pods.gas"
+        " turns the annotations into resources."
+    )
+)

@@ -73,6 +73,7 @@ class KubeSharePods:
 
     metadata: frozenset[str] = frozenset(names.ANNOTATIONS)
     resources: tuple[str, ...] = (names.VGPU,)
+    asking = names.ASKING
 
     def matches(self, pod: Pod) -> bool:
         annotations = pod.metadata.annotations
@@ -161,6 +162,7 @@ class KubeShareDevices(DeviceOffer):
     """Cards as ``kubeshare/vgpu``, and the sums of what they have."""
 
     resources: tuple[str, ...] = (names.VGPU,)
+    written = names.WRITTEN
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {names.VGPU: names.IDS_OF_A_CARD}
@@ -175,9 +177,6 @@ class KubeShareDevices(DeviceOffer):
                 names.MEMORY: sum(card.memory or 0 for card in healthy),
             }
         )
-
-    def owns_resource(self, name: str) -> bool:
-        return name in (names.MILLICORES, names.MEMORY)
 
 
 def contradiction(pod: Pod) -> str:
@@ -202,6 +201,8 @@ KUBESHARE = Vocabulary(
     devices=KubeShareDevices(),
     user_annotations=PREFERENCES,
     admission=KubeShareAdmission(),
+    reference=names.REFERENCE,
+    component=names.COMPONENT,
     names_cards=True,
     contradiction=contradiction,
 )

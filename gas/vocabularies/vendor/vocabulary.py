@@ -19,6 +19,7 @@ from gas.values.amounts import MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION, MOST_RECORDS
 from gas.values.cards import Card
+from gas.vocabularies.declared import Beginnings, Reference, Row
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
 from gas.vocabularies.pod_parts import (
     PREFERENCES,
@@ -69,6 +70,7 @@ class VendorPods:
 
     metadata: frozenset[str] = frozenset()
     resources = tuple(kind.resource for kind in KINDS)
+    asking = Beginnings(resources=resources)
 
     def matches(self, pod: Pod) -> bool:
         return any(requests_any(pod, kind.resource) for kind in KINDS)
@@ -148,6 +150,17 @@ VENDOR = Vocabulary(
     nodes=VendorNodes(),
     devices=VendorDevices(),
     user_annotations=PREFERENCES,
+    reference=Reference(
+        owner="vendors'",
+        resources=tuple(
+            Row(
+                kind.resource,
+                f"pods ask, the vendor's plugin{' or gas-plugin' * bool(kind.driver)} offers",
+                "whole cards",
+            )
+            for kind in KINDS
+        ),
+    ),
 )
 
 
