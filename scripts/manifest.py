@@ -1,4 +1,9 @@
-"""Write deploy/gas.yaml, one file that `kubectl apply -f` installs, from the overlay `both`: ``make manifest``."""
+"""Write what is generated in deploy/: ``make manifest``. A test checks that every file is current.
+
+deploy/gas.yaml, one file that `kubectl apply -f` installs, is made of the overlay `both`. A chart must be complete, so
+it has copies of files that stand elsewhere. `scripts.vocabulary_files` and `scripts.scheduler_configurations` make the
+others.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
+
+from scripts.scheduler_configurations import scheduler_configurations
+from scripts.vocabulary_files import vocabulary_files
 
 ROOT = Path(__file__).resolve().parent.parent
 OVERLAY = ROOT / "deploy/overlays/both"
@@ -21,8 +29,37 @@ _HEADER = """\
 _UNDERSTOOD = {"apiVersion", "kind", "namespace", "resources"}
 
 
+COPIES = {
+    "alerts.yaml": "components/monitoring/alerts.yaml",
+    "dashboard.json": "components/monitoring/dashboard.json",
+    "own-node-only.yaml": "base/plugin/own-node-only.yaml",
+    "sharepods.yaml": "components/sharepods/definition.yaml",
+    "webhooks.yaml": "components/admission/webhooks.yaml",
+}
+"""Files of the chart -> the files of deploy/ that they are copies of."""
+
+
 def main() -> None:
-    MANIFEST.write_text(manifest(OVERLAY), encoding="utf-8")
+    for make in _STEPS:
+        for file, text in make().items():
+            file.write_text(text, encoding="utf-8")
+
+
+def written() -> dict[Path, str]:
+    """Return the text of each file that is written."""
+    return {file: text for make in _STEPS for file, text in make().items()}
+
+
+def _copies() -> dict[Path, str]:
+    deploy = MANIFEST.parent
+    return {
+        deploy / "chart/files" / name: (deploy / original).read_text(encoding="utf-8")
+        for name, original in COPIES.items()
+    }
+
+
+def _one_file() -> dict[Path, str]:
+    return {MANIFEST: manifest(OVERLAY)}
 
 
 def manifest(overlay: Path) -> str:
@@ -46,6 +83,9 @@ def _files(directory: Path) -> Iterator[Path]:
         else:
             yield resource
 
+
+_STEPS = (vocabulary_files, scheduler_configurations, _copies, _one_file)
+"""What is written, in this order: later files are made of earlier ones."""
 
 if __name__ == "__main__":
     main()

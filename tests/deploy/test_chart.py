@@ -57,16 +57,6 @@ CHARTS_OWN = {
 }
 """Flags that the chart sets itself, because they must fit the rest of the pod."""
 
-COPIES = {
-    "alerts.yaml": COMPONENTS / "monitoring/alerts.yaml",
-    "dashboard.json": COMPONENTS / "monitoring/dashboard.json",
-    "own-node-only.yaml": BASE / "plugin/own-node-only.yaml",
-    "sharepods.yaml": COMPONENTS / "sharepods/definition.yaml",
-    "webhooks.yaml": COMPONENTS / "admission/webhooks.yaml",
-}
-"""Files of the chart -> the files that they are copies of, because a chart must be complete."""
-
-
 TABLES = {
     "extender": {flag.name: flag for flag in COMMAND_LINE.flags},
     "plugin": {flag.name: flag for flag in flags_of(PluginFlags)},
@@ -240,13 +230,6 @@ def test_every_value_is_used() -> None:
         assert re.search(rf"\.{name}\b", templates), name
 
 
-@pytest.mark.parametrize("name", COPIES)
-def test_a_copy_is_the_same_as_what_it_is_a_copy_of(name: str) -> None:
-    copy, original = CHART / "files" / name, COPIES[name]
-    told = f"cp {original.relative_to(ROOT)} {copy.relative_to(ROOT)}"
-    assert copy.read_bytes() == original.read_bytes(), told
-
-
 def test_names_are_those_of_the_kustomizations() -> None:
     (plain, overridden) = re.findall(r"\$names :?= dict\n(.*?)-\}\}", TEMPLATES["_names.tpl"], re.DOTALL)
     names = dict(re.findall(r'"(\w+)" "([a-z-]+)"', plain))
@@ -273,7 +256,7 @@ def test_alerts_name_the_charts_own_workloads() -> None:
     """Another name than the original's replaces it in every text of an alert, wherever a line of the file ends."""
     replaced = re.findall(r'replace "([^"]+)" \(printf "([^"]+)" \$names\.(\w+)\)', TEMPLATES["monitoring.yaml"])
     assert [name for _, _, name in replaced] == ["extender", "plugin"]
-    rules = COPIES["alerts.yaml"].read_text(encoding="utf-8")
+    rules = (CHART / "files/alerts.yaml").read_text(encoding="utf-8")
     for before, after, name in replaced:
         assert before in rules
         rules = rules.replace(before, after % f"other-{name}")

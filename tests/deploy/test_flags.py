@@ -17,7 +17,6 @@ from gas.extender.scoring.part import ScoringFlags
 from gas.inspection.page.flags import Flags as PageFlags
 from gas.placement.node_score import NodeScore
 from gas.plugin.flags import Flags as PluginFlags
-from gas.vocabularies.known import KNOWN
 from tests.deploy.manifests import COMPONENTS, DEPLOY, ROOT
 
 CHART = DEPLOY / "chart"
@@ -47,11 +46,6 @@ def test_the_charts_templates_pass_only_flags_that_exist(template: Path, program
     used = set(re.findall(r"(?<![\w-])--([A-Za-z][A-Za-z-]*)", template.read_text(encoding="utf-8")))
     assert used
     assert used <= {flag.name for flag in flags_of(program)}
-
-
-def test_the_chart_accepts_every_known_vocabulary() -> None:
-    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
-    assert schema["definitions"]["vocabularies"]["items"]["enum"] == [each.name for each in KNOWN]
 
 
 def test_manifests_and_chart_switch_balance_on() -> None:

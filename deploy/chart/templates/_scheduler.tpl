@@ -19,13 +19,7 @@
 
 {{- /* The resources of the extender's vocabularies: kube-scheduler asks the extender about pods that request one. */ -}}
 {{- define "gas.managedResources" -}}
-{{- $known := dict
-  "intel" (list "gpu.intel.com/i915" "gpu.intel.com/xe")
-  "aliyun" (list "aliyun.com/gpu-mem")
-  "koordinator" (list "koordinator.sh/gpu.shared" "koordinator.sh/gpu-memory" "koordinator.sh/gpu-memory-ratio" "koordinator.sh/gpu-core" "koordinator.sh/gpu")
-  "vendor" (list "nvidia.com/gpu" "dcu.com/gpu")
-  "kubeshare" (list "kubeshare/vgpu")
--}}
+{{- $known := .Files.Get "files/managed-resources.json" | fromJson -}}
 {{- $managed := list -}}
 {{- range get .Values.extender.flags "vocabularies" | default (list "intel") -}}
 {{- $managed = concat $managed (get $known .) -}}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gas.placement.node_score import NODE_SCORES
-from gas.placement.order import CARD_ORDERS
+from gas.placement import node_score, order
 from gas.values import amounts
 from gas.vocabularies import pod_parts
 from gas.vocabularies.declared import Beginnings, Reference, Row, WrittenNames
@@ -102,7 +101,7 @@ REFERENCE = Reference(
         Row(SAME_GPU, "you", "container names: these containers share one card"),
         Row(ALLOCATE_XELINK, "you", "any text: cards are allocated in linked pairs"),
         Row(ALLOCATE_SINGLE_NUMA, "you", "any text: all cards are from one NUMA node"),
-        Row(CARD_ORDER, "you", f"the order in which cards are tried: `{CARD_ORDERS.replace('|', '`, `')}`"),
+        Row(CARD_ORDER, "you", f"the order in which cards are tried: `{order.CARD_ORDERS.replace('|', '`, `')}`"),
         Row(CARD_NEAR, "you", "`true`: after the first card, near cards are tried first"),
         Row(CARD_AFFINITY, "you", "a label: only cards that are idle or have a pod with the same label"),
         Row(CARD_ANTI_AFFINITY, "you", "a label: only cards without a pod with the same label"),
@@ -112,7 +111,11 @@ REFERENCE = Reference(
             "you",
             "a label: the node's pods with the same one share a card; or one card, as in `gas-allow`",
         ),
-        Row(NODE_SCORE, "you", f"how nodes are scored, with --node-score: `{NODE_SCORES.replace('|', '`, `')}`"),
+        Row(
+            NODE_SCORE,
+            "you",
+            f"how nodes are scored, with --node-score: `{node_score.NODE_SCORES.replace('|', '`, `')}`",
+        ),
     ),
 )
-USERS_ANNOTATIONS = frozenset(row.name for row in REFERENCE.pod_annotations)
+USERS_ANNOTATIONS = tuple(row.name for row in REFERENCE.pod_annotations)

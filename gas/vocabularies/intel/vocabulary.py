@@ -117,7 +117,7 @@ INTEL = Vocabulary(
     pods=IntelPods(),
     nodes=IntelNodes(),
     devices=IntelDevices(),
-    user_annotations=names.USERS_ANNOTATIONS,
+    user_annotations=frozenset(names.USERS_ANNOTATIONS),
     admission=IntelAdmission(),
     reference=names.REFERENCE,
 )
