@@ -1,63 +1,82 @@
-"""Backups of runs: a directory for each run with the files as they were, so that it can be undone.
+"""Copies of the files that a run changes, so that it can be undone, and the marker of a run that is in progress.
 
 backup_2026-05-04_1200001f2e3d/
-  record.json                                    the changes, and whether the run came to its end
+  record.json                                    the changes; written last and removed first: without it, no backup
   etc/kubernetes/manifests/kube-scheduler.yaml   a file as it was
 
-A directory gets this name when it is complete, and loses it before anything is removed from it. So a backup exists as a
-whole or not at all, whenever the machine fails. Directories with another name are left over, and the next run removes
-them. When ``--undo`` has taken a run back, it gives the backup a name that says so, reports it, and only then removes
-the backup. So wherever it is killed, its own output or the next ``--undo`` says which run was taken back.
+The marker is a file in the directory that every run locks, whatever its ``-b``. It names the backup, and exists from
+before the backup is written until the run is complete. A run that finds one first restores the files of that backup:
 
-While a run is in progress, its backup is in a place that every run checks, whatever its ``-b``, so that the next run
-notices if this one is killed. For ``--undo`` the backup is then moved to where ``-b`` says. If both are the same
-directory, it is one backup.
+    write marker -> write backup -> replace files -> remove marker
+    write marker -> restore files -> remove backup -> remove marker     (--undo, and the run after an interrupted one)
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import TypeVar
+
+import msgspec
 
 from configurator.errors import ConfiguratorError, FileTrouble
-from configurator.files import Change, FileState, read_state
+from configurator.files import Change, FileState, digest, private_file, read_state, sync, write_file
 
 RECORD = "record.json"
-UNFINISHED = ".gas-configurator-backup-"
-"""The prefix of a directory's name while it is being written or removed."""
-
-_UNDONE = f"{UNFINISHED}undone-"
-"""The prefix of a backup's name while ``--undo``, which has taken it back, removes it."""
+MARKER = ".gas-run.json"
 
 _PREFIX = "backup_"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedFile:
+class RecordedFile(msgspec.Struct, frozen=True):
     """A file that a run changed.
 
-    digest_before, digest_after  None if the file did not exist then
-    mode, user, group            before the run
-    secret                       whether it holds a private key
+    before, after      digests, None if the file did not exist then
+    mode, user, group  before the run
+    secret             whether it holds a private key
     """
 
-    path: Path
-    digest_before: str | None
-    digest_after: str | None
+    path: str
+    before: str | None
+    after: str | None
     mode: int
     user: int
     group: int
     secret: bool
+
+
+class _Record(msgspec.Struct, frozen=True):
+    number: int
+    directories: tuple[str, ...]
+    files: tuple[RecordedFile, ...]
+
+
+class RunInProgress(msgspec.Struct, frozen=True):
+    """A run that is described by the marker.
+
+    backup  its directory; without a record in it nothing has been changed, or everything has been restored
+    undo    whether it restores the files of the backup
+    """
+
+    backup: str
+    undo: bool
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.backup)
+
+    @property
+    def is_recorded(self) -> bool:
+        return (self.directory / RECORD).exists()
+
+
+_Stored = TypeVar("_Stored", _Record, RunInProgress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,72 +84,41 @@ class Backup:
     """The backup of one run.
 
     number       higher than those of all earlier runs, since the machine's clock may be set back between two
-    complete     whether the run came to its end; else it was killed between two files
     directories  that the run made, outer ones first
     """
 
     directory: Path
     number: int
-    complete: bool
     files: tuple[RecordedFile, ...]
     directories: tuple[Path, ...]
 
     @classmethod
-    def write(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], now: datetime) -> Self:
-        """Write the backup of a run that is about to begin, not marked complete. Raises ConfiguratorError."""
-        return cls.prepare(root, changes, directories, complete=False).publish(now)
+    def of(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], now: datetime) -> Backup:
+        """Describe the backup of a run, in a directory of its own below the root. Nothing is written.
 
-    @classmethod
-    def prepare(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], *, complete: bool) -> Self:
-        """Write a backup under a name that no run looks for. Raises ConfiguratorError."""
+        Raises FileTrouble if an earlier backup is damaged.
+        """
         number = max((each.number for each in backups(root)), default=0) + 1
-        files = tuple(_recorded(change) for change in changes)
-        backup = cls(_unfinished(root), number, complete, files, tuple(directories))
+        directory = root / f"{_PREFIX}{now:%Y-%m-%d}_{now:%H%M%S}{secrets.token_hex(3)}"
+        return cls(directory, number, tuple(_recorded(change) for change in changes), tuple(directories))
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """Write the copies, then the record. If this raises ConfiguratorError, nothing of it is left."""
         try:
-            root.mkdir(mode=0o755, parents=True, exist_ok=True)
-            backup.directory.mkdir(mode=0o700)
+            self.directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o700)
             for change in changes:
                 if change.before is not None:
-                    _store(backup.directory / _inside(change.path), change.before)
-            backup._write_record(complete=complete)
-        except BaseException as error:
-            shutil.rmtree(backup.directory, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise _cannot_write(root, error) from None
-            raise
-        return backup
-
-    def publish(self, now: datetime) -> Self:
-        """Rename the backup so that runs find it. If this raises ConfiguratorError, the backup is removed."""
-        root = self.directory.parent
-        directory = root / f"{_PREFIX}{now:%Y-%m-%d}_{now:%H%M%S}{secrets.token_hex(3)}"
-        try:
-            self.directory.rename(directory)
-        except BaseException as error:
+                    stored = self._stored(change.path)
+                    stored.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    write_file(stored, private_file(change.before.content))
+            directories = tuple(str(directory) for directory in self.directories)
+            _replace(self.directory / RECORD, _Record(self.number, directories, self.files))
+        except OSError as error:
             shutil.rmtree(self.directory, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise _cannot_write(root, error) from None
-            raise
-        return replace(self, directory=directory)
-
-    def mark(self, *, complete: bool) -> None:
-        """Record whether the run came to its end. The next run undoes one that did not. Raises OSError."""
-        self._write_record(complete=complete)
-
-    def remove(self) -> None:
-        """Remove the backup, in one step as far as other runs see. Raises ConfiguratorError if it stays."""
-        renamed = _unfinished(self.directory.parent)
-        _rename(self.directory, renamed)
-        shutil.rmtree(renamed, ignore_errors=True)
-
-    def mark_undone(self) -> Path:
-        """Rename the backup so that only `undone_backups` finds it, and return its place.
-
-        Raises ConfiguratorError if it keeps its name. Removing it removes the mark, so first say that it is undone.
-        """
-        undone = self.directory.with_name(f"{_UNDONE}{self.directory.name}")
-        _rename(self.directory, undone)
-        return undone
+            raise ConfiguratorError(
+                f"no backup can be written to {self.directory.parent}: {error.strerror}; nothing was changed"
+            ) from None
 
     def undoing(self) -> list[Change]:
         """Return the changes that restore the files, the last one first.
@@ -140,55 +128,30 @@ class Backup:
         """
         made = []
         for file in reversed(self.files):
-            current = read_state(file.path)
-            digest = None if current is None else current.digest
-            if digest not in (file.digest_before, file.digest_after):
+            path = Path(file.path)
+            current = read_state(path)
+            if (None if current is None else digest(current.content)) not in (file.before, file.after):
                 problem = "was removed" if current is None else "was changed"
                 raise ConfiguratorError(
-                    f"{file.path} {problem} since {self.directory.name}; nothing was undone. "
-                    f"The earlier content is in {self.directory}: restore by hand what still fits, and remove that "
-                    "directory"
+                    f"{path} {problem} since {self.directory.name}; nothing was undone. The earlier content is in "
+                    f"{self.directory}: restore by hand what still fits, and remove that directory"
                 )
             before = self._before(file)
             if current != before:
-                made.append(Change(file.path, current, before, file.secret))
+                made.append(Change(path, current, before, file.secret))
         return made
 
     def _before(self, file: RecordedFile) -> FileState | None:
-        if file.digest_before is None:
+        if file.before is None:
             return None
-        stored = read_state(self.directory / _inside(file.path))
-        if stored is None or stored.digest != file.digest_before:
-            raise FileTrouble(
-                self.directory / _inside(file.path), "is not the file that was stored there; nothing was undone"
-            )
+        path = self._stored(Path(file.path))
+        stored = read_state(path)
+        if stored is None or digest(stored.content) != file.before:
+            raise FileTrouble(path, "is not the file that was stored there; nothing was undone")
         return FileState(stored.content, file.mode, file.user, file.group)
 
-    def _write_record(self, *, complete: bool) -> None:
-        record = {
-            "version": 1,
-            "number": self.number,
-            "complete": complete,
-            "directories": [str(directory) for directory in self.directories],
-            "files": [
-                {
-                    "path": str(file.path),
-                    "before": file.digest_before,
-                    "after": file.digest_after,
-                    "mode": file.mode,
-                    "user": file.user,
-                    "group": file.group,
-                    "secret": file.secret,
-                }
-                for file in self.files
-            ],
-        }
-        unfinished = self.directory / f"{RECORD}.unfinished"
-        with unfinished.open("w") as opened:
-            json.dump(record, opened, indent=1)
-            opened.flush()
-            os.fsync(opened.fileno())
-        unfinished.rename(self.directory / RECORD)
+    def _stored(self, path: Path) -> Path:
+        return self.directory / path.relative_to(path.anchor)
 
 
 def backups(root: Path) -> list[Backup]:
@@ -199,164 +162,92 @@ def backups(root: Path) -> list[Backup]:
     return sorted(found, key=lambda backup: backup.number, reverse=True)
 
 
-def remove_unfinished(roots: Iterable[Path]) -> None:
-    """Remove what runs left that were killed while they wrote or removed a backup. No other run may be in progress.
-
-    Leaves what `undone_backups` returns.
-    """
-    for path in _left_over(roots):
-        if not path.name.startswith(_UNDONE):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def undone_backups(roots: Iterable[Path]) -> dict[str, Path]:
-    """Return the backups that a killed ``--undo`` has taken back but not removed: their names, and where they are."""
-    return {path.name.removeprefix(_UNDONE): path for path in _left_over(roots) if path.name.startswith(_UNDONE)}
+def read_backup(directory: Path) -> Backup:
+    """Read a backup. Raises FileTrouble if it is damaged, or if another user could have written it."""
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise FileTrouble(directory, "is not a directory")
+    _refuse_written_by_others(directory, found.st_uid, found.st_mode)
+    path = directory / RECORD
+    record = _decoded(path, read_state(path), _Record)
+    return Backup(directory, record.number, record.files, tuple(map(Path, record.directories)))
 
 
-def remove_undone(path: Path) -> None:
-    """Remove a backup that is marked as undone; the mark goes last. Raises ConfiguratorError if the mark stays."""
-    shutil.rmtree(path, ignore_errors=True)
-    if path.exists():
-        _rename(path, _unfinished(path.parent))
-
-
-def _left_over(roots: Iterable[Path]) -> Iterable[Path]:
-    for root in roots:
-        if root.is_dir():
-            for path in sorted(root.glob(UNFINISHED + "*")):
-                found = path.lstat()
-                if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
-                    yield path
-
-
-def _rename(directory: Path, renamed: Path) -> None:
-    """Rename a backup that is to be removed, so that runs no longer find it. Raises ConfiguratorError."""
+def remove_backup(directory: Path) -> None:
+    """Remove a backup, or what is left of one. Raises ConfiguratorError if its record stays."""
     try:
-        directory.rename(renamed)
+        (directory / RECORD).unlink(missing_ok=True)
     except OSError as error:
         raise ConfiguratorError(
             f"{directory} is no longer needed, but cannot be removed: {error.strerror}; remove it"
         ) from None
+    shutil.rmtree(directory, ignore_errors=True)
 
 
-def read_backup(directory: Path) -> Backup:
-    """Read a backup. Raises FileTrouble if it is damaged, or if another user could have written it."""
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise FileTrouble(
-            directory, "could have been written by another user, so it is not used; check its owner and mode"
-        )
-    state = read_state(directory / RECORD)
+def mark(place: Path, directory: Path, *, undo: bool) -> None:
+    """Write the marker. Raises ConfiguratorError."""
     try:
-        record: dict[str, Any] = json.loads(state.content if state is not None else b"")
-        files = tuple(
-            RecordedFile(
-                path=Path(each["path"]),
-                digest_before=each["before"],
-                digest_after=each["after"],
-                mode=int(each["mode"]),
-                user=int(each["user"]),
-                group=int(each["group"]),
-                secret=bool(each["secret"]),
-            )
-            for each in record["files"]
-        )
-        return Backup(
-            directory,
-            int(record.get("number", 0)),
-            bool(record["complete"]),
-            files,
-            tuple(Path(each) for each in record["directories"]),
-        )
-    except (ValueError, KeyError, TypeError):
-        raise FileTrouble(directory / RECORD, "cannot be read: it is damaged") from None
+        _replace(place / MARKER, RunInProgress(str(directory), undo))
+    except OSError as error:
+        (place / MARKER).unlink(missing_ok=True)
+        raise ConfiguratorError(f"{place / MARKER} cannot be written: {error.strerror}; nothing was changed") from None
 
 
-def _cannot_write(root: Path, error: OSError) -> ConfiguratorError:
-    return ConfiguratorError(f"no backup can be written to {root}: {error.strerror}; nothing was changed")
+def unmark(place: Path) -> None:
+    """Remove the marker. Raises ConfiguratorError."""
+    try:
+        (place / MARKER).unlink()
+        sync(place)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfiguratorError(
+            f"{place / MARKER} cannot be removed: {error.strerror}; remove it, or the next run undoes this one"
+        ) from None
 
 
-def _unfinished(root: Path) -> Path:
-    return root / f"{UNFINISHED}{secrets.token_hex(8)}"
+def run_in_progress(place: Path) -> RunInProgress | None:
+    """Return the run that was interrupted, if there is one. Raises FileTrouble for a marker that is not safe to use."""
+    path = place / MARKER
+    state = read_state(path)
+    if state is None:
+        return None
+    _refuse_written_by_others(path, state.user, state.mode)
+    return _decoded(path, state, RunInProgress)
+
+
+def _refuse_written_by_others(path: Path, user: int, mode: int) -> None:
+    if user != os.geteuid() or mode & 0o022:
+        raise FileTrouble(path, "could have been written by another user, so it is not used; check its owner and mode")
+
+
+def _decoded(path: Path, state: FileState | None, kind: type[_Stored]) -> _Stored:
+    try:
+        return msgspec.json.decode(b"" if state is None else state.content, type=kind)
+    except msgspec.DecodeError:
+        raise FileTrouble(path, "cannot be read: it is damaged") from None
+
+
+def _replace(path: Path, value: _Stored) -> None:
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.unlink(missing_ok=True)
+    try:
+        write_file(unfinished, private_file(msgspec.json.format(msgspec.json.encode(value), indent=1)))
+        unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
 
 
 def _recorded(change: Change) -> RecordedFile:
-    before = change.before or FileState(b"", 0, 0, 0)
-    after = change.after
+    before, after = change.before, change.after
     return RecordedFile(
-        path=change.path,
-        digest_before=None if change.before is None else before.digest,
-        digest_after=None if after is None else hashlib.sha256(after.content).hexdigest(),
-        mode=before.mode,
-        user=before.user,
-        group=before.group,
+        path=str(change.path),
+        before=None if before is None else digest(before.content),
+        after=None if after is None else digest(after.content),
+        mode=0 if before is None else before.mode,
+        user=0 if before is None else before.user,
+        group=0 if before is None else before.group,
         secret=change.secret,
     )
-
-
-def _store(path: Path, state: FileState) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as opened:  # noqa: PTH123 -- a descriptor has no path
-        opened.write(state.content)
-        opened.flush()
-        os.fsync(descriptor)
-
-
-def _inside(path: Path) -> Path:
-    """Return where a file is stored, relative to the backup's directory."""
-    return path.relative_to(path.anchor)
-
-
-class RunRecord:
-    """The backup of the run in progress, and the one that it leaves. Raises ConfiguratorError if one cannot be written.
-
-    place  directory that every run checks
-    later  directory of ``-b``; None if no backup is to be left
-    """
-
-    def __init__(
-        self, place: Path, later: Path | None, changes: Sequence[Change], directories: Sequence[Path], now: datetime
-    ) -> None:
-        self._now = now
-        self._is_one = later == place
-        self._kept: Backup | None = None
-        self._in_progress = Backup.write(place, changes, directories, now)
-        if later is not None and not self._is_one:
-            try:
-                self._kept = Backup.prepare(later, changes, directories, complete=True)
-            except BaseException:
-                self.forget()
-                raise
-
-    @property
-    def directory(self) -> Path:
-        """The directory to name to the administrator while the run is in progress."""
-        return self._in_progress.directory
-
-    @property
-    def kept(self) -> Path | None:
-        """The directory in which ``--undo`` finds the backup once the run is complete."""
-        if self._is_one:
-            return self._in_progress.directory
-        return None if self._kept is None else self._kept.directory
-
-    def finish(self) -> None:
-        """Record that everything is changed. On ConfiguratorError or OSError the run is still in progress."""
-        if self._is_one:
-            self._in_progress.mark(complete=True)
-            return
-        if self._kept is not None:
-            self._kept = self._kept.publish(self._now)
-        self._in_progress.remove()
-
-    def forget(self) -> None:
-        """Remove the backups after everything was put back. Backups of a completed run are kept."""
-        directory = self._in_progress.directory
-        if not directory.exists() or read_backup(directory).complete:
-            return
-        for backup in (self._kept, self._in_progress):
-            if backup is not None and backup.directory.exists():
-                with contextlib.suppress(ConfiguratorError):  # the next run removes it, and finds nothing to undo
-                    backup.remove()

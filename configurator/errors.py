@@ -11,47 +11,35 @@ class ConfiguratorError(GasError):
     """The configurator cannot continue. ``str()`` is the whole sentence."""
 
 
-class NotYaml(ConfiguratorError):
+class FileTrouble(ConfiguratorError):
+    """A file or directory cannot be read or written, or is of the wrong kind."""
+
+    def __init__(self, file: Path | str, problem: str) -> None:
+        super().__init__(f"{file} {problem}")
+
+
+class NotYaml(FileTrouble):
     """A file is not a single YAML document."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name} {problem}")
 
-
-class NotAScheduler(ConfiguratorError):
+class NotAScheduler(FileTrouble):
     """A manifest is not the static pod of a kube-scheduler."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name} {problem}; expected the static pod manifest of a kube-scheduler, named with -m")
+    def __init__(self, file: Path | str, problem: str) -> None:
+        super().__init__(file, f"{problem}; expected the static pod manifest of a kube-scheduler, named with -m")
 
 
-class NotAnApiServer(ConfiguratorError):
+class NotAnApiServer(FileTrouble):
     """A manifest is not the static pod of a kube-apiserver, or not one that can present a certificate to webhooks."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name} {problem}")
 
-
-class BadConfiguration(ConfiguratorError):
+class BadConfiguration(FileTrouble):
     """The extender cannot be added to a kube-scheduler configuration."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name} {problem}")
 
-
-class BadCertificate(ConfiguratorError):
+class BadCertificate(FileTrouble):
     """A certificate, key or authority cannot be used."""
-
-    def __init__(self, file: Path, problem: str) -> None:
-        super().__init__(f"{file} {problem}")
 
 
 class NotPutBack(ConfiguratorError):
     """A run failed, and not every change could be put back."""
-
-
-class FileTrouble(ConfiguratorError):
-    """A file or directory cannot be read or written, or is of the wrong kind."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path} {problem}")

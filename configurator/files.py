@@ -1,20 +1,37 @@
-"""Files on the machine, the changes that a run makes to them, and whether kube-scheduler can read them."""
+"""Read files, and replace several of them as one: all or none, and one run at a time.
+
+    staged --os.replace, os.replace, …--> changed
+       `--any fault--> as before        (also after some of them)
+                `--a file cannot be put back--> the others as before, and NotPutBack names it
+
+Every new file is first written next to its final place, so that a full disk is noticed before the first change. A
+reader sees all of the old file or all of the new one. Names of staged files begin with a dot: kubelet, which runs every
+file in the manifests' directory, ignores those.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
+import secrets
+import signal
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from configurator.errors import FileTrouble
+from configurator.errors import ConfiguratorError, FileTrouble, NotPutBack
 
 LARGEST = 4 * 1024 * 1024
 """Bytes. Everything that the configurator reads is far smaller."""
+
+STAGED = ".gas-configurator-"
+"""The prefix of the names of staged files."""
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +43,20 @@ class FileState:
     user: int
     group: int
 
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+
+def private_file(content: bytes) -> FileState:
+    """Return the state of a file that only the user who runs the configurator can read."""
+    return FileState(content, 0o600, os.geteuid(), os.getegid())
+
+
+def digest(content: bytes) -> str:
+    """Return the SHA-256 of a content in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def fingerprint(contents: Iterable[bytes]) -> str:
+    """Return 16 digits that change with any of the contents."""
+    return digest(b"".join(hashlib.sha256(content).digest() for content in contents))[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +154,172 @@ def _target(path: Path) -> str:
         return "somewhere else"
 
 
+def missing_directories(changes: Sequence[Change]) -> list[Path]:
+    """Return the directories that the new files need and that do not exist, outer ones first."""
+    found: dict[Path, None] = {}
+    for change in changes:
+        if change.after is not None:
+            missing = [parent for parent in change.path.parents if not parent.is_dir()]
+            found.update(dict.fromkeys(reversed(missing)))
+    return list(found)
+
+
+def replace_files(changes: Sequence[Change], directories: Sequence[Path] = ()) -> None:
+    """Make the changes in this order, the directories before them. They are private if only secrets go there.
+
+    Raises NotPutBack if some files could not be put back after a fault, and another ConfiguratorError if every file
+    and directory is as before. Call it with `signals_delayed`.
+    """
+    staged = {change.path: _staging_place(change.path) for change in changes if change.after is not None}
+    made: list[Path] = []
+    try:
+        for directory in directories:
+            directory.mkdir(mode=0o700)
+            made.append(directory)
+            directory.chmod(_mode(directory, changes))
+        for change in changes:
+            if change.after is not None:
+                write_file(staged[change.path], change.after)
+        _replace_all(changes, staged)
+        made.clear()
+    except OSError as error:
+        raise ConfiguratorError(f"{_failure(error)}; nothing was changed") from error
+    finally:
+        for path in staged.values():
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        for directory in reversed(made):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+
+
+def remove_staged(paths: Iterable[Path]) -> None:
+    """Remove what a run staged that was killed while it changed these files. No other run may be in progress."""
+    for directory in {path.parent for path in paths}:
+        for path in directory.glob(STAGED + "*"):
+            if stat.S_ISREG(path.lstat().st_mode):
+                path.unlink(missing_ok=True)
+
+
+def write_file(path: Path, state: FileState) -> None:
+    """Write a new file, and wait until it is on the disk. Raises OSError that names the directory."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        left = memoryview(state.content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        # In this order: after the owner has changed, the mode can no longer be set.
+        os.fchmod(descriptor, state.mode)
+        os.fchown(descriptor, state.user, state.group)
+        os.fsync(descriptor)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path.parent)) from None
+    finally:
+        os.close(descriptor)
+
+
+def sync(directory: Path) -> None:
+    """Wait until the names in a directory are on the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Lock the directory while the block runs. The kernel releases it when the process ends, in whatever way.
+
+    The directory itself is locked, so that no lock file is left. Raises ConfiguratorError if another run has it.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise FileTrouble(directory, f"cannot be opened: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfiguratorError(
+                f"another configurator is running in {directory}; nothing was changed; run this again when it is done"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def signals_delayed() -> Iterator[None]:
+    """Delay signals that stop the program until the block ends. To replace files takes only milliseconds."""
+    arrived: list[int] = []
+    before = {each: signal.signal(each, lambda number, _frame: arrived.append(number)) for each in _STOPPING}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        for number in arrived:
+            signal.raise_signal(number)
+
+
+def _staging_place(path: Path) -> Path:
+    return path.with_name(f"{STAGED}{secrets.token_hex(8)}")
+
+
+def _replace_all(changes: Sequence[Change], staged: Mapping[Path, Path]) -> None:
+    done: list[Change] = []
+    try:
+        for change in changes:
+            if read_state(change.path) != change.before:
+                raise FileTrouble(change.path, "was changed by another program just now; run again")
+            if change.after is not None:
+                staged[change.path].replace(change.path)
+            else:
+                change.path.unlink()
+            done.append(change)
+            sync(change.path.parent)
+    except (OSError, ConfiguratorError) as error:
+        changed = [failure for change in reversed(done) if (failure := _put_back(change)) is not None]
+        if changed:
+            cause = _failure(error) if isinstance(error, OSError) else str(error)
+            raise NotPutBack(f"{cause}; and these files could not be put back: {', '.join(changed)}") from error
+        raise
+
+
+def _put_back(change: Change) -> str | None:
+    """Put a file back. Return the file and the error if that fails."""
+    try:
+        if change.before is None:
+            change.path.unlink(missing_ok=True)
+            return None
+        staged = _staging_place(change.path)
+        try:
+            write_file(staged, change.before)
+            staged.replace(change.path)
+        finally:
+            staged.unlink(missing_ok=True)
+    except OSError as error:
+        return f"{change.path} ({error.strerror})"
+    return None
+
+
+def _failure(error: OSError) -> str:
+    """Return the error with the file that was to be changed. A replacement names its staged file first."""
+    return f"{error.filename2 or error.filename or 'the files'}: {error.strerror}"
+
+
+def _mode(directory: Path, changes: Sequence[Change]) -> int:
+    inside = [change for change in changes if change.path.is_relative_to(directory)]
+    # Files that other users read, such as kube-scheduler with a user of its own, must be reachable for them.
+    private = all(change.after is not None and not change.after.mode & 0o077 for change in inside)
+    return 0o700 if private else 0o755
+
+
 def unreadable(
     files: Sequence[WantedFile], found: Mapping[Path, FileState | None], *, directory: Path, owner: tuple[int, int]
 ) -> Iterator[str]:
-    """Yield a sentence for each existing file that kube-scheduler cannot read, with the command that mends it.
+    """Yield a sentence for each existing file that kube-scheduler cannot read, with the command that fixes it.
 
     files      that kube-scheduler reads; secret files get its owner in any case
     directory  that its container mounts as a whole, so the modes of the directories above do not matter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Sequence
@@ -10,28 +9,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from configurator.api_server import (
-    CONFIGURATION,
-    KUBECONFIG,
-    ApiServerManifest,
-    admission_configuration,
-    webhook_kubeconfig,
-)
+from configurator.api_server import ApiServerManifest
 from configurator.certificate_plan import CertificateRequest, GivenPair, plan_certificates, serving_names
 from configurator.certificates import is_authority, read_certificates
-from configurator.configuration_document import (
-    ConfigurationDocument,
-    extender_host,
-    merged_configuration,
-    new_configuration,
-    same_certificate_elsewhere,
-)
+from configurator.configuration_document import ConfigurationDocument
 from configurator.errors import ConfiguratorError, FileTrouble
-from configurator.files import Change, FileState, WantedFile, changes, read_input, read_state, unreadable
+from configurator.files import (
+    Change,
+    FileState,
+    WantedFile,
+    changes,
+    fingerprint,
+    read_input,
+    read_state,
+    unreadable,
+)
 from configurator.flags import DEFAULT_TEMPLATE, Flags
-from configurator.kubernetes_version import NEWEST
+from configurator.kubernetes_version import API_VERSION, NEWEST
 from configurator.scheduler_container import CONFIG
-from configurator.scheduler_manifest import Identity, SchedulerManifest
+from configurator.scheduler_manifest import SchedulerManifest
 from configurator.yaml_document import YamlDocument
 from gas.vocabularies.combined import Vocabularies
 
@@ -81,16 +77,16 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
             flags.manifest,
             "does not exist; run this on a control-plane node, or name kube-scheduler's static pod manifest with -m",
         )
-    document = YamlDocument.parse(str(flags.manifest), state.content)
+    document = YamlDocument(str(flags.manifest), state.content)
     manifest = SchedulerManifest.read(document, flags.kubernetes_version)
     certificates = flags.certificate_directory or manifest.own_certificates or CERTIFICATE_DIRECTORY
     target, configuration, is_new = _configuration(flags, manifest, files)
     _refuse_misplaced(flags, certificates, target)
 
     cluster_authority, given_client = _signing(flags)
-    owner = _owner(manifest.runs_as)
+    owner = manifest.pod.owner
     api_server = _api_server(flags, files)
-    names = serving_names(extender_host(configuration), flags.more_names)
+    names = serving_names(configuration.extender_host(), flags.more_names)
     request = CertificateRequest(
         client_directory=certificates,
         own_directory=flags.own_directory,
@@ -100,18 +96,18 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
         names=names,
         client_owner=owner,
         api_server=api_server is not None,
-        api_server_owner=None if api_server is None else _owner(api_server.runs_as),
+        api_server_owner=None if api_server is None else api_server.pod.owner,
         secret=flags.secret,
     )
     certificate_plan = plan_certificates(request, read=files.read, read_input=read_input, now=now)
-    read_by_scheduler = [configuration.document.content, *certificate_plan.contents(certificates)]
-    wired = manifest.wired(configuration=target, certificates=certificates, fingerprint=_fingerprint(read_by_scheduler))
-    wanted = [
-        *certificate_plan.files,
-        WantedFile(path=target, content=configuration.document.content),
-        *(_for_api_server(flags, api_server, names) if api_server is not None else ()),
-        WantedFile(path=flags.manifest, content=wired.content),
-    ]
+    wanted = [*certificate_plan.files, WantedFile(path=target, content=configuration.document.content)]
+    if api_server is not None:
+        service_names = [name for name in names if name.endswith(".svc")]
+        wanted += api_server.present_certificate(flags.own_directory, service_names)
+        wanted.append(WantedFile(path=flags.api_server_manifest, content=api_server.pod.document.content))
+    read_at_start = [configuration.document.content, *certificate_plan.contents(certificates)]
+    manifest.add_extender(configuration=target, certificates=certificates, fingerprint=fingerprint(read_at_start))
+    wanted.append(WantedFile(path=flags.manifest, content=document.content))
     for file in wanted:
         files.read(file.path)
     made = changes(wanted, files.found)
@@ -123,13 +119,13 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
     if not manifest.version.is_known and made:
         warnings.append(
             f"Kubernetes {manifest.version} is later than 1.{NEWEST}, the newest known release; it is assumed to read "
-            f"{manifest.version.newest_api_version} as well"
+            f"{API_VERSION} as well"
         )
     if owner is not None:
         read = [file for file in wanted if file.path == target or file.path.parent == certificates]
         warnings += unreadable(read, files.found, directory=certificates, owner=owner)
     if cluster_authority is None:
-        warnings += [_about_other(address, request) for address in same_certificate_elsewhere(configuration)]
+        warnings += [_about_other(address, request) for address in configuration.same_certificate_elsewhere()]
     return Plan(
         changes=made,
         notes=certificate_plan.notes,
@@ -140,10 +136,6 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
     )
 
 
-def _owner(identity: Identity | None) -> tuple[int, int] | None:
-    return None if identity is None else (identity.user, identity.group)
-
-
 def _api_server(flags: Flags, files: _Files) -> ApiServerManifest | None:
     """Return kube-apiserver's manifest if it is to present a certificate, now or because an earlier run said so."""
     path = flags.api_server_manifest
@@ -151,25 +143,12 @@ def _api_server(flags: Flags, files: _Files) -> ApiServerManifest | None:
         state = files.read(path)
         if state is None:
             raise FileTrouble(path, "does not exist; --api-server needs kube-apiserver's static pod manifest there")
-        manifest = ApiServerManifest.read(YamlDocument.parse(str(path), state.content))
+        manifest = ApiServerManifest.read(YamlDocument(str(path), state.content))
     except ConfiguratorError:
         if flags.api_server:
             raise
         return None
     return manifest if flags.api_server or manifest.uses(flags.own_directory) else None
-
-
-def _for_api_server(flags: Flags, manifest: ApiServerManifest, names: Sequence[str]) -> list[WantedFile]:
-    """Return kube-apiserver's configuration of its webhooks, and its manifest."""
-    directory = manifest.inside(flags.own_directory)
-    configuration = admission_configuration(directory)
-    kubeconfig = webhook_kubeconfig(directory, [name for name in names if name.endswith(".svc")])
-    wired = manifest.wired(flags.own_directory, [configuration, kubeconfig])
-    return [
-        WantedFile(path=flags.own_directory / KUBECONFIG, content=kubeconfig),
-        WantedFile(path=flags.own_directory / CONFIGURATION, content=configuration),
-        WantedFile(path=flags.api_server_manifest, content=wired.content),
-    ]
 
 
 def _configuration(
@@ -179,12 +158,12 @@ def _configuration(
     template = _template(flags)
     target = (flags.configuration_directory or CONFIGURATION_DIRECTORY) / (flags.template or DEFAULT_TEMPLATE).name
     base = target
-    if (given := manifest.flags.values.get(CONFIG)) is not None:
-        in_use = manifest.on_host(given)
+    if (given := manifest.configuration) is not None:
+        in_use = manifest.pod.on_host(given)
         if in_use is None:
             raise ConfiguratorError(
-                f"{manifest.document.name} has --{CONFIG}={given}, which is not a file of this machine that the pod "
-                "mounts, so the extender cannot be added to it; mount it from the host, and run this again"
+                f"{flags.manifest} has --{CONFIG}={given}, which is not a file of this machine that the pod mounts, so "
+                "the extender cannot be added to it; mount it from the host, and run this again"
             )
         base = in_use
         target = in_use if flags.configuration_directory is None else target
@@ -193,17 +172,15 @@ def _configuration(
     # With a configuration of the administrator's own, kube-scheduler ignores these flags already. With one that we
     # wrote, or that is used only from now on, ignoring them would be a change that was not asked for.
     own = manifest.has_own_configuration and target == base
-    carried = {} if own else manifest.flags.configuration(minor=manifest.version.minor)
-    existing = files.read(base)
+    carried = {} if own else manifest.pod.flags.configuration()
     managed = Vocabularies(flags.vocabularies).managed_resources
+    existing = files.read(base)
     if existing is None:
-        new = new_configuration(template, version=manifest.version, url=flags.url, carried=carried, managed=managed)
-        return target, new, True
-    found = ConfigurationDocument(YamlDocument.parse(str(base), existing.content))
-    merged = merged_configuration(
-        found, template, version=manifest.version, url=flags.url, carried=carried, managed=managed
-    )
-    return target, merged, False
+        template.complete(url=flags.url, carried=carried, managed=managed)
+        return target, template, True
+    found = ConfigurationDocument(YamlDocument(str(base), existing.content))
+    found.merge(template, url=flags.url, carried=carried, managed=managed)
+    return target, found, False
 
 
 def _template(flags: Flags) -> ConfigurationDocument:
@@ -212,7 +189,7 @@ def _template(flags: Flags) -> ConfigurationDocument:
         path = DEFAULT_TEMPLATE.absolute() if DEFAULT_TEMPLATE.exists() else BUILT_IN_TEMPLATE
         if path != BUILT_IN_TEMPLATE:
             _refuse_planted(path)
-    return ConfigurationDocument(YamlDocument.parse(str(path), read_input(path)))
+    return ConfigurationDocument(YamlDocument(str(path), read_input(path)))
 
 
 def _refuse_planted(path: Path) -> None:
@@ -277,13 +254,6 @@ def _refuse_misplaced(flags: Flags, certificates: Path, target: Path) -> None:
             f"--pki-dir {flags.own_directory} holds the authority's private key, and -cert-dir {certificates} is "
             "mounted into kube-scheduler's container; choose another directory for one of them"
         )
-
-
-def _fingerprint(contents: Sequence[bytes]) -> str:
-    digest = hashlib.sha256()
-    for content in contents:
-        digest.update(hashlib.sha256(content).digest())
-    return digest.hexdigest()[:16]
 
 
 def _about_other(address: str, request: CertificateRequest) -> str:

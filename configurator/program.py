@@ -9,16 +9,23 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 
-from configurator.backup import Backup, RunRecord, backups, remove_undone, remove_unfinished, undone_backups
-from configurator.certificate_plan import CLIENT_KEY, SECRET
+from configurator.backup import Backup, backups, mark, read_backup, remove_backup, run_in_progress, unmark
+from configurator.certificate_plan import SECRET
 from configurator.certificates import CLIENT_NAME
 from configurator.difference import difference
 from configurator.errors import ConfiguratorError, NotPutBack
 from configurator.extender_secret import DEFAULT, SecretName, apply_secret, name_in
-from configurator.files import read_input, read_state
+from configurator.files import (
+    locked,
+    missing_directories,
+    read_input,
+    read_state,
+    remove_staged,
+    replace_files,
+    signals_delayed,
+)
 from configurator.flags import DEFAULT_WEBHOOKS, Flags
-from configurator.plan import CERTIFICATE_DIRECTORY, Plan, make_plan
-from configurator.transaction import commit, locked, missing_directories, remove_left_over
+from configurator.plan import Plan, make_plan
 from gas.cluster.errors import ApiUnavailable, NoCluster, OutcomeUnknown
 from gas.values.errors import GasError
 
@@ -46,10 +53,10 @@ def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> 
         )
     if flags.apply_secret:
         _check_kubeconfig(flags.kubeconfig)
-    with locked(_own_place(flags)):
-        _remove_left_over(flags)
+    with locked(_locked_place(flags)):
         if flags.undo:
-            _undo(flags, say)
+            with signals_delayed():
+                _undo(flags, say)
             return
         plan = _change(flags, now, say)
     if flags.apply_secret:
@@ -135,107 +142,112 @@ def _show(plan: Plan, say: Say, *, coloured: bool) -> None:
 
 def _change(flags: Flags, now: datetime, say: Say) -> Plan:
     """Make the changes that are needed, and return their plan."""
-    for path in undone_backups(_places_of_backups(flags)).values():
-        remove_undone(path)
-    _take_back_unfinished_runs(flags, say)
+    place = _locked_place(flags)
+    with signals_delayed():
+        if (restored := _finish_interrupted(place, say)) is not None:
+            say(f"an earlier run did not finish; its changes were undone first ({restored})")
+        unmark(place)
     plan = make_plan(flags, now)
-    remove_left_over([change.path for change in plan.changes], flags.manifest.parent)
     _print_notes(plan, say)
     if not plan.changes:
         say("nothing to change")
         return plan
     directories = missing_directories(plan.changes)
-    record = RunRecord(_own_place(flags), flags.backups, plan.changes, directories, now)
-    try:
-        commit(plan.changes, manifests=flags.manifest.parent, directories=directories, finish=record.finish)
-    except NotPutBack as error:
-        raise NotPutBack(
-            f"{error}. The earlier files are in {record.directory}: fix the cause and run this again, which first "
-            "undoes what this run changed"
-        ) from error
-    except BaseException:
-        record.forget()
-        raise
+    backup = Backup.of(flags.backups or place, plan.changes, directories, now)
+    with signals_delayed():
+        mark(place, backup.directory, undo=False)
+        try:
+            backup.write(plan.changes)
+            replace_files(plan.changes, directories)
+        except NotPutBack as error:
+            raise NotPutBack(
+                f"{error}. The earlier files are in {backup.directory}: fix the cause and run this again, which first "
+                "undoes what this run changed"
+            ) from error
+        except ConfiguratorError:
+            if backup.directory.exists():
+                remove_backup(backup.directory)
+            unmark(place)
+            raise
+        if flags.backups is None:
+            remove_backup(backup.directory)
+        unmark(place)
     for change in plan.changes:
         say(f"{'changed' if change.before is not None else 'created'} {change.path}")
-    if record.kept is not None:
-        say(f"backup: {record.kept}; --undo restores it")
+    if flags.backups is not None:
+        say(f"backup: {backup.directory}; --undo restores it")
     _print_next_steps(flags, plan, say)
     return plan
 
 
-def _take_back_unfinished_runs(flags: Flags, say: Say) -> None:
-    for backup in _unfinished_runs(flags):
-        _bring_back(backup, flags, say)
-        backup.remove()
-        say(f"an earlier run did not finish; its changes were undone first ({backup.directory.name})")
-
-
-def _unfinished_runs(flags: Flags) -> list[Backup]:
-    newest = [found[0] for place in _places_of_backups(flags) if (found := backups(place))]
-    return [backup for backup in newest if not backup.complete]
-
-
-def _remove_left_over(flags: Flags) -> None:
-    """Remove what killed runs left: copies of files, also of private keys."""
-    places = _places_of_backups(flags)
-    remove_unfinished(places)
-    last = [file.path for place in places for backup in backups(place)[:1] for file in backup.files]
-    secret = [flags.own_directory / SECRET, (flags.certificate_directory or CERTIFICATE_DIRECTORY) / CLIENT_KEY]
-    remove_left_over([*last, *secret, flags.manifest], flags.manifest.parent)
-
-
-def _own_place(flags: Flags) -> Path:
-    """Return the directory that every run locks and checks for the backup of a run that was killed."""
+def _locked_place(flags: Flags) -> Path:
+    """Return the directory that every run locks and that holds the marker of the run in progress."""
     return flags.manifest.parent.parent
 
 
-def _places_of_backups(flags: Flags) -> list[Path]:
-    return list(dict.fromkeys(place for place in (flags.backups, _own_place(flags)) if place is not None))
+def _finish_interrupted(place: Path, say: Say) -> str | None:
+    """Restore the files of a run that was interrupted. Return the name of its backup; None if nothing was changed.
+
+    Then the caller says so, and removes the marker.
+    """
+    run = run_in_progress(place)
+    if run is None:
+        return None
+    if run.is_recorded:
+        backup = read_backup(run.directory)
+        remove_staged([Path(file.path) for file in backup.files])
+        _restore(backup, place, say)
+        return backup.directory.name
+    remove_backup(run.directory)
+    if not run.undo:
+        unmark(place)
+    return None
 
 
 def _undo(flags: Flags, say: Say) -> None:
-    if undone := undone_backups(_places_of_backups(flags)):
-        for name, path in undone.items():
-            say(f"the last --undo had already undone {name}; run --undo again for the run before it")
-            remove_undone(path)
-        return
-    found = backups(flags.backups) if flags.backups is not None else []
-    found = [*(backup for backup in _unfinished_runs(flags) if backup not in found), *found]
-    if not found:
-        raise ConfiguratorError(f"{flags.backups} contains no backup of a run, so there is nothing to undo")
+    place = _locked_place(flags)
     secret = _secret(flags)
-    _bring_back(found[0], flags, say)
-    undone_backup = found[0].mark_undone()
-    say(f"undid {found[0].directory.name}")
-    if len(found) > 1:
-        say(f"the run before it can be undone as well: {found[1].directory.name}")
+    restored = _finish_interrupted(place, say)
+    if restored is None and (run := run_in_progress(place)) is not None:
+        say(f"the last --undo had already undone {run.directory.name}; run --undo again for the run before it")
+        unmark(place)
+        return
+    if restored is None:
+        found = backups(flags.backups) if flags.backups is not None else []
+        if not found:
+            raise ConfiguratorError(f"{flags.backups} contains no backup of a run, so there is nothing to undo")
+        _restore(found[0], place, say)
+        restored = found[0].directory.name
+    say(f"undid {restored}")
+    if flags.backups is not None and (earlier := backups(flags.backups)):
+        say(f"the run before it can be undone as well: {earlier[0].directory.name}")
     say(f"the Secret {secret} stays in the cluster; kubectl delete secret --namespace={secret.namespace} {secret.name} "
         "deletes it")  # fmt: skip
-    remove_undone(undone_backup)
+    unmark(place)
 
 
-def _bring_back(backup: Backup, flags: Flags, say: Say) -> None:
-    """Restore the files of a backup. The caller then removes the backup."""
-    made = backup.undoing()
+def _restore(backup: Backup, place: Path, say: Say) -> None:
+    """Restore the files of a backup, and remove it. The marker stays. If this is killed, the next run does the rest."""
+    changes = backup.undoing()
+    was_marked = run_in_progress(place) is not None
+    mark(place, backup.directory, undo=True)
     try:
-        # If this run is killed half-way, the next one finds an incomplete run and undoes the rest.
-        commit(made, manifests=flags.manifest.parent, start=lambda: backup.mark(complete=False))
+        replace_files(changes)
     except NotPutBack as error:
         raise NotPutBack(
             f"{error}. They are as they were before {backup.directory.name}, the other files are not: fix the cause "
             "and run the same again"
         ) from error
-    except BaseException:
-        if backup.complete:
-            with contextlib.suppress(OSError):
-                backup.mark(complete=True)
+    except ConfiguratorError:
+        if not was_marked:
+            unmark(place)
         raise
     for directory in reversed(backup.directories):
         with contextlib.suppress(OSError):  # not empty: another program has put something there
             directory.rmdir()
-    for change in made:
+    for change in changes:
         say(f"{'restored' if change.after is not None else 'removed'} {change.path}")
+    remove_backup(backup.directory)
 
 
 def _print_notes(plan: Plan, say: Say) -> None:

@@ -15,12 +15,6 @@ from gas.objects.stored import Volume, VolumeMount
 
 CONFIG = "config"
 
-POLICY_FLAGS = ("policy-config-file", "policy-configmap", "policy-configmap-namespace", "use-legacy-policy-config")
-"""Flags that named a policy with extenders until 1.22. With them, later releases do not start."""
-
-ORIGINAL_POLICY = "scheduler-extender-policy"
-"""The policy that the original's documentation used. The configuration contains its extenders now."""
-
 _SWITCH = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
@@ -98,11 +92,10 @@ class SchedulerFlags:
             index = used[-1] + 1
         return cls(values, places)
 
-    def configuration(self, *, minor: int) -> dict[tuple[str, ...], object]:
+    def configuration(self) -> dict[tuple[str, ...], object]:
         """Return path in a configuration -> value for the flags that kube-scheduler ignores once it has a file.
 
-        Otherwise a scheduler with ``--profiling=false`` would serve profiles again, and 1.22 would open the port
-        without TLS that ``--port=0`` had closed.
+        Otherwise a scheduler with ``--profiling=false`` would serve profiles again.
 
         Raises ConfiguratorError for a value that kube-scheduler could not parse.
         """
@@ -117,9 +110,6 @@ class SchedulerFlags:
                     f"kube-scheduler has --{name}={self.values[name][:200]}, which must go into its configuration; "
                     f"expected {expected}"
                 ) from None
-        if minor <= 22 and self.values.get("port") == "0":
-            found["healthzBindAddress",] = ""
-            found["metricsBindAddress",] = ""
         return found
 
 

@@ -1,21 +1,25 @@
-"""Edit a YAML file as text, so that every other byte stays as it is.
+"""Edit a YAML file by a round trip through ruamel, which keeps comments, order and quotes.
 
-The text is parsed only to find where values are. An edit inserts text, or replaces the text of one value, and returns a
-new document, so comments, order, quotes, line ends and indentation of the rest cannot change. The result is parsed
-again. If it does not have exactly the requested content, the edit is refused.
+No scalar is interpreted on the way: each is written as the text that stood in the file, so ``0644`` and ``on`` keep
+their spelling. The result is parsed again. If it does not have exactly the requested content, the edit is refused.
 """
 
 from __future__ import annotations
 
+import copy
+import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.resolver import VersionedResolver
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, PlainScalarString, ScalarString
+from ruamel.yaml.tag import Tag
 
 from configurator.errors import NotYaml
 
@@ -25,255 +29,246 @@ Path = tuple[str | int, ...]
 LARGEST = 256 * 1024
 """Bytes. A usual manifest has 2,000."""
 
-_NULL = "tag:yaml.org,2002:null"
+_TEXT = Tag(suffix="tag:yaml.org,2002:str")
 _PLAIN = re.compile(r"(--)?[A-Za-z/_][A-Za-z0-9/_.=-]*", re.ASCII)
-_RESERVED = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
+_CONSTANTS = {
+    **dict.fromkeys(("true", "yes", "on", "y"), True),
+    **dict.fromkeys(("false", "no", "off", "n"), False),
+    **dict.fromkeys(("", "~", "null"), None),
+}
+"""The booleans and nulls of YAML 1.1, which Kubernetes reads."""
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})", re.ASCII)
+_NUMBER = re.compile(r"[-+]?[0-9]{1,17}\.[0-9]{1,17}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """A YAML document that is a mapping.
+    """A YAML document that is a mapping. Edits change it in place. Raises NotYaml, with the line if it is known.
 
-    name   of the file, for messages
-    text   of the whole file
+    name  of the file, for messages
     """
 
-    name: str
-    text: str
-    _root: MappingNode
-
-    @classmethod
-    def parse(cls, name: str, content: bytes) -> Self:
-        """Parse the content of a file. Raises NotYaml, with the line if it is known."""
-        if len(content) > LARGEST:
-            raise NotYaml(name, f"has {len(content)} bytes; expected at most {LARGEST}")
+    def __init__(self, name: str, content: bytes) -> None:
+        self.name = name
+        self._content: bytes | None = content
+        self._text = _decoded(name, content)
+        self._root = _parsed(name, self._text)
+        self._indentation = _indentation(self._root)
         try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise NotYaml(name, f"is not text in UTF-8 (byte {error.start})") from None
-        if text.startswith("\ufeff"):
-            raise NotYaml(name, "begins with a byte order mark; save it as UTF-8 without one")
-        if re.search(r"\r(?!\n)|[\u0085\u2028\u2029]", text):
-            raise NotYaml(name, "has line ends other than those of Unix and Windows")
-        return cls._of(name, text)
-
-    @classmethod
-    def _of(cls, name: str, text: str) -> Self:
-        return cls(name, text, _composed(name, text))
+            self._plain: dict[str, Any] = json.loads(self._text)
+            self._is_json = True
+        except ValueError:
+            self._plain = _plain(self._root)
+            self._is_json = False
 
     @property
     def content(self) -> bytes:
-        return self.text.encode()
+        """The whole file; without an edit the bytes that were parsed. Raises NotYaml if the edits cannot be written."""
+        if self._content is None:
+            self._content = self._written()
+        return self._content
 
     def get(self, *path: str | int) -> Any:
-        """Return the value at a path as plain Python, None if there is none.
+        """Return a copy of the value at a path as plain Python, None if there is none."""
+        value: Any = self._plain
+        for step in path:
+            try:
+                value = value[step]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return copy.deepcopy(value)
 
-        Numbers and booleans are those of YAML 1.1, which Kubernetes reads.
-        """
-        node = self._find(path)
-        return None if node is None else _plain(node)
-
-    def with_value(self, path: Path, value: object) -> YamlDocument:
+    def set(self, path: Path, value: object) -> None:
         """Replace or add the value at a path. Mappings around it are made if they do not exist."""
         if value is not None and self.get(*path) == value:
-            return self
+            return
         *outer, key = path
-        around = self._find(outer)
-        if around is None or _is_null(around):
-            return self.with_value(tuple(outer), {key: value})
-        found = self._find(path)
-        wanted = self.get()
-        if found is not None:
-            _inner(wanted, outer)[key] = value
-            return self._replaced(outer, key, found, value, wanted)
-        if not isinstance(around, MappingNode):
-            raise NotYaml(self.name, f"has no mapping at {_words(outer)}, where one is expected")
-        _inner(wanted, outer)[key] = value
-        block = block_form({key: value}, around.start_mark.column)
-        return self._appended(around, block, f"{json_form(key)}: {json_form(value)}", wanted)
+        if outer and self.get(*outer) is None:
+            self.set(tuple(outer), {key: value})
+            return
+        around = _inner(self._root, outer)
+        if not isinstance(around, CommentedSeq if isinstance(key, int) else CommentedMap):
+            raise NotYaml(self.name, f"has no mapping at {_shown(outer)}, where one is expected")
+        new = _commented(value)
+        if isinstance(value, str) and self.get(*path) is not None and _is_quoted(around[key]):
+            new = type(around[key])(value)
+        around[key] = new
+        _inner(self._plain, outer)[key] = copy.deepcopy(value)
+        self._content = None
 
-    def with_item(self, path: Path, item: object) -> YamlDocument:
+    def append(self, path: Path, item: object) -> None:
         """Append an item to a sequence, which is made if it does not exist."""
-        around = self._find(path)
-        if around is None or _is_null(around):
-            return self.with_value(path, [item])
-        if not isinstance(around, SequenceNode):
-            raise NotYaml(self.name, f"has no list at {_words(path)}, where one is expected")
-        wanted = self.get()
-        _inner(wanted, path).append(item)
-        return self._appended(around, block_form([item], around.start_mark.column), json_form(item), wanted)
+        if self.get(*path) is None:
+            self.set(path, [item])
+            return
+        around = _inner(self._root, path)
+        if not isinstance(around, CommentedSeq):
+            raise NotYaml(self.name, f"has no list at {_shown(path)}, where one is expected")
+        around.append(_commented(item))
+        _inner(self._plain, path).append(copy.deepcopy(item))
+        self._content = None
 
-    def without_item(self, path: Path, index: int) -> YamlDocument:
+    def remove(self, path: Path, index: int) -> None:
         """Remove an item from a sequence."""
-        around = self._find(path)
-        if not isinstance(around, SequenceNode) or not index < len(around.value):
-            raise KeyError((*path, index))
-        wanted = self.get()
-        rest = _inner(wanted, path)
-        del rest[index]
-        if around.flow_style or not rest:
-            return self._spliced(around.start_mark.index, self._end(around), json_form(rest), wanted)
-        item = around.value[index]
-        start = self.text.rfind("\n", 0, item.start_mark.index) + 1
-        return self._spliced(start, self._line_end(self._end(item)), "", wanted)
+        for data in (self._root, self._plain):
+            del _inner(data, path)[index]
+        self._content = None
 
-    def _find(self, path: Sequence[str | int]) -> Node | None:
-        node: Node = self._root
-        for step in path:
-            if isinstance(step, int):
-                if not isinstance(node, SequenceNode) or step >= len(node.value):
-                    return None
-                node = node.value[step]
-            else:
-                if not isinstance(node, MappingNode):
-                    return None
-                found = next((value for key, value in node.value if key.value == step), None)
-                if found is None:
-                    return None
-                node = found
-        return node
+    def _written(self) -> bytes:
+        if self._is_json:
+            indent = re.search(r'\n( +)"', self._text)
+            text = json.dumps(self._plain, indent=len(indent[1]) if indent else None, ensure_ascii=False) + "\n"
+        else:
+            text = self._round_trip()
+        return text.replace("\n", "\r\n" if "\r\n" in self._text else "\n").encode()
 
-    def _replaced(
-        self, outer: Sequence[str | int], key: str | int, found: Node, value: object, wanted: object
-    ) -> YamlDocument:
-        if not _is_empty(found):
-            start = found.start_mark.index
-            new = json_form(value) if self.text[start] == '"' else flow_form(value)
-            return self._spliced(start, self._end(found), new, wanted)
-        # An empty value has no text of its own, so the new one goes after the colon of its key.
-        around = self._find(outer)
-        name = next((each for each, _ in around.value if each.value == key), None) if _is_mapping(around) else None
-        if name is None:
-            raise NotYaml(self.name, f"has an empty item at {_words((*outer, key))}")
-        colon = self.text.index(":", name.end_mark.index) + 1
-        return self._spliced(colon, colon, " " + flow_form(value), wanted)
-
-    def _appended(
-        self, around: MappingNode | SequenceNode, block: list[str], flow: str, wanted: object
-    ) -> YamlDocument:
-        if around.flow_style:
-            place = self._end(_last(around)) if around.value else around.start_mark.index + 1
-            return self._spliced(place, place, f", {flow}" if around.value else flow, wanted)
-        newline = "\r\n" if "\r\n" in self.text else "\n"
-        place = self._line_end(self._end(around))
-        before = "" if self.text[:place].endswith("\n") else newline
-        return self._spliced(place, place, before + "".join(line + newline for line in block), wanted)
-
-    def _end(self, node: Node) -> int:
-        """Return where the text of a value ends. The parser's own mark for a block is where the next token begins."""
-        if not isinstance(node, (MappingNode, SequenceNode)) or node.flow_style:
-            return int(node.end_mark.index)
-        last = node.value[-1]
-        if isinstance(last, tuple):
-            key, value = last
-            return self.text.index(":", key.end_mark.index) + 1 if _is_empty(value) else self._end(value)
-        if _is_empty(last):
-            raise NotYaml(self.name, f"has an empty item in the list at line {node.start_mark.line + 1}")
-        return self._end(last)
-
-    def _line_end(self, place: int) -> int:
-        """Return the index after the end of the line. The beginning of a line is the end of the one before."""
-        if self.text[:place].endswith("\n"):
-            return place
-        found = self.text.find("\n", place)
-        return len(self.text) if found < 0 else found + 1
-
-    def _spliced(self, start: int, end: int, new: str, wanted: object) -> YamlDocument:
-        edited = self.text[:start] + new + self.text[end:]
-        line = self.text.count("\n", 0, start) + 1
+    def _round_trip(self) -> str:
+        text = self._text.replace("\r\n", "\n")
+        start = re.match(r"((?:[ \t]*(?:[#%].*)?\n)*)---\s", text)
+        yaml = _yaml()
+        yaml.explicit_start = start is not None
+        yaml.explicit_end = re.search(r"^\.\.\.\s*$", text, re.MULTILINE) is not None
+        yaml.indent(**self._indentation)
+        stream = io.StringIO()
+        yaml.dump(self._root, stream)
+        written = ("" if start is None else start[1]) + stream.getvalue()  # ruamel drops what is before the start
         try:
-            document = YamlDocument._of(self.name, edited)
+            is_same = _plain(_parsed(self.name, written)) == self._plain
         except NotYaml:
-            document = None
-        if document is None or document.get() != wanted:
-            raise NotYaml(self.name, f"is written in a way that cannot be edited safely at line {line}")
-        return document
+            is_same = False
+        if not is_same:
+            raise NotYaml(self.name, "is written in a way that cannot be edited safely; write it as kubeadm does")
+        return written
 
 
-def _composed(name: str, text: str) -> MappingNode:
-    parser = YAML(typ="safe", pure=True)
-    parser.version = (1, 1)
+class _TextResolver(VersionedResolver):
+    """A resolver that takes every scalar for text, so that it is written as it was read."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        return _TEXT if kind is ScalarNode else super().resolve(kind, value, implicit)
+
+
+def _yaml() -> YAML:
+    yaml = YAML(typ="rt", pure=True)
+    yaml.Resolver = _TextResolver
+    yaml.preserve_quotes = True
+    yaml.width = 2 * LARGEST
+    yaml.brace_single_entry_mapping_in_flow_sequence = True
+    return yaml
+
+
+def _decoded(name: str, content: bytes) -> str:
+    if len(content) > LARGEST:
+        raise NotYaml(name, f"has {len(content)} bytes; expected at most {LARGEST}")
     try:
-        root = parser.compose(text)
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NotYaml(name, f"is not text in UTF-8 (byte {error.start})") from None
+    if text.startswith("\ufeff"):
+        raise NotYaml(name, "begins with a byte order mark; save it as UTF-8 without one")
+    if re.search(r"\r(?!\n)|[\u0085\u2028\u2029]", text):
+        raise NotYaml(name, "has line ends other than those of Unix and Windows")
+    return text
+
+
+def _parsed(name: str, text: str) -> CommentedMap:
+    try:
+        root = _yaml().load(text.replace("\r\n", "\n"))
+        if root is None:
+            raise NotYaml(name, "is empty")
+        if not isinstance(root, CommentedMap):
+            raise NotYaml(name, "is not a mapping of keys to values, as every Kubernetes object is")
+        _refuse_what_cannot_be_edited(name, root)
     except MarkedYAMLError as error:
-        if "another document" in str(error.problem):
-            raise NotYaml(name, "holds several YAML documents; expected one") from None
+        problem = error.problem or error.context
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
-        raise NotYaml(name, f"is not valid YAML{line}: {_one_line(error.problem or error.context)}") from None
+        if "another document" in str(problem):
+            raise NotYaml(name, "holds several YAML documents; expected one") from None
+        if (duplicate := re.match(r"found duplicate key \"(.*?)\"", str(problem))) is not None:
+            raise NotYaml(name, f"has the key {duplicate[1]!r} twice{line}") from None
+        raise NotYaml(name, f"is not valid YAML{line}: {_one_line(problem)}") from None
     except YAMLError as error:
         raise NotYaml(name, f"is not valid YAML: {_one_line(str(error))}") from None
     except RecursionError:
         raise NotYaml(name, "is nested too deeply to be read") from None
-    if root is None:
-        raise NotYaml(name, "is empty")
-    if not isinstance(root, MappingNode):
-        raise NotYaml(name, "is not a mapping of keys to values, as every Kubernetes object is")
-    _refuse_what_cannot_be_edited(name, root)
     return root
 
 
-def _refuse_what_cannot_be_edited(name: str, root: Node) -> None:
+def _refuse_what_cannot_be_edited(name: str, root: CommentedMap) -> None:
     seen: set[int] = set()
-    for node in _nodes(root):
-        line = node.start_mark.line + 1
-        if id(node) in seen:
-            raise NotYaml(name, f"uses YAML anchors and aliases (line {line}); write the values out, and run again")
-        seen.add(id(node))
-        if not isinstance(node, MappingNode):
-            continue
-        keys: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, ScalarNode):
-                raise NotYaml(name, f"has a key that is not text, line {key.start_mark.line + 1}")
-            if key.value in keys:
-                raise NotYaml(name, f"has the key {key.value!r} twice, line {key.start_mark.line + 1}")
-            keys.add(key.value)
-
-
-def _nodes(root: Node) -> Iterator[Node]:
-    """Yield every node. One with several aliases comes several times, but its content once."""
-    waiting = [root]
-    entered: set[int] = set()
+    waiting: list[Any] = [root]
     while waiting:
-        node = waiting.pop()
-        yield node
-        if id(node) in entered:
+        value = waiting.pop()
+        if isinstance(value, (CommentedMap, CommentedSeq, ScalarString, TaggedScalar)):
+            if id(value) in seen or getattr(value, "merge", None):
+                line = f" (line {value.lc.line + 1})" if isinstance(value, (CommentedMap, CommentedSeq)) else ""
+                raise NotYaml(name, f"uses YAML anchors and aliases{line}; write the values out, and run again")
+            seen.add(id(value))
+        if isinstance(value, CommentedMap):
+            for key in value:
+                if not isinstance(key, str):
+                    raise NotYaml(name, f"has a key that is not text, line {value.lc.key(key)[0] + 1}")
+            waiting += value.values()
+        elif isinstance(value, CommentedSeq):
+            waiting += value
+
+
+def _indentation(root: CommentedMap) -> dict[str, int]:
+    """Return how the file indents: the first mapping in a mapping and the first list in a mapping count."""
+    found = {"mapping": 2, "sequence": 2, "offset": 0}
+    waiting: list[Any] = [root]
+    seen: set[str] = set()
+    while waiting:
+        value = waiting.pop(0)
+        if not isinstance(value, CommentedMap) or value.fa.flow_style():
+            waiting += value if isinstance(value, CommentedSeq) else ()
             continue
-        entered.add(id(node))
-        if isinstance(node, MappingNode):
-            waiting += [each for pair in node.value for each in pair]
-        elif isinstance(node, SequenceNode):
-            waiting += node.value
+        for key, inner in value.items():
+            if not isinstance(inner, (CommentedMap, CommentedSeq)) or inner.fa.flow_style() or not inner:
+                continue
+            waiting.append(inner)
+            column = value.lc.key(key)[1]
+            if isinstance(inner, CommentedMap) and "mapping" not in seen:
+                seen.add("mapping")
+                found["mapping"] = inner.lc.col - column
+            elif isinstance(inner, CommentedSeq) and "sequence" not in seen:
+                seen.add("sequence")
+                found["sequence"] = inner.lc.item(0)[1] - column
+                found["offset"] = inner.lc.col - column
+    return found
 
 
-def _plain(node: Node) -> Any:
-    if isinstance(node, MappingNode):
-        return {key.value: _plain(value) for key, value in node.value}
-    if isinstance(node, SequenceNode):
-        return [_plain(item) for item in node.value]
-    kind = str(node.tag).rpartition(":")[2]
-    if kind == "null":
-        return None
-    if kind == "bool":
-        return node.value.lower() in ("true", "yes", "on", "y")
-    if kind == "int" and re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", node.value):
-        return int(node.value)
-    if kind == "float" and re.fullmatch(r"[-+]?[0-9]{1,17}\.[0-9]{1,17}", node.value):
-        return float(node.value)
-    return node.value
+def _commented(value: object) -> Any:
+    """Return a value for ruamel: text in quotes unless it is unambiguous, everything else as its text."""
+    if isinstance(value, Mapping):
+        return CommentedMap({_commented(key): _commented(inner) for key, inner in value.items()})
+    if isinstance(value, list):
+        return CommentedSeq([_commented(item) for item in value])
+    if isinstance(value, str):
+        is_plain = _PLAIN.fullmatch(value) and value.lower() not in _CONSTANTS
+        return value if is_plain else DoubleQuotedScalarString(value)
+    return json.dumps(value)
 
 
-def _is_null(node: Node) -> bool:
-    return isinstance(node, ScalarNode) and str(node.tag) == _NULL
+def _plain(value: Any) -> Any:
+    if isinstance(value, CommentedMap):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, CommentedSeq):
+        return [_plain(item) for item in value]
+    if isinstance(value, TaggedScalar):
+        return str(value.value)
+    if isinstance(value, ScalarString) and not isinstance(value, PlainScalarString):
+        return str(value)
+    text = "" if value is None else str(value)
+    if text.lower() in _CONSTANTS:
+        return _CONSTANTS[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
 
 
-def _is_empty(node: Node) -> bool:
-    """Return whether the value has no text."""
-    return isinstance(node, ScalarNode) and node.value == "" and node.style is None and _is_null(node)
-
-
-def _is_mapping(node: Node | None) -> TypeGuard[MappingNode]:
-    return isinstance(node, MappingNode)
+def _is_quoted(value: object) -> bool:
+    return isinstance(value, ScalarString) and not isinstance(value, PlainScalarString)
 
 
 def _inner(data: Any, path: Sequence[str | int]) -> Any:
@@ -282,50 +277,9 @@ def _inner(data: Any, path: Sequence[str | int]) -> Any:
     return data
 
 
-def _last(around: MappingNode | SequenceNode) -> Node:
-    last = around.value[-1]
-    found: Node = last[1] if isinstance(last, tuple) else last
-    return found
-
-
 def _one_line(problem: str | None) -> str:
     return " ".join((problem or "it cannot be parsed").split())
 
 
-def _words(path: Sequence[str | int]) -> str:
+def _shown(path: Sequence[str | int]) -> str:
     return ".".join(str(step) for step in path) or "its top"
-
-
-def flow_form(value: object) -> str:
-    """Return a value on one line as kubeadm writes it: plain if that is unambiguous, else as JSON."""
-    if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED else json_form(value)
-    return json_form(value)
-
-
-def block_form(value: object, column: int) -> list[str]:
-    """Return the lines of a mapping or list with its keys or dashes at the column, as kubeadm writes them."""
-    margin = " " * column
-    lines: list[str] = []
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            head = f"{margin}{flow_form(key)}:"
-            if isinstance(inner, Mapping) and inner:
-                lines += [head, *block_form(inner, column + 2)]
-            elif isinstance(inner, list) and inner:
-                lines += [head, *block_form(inner, column)]
-            else:
-                lines.append(f"{head} {flow_form(inner)}")
-    elif isinstance(value, list):
-        for item in value:
-            if isinstance(item, Mapping) and item:
-                first, *rest = block_form(item, column + 2)
-                lines += [f"{margin}- {first.lstrip()}", *rest]
-            else:
-                lines.append(f"{margin}- {flow_form(item)}")
-    return lines
-
-
-def json_form(value: object) -> str:
-    """Return a value on one line as JSON, which is YAML too."""
-    return json.dumps(value, ensure_ascii=False)

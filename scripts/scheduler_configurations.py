@@ -19,9 +19,9 @@ TEMPLATE = ROOT / "configurator/default-scheduler-config.yaml"
 FOLDER = ROOT / "deploy/extender-configuration"
 
 _TELEMETRY_COMMENT = """\
-# Makes kube-scheduler call two extenders: Intel's Telemetry Aware Scheduling and this one. The configurator sets
-# apiVersion to the version that the release reads. Both extenders are shown the same client certificate, so both must
-# trust the CA that signed it.
+# Makes kube-scheduler call two extenders: Intel's Telemetry Aware Scheduling and this one. kube-scheduler reads this
+# apiVersion from 1.25 on. Both extenders are shown the same client certificate, so both must trust the CA that signed
+# it.
 """
 _TELEMETRY = """\
   - urlPrefix: "https://tas-service.telemetry-aware-scheduling.svc.cluster.local:9001"

@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from configurator.certificates import is_for, is_signed_by, mint_authority
 from configurator.errors import ConfiguratorError, FileTrouble, NotAnApiServer
-from configurator.scheduler_manifest import FINGERPRINT
+from configurator.static_pod import FINGERPRINT
 from configurator.yaml_document import YamlDocument
 from tests.configurator.control_plane_files import KUBEADM, NOW, ControlPlaneFiles
 from tests.configurator.test_certificate_plan import load, write_pair
@@ -37,7 +37,7 @@ def control_plane(files: ControlPlaneFiles, request: pytest.FixtureRequest) -> C
 
 
 def api_server(files: ControlPlaneFiles) -> YamlDocument:
-    return YamlDocument.parse("manifest", (files.manifests / "kube-apiserver.yaml").read_bytes())
+    return YamlDocument("manifest", (files.manifests / "kube-apiserver.yaml").read_bytes())
 
 
 def command(files: ControlPlaneFiles) -> list[str]:
@@ -188,10 +188,13 @@ def test_another_authority_is_refused(control_plane: ControlPlaneFiles) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "match"),
     [
-        pytest.param("kind: Pod", "kind: Job", "is not a Pod", id="another kind"),
+        pytest.param("kind: Pod", "kind: Job", "not a Pod of", id="another kind"),
         pytest.param("    - kube-apiserver\n", "    - sh\n", "has 0 containers that run kube-apiserver", id="a shell"),
         pytest.param(
-            "    - --allow-privileged=true\n", "    - 1\n", "words that are invalid", id="a number for a word"
+            "    - --allow-privileged=true\n",
+            "    - 1\n",
+            "is not a complete Pod: Expected `str`, got `int`",
+            id="a number for a word",
         ),
     ],
 )

@@ -46,7 +46,7 @@ def serving_of(files: ControlPlaneFiles) -> Pair:
 
 
 def secret_of(files: ControlPlaneFiles) -> dict[str, Any]:
-    manifest = YamlDocument.parse("secret", (files.own / "extender-secret.yaml").read_bytes()).get()
+    manifest = YamlDocument("secret", (files.own / "extender-secret.yaml").read_bytes()).get()
     return {**manifest, "data": {name: base64.b64decode(text) for name, text in manifest["data"].items()}}
 
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from configurator.configuration_document import (
-    ConfigurationDocument,
-    extender_host,
-    merged_configuration,
-    new_configuration,
-    same_certificate_elsewhere,
-)
+from configurator.configuration_document import ConfigurationDocument
 from configurator.errors import BadConfiguration
-from configurator.kubernetes_version import KubernetesVersion
 from configurator.plan import BUILT_IN_TEMPLATE
+from configurator.scheduler_configuration import CARD_RESOURCES
 from configurator.yaml_document import YamlDocument
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import parse_vocabularies
@@ -102,68 +96,58 @@ parallelism: 8
 
 
 def configuration(text: str) -> ConfigurationDocument:
-    return ConfigurationDocument(YamlDocument.parse("config.yaml", text.encode()))
+    return ConfigurationDocument(YamlDocument("config.yaml", text.encode()))
 
 
-def new(text: str, minor: int = 34, url: str | None = None, **carried: Any) -> ConfigurationDocument:
-    return new_configuration(
-        configuration(text),
-        version=KubernetesVersion(minor),
-        url=url,
-        carried={(key,): carried[key] for key in carried},
-    )
+def text_of(found: ConfigurationDocument) -> str:
+    return found.document.content.decode()
+
+
+def new(
+    text: str, url: str | None = None, managed: Sequence[str] = CARD_RESOURCES, **carried: Any
+) -> ConfigurationDocument:
+    found = configuration(text)
+    found.complete(url=url, carried={(key,): carried[key] for key in carried}, managed=managed)
+    return found
 
 
 def merged(
     existing: str,
     template: str = BUILT_IN,
-    minor: int = 34,
     url: str | None = None,
     carried: Mapping[tuple[str, ...], object] | None = None,
+    managed: Sequence[str] = CARD_RESOURCES,
 ) -> ConfigurationDocument:
-    return merged_configuration(
-        configuration(existing),
-        configuration(template),
-        version=KubernetesVersion(minor),
-        url=url,
-        carried=carried or {},
-    )
+    found = configuration(existing)
+    found.merge(configuration(template), url=url, carried=carried or {}, managed=managed)
+    return found
 
 
 def test_resources_of_more_vocabularies_are_added_and_none_is_removed() -> None:
     managed = Vocabularies(parse_vocabularies("intel,aliyun,vendor")).managed_resources
-    version = KubernetesVersion(34)
-    fresh = new_configuration(configuration(BUILT_IN), version=version, url=None, carried={}, managed=managed)
-    names = [each["name"] for each in fresh.extenders[0]["managedResources"]]
-    assert names == list(managed)
-    again = merged(fresh.document.text)
-    assert again.document.text == fresh.document.text
-    added_later = merged_configuration(
-        configuration(BUILT_IN), configuration(BUILT_IN), version=version, url=None, carried={}, managed=managed
-    )
-    assert added_later.extenders == fresh.extenders
+    fresh = new(BUILT_IN, managed=managed)
+    assert [each["name"] for each in fresh.extenders[0]["managedResources"]] == list(managed)
+    assert text_of(merged(text_of(fresh))) == text_of(fresh)
+    assert merged(BUILT_IN, managed=managed).extenders == fresh.extenders
 
 
 def test_a_resource_that_another_extender_manages_is_refused() -> None:
     managed = Vocabularies(parse_vocabularies("aliyun")).managed_resources
     other = ORIGINAL_WITH_ANOTHER.replace("telemetry/scheduling", "aliyun.com/gpu-mem")
     with pytest.raises(BadConfiguration, match="would have several extenders that manage aliyun"):
-        new_configuration(configuration(other), version=KubernetesVersion(34), url=None, carried={}, managed=managed)
+        new(other, managed=managed)
 
 
 # contract E13.1, E13.2
 def test_built_in_configuration_is_that_of_the_contract() -> None:
-    assert new(BUILT_IN).document.text == BUILT_IN
+    assert text_of(new(BUILT_IN)) == BUILT_IN
     assert new(BUILT_IN).extenders == [OWN]
 
 
 # contract E15.3
-@pytest.mark.parametrize(
-    ("minor", "version"), [(22, "v1beta2"), (23, "v1beta3"), (24, "v1beta3"), (25, "v1"), (34, "v1"), (37, "v1")]
-)
 @pytest.mark.parametrize("template", [BUILT_IN, ORIGINAL_WITH_ANOTHER], ids=["built-in", "the original's"])
-def test_version_is_what_the_release_reads(template: str, minor: int, version: str) -> None:
-    assert new(template, minor).document.get("apiVersion") == f"kubescheduler.config.k8s.io/{version}"
+def test_version_is_what_every_release_reads(template: str) -> None:
+    assert new(template).document.get("apiVersion") == "kubescheduler.config.k8s.io/v1"
 
 
 def test_file_of_the_original_gets_what_it_lacks_and_keeps_the_rest() -> None:
@@ -172,11 +156,11 @@ def test_file_of_the_original_gets_what_it_lacks_and_keeps_the_rest() -> None:
         "ignorable": True
     }
     assert found.extenders[0] == configuration(ORIGINAL_WITH_ANOTHER).extenders[0]
-    assert same_certificate_elsewhere(found) == ["https://other-service.default.svc.cluster.local:9001"]
+    assert found.same_certificate_elsewhere() == ["https://other-service.default.svc.cluster.local:9001"]
 
 
 def test_flags_that_kube_scheduler_ignores_now_are_in_the_file() -> None:
-    assert new(BUILT_IN, enableProfiling=False).document.text == BUILT_IN + "enableProfiling: false\n"
+    assert text_of(new(BUILT_IN, enableProfiling=False)) == BUILT_IN + "enableProfiling: false\n"
 
 
 def test_flags_are_added_only_where_a_configuration_has_no_value() -> None:
@@ -203,22 +187,22 @@ def test_flags_are_added_only_where_a_configuration_has_no_value() -> None:
 @pytest.mark.parametrize("tls", ["nonsense", "[1]", "{certFile: [1]}", "{certFile: }"])
 def test_invalid_settings_of_another_extender_are_left_alone(tls: str) -> None:
     text = IN_USE.replace("  nodeCacheCapable", f"  tlsConfig: {tls}\n  nodeCacheCapable")
-    assert same_certificate_elsewhere(merged(text)) == []
+    assert merged(text).same_certificate_elsewhere() == []
 
 
 def test_address_may_be_named() -> None:
     found = new(BUILT_IN, url="https://127.0.0.1:9001")
-    assert found.document.text == BUILT_IN.replace(URL, "https://127.0.0.1:9001")
-    assert extender_host(found) == "127.0.0.1"
-    assert extender_host(new(BUILT_IN, url="https://[fd00::1]:9001")) == "fd00::1"
+    assert text_of(found) == BUILT_IN.replace(URL, "https://127.0.0.1:9001")
+    assert found.extender_host() == "127.0.0.1"
+    assert new(BUILT_IN, url="https://[fd00::1]:9001").extender_host() == "fd00::1"
 
 
 def test_extender_is_added_beside_others_and_everything_else_stays() -> None:
     found = merged(IN_USE)
     assert found.extenders == [*configuration(IN_USE).extenders, OWN]
-    lines = added(IN_USE, found.document.text)
+    lines = added(IN_USE, text_of(found))
     assert lines[0] == f'- urlPrefix: "{URL}"\n'
-    assert merged(found.document.text).document.text == found.document.text
+    assert text_of(merged(text_of(found))) == text_of(found)
 
 
 def test_extenders_are_added_to_a_configuration_without_any() -> None:
@@ -238,7 +222,7 @@ def test_settings_of_an_existing_entry_are_kept() -> None:
         "weight": 5,
         "urlPrefix": "https://127.0.0.1:9001",
     }
-    assert len(added(text, found.document.text)) == 4  # the second resource, who is believed, and the verb preempt
+    assert len(added(text, text_of(found))) == 4  # the second resource, who is believed, and the verb preempt
     assert merged(text, url=URL).extenders[1]["urlPrefix"] == URL
 
 
@@ -249,26 +233,13 @@ def test_other_extenders_of_the_file_are_added_once() -> None:
         URL,
         "https://other-service.default.svc.cluster.local:9001",
     ]
-    assert merged(once.document.text, ORIGINAL_WITH_ANOTHER).document.text == once.document.text
-
-
-@pytest.mark.parametrize(
-    ("version", "minor", "after"),
-    [
-        pytest.param("v1beta3", 25, "v1beta3", id="read by the release: stays"),
-        pytest.param("v1beta3", 29, "v1", id="no longer read: the newest"),
-        pytest.param("v1", 24, "v1beta3", id="not yet read: the newest that is"),
-    ],
-)
-def test_version_of_a_configuration_in_use(version: str, minor: int, after: str) -> None:
-    found = merged(IN_USE.replace("k8s.io/v1", f"k8s.io/{version}"), minor=minor)
-    assert found.document.get("apiVersion") == f"kubescheduler.config.k8s.io/{after}"
+    assert text_of(merged(text_of(once), ORIGINAL_WITH_ANOTHER)) == text_of(once)
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        pytest.param('{"kind": "Policy", "apiVersion": "v1"}', "is a Policy", id="a policy"),
+        pytest.param('{"kind": "Policy", "apiVersion": "v1"}', "is a 'Policy' of 'v1'; expected a Kube", id="a policy"),
         pytest.param(
             "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n", "expected a Kube", id="kubelet's"
         ),
@@ -278,7 +249,10 @@ def test_version_of_a_configuration_in_use(version: str, minor: int, after: str)
             id="unknown version",
         ),
         pytest.param(
-            IN_USE.replace("k8s.io/v1", "k8s.io/v1alpha1"), "or of v1beta1 to v1beta3", id="a version from before 1.19"
+            IN_USE.replace("k8s.io/v1", "k8s.io/v1beta3"),
+            "of 'kubescheduler.config.k8s.io/v1beta3'; expected a KubeSchedulerConfiguration of "
+            "'kubescheduler.config.k8s.io/v1', which kube-scheduler reads from 1.25 on; convert the file",
+            id="a version from before 1.25",
         ),
         pytest.param(IN_USE.replace("extenders:", "extenders: 5 #"), "not valid YAML", id="half edited"),
         pytest.param(IN_USE + "  x: [", "is not valid YAML", id="half-written"),
@@ -310,4 +284,4 @@ def test_file_without_our_extender_is_refused_as_a_template() -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9001", "https://", "https://[::1", "gas-service:9001"])
 def test_address_that_cannot_be_called_with_tls_is_refused(url: str) -> None:
     with pytest.raises(BadConfiguration, match="expected https://HOST:PORT"):
-        extender_host(configuration(BUILT_IN.replace(URL, url)))
+        configuration(BUILT_IN.replace(URL, url)).extender_host()

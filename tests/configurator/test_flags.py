@@ -65,7 +65,7 @@ def test_flags_of_the_original_with_one_dash() -> None:
         pytest.param([f"--secret={'a' * 64}/c"], "NAMESPACE/NAME", id="a namespace that is too long"),
         pytest.param(["--secret=a/b..c"], "NAMESPACE/NAME", id="a name that no API server takes"),
         pytest.param([f"--secret=a/{'b' * 254}"], "NAMESPACE/NAME", id="a name that is too long"),
-        pytest.param(["--kubernetes-version=1.21"], "a release of Kubernetes from 1.22 on", id="an old release"),
+        pytest.param(["--kubernetes-version=1.24"], "a release of Kubernetes from 1.25 on", id="an old release"),
         pytest.param(
             ["--kubernetes-version=new"], "a release of Kubernetes such as", id="a version that is not a release"
         ),

@@ -35,7 +35,7 @@ def with_words(*words: str, text: str | None = None) -> str:
 
 
 def configuration(files: ControlPlaneFiles) -> YamlDocument:
-    return YamlDocument.parse("configuration", files.configuration.read_bytes())
+    return YamlDocument("configuration", files.configuration.read_bytes())
 
 
 def company_authority(name: str = "kubernetes") -> Pair:
@@ -245,14 +245,3 @@ class TestUnknownRelease:
         assert files.state() == before
         files.run("--kubernetes-version=1.99")
         assert files.run("--kubernetes-version=1.99") == "nothing to change"
-
-
-def test_policy_flag_that_is_the_only_argument_is_removed(files: ControlPlaneFiles) -> None:
-    text = kubeadm_manifest("1.22").replace(
-        "    image:", "    args: [--policy-configmap=scheduler-extender-policy]\n    image:"
-    )
-    files.write_manifest(text)
-    files.run()
-    container = YamlDocument.parse("manifest", files.manifest.read_bytes()).get("spec", "containers", 0)
-    assert container["args"] == []
-    assert container["command"][-1] == f"--config={files.configuration}"

@@ -76,7 +76,7 @@ def test_flags_that_a_file_would_silence_are_carried_into_it() -> None:
         "--leader-elect",
     ]
     flags = SchedulerFlags.read(words)
-    assert flags.configuration(minor=34) == {
+    assert flags.configuration() == {
         ("clientConnection", "kubeconfig"): "/k",
         ("clientConnection", "qps"): 100,
         ("enableProfiling",): False,
@@ -101,11 +101,12 @@ def test_flags_that_a_file_would_silence_are_carried_into_it() -> None:
     ],
 )
 def test_values_are_of_the_kind_that_a_configuration_has_there(word: str, path: tuple[str, ...], value: object) -> None:
-    carried = SchedulerFlags.read(["kube-scheduler", word]).configuration(minor=34)
+    carried = SchedulerFlags.read(["kube-scheduler", word]).configuration()
     assert carried == {path: value}
     assert type(carried[path]) is type(value)
-    document = YamlDocument.parse("x", b"kind: x\n").with_value(path, carried[path])
-    found = yaml.safe_load(document.text)
+    document = YamlDocument("x", b"kind: x\n")
+    document.set(path, carried[path])
+    found = yaml.safe_load(document.content)
     for key in path:
         found = found[key]
     assert (found, type(found)) == (value, type(value))
@@ -126,7 +127,7 @@ def test_values_are_of_the_kind_that_a_configuration_has_there(word: str, path: 
 )
 def test_value_that_kube_scheduler_could_not_read_is_refused(word: str) -> None:
     with pytest.raises(ConfiguratorError, match=f"kube-scheduler has {word}.*; expected "):
-        SchedulerFlags.read(["kube-scheduler", word]).configuration(minor=34)
+        SchedulerFlags.read(["kube-scheduler", word]).configuration()
 
 
 def test_word_after_a_switch_is_not_its_value_and_after_another_flag_always() -> None:
@@ -137,9 +138,3 @@ def test_word_after_a_switch_is_not_its_value_and_after_another_flag_always() ->
 def test_switch_without_a_value_hides_no_flag() -> None:
     flags = SchedulerFlags.read(["kube-scheduler", "--authentication-skip-lookup", "--config=/x", "--leader-elect"])
     assert flags.values == {"authentication-skip-lookup": "true", "config": "/x", "leader-elect": "true"}
-
-
-def test_port_without_tls_that_was_closed_stays_closed() -> None:
-    flags = SchedulerFlags.read(["kube-scheduler", "--port=0"])
-    assert flags.configuration(minor=22) == {("healthzBindAddress",): "", ("metricsBindAddress",): ""}
-    assert flags.configuration(minor=23) == {}

@@ -3,7 +3,7 @@
 # of the end-to-end tests kube-apiserver's as well.
 #
 #   tests/configurator/kubeadm/write.sh             every release below
-#   tests/configurator/kubeadm/write.sh 1.22 1.36   only these
+#   tests/configurator/kubeadm/write.sh 1.25 1.36   only these
 #
 # kubeadm is built from source with Go, in a module that needs that release of Kubernetes: minutes each when Go's build
 # cache is empty. It needs root, since kubeadm writes below a root directory of its own (--rootfs).
@@ -11,7 +11,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 releases=(
-    1.22.17 1.23.17 1.24.17 1.25.16 1.26.15 1.27.16 1.28.15 1.29.15 1.30.14 1.31.14 1.32.13 1.33.13 1.34.4 1.35.4 1.36.3 1.37.1
+    1.25.16 1.26.15 1.27.16 1.28.15 1.29.15 1.30.14 1.31.14 1.32.13 1.33.13 1.34.4 1.35.4 1.36.3 1.37.1
 )
 # The one that old releases name walks through maps as Go made them until 1.23.
 reflect2=v1.0.3-0.20250322232337-35a7c28c31ee

@@ -1,0 +1,155 @@
+"""Read a static pod manifest of the control plane, and add flags to the program that it runs."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from configurator.errors import FileTrouble
+from configurator.scheduler_container import Mounts, SchedulerFlags
+from configurator.yaml_document import YamlDocument
+from gas.objects.stored import Volume, VolumeMount
+
+FINGERPRINT = "gas-configurator/fingerprint"
+"""Annotation of the pod with a digest of the files it reads. It changes with them, and kubelet restarts the pod."""
+
+
+class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A part of a manifest. Everything may be missing, since the file may be cut off."""
+
+
+class _SecurityContext(_Part, frozen=True):
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+
+
+class _Container(_Part, frozen=True):
+    image: str | None = None
+    command: list[str] | None = None
+    args: list[str] | None = None
+    volume_mounts: list[VolumeMount] | None = None
+    security_context: _SecurityContext | None = None
+
+    def runs(self, program: str) -> bool:
+        if self.command:
+            return posixpath.basename(self.command[0]) == program
+        image = (self.image or "").partition("@")[0].rpartition("/")[2].partition(":")[0]
+        return bool(self.args) and (image == program or image.startswith(program + "-"))
+
+
+class _Spec(_Part, frozen=True):
+    containers: list[_Container] | None = None
+    volumes: list[Volume] | None = None
+    host_network: bool | None = None
+    security_context: _SecurityContext | None = None
+
+
+class _Pod(_Part, frozen=True):
+    api_version: str | None = None
+    kind: str | None = None
+    spec: _Spec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPod:
+    """A static pod that runs one program of the control plane.
+
+    container        index of the program's container
+    image            of that container; None if the manifest is cut off
+    command, args    of that container; together they are its command line
+    owner            user and group of the container, as numbers; None for root
+    """
+
+    document: YamlDocument
+    container: int
+    image: str | None
+    host_network: bool
+    command: tuple[str, ...]
+    args: tuple[str, ...]
+    flags: SchedulerFlags
+    volumes: tuple[Volume, ...]
+    volume_mounts: tuple[VolumeMount, ...]
+    owner: tuple[int, int] | None
+
+    @classmethod
+    def read(cls, document: YamlDocument, program: str, error: type[FileTrouble]) -> StaticPod:
+        """Find the container that runs the program. Raises the given error."""
+        try:
+            pod = msgspec.convert(document.get(), _Pod)
+        except msgspec.ValidationError as invalid:
+            raise error(document.name, f"is not a complete Pod: {invalid}") from None
+        if pod.kind != "Pod" or pod.api_version != "v1":
+            raise error(document.name, f"holds a {pod.kind!r} of {pod.api_version!r}, not a Pod of 'v1'")
+        spec = pod.spec or _Spec()
+        containers = spec.containers or []
+        found = [index for index, each in enumerate(containers) if each.runs(program)]
+        if not found and any(program in word for each in containers for word in each.command or ()):
+            raise error(document.name, f"starts {program} through another program, so that flags cannot be added")
+        if len(found) != 1:
+            raise error(document.name, f"has {len(found)} containers that run {program}")
+        container = containers[found[0]]
+        command, args = tuple(container.command or ()), tuple(container.args or ())
+        return cls(
+            document=document,
+            container=found[0],
+            image=container.image,
+            host_network=spec.host_network is True,
+            command=command,
+            args=args,
+            flags=SchedulerFlags.read([*command, *args]),
+            volumes=tuple(spec.volumes or ()),
+            volume_mounts=tuple(container.volume_mounts or ()),
+            owner=_owner(spec.security_context, container.security_context),
+        )
+
+    @property
+    def name(self) -> str:
+        """The path of the manifest."""
+        return self.document.name
+
+    @property
+    def mounts(self) -> Mounts:
+        return Mounts.of(self.volumes, self.volume_mounts)
+
+    def on_host(self, path: str) -> Path | None:
+        """Return where a file of the container lies on the host; None if it does not."""
+        found = self.mounts.host_path(path)
+        return None if found is None else Path(found)
+
+    def path_to(self, key: str) -> tuple[str | int, ...]:
+        """Return the path to a field of the container."""
+        return "spec", "containers", self.container, key
+
+    def set_flag(self, name: str, value: str) -> None:
+        """Give the program the flag ``--NAME=VALUE`` in place of any earlier one."""
+        word = f"--{name}={value}"
+        first, *others = (self._place(index) for index in self.flags.places.get(name, (-1,)))
+        for path, index in reversed(others):
+            self.document.remove(path, index)
+        if name in self.flags.places:
+            path, index = first
+            self.document.set((*path, index), word)
+        else:
+            self.document.append(self.path_to("args" if self.args else "command"), word)
+
+    def _place(self, word: int) -> tuple[tuple[str | int, ...], int]:
+        """Return the list that a word of the command line is in, and its index there."""
+        count = len(self.command)
+        return (self.path_to("command"), word) if word < count else (self.path_to("args"), word - count)
+
+    def set_fingerprint(self, digits: str) -> None:
+        """Let kubelet restart the pod if the digits differ from those of the manifest."""
+        self.document.set(("metadata", "annotations", FINGERPRINT), digits)
+
+
+def _owner(*contexts: _SecurityContext | None) -> tuple[int, int] | None:
+    """Return user and group; later contexts count before earlier ones."""
+    user = group = None
+    for context in contexts:
+        if context is not None:
+            user = user if context.run_as_user is None else context.run_as_user
+            group = group if context.run_as_group is None else context.run_as_group
+    return (user, user if group is None else group) if user else None
